@@ -5,6 +5,9 @@ RUN = {
     "tests/examples/test_demo.py": [
         "README.md: make demo     # optimize a small program; needs no key; half a minute the first time, two minutes on a slow machine",
         "examples/tickets/README.md: $ make demo",
+        "examples/tickets/README.md: $ export GEPA_TOKEN=$(openssl rand -hex 16)",
+        "examples/tickets/README.md: $ gepa-server --port 8002 --command node dist/serve.js --stdio",
+        "examples/tickets/README.md: $ gepa-client optimize http://127.0.0.1:8001 --config examples/tickets/run.toml --name python",
     ],
     "tests/examples/test_frameworks.py": [
         "examples/frameworks/README.md: make example ARGS=pydantic-ai",
@@ -15,13 +18,6 @@ RUN = {
         "examples/frameworks/mastra/README.md: $ make example ARGS=mastra",
         "examples/frameworks/openai/README.md: $ make example ARGS=openai",
         "examples/frameworks/pydantic-ai/README.md: $ make example ARGS=pydantic-ai",
-    ],
-    "tests/examples/test_tickets_agree.py": [
-        "examples/tickets/README.md: $ export GEPA_TOKEN=$(openssl rand -hex 16)",
-        "examples/tickets/README.md: $ gepa-server --port 8002 --command node dist/serve.js --stdio",
-    ],
-    "tests/examples/test_tickets_learn.py": [
-        "examples/tickets/README.md: $ gepa-client optimize http://127.0.0.1:8001 --config examples/tickets/run.toml --name python",
     ],
     "tests/gepa_client/run/test_raced_runs.py": [
         "docs/guides/search.md: gepa-client optimize http://127.0.0.1:8000 --validation race --max-metric-calls 3000",
@@ -93,7 +89,7 @@ NOT_RUN = {
     'clients/typescript/README.md: import { readRows, serve } from "evolverpc";': "tests/row-sources.test.ts makes the same calls",
     'clients/typescript/README.md: import { handler } from "evolverpc/web";': "one line for each of five runtimes; tests/handler.test.ts calls the handler",
     'clients/typescript/README.md: import { serveStdio } from "evolverpc";': "tests/stdio.test.ts serves a program so",
-    "clients/typescript/README.md: gepa-server --command node program.js": "tests/examples/test_tickets_agree.py runs a Node program so",
+    "clients/typescript/README.md: gepa-server --command node program.js": "tests/examples/test_demo.py runs a Node program so",
     'clients/typescript/README.md: import { Overloaded, RpcClient } from "evolverpc";': "tests/client.test.ts makes the same calls",
     "examples/tickets/README.md: $ gepa-client optimize URL --trainset train.jsonl --valset val.jsonl --testset test.jsonl \\": "rows of the reader's own; run.toml has the same settings",
     "examples/typescript/README.md: npm install": "a paid model; tests/examples/test_typescript_examples.py runs both files with a scripted one",

@@ -3,15 +3,10 @@
 import subprocess
 import sys
 
-from benchmarks.page import SECTIONS, held, page
+from benchmarks.page import held, page
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-
-
-def test_the_section_on_certificates_is_that_of_its_figures() -> None:
-    figures, written = held(PAGE)["certificate"].figures, SECTIONS["certificate"]
-    assert written(figures).strip() in PAGE
 
 
 def test_the_page_is_that_of_the_figures_it_holds_with_the_day_and_machine_of_each() -> None:

@@ -84,6 +84,7 @@ def test_the_python_program_is_optimized(tmp_path: Path, fork_server: ForkServer
             assert [score for score, _ in evaluators["batch_evaluator"](pairs)] == [1.0, 0.0]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed: apt install bubblewrap")
 def test_the_python_program_uses_a_sandbox(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -164,6 +165,7 @@ def test_the_python_rules_improve_without_a_model(tmp_path: Path, fork_server: F
     assert stdout.decode().splitlines()[-1].startswith(shown[1])
 
 
+@pytest.mark.long
 def test_the_call_in_python_improves_the_rules(tmp_path: Path) -> None:
     for name in ("rules.py", "optimize_rules.py"):
         (tmp_path / name).write_text(pages.block("docs/guides/python.md", f"# {name}").text)
@@ -212,6 +214,7 @@ def test_the_typescript_rules_compile_strictly_and_improve_without_a_model(
         assert improved_without_a_model(endpoint, tmp_path, fork_server) == (pytest.approx(2 / 3), 1.0)
 
 
+@pytest.mark.long
 @needs_typescript
 def test_the_typescript_rules_improve_in_one_call_without_a_model(tmp_path: Path, fork_server: ForkServer) -> None:
     for name in ("rules.ts", "improve.ts"):
@@ -267,6 +270,7 @@ def test_the_same_program_stands_on_each_page() -> None:
 
 def compile_with_openai(folder: Path, page: str, name: str) -> None:
     """Compile a page's program, with a stand-in for the package `openai`."""
+    folder.mkdir(exist_ok=True)
     (folder / name).write_text(pages.block(page, f"// {name}").text)
     (folder / "package.json").write_text('{"type": "module"}')
     openai = folder / "node_modules" / "openai"
@@ -278,16 +282,13 @@ def compile_with_openai(folder: Path, page: str, name: str) -> None:
     (openai / "index.ts").unlink()
 
 
+@pytest.mark.long
 @needs_typescript
 def test_the_typescript_program_compiles_strictly_and_is_optimized(tmp_path: Path) -> None:
+    compile_with_openai(tmp_path / "answer", "docs/guides/typescript.md", "answer.ts")
     compile_with_openai(tmp_path, "docs/guides/typescript.md", "program.ts")
     with running_server(["node", "program.js"], cwd=tmp_path) as endpoint:
         assert optimized(endpoint, tmp_path) == [0.0, 0.5]
-
-
-@needs_typescript
-def test_the_typescript_file_that_uses_a_result_compiles_strictly(tmp_path: Path) -> None:
-    compile_with_openai(tmp_path, "docs/guides/typescript.md", "answer.ts")
 
 
 @needs_typescript
@@ -304,6 +305,7 @@ def test_the_typescript_program_optimizes_itself(tmp_path: Path, fork_server: Fo
     assert (done.returncode, done.stdout) == (0, "0 -> 0.5: billing\n"), done.stderr
 
 
+@pytest.mark.long
 @needs_typescript
 def test_the_typescript_program_of_several_components_has_records_of_its_steps(tmp_path: Path) -> None:
     compile_with_openai(tmp_path, "docs/guides/typescript.md", "team.ts")

@@ -83,6 +83,7 @@ def left_behind(here: World) -> list[str]:
     return [*(branch for branch in branches if branch not in known), *locks]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_run_whose_mutation_was_killed_three_times_ends_as_an_undisturbed_one(world: Callable[..., World]) -> None:
     here = world("python", short=True)

@@ -51,33 +51,24 @@ def test_a_program_gets_rows_of_objects_as_they_are_and_a_resumed_run_too() -> N
     assert seen
 
 
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
-def test_a_program_gets_rows_of_files_with_all_digits(folder: Path, name: str) -> None:
+def test_a_program_gets_rows_of_files_with_all_digits(folder: Path) -> None:
     rows = [{"wei": WEI + number, "half": "\ud83d"} for number in range(4)]
-    text = "\n".join(map(json.dumps, rows)) if name.endswith("l") else json.dumps(rows)
-    (folder / name).write_text(text)
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     seen: list[Any] = []
-    result = run_of(name, lambda row, _: seen.append(row) or row["wei"])
+    result = run_of("rows.jsonl", lambda row, _: seen.append(row) or row["wei"])
     assert result.seed_score == 1
     assert {repr(row) for row in seen} == {repr(row) for row in rows}
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("value", [{1, 2}, float("nan"), b"x"])
-def test_a_row_that_cannot_arrive_is_refused_by_its_number(value: Any) -> None:
-    with pytest.raises(evolverpc.OptimizeError, match=r"trainset: row 1: tags\[0\] is "):
-        run_of([{"wei": 1}, {"wei": 2, "tags": [value]}], lambda row, _: row)
+def test_a_row_that_cannot_arrive_is_refused_by_its_number() -> None:
+    for value in ({1, 2}, float("nan"), b"x"):
+        with pytest.raises(evolverpc.OptimizeError, match=r"trainset: row 1: tags\[0\] is "):
+            run_of([{"wei": 1}, {"wei": 2, "tags": [value]}], lambda row, _: row)
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_seed_with_half_of_a_character_is_refused_by_its_component() -> None:
-    program = {"seed_candidate": {"prompt": "half \ud83d"}, "run": lambda *_: 1, "score": lambda *_: 1.0}
-    with pytest.raises(evolverpc.OptimizeError, match=r"`seed_candidate`\['prompt'\] has half of a surrogate pair"):
-        evolverpc.optimize(program, trainset=[{"wei": 1}], propose=again, max_metric_calls=5)
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("proposed", ["half \ud83d", None, 5])
+@pytest.mark.parametrize("proposed", ["half \ud83d", None])
 def test_a_proposal_that_is_no_text_is_refused_and_the_run_continues(
     proposed: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

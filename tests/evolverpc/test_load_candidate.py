@@ -51,16 +51,6 @@ def test_every_text_survives_being_saved_and_loaded(candidate: dict[str, str]) -
         assert [path.name for path in Path(folder).iterdir()] == ["texts.json"]
 
 
-def test_only_texts_are_saved(tmp_path: Path) -> None:
-    with pytest.raises(CandidateError, match="`prompt` is int, not a text"):
-        save_candidate(tmp_path / "texts.json", {"prompt": 3})  # type: ignore[dict-item]
-
-
-def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
-    (tmp_path / "some.json").write_text('{"prompt": "p"}', encoding="utf-8-sig")
-    assert load_candidate(tmp_path / "some.json") == {"prompt": "p"}
-
-
 def test_missing_and_additional_components_are_named(folder: Path) -> None:
     with pytest.raises(CandidateError, match="the candidate lacks tone and has style besides"):
         load_candidate(folder, {"prompt": "", "tone": ""})
@@ -71,9 +61,7 @@ def test_missing_and_additional_components_are_named(folder: Path) -> None:
     [
         ("{", "not JSON"),
         ("\udcff", "not JSON"),
-        ("[1]", "a JSON object of texts by component is expected"),
         ('{"prompt": 3}', "not a candidate: `prompt` is int, not a text"),
-        ('{"prompt": "p", "added_components": "{"}', "`added_components` is not JSON"),
         (
             '{"candidates": [{"prompt": "p"}], "best_idx": 0}',
             r"is the whole result of a run: give .*best_candidate\.json",
@@ -87,23 +75,13 @@ def test_a_file_that_is_no_candidate_is_refused(content: str, message: str, tmp_
         load_candidate(file)
 
 
-def test_a_missing_file_and_a_folder_without_a_result_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CandidateError, match=r"holds no best_candidate\.json: give the folder of one run"):
-        load_candidate(tmp_path)
-
-
-@pytest.mark.parametrize(("given", "meant"), [("none.json", ""), ("2026-run", "; did you mean runs/2026-run?")])
-def test_what_is_no_path_is_answered_with_the_ways_to_name_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, meant: str
+def test_what_is_no_path_is_answered_with_the_run_that_was_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "runs/2026-run").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CandidateError) as caught:
-        load_candidate(given)
-    assert str(caught.value) == (
-        f'{given}: there is no such file or folder in {tmp_path}{meant}; give "last", or the folder of a run, which '
-        "`gepa-client show last` prints as `results in`, or the best_candidate.json in it"
-    )
+    with pytest.raises(CandidateError, match=r'^2026-run: .*did you mean runs/2026-run\?; give "last", or the folder'):
+        load_candidate("2026-run")
 
 
 def test_last_is_the_newest_run_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,11 +124,11 @@ def test_a_seed_that_differs_from_the_runs_is_warned_of_by_component(folder: Pat
     assert warned[0].filename == __file__
 
 
-@pytest.mark.parametrize("kind", ["mapping", "module"])
-def test_a_candidate_of_another_version_of_a_program_is_refused(folder: Path, kind: str) -> None:
+def test_a_candidate_of_another_version_of_a_program_is_refused(folder: Path) -> None:
     program = ModuleType("program")
     vars(program).update(seed_candidate=lambda: SEED, version=2)
-    expected = program if kind == "module" else vars(program)
+    assert load_candidate(folder, program) == {"prompt": "Answer.", "style": ""}
+    expected = vars(program)
     beside(folder, candidates=[SEED], program={"name": "program", "version": "2"})
     assert load_candidate(folder, expected) == {"prompt": "Answer.", "style": ""}
     beside(folder, candidates=[SEED], program={"name": "program", "version": "1"})

@@ -56,13 +56,19 @@ def test_the_result_has_the_texts_and_scores_of_seed_and_best(units: ModuleType,
     assert "hint, unchanged" in result.diff._repr_html_()
 
 
-def test_rows_may_come_from_any_iterable_or_a_file_and_settings_from_paths(folder: Path) -> None:
+def test_rows_may_come_from_any_iterable_or_a_file_and_functions_may_be_async(folder: Path) -> None:
+    async def run(_: object, texts: dict[str, str]) -> int:
+        await asyncio.sleep(0)
+        return int(texts["number"])
+
+    async def propose(candidate: dict[str, str], dataset: object, components: list[str]) -> dict[str, str]:
+        return count_up(candidate, dataset, components)
+
     (folder / "val.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     output = folder / "here"
     rows = (row for row in ROWS)
-    result = short(
-        counting(lambda _, texts: int(texts["number"])), trainset=rows, valset=folder / "val.jsonl", output=output
-    )
+    program = SimpleNamespace(**counting(run))
+    result = short(program, propose=propose, trainset=rows, valset=folder / "val.jsonl", output=output)
     assert result.output == output
     assert result.best_score > result.seed_score
 
@@ -107,22 +113,8 @@ def test_what_functions_of_this_process_print_appears_and_is_kept_with_their_exa
     assert "before 3\n" in capsys.readouterr().out
 
 
-def test_async_functions_and_an_object_with_attributes_are_programs_too_below_a_running_loop() -> None:
-    async def run(_: object, texts: dict[str, str]) -> int:
-        await asyncio.sleep(0)
-        return int(texts["number"])
-
-    async def propose(candidate: dict[str, str], dataset: object, components: list[str]) -> dict[str, str]:
-        return count_up(candidate, dataset, components)
-
-    async def cell() -> evolverpc.Result:
-        return short(SimpleNamespace(**counting(run)), propose=propose)
-
-    assert asyncio.run(cell()).best_score > 0.01
-
-
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("blocks_a_loop", [False, True], ids=["a thread", "an event loop"])
+@pytest.mark.parametrize("blocks_a_loop", [False, pytest.param(True, marks=pytest.mark.long)], ids=["thread", "loop"])
 def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_run_continues(
     blocks_a_loop: bool,
 ) -> None:
@@ -178,43 +170,7 @@ if __name__ == "__main__":
 """
 
 
-BLOCKED = """
-import re, evolverpc
-
-calls = []
-
-def run(example, candidate):
-    calls.append(1)
-    if len(calls) > 20:
-        print(re.match(r"(a+)+$", "a" * 60 + "b"))
-    return example["n"]
-
-def score(example, output):
-    return 0.5
-
-program = {"seed_candidate": {"text": "t"}, "run": run, "score": score}
-rows = [{"n": n} for n in range(4)]
-propose = lambda *_: {"text": str(len(calls))}
-evolverpc.optimize(program, trainset=rows, valset=rows, propose=propose, max_metric_calls=90)
-"""
-
-
-@pytest.mark.long
-def test_functions_that_block_the_interpreter_are_reported_on_the_terminal(folder: Path) -> None:
-    (folder / "blocked.py").write_text(BLOCKED)
-    with subprocess.Popen([sys.executable, "blocked.py"], stderr=subprocess.PIPE, text=True, cwd=folder) as process:
-        late = threading.Timer(90, process.kill)
-        late.start()
-        try:
-            assert process.stderr is not None
-            found = next((line for line in process.stderr if "has stopped this process" in line), "")
-        finally:
-            late.cancel()
-            process.kill()
-    assert f"`kill -9 {process.pid}`" in found
-
-
-@pytest.mark.parametrize("kind", ["file", pytest.param("functions", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", [pytest.param("file", marks=pytest.mark.long), "functions"])
 def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anything(
     folder: Path, fork_server: ForkServer, kind: str
 ) -> None:
@@ -233,13 +189,9 @@ def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anythin
     assert paused == "paused"
     assert int(best) >= 2  # the optimizer is another process: it may take the proposal before the Ctrl-C reaches it
     assert f'evolverpc.optimize(..., resume="{run_id}")' in printed[0]
-    own = f'evolverpc.optimize(..., resume="{run_id}") in paused.py'
-    for words, shown in {"resume last": own, "runs": own, "fork last --at 1": '") in paused.py'}.items():
-        _, stdout, stderr = fork_server.run(words.split(), folder=folder, environment=os.environ)
-        assert shown in (stdout + stderr).decode()
-        assert "gepa-client resume" not in (stdout + stderr).decode()
-    _, stdout, _ = fork_server.run(["show", "last"], folder=folder, environment=os.environ)
-    assert "resumed_by" not in stdout.decode() and "{RUN}" not in stdout.decode()
+    _, stdout, stderr = fork_server.run(["resume", "last"], folder=folder, environment=os.environ)
+    assert f'evolverpc.optimize(..., resume="{run_id}") in paused.py' in (stdout + stderr).decode()
+    assert "gepa-client resume" not in (stdout + stderr).decode()
     status, final, again, metric_calls = called(run_id)
     assert (status, again) == ("completed", run_id)
     assert int(final) > int(best)
@@ -286,17 +238,15 @@ def test_a_module_by_its_name_runs_in_processes_and_a_resume_with_a_smaller_budg
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("changed", ["run", "helper"])
-def test_a_run_is_not_resumed_with_another_function_which_is_named(changed: str) -> None:
+def test_a_run_is_not_resumed_with_another_function_which_is_named() -> None:
     cell = "def run(example, texts): return helper(texts)\ndef helper(texts): return int(texts['number'])\n"
     names: dict[str, Any] = {"__name__": "cell", "seed_candidate": SEED, "score": as_score}
     exec(cell, names)  # noqa: S102  # as a notebook does
     result = short(names)
     exec(cell, names)  # noqa: S102
     assert short(names, resume="last", max_metric_calls=100).run_id == result.run_id
-    line = next(line for line in cell.splitlines() if line.startswith(f"def {changed}("))
-    exec(f"{line} + 1", names)  # noqa: S102
-    with pytest.raises(evolverpc.OptimizeError, match=f"function {changed} has changed"):
+    exec(f"{cell.splitlines()[-1]} + 1", names)  # noqa: S102
+    with pytest.raises(evolverpc.OptimizeError, match="function helper has changed"):
         short(names, resume="last", max_metric_calls=200)
 
 
@@ -317,6 +267,7 @@ def test_on_a_resume_changed_lists_are_warned_of_and_changed_rows_are_refused(
         short(names, resume="last", max_metric_calls=200, trainset=[*ROWS[1:], {"n": 99}])
 
 
+@pytest.mark.long
 def test_a_script_that_gives_functions_resumes_its_run_after_only_the_call_was_changed(folder: Path) -> None:
     script = PAUSED.partition("    resume =")[0].replace('not os.path.exists("interrupted")', "False") + (
         "    given = {'trainset': ROWS, 'valset': ROWS, 'no_check': True}\n"
@@ -338,34 +289,21 @@ def test_a_proposer_that_raises_or_returns_nonsense_ends_the_run_with_its_reason
 
     for propose, reason in (
         (broken, "the proposer's own"),
-        (lambda *_: {"numbre": "1"}, "propose() returned a text for 'numbre', but `components` holds 'number' alone"),
+        (lambda *_: {"numbre": "1"}, "propose() returned a text for 'numbre'"),
     ):
         with pytest.raises(evolverpc.OptimizeError) as failed:
             short(counting(lambda *_: 0), propose=propose)
         error = failed.value
         assert str(error).startswith(f"run {error.run_id} is failed: ")
         assert reason in str(error)
-        assert "If the program must change, fix it and start a new run; if not, continue it:" in str(error)
         assert error.result is not None
         assert error.result.best_candidate == error.result.candidates[0].texts
 
 
-class Instanced:
-    seed_candidate = SEED
-
-    def run(self, example: object, candidate: dict[str, str]) -> int:
-        return int(candidate["number"]) + len(str(example))
-
-    def score(self, example: dict[str, Any], output: int) -> float:
-        return as_score(example, output)
-
-
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "misspelt": ({"max_metric_cals": 3}, "no setting `max_metric_cals`; did you mean `max_metric_calls`?"),
-    "misspelt own": ({"programm": 3}, "no setting `programm`; did you mean `program`?"),
     "of the server": ({"threads": 3}, '`threads` is a setting of the server: give server={"threads": ...}'),
     "of the command": ({"repo": "."}, "`repo` is for the command gepa-client"),
-    "port": ({"server": {"port": 1}}, "server: `port` is for the command gepa-server"),
     "misspelt server": ({"server": {"thread": 2}}, "server: there is no setting `thread`; did you mean `threads`?"),
     "processes": ({"server": {"workers": 2}}, "an object is served by this process"),
     "no end": ({"max_metric_calls": None}, "no limit ends the run: give max_metric_calls N (or auto"),
@@ -373,20 +311,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "two proposers": ({"reflection_lm": "openai/x"}, "`propose` and `reflection_lm` both propose new texts"),
     "no proposer": ({"propose": None}, "nothing proposes new texts: give reflection_lm MODEL"),
     "texts as rows": ({"trainset": ["a"]}, "trainset: row 0 is a str: give a list of dicts, or a file"),
-    "no rows": ({"trainset": iter(())}, "trainset has no rows"),
-    "not rows": ({"valset": 3}, "valset is a int: give a list of dicts, or a file"),
     "not JSON": ({"testset": [{}, {"n": {1}}]}, "testset: row 1: n is of type set, which JSON lacks"),
     "no program": ({"program": None}, "`program` is missing: give the path of a Python file"),
-    "a notebook": ({"program": "a.ipynb"}, "`program` is a.ipynb, a notebook: give its functions"),
     "no file": ({"program": "uints.py"}, "uints.py (did you mean units.py?)"),
-    "no module": ({"program": "no_such_module"}, "No module named 'no_such_module'"),
     "no function": ({"program": {"seed_candidate": {}}}, "has no function `run(example, candidate)`"),
     "a function alone": ({"program": count_up}, "`program` is the function count_up alone: give functions as in"),
-    "a number": ({"program": 42}, "`program` is a int: give functions as in"),
-    "a class": ({"program": Instanced}, "`program` is the class Instanced: give an object of it, Instanced(...)"),
-    "server settings": ({"server": 4}, "`server` is a int: give a dict of settings of gepa-server"),
-    "a model's function": ({"propose": None, "reflection_lm": print}, "a function that returns new texts as `propose`"),
-    "a pandas frame": ({"trainset": SimpleNamespace(iloc=0)}, 'as to_dict("records") returns them'),
     "no run of the store": ({"resume": "last"}, "no store at runs/evolverpc.db: no run was started there"),
 }
 
@@ -402,43 +331,24 @@ def test_a_mistake_is_named_and_nothing_is_begun(case: str) -> None:
     assert not Path("runs").exists()
 
 
-def test_a_failed_check_starts_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(evolverpc.OptimizeError, match=r"the check failed, so no run was started; ignore_findings .*"):
-        short(counting(lambda *_: 1 // 0))
-    assert "ZeroDivisionError" in capsys.readouterr().out
-    assert not [*folder.glob("runs/2*")]
-
-
 FAILED: dict[str, tuple[dict[str, Any], str]] = {
-    "no rows": ({"trainset": None}, "rows: no training rows: give trainset a file"),
     "no file": ({"trainset": "nope.jsonl"}, "rows: nope.jsonl: no such file in"),
-    "a bad line": ({"trainset": "bad.jsonl"}, "bad.jsonl"),
     "zeros": ({"program": counting(lambda *_: 0) | {"score": lambda *_: 0}}, 'ignore_findings ["scores"] starts'),
     "errors": ({"program": counting(lambda *_: 1 // 0)}, "row 0: ZeroDivisionError"),
-    "no numbers": (
-        {"program": counting(lambda *_: 0) | {"score": lambda *_: float("nan")}},
-        "row 0: invalid_result: score is NaN",
-    ),
 }
 
 
 @pytest.mark.parametrize("case", FAILED)
-def test_the_exception_of_a_failed_check_names_its_findings_and_no_flags(
+def test_a_failed_check_starts_no_run_and_its_exception_names_its_findings_and_no_flags(
     folder: Path, case: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "bad.jsonl").write_text('{"n": 1}\n{"n": \n')
     given, message = FAILED[case]
     with pytest.raises(evolverpc.OptimizeError) as caught:
         short(**{"program": counting(lambda *_: 0), **given})
     assert message in str(caught.value)
     printed = capsys.readouterr()
     assert "--" not in str(caught.value) + printed.out + printed.err
-
-
-@pytest.mark.usefixtures("folder")
-def test_one_text_is_a_list_of_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert short(counting(lambda *_: 0) | {"score": lambda *_: 0}, ignore_findings="scores").best_score == 0
-    assert "(ignored by ignore_findings)" in "".join(capsys.readouterr())
+    assert not [*folder.glob("runs/2*")]
 
 
 def test_every_public_name_is_there_and_a_result_is_loaded_without_the_optimizer() -> None:

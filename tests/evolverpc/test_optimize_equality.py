@@ -45,6 +45,7 @@ def by_the_command(units: ModuleType, folder: Path, seed: int, fork_server: Fork
     return candidates(folder / "command")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("node") is None or not PACKAGE.exists(), reason="the TypeScript package is not set up")
 def test_optimize_of_typescript_gives_the_candidates_of_python(
     units: ModuleType, folder: Path, fork_server: ForkServer
@@ -61,16 +62,11 @@ def test_optimize_of_typescript_gives_the_candidates_of_python(
 
 @pytest.mark.repeated
 @pytest.mark.parametrize("seed", [(1, 5)[number] for number in rounds(2)])
-def test_a_script_and_functions_give_the_candidates_of_the_command(
+def test_functions_give_the_candidates_of_the_command(
     units: ModuleType, folder: Path, fork_server: ForkServer, seed: int
 ) -> None:
-    script = subprocess.run([sys.executable, "units.py", str(seed)], capture_output=True, text=True, timeout=100)
-    assert script.returncode == 0, script.stdout + script.stderr
-    by_script = candidates(folder / f"out-{seed}")
-    (folder / f"out-{seed}").rename(folder / "by-script")
-    result = units.optimized(vars(units), seed)
-    by_functions = candidates(result.output)
+    by_functions = candidates(units.optimized(vars(units), seed).output)
 
     assert len(by_functions) > 2
-    assert by_script == by_functions == by_the_command(units, folder, seed, fork_server)
+    assert by_functions == by_the_command(units, folder, seed, fork_server)
     assert by_functions[-1]["rules"] != by_functions[0]["rules"]

@@ -97,6 +97,7 @@ def shows_the_page(printed: str, folder: Path) -> None:
     assert address.strip().endswith(f"run={folder.name}")
 
 
+@pytest.mark.long
 def test_the_demo_needs_no_node(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     lines = run(tmp_path, str(TICKETS / "demo.py"), "--max-metric-calls", "240", PATH=str(tmp_path / "bin"))
@@ -105,19 +106,6 @@ def test_the_demo_needs_no_node(tmp_path: Path) -> None:
     assert len([line for line in end if LINE.fullmatch(line)]) == 1
     [report] = (tmp_path / "runs").glob("*/report.html")
     explains_what_changed(end, report.parent)
-
-
-def test_a_flag_that_does_not_exist_ends_the_demo_with_its_message(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(TICKETS / "demo.py"), "--no-such-flag"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode != 0
-    assert "no-such-flag" in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.long
@@ -147,14 +135,3 @@ def test_banking77_is_learnt_through_a_server(tmp_path: Path) -> None:
     figures = json.loads(run(tmp_path, str(ROOT / "benchmarks" / "banking77.py"))[-1])
     assert figures["python"]["seed_score"] == 0
     assert figures["python"]["best_score"] > max(0.80, figures["label_names"])
-
-
-def test_banking77_without_data_is_an_error_that_names_what_is_missing(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "banking77.py"), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 2
-    assert "ten_train.jsonl" in done.stderr

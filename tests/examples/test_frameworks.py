@@ -1,19 +1,18 @@
 """Starters of frameworks get better by two components, with few lines changed, against a scripted model."""
 
-import json
+import importlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from sandbox_runtime import ServerEndpoint
 from tests.support.forked_client import ForkServer
@@ -30,8 +29,7 @@ LAST_LINE = re.compile(
 )
 MODELS = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 VARIABLES = {"LITELLM_LOCAL_MODEL_COST_MAP": "1", "MASTRA_TELEMETRY_DISABLED": "1"}
-AS_A_USER = "openai"
-"""The example of `make test`, whose script, command and server are started as a user does; the others' are forks."""
+IN_MAKE_TEST = "openai"
 Run = Callable[..., tuple[int, str]]
 
 pytestmark = pytest.mark.timeout(600)  # the first run installs the frameworks
@@ -42,6 +40,14 @@ def run_as_a_user(folder: Path, *arguments: str) -> subprocess.CompletedProcess[
     environment["PYTHONDONTWRITEBYTECODE"] = ""  # compiled once
     command = [sys.executable, str(FRAMEWORKS / "run.py"), *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=580)
+
+
+@pytest.fixture(scope="module")
+def frameworks() -> Iterator[dict[str, ModuleType]]:
+    """The modules of `examples/frameworks` by name."""
+    sys.path.insert(0, str(FRAMEWORKS))
+    yield {name: importlib.import_module(name) for name in ("run", "starter", "scripted_model")}
+    sys.path.pop(0)
 
 
 @pytest.fixture
@@ -88,16 +94,12 @@ def table(page: Path, head: str) -> list[list[str]]:
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
     in_node = (FRAMEWORKS / name / "package.json").is_file()
-    return [NODE] * in_node + [pytest.mark.long] * (name != AS_A_USER)
+    return [NODE] * in_node + [pytest.mark.long] * (name != IN_MAKE_TEST)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])
-def test_a_starter_with_at_most_fifteen_lines_changed_gets_better(tmp_path: Path, run: Run, name: str) -> None:
-    if name == AS_A_USER:
-        done = run_as_a_user(tmp_path, name, "--no-check")
-        status, output = done.returncode, done.stderr + done.stdout
-    else:
-        status, output = run(name, "--no-check")
+def test_a_starter_with_at_most_fifteen_lines_changed_gets_better(run: Run, name: str) -> None:
+    status, output = run(name, "--no-check")
     assert status == 0, output
     printed = LAST_LINE.fullmatch(output.splitlines()[-1])
     assert printed is not None, output
@@ -138,20 +140,6 @@ def test_the_first_page_has_the_figures_of_every_example() -> None:
     assert [*columns][1:] == expected
 
 
-@pytest.mark.long
-def test_feedback_on_the_wrong_component_is_no_help(tmp_path: Path, run: Run) -> None:
-    rows = [json.loads(line) for line in (FRAMEWORKS / "openai" / "data" / "train.jsonl").read_text().splitlines()]
-    swapped = {"assistant": "Query", "Query": "assistant"}
-    for row in rows:
-        row["because"] = {swapped[component]: rule for component, rule in row["because"].items()}
-    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    flags = ("--no-check", "--max-metric-calls", "40", "--trainset", str(tmp_path / "train.jsonl"))
-    status, output = run("openai", *flags, "--output", str(tmp_path / "output"))
-    assert (tmp_path / "output" / "result.json").is_file()
-    assert status == 1, output
-    assert "openai: validation 0.17 -> 0.17, test 0.17 -> 0.17" in output
-
-
 def test_an_unknown_example_is_answered_with_the_names(tmp_path: Path) -> None:
     done = run_as_a_user(tmp_path, "nothing")
     assert done.returncode == 2
@@ -164,30 +152,3 @@ def test_a_starter_that_is_not_the_one_that_was_patched_is_refused(frameworks: d
         starter.fetch(Path(__file__).as_uri(), "0" * 64)
     with pytest.raises(starter.NotPrepared, match="could not be fetched"):
         starter.fetch("http://127.0.0.1:1/", "0" * 64)
-
-
-def test_a_starter_in_typescript_needs_node(frameworks: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
-    starter = frameworks["starter"]
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(starter.NotPrepared, match=r"Node.js is needed.*make setup"):
-        starter.Example("mastra").prepare()
-
-
-def test_a_line_that_replaces_another_counts_once_and_blank_lines_do_not(frameworks: dict[str, ModuleType]) -> None:
-    patch = ["--- a/x", "+++ b/x", "@@ -1,5 +1,5 @@", "-a", "-b", "+c", "+", " d", "-e", "+f", "+g", "\\ No newline"]
-    assert frameworks["starter"].lines_changed(patch) == 4
-
-
-def test_the_scripted_reflection_model_knows_the_feedback_of_the_records_alone(
-    frameworks: dict[str, ModuleType],
-) -> None:
-    records = [
-        {"Inputs": {"text": "Rule: of the input"}, "Generated Outputs": "Rule: of the answer", "Feedback": feedback}
-        for feedback in ("wrong\nRule: A is B.", "right", "Rule: A is B.\nRule: held", "expected x. Rule: C is D.")
-    ]
-    request = InstructionProposalSignature.prompt_renderer(
-        {"current_instruction_doc": "Answer.\n- held", "dataset_with_feedback": records, "prompt_template": None}
-    )
-    assert isinstance(request, str)
-    better = frameworks["scripted_model"].better_instructions("Answer.\n- held", request)
-    assert better == "Answer.\n- held\n- A is B.\n- C is D."

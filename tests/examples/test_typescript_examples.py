@@ -81,8 +81,9 @@ def better(instructions: str, message: str) -> str:
     return "A>B" if result in re.findall(r"-?\d+", first) else "B>A"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("name", ["banking77", pytest.param("judge", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["banking77", "judge"])
 def test_an_example_of_one_file_gets_better(folder: Path, fork_server: ForkServer, name: str) -> None:
     client = str(write_commands(fork_server, folder.parent))
     with ModelServer(answer).in_thread() as server:

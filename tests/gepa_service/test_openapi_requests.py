@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import schemathesis
 
 LONG_S = float(os.environ.get("EVOLVERPC_GENERATED_REQUESTS_S", "600"))
-SHORT_EXAMPLES = 6
+SHORT_EXAMPLES = 3
 LARGE = 10**9
 EVENT_STREAM = "text/event-stream"
 """A body of events, for which OpenAPI 3.1 has no schema: their framing is checked, and each against the model."""
@@ -183,23 +183,6 @@ def test_every_stream_of_the_document_is_framed_as_server_sent_events(service: S
             found[operation.path] = check_response(case, response)
     assert found.keys() == {"/job/{job_id}/stream"}
     assert found["/job/{job_id}/stream"] >= 3, "a reset, the job, and the end"
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        'id: a-1\ndata: {"type":"job"}',
-        "data: {}\n\n",
-        'id: a-1\ndata: {"type":"unknown"}\n\n',
-        "event: other\ndata: {}\n\n",
-        "id: a-1\ndata: {\ndata: }\n\n",
-        "event: end\r\ndata: {}\r\n\r\n",
-        "\n\n\n\n",
-    ],
-)
-def test_a_stream_that_is_framed_otherwise_is_noticed(body: str) -> None:
-    with pytest.raises((AssertionError, ValueError)):
-        events_in(body)
 
 
 @pytest.mark.timeout(240)

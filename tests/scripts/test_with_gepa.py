@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import gepa
+import pytest
 
 ROOT = Path(__file__).parents[2]
 ONE_TEST = ("-n", "0", "-k", "test_open_proposals_of_an_iteration_share_a_batch", "-p", "no:cacheprovider")
@@ -32,6 +33,7 @@ def checkout(folder: Path, first: str) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_folder_without_gepa_is_refused_by_its_name(tmp_path: Path) -> None:
     found = with_gepa(tmp_path)
     assert (found.returncode, f"no GEPA in {tmp_path / 'src'}" in found.stderr) == (2, True), found.stderr
@@ -39,6 +41,7 @@ def test_a_folder_without_gepa_is_refused_by_its_name(tmp_path: Path) -> None:
     assert (found.returncode, "broken" in found.stderr) == (2, True), found.stderr
 
 
+@pytest.mark.long
 def test_the_tests_run_with_the_gepa_of_the_folder(tmp_path: Path) -> None:
     found = with_gepa(checkout(tmp_path, DIFFERENT))
     assert (found.returncode, "positional arguments but" in found.stdout) == (1, True), found.stdout + found.stderr

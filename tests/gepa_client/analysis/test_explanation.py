@@ -1,7 +1,6 @@
 """Why a candidate is better: its words, its reason, and its rows, from the journal of a run alone."""
 
 import json
-import shutil
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
@@ -14,17 +13,13 @@ import pytest
 from gepa_client.analysis import proposals
 from gepa_client.analysis.explanation import Explanation, explain, explain_candidate, paired_scores
 from gepa_client.analysis.proposals import ComparedRow, excerpt
-from gepa_client.journal.entries import Entry
-from gepa_client.journal.sqlite import SqliteStore
 from gepa_client.journal.store import find_run, open_store
 from tests.gepa_client.conftest import Ran
-from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_run import Made, put
-from tests.gepa_client.word_program import Script, scored
+from tests.gepa_client.word_program import Script
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
-STORES = Path(__file__).parents[1] / "journal" / "stores"
 STORE = Path("runs") / "evolverpc.db"
 
 
@@ -101,53 +96,6 @@ def test_rejected_proposals_have_their_words_and_why(serve: Serve, cli: Cli, wor
         assert [piece.text for piece in proposal.texts[0].words] == [" useless"]
 
 
-def test_several_proposals_of_an_iteration_each_have_their_own_minibatch(
-    serve: Serve, cli: Cli, words: Script, tmp_path: Path
-) -> None:
-    words.seed = {"rules": "red", "tone": "kind"}  # some minibatches are perfect and skipped
-    flags = ("--proposals", "2x3", "--use-merge", "--skip-perfect-score", "--no-check", "--seed", 2)
-    ended = cli("optimize", serve(words), "--max-metric-calls", 400, *flags)
-    assert ended.status == 0, ended.stdout + ended.stderr
-    found = explained(tmp_path / STORE)
-    explanations = [*found.others, *(step.reason for step in found.steps if step.reason is not None)]
-    assert len(explanations) > 6
-    for proposal in explanations:
-        assert proposal.parent is not None, proposal
-        assert len(proposal.rows) == 3
-        feedback = [row.before.feedback.text for row in proposal.rows if row.before and row.before.feedback]
-        for records in proposal.records.values():
-            assert [record["Feedback"].text for record in records] == feedback
-    for step in found.steps:
-        assert len(step.parents) == 2 or step.reason is not None
-
-
-def test_a_models_answer_is_part_of_the_reason(
-    serve: Serve, host: Host, cli: Cli, words: Script, tmp_path: Path
-) -> None:
-    model = host.serve(words.complete, "/v1/chat/completions").removesuffix("/chat/completions")
-    kwargs = json.dumps({"api_base": model, "api_key": "hush"})
-    ended = cli(
-        "optimize", serve(words), "--max-metric-calls", 60, "--reflection-lm", "openai/x",
-        "--reflection-lm-kwargs", kwargs, "--no-check",
-    )  # fmt: skip
-    assert ended.status == 0, ended.stdout + ended.stderr
-    reason = explained(tmp_path / STORE).steps[0].reason
-    assert reason is not None
-    assert reason.answers["rules"].text.startswith("Here it is:\n```\n")
-    assert (reason.outcome, reason.parent) == ("kept", 0)
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_store_of_an_earlier_version_is_explained(version: int, tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    shutil.copy(STORES / f"version_{version}.db", path)
-    found = explained(path)
-    assert found.overall is not None
-    assert found.steps[0].better.rows[0].after is not None
-    assert found.steps[0].reason is not None
-    assert found.steps[0].reason.rows
-
-
 def test_rows_that_a_change_broke_are_shown_and_a_merge_is_compared_with_its_better_parent(tmp_path: Path) -> None:
     texts = ("red", "green", "red\ngreen", "blue", "red\ngreen\nblue")
     put(tmp_path / "runs.db", Made(texts=texts, broken=frozenset({(1, 1)}), absent=frozenset({(0, 3)})))
@@ -181,39 +129,6 @@ def test_a_run_is_explained_up_to_a_number_of_its_journal(tmp_path: Path) -> Non
         assert explain(store, find_run(store, "last"), until=2) is None
 
 
-def test_only_the_answers_that_are_shown_are_read(
-    serve: Serve, cli: Cli, words: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    large = "x" * 100_000
-
-    def evaluated(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        return scored(row, candidate) | {"output": large}
-
-    words.evaluate = evaluated
-    words.datasets["val"] *= 5
-    assert cli("optimize", serve(words), "--max-metric-calls", 200, "--no-check").status == 0
-    read: list[Entry] = []
-    whole = SqliteStore.entries_at
-
-    def counted(self: SqliteStore, run_id: str, part: str, numbers: Any) -> list[Entry]:
-        found = whole(self, run_id, part, numbers)
-        read.extend(found)
-        return found
-
-    monkeypatch.setattr(SqliteStore, "entries_at", counted)
-    found = explained(tmp_path / STORE)
-    assert len(found.steps) > 1
-    assert found.overall is not None
-    assert found.overall.better.count > 20
-    results = [entry for entry in read if entry.kind == "evaluate"]
-    assert 0 < len(results) <= (len(found.steps) + 1) * 4 * proposals.ROWS_SHOWN + 6 * found.proposed
-    [row, *_] = found.overall.better.rows
-    assert row.after is not None
-    assert row.after.output == excerpt(large)
-    assert row.after.output is not None
-    assert (len(row.after.output.text), row.after.output.omitted) == (1_000, 99_000)
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -229,12 +144,3 @@ def test_a_value_is_shown_as_text(value: Any, text: str) -> None:
     found = excerpt(value)
     assert found is not None
     assert (found.text, found.omitted) == (text, 0)
-
-
-def test_an_uneven_division_of_many_rows_is_unlikely_to_be_chance() -> None:
-    assert paired_scores([0.0] * 5, [1.0] * 5).p == pytest.approx(2 / 2**5)
-    assert paired_scores([0.0, 1.0, 0.5], [1.0, 0.0, 0.5]).p == 1.0
-    assert paired_scores([], []).p == 1.0
-    many = paired_scores([0.0] * 6000 + [1.0] * 4000, [1.0] * 6000 + [0.0] * 4000)
-    assert (many.better, many.worse) == (6000, 4000)
-    assert many.p < 1e-80

@@ -1,9 +1,5 @@
 """Texts of validation and test rows in the best candidate are found, with their rows and places."""
 
-import random
-import time
-from collections.abc import Mapping
-
 from gepa_client.certificate.leaks import Leaks, find_leaks
 from gepa_client.journal.history import RecordedRow
 
@@ -39,11 +35,6 @@ def test_a_row_with_a_few_words_changed_is_found_as_nearly_copied() -> None:
     assert places(found) == [("7", 4, False, False)]
 
 
-def test_the_same_words_in_other_sentences_are_no_leak() -> None:
-    text = "If a card was charged, help. Name two times of this morning. The same coffee for you can wait."
-    assert places(leaks(text, row("7", {"text": QUESTION}))) == []
-
-
 def test_labels_alone_and_texts_of_the_seed_are_no_leak() -> None:
     prompt = PROMPT.format(QUESTION)
     assert places(leaks("billing, shipping or account", row("7", {"text": QUESTION, "label": "billing"}))) == []
@@ -53,15 +44,3 @@ def test_labels_alone_and_texts_of_the_seed_are_no_leak() -> None:
 def test_rows_whose_contents_the_server_keeps_are_not_counted_as_searched() -> None:
     hidden = RecordedRow(0, {"id": "7", "split": "test"}, None)
     assert leaks(PROMPT, hidden, row("8", {"text": QUESTION})).searched == {"test": 1}
-
-
-def test_fifty_thousand_rows_and_a_long_prompt_take_bounded_time() -> None:
-    chosen = random.Random(0)
-    words = [f"w{at}" for at in range(3_000)]
-    rows = [row(str(at), {"text": " ".join(chosen.choices(words, k=20)), "label": "x"}) for at in range(50_000)]
-    data = rows[123].data
-    assert isinstance(data, Mapping)
-    text = " ".join([*chosen.choices(words, k=20_000), str(data["text"]), "and " * 20_000])
-    began = time.process_time()
-    assert [leak.row for leak in leaks(text, *rows).listed] == ["123"]
-    assert time.process_time() - began < 20  # seconds; about 2 on an idle core

@@ -10,13 +10,6 @@ RUNS, OPENINGS = 300, 3
 SEED, BEST = [[0.0]] * 12, [[1.0]] * 10 + [[0.0]] * 2
 
 
-def test_the_errors_of_all_openings_together_stay_within_the_whole() -> None:
-    spent = [allowed_error(opening) for opening in range(1, 60)]
-    assert spent[:3] == pytest.approx([0.04, 0.008, 0.0016])
-    assert sum(spent) == pytest.approx(ERROR)
-    assert sum(spent[:5]) < ERROR
-
-
 def test_p_values_of_candidates_like_the_seed_give_at_most_5_percent_of_runs_a_verdict() -> None:
     """Uniform p-values are the worst case: those of an exact test are never smaller."""
     drawn = random.Random(15)

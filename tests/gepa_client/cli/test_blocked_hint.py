@@ -1,14 +1,10 @@
 """What a user reads whose program, in the process that called `optimize`, stopped answering."""
 
-import os
-
 import pytest
 
 from gepa_client.cli.views.event_text import event_text
-from gepa_client.cli.views.option_names import blocked_hint, camel_case, options_named, where_of
+from gepa_client.cli.views.option_names import blocked_hint, camel_case, options_named
 from gepa_client.journal.run_events import FleetChanged
-from gepa_client.run.control_messages import DriverJob
-from gepa_client.run.driver import report_blocked
 
 LOST = "ConnectionLost: no answer from http://127.0.0.1:1/rpc within 19.1 s"
 
@@ -21,23 +17,3 @@ def test_a_program_that_does_not_answer_is_hinted_to_block_its_event_loop(error:
     with options_named(camel_case):
         assert ("`isolated: true`" in blocked_hint(error)) is hinted
         assert ("`isolated: true`" in event_text(waiting)) is hinted
-
-
-def test_a_blocked_process_that_displays_the_run_has_the_driver_write_to_its_terminal() -> None:
-    job = DriverJob(store="s", run_id="r", owner="me", config={}, output=None, if_blocked="stopped")
-    report_blocked(job)
-    reader, writer = os.pipe()
-    report_blocked(job.model_copy(update={"terminal": writer}))
-    os.close(writer)
-    with os.fdopen(reader, "rb") as written:
-        assert written.read() == b"\nstopped\n"
-
-
-@pytest.mark.parametrize(
-    ("server", "where"),
-    [("evolverpc 0.1.0 (typescript)", "in this process"), ("gepa-server 0.1.0 (python)", "in child processes")],
-)
-def test_a_program_in_typescript_is_named_with_the_processes_it_runs_in(server: str, where: str) -> None:
-    assert where_of(server) == f"behind {server}"
-    with options_named(camel_case):
-        assert where_of(server) == where

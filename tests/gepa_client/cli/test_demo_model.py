@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 CLIENT = str(Path(sys.executable).with_name("gepa-client"))
-ROWS = Path(__file__).parents[3] / "examples" / "quickstart"
 SEED = "Which team should answer this message? Answer with one word."
 
 
@@ -71,47 +69,12 @@ def test_an_answer_is_right_if_the_prompt_names_the_team(variables: dict[str, st
     assert answers(variables, SEED, "Hello!") == "support"
 
 
-def test_reflection_adds_the_teams_that_the_records_expected(variables: dict[str, str]) -> None:
-    records = [
-        {"Inputs": {"text": text, "label": label}, "Generated Outputs": got, "Feedback": feedback}
-        for text, label, got, feedback in (
-            ("I was charged twice.", "billing", "billing", "right"),
-            ("Where is my parcel?", "dock", "shipping", "expected dock, got shipping"),
-            ("I want my money back.", "dock", "returns", "expected dock, got returns"),
-            ("Hello!", "desk", "support", "expected desk, got support"),
-        )
-    ]
-    request = InstructionProposalSignature.prompt_renderer(
-        {"current_instruction_doc": SEED, "dataset_with_feedback": records, "prompt_template": None}
-    )
-    assert isinstance(request, str)
-    better = answers(variables, "", request).removeprefix("```\n").removesuffix("\n```")
-    assert better == f"{SEED}\n\nThe teams and what they answer:\n- dock: deliveries, returns"
-    again = answers(variables, "", request.replace(SEED, better)).removeprefix("```\n").removesuffix("\n```")
-    assert again == better
-
-
-def test_every_row_of_the_quick_start_is_right_after_the_prompt_that_names_all_teams(
-    variables: dict[str, str],
-) -> None:
-    teams = "- billing: payments\n- dock: deliveries, returns\n- lab: defects, ideas\n- desk: accounts"
-    lines = [line for name in ("train", "val") for line in (ROWS / f"{name}.jsonl").read_text().splitlines()]
-    rows = [json.loads(line) for line in lines]
-    assert len(rows) == 30
-    assert [row for row in rows if answers(variables, teams, row["text"]) != row["label"]] == []
-    assert sum(answers(variables, SEED, row["text"]) == row["label"] for row in rows) == 5
-
-
 @pytest.mark.parametrize(
     ("path", "body", "status", "message"),
     [
         ("/v1/chat/completions", {"model": "m", "messages": [], "stream": True}, 400, "does not stream"),
-        ("/v1/messages", {"model": "m", "messages": [], "stream": True}, 400, "does not stream"),
-        ("/v1/chat/completions", {"model": "m", "messages": []}, 400, "`messages`"),
-        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, 400, "`model`"),
         ("/v1/messages", {"model": "m", "messages": [{"role": "user", "content": [{"type": "image"}]}]}, 400, "text"),
         ("/v1/messages", b"{", 400, "JSON"),
-        ("/v1/messages", b"[]", 400, "JSON"),
         ("/v1/embeddings", {"model": "m", "input": "a"}, 404, "POST /v1/messages"),
     ],
 )

@@ -1,7 +1,6 @@
 """A command whose packages are not installed names the pip command, not a module."""
 
 import subprocess
-import sys
 import sysconfig
 import venv
 from pathlib import Path
@@ -25,11 +24,8 @@ def python_without(folder: Path, absent: tuple[str, ...]) -> Path:
 @pytest.mark.parametrize(
     ("run", "absent", "extra"),
     [
-        ("from gepa_client.cli import main; main()", ("gepa", "litellm", "rich"), "client"),
         ("from gepa_client.cli import main; main()", ("typer",), "client"),
-        ("from gepa_client import RemoteAdapter", ("aiohttp",), "client"),
         ("from rpc_server.cli import main; main()", ("git", "jsonrpcserver", "platformdirs"), "server"),
-        ("from rpc_server.cli import main; main()", ("typer", "uvloop"), "server"),
     ],
 )
 def test_what_is_not_installed_is_named_with_the_pip_command(
@@ -42,8 +38,4 @@ def test_what_is_not_installed_is_named_with_the_pip_command(
     assert ended.returncode != 0
     last = ended.stderr.strip().splitlines()[-1]
     assert f"packages are not installed ({', '.join(absent)}): run pip install '.[{extra}]'" in last
-    assert ("Traceback" in ended.stderr) == ("RemoteAdapter" in run)
-    whole = subprocess.run(
-        [sys.executable, "-c", run, "--version"], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
-    )
-    assert whole.returncode == 0, whole.stderr
+    assert "Traceback" not in ended.stderr

@@ -4,7 +4,6 @@ import contextlib
 import json
 import re
 import sqlite3
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,6 @@ from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, open_store
 from gepa_client.report.run_record import RunRecord, full_texts_command
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
-from protocol.errors import UnknownCandidate
 from tests.gepa_client.cli.mutation_script import Evolving
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.example_records import started
@@ -32,12 +30,10 @@ from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows, scored
-from tests.support import printed_commands
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
 Types = Callable[..., Ran]
-Start = Callable[..., "subprocess.Popen[str]"]
 
 STORE = ("--store", "kept here.db")
 
@@ -50,10 +46,6 @@ def cli(in_process: Cli) -> Cli:
 def breaks(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
     error = {"type": "KeyError", "message": "'a'"}
     return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
-
-
-def all_right(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
-    return {"status": "ok", "score": 1.0, "output": "right", "seconds": 0.0}
 
 
 def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host, cli: Cli, types: Types) -> None:
@@ -82,15 +74,6 @@ def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host,
     assert away.status == 3
     [next_line] = [line for line in away.stdout.splitlines() if again in line]
     assert "completed: max_metric_calls of 280 is reached" in types(f"{next_line} {serve(script)}", again).stdout
-
-
-def test_of_a_run_that_learns_nothing(serve: Serve, start: Start, types: Types) -> None:
-    script = Script(datasets={"train": rows(6), "val": rows(6, 50)}, evaluate=all_right)
-    run = start("optimize", serve(script), "--max-metric-calls", 1_000_000, "--no-check", "--past-perfect", *STORE)
-    assert run.stdout is not None
-    warning = next(line for line in run.stdout if "nothing was proposed for 10 minibatches" in line)
-    assert "cancelled" in types(warning, "gepa-client cancel").stdout
-    assert run.wait(TIMEOUT_S) == 130
 
 
 def test_of_a_stored_run_that_is_complete(cli: Cli, types: Types, tmp_path: Path) -> None:
@@ -192,19 +175,7 @@ def test_of_a_run_that_is_steered(serve: Serve, cli: Cli, types: Types, tmp_path
         assert pinned.outcome == "taken"
 
 
-def test_of_requests_to_a_run_that_is_over(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
-    script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
-    assert cli("optimize", serve(script), "--max-metric-calls", 20, "--no-check", *STORE).status == 0
-    complete = cli("steer", "unpin", "last", *STORE)
-    assert complete.status == 2
-    assert "is completed, and no process drives it: continue it with a larger budget, then ask" in complete.stderr
-    assert "max_metric_calls of 40 is reached" in types(complete.stderr, "gepa-client resume").stdout
-    with contextlib.closing(open_store(str(tmp_path / STORE[1]))) as store:
-        store.update(store.runs()[0].id, {"status": "cancelled"})
-    cancelled = cli("steer", "unpin", "last", *STORE)
-    assert types(cancelled.stderr, "gepa-client resume").stdout
-
-
+@pytest.mark.long
 def test_of_a_run_without_a_candidate_whose_driver_is_gone(
     serve: Serve, cli: Cli, types: Types, tmp_path: Path
 ) -> None:
@@ -225,27 +196,10 @@ def test_of_a_run_without_a_candidate_whose_driver_is_gone(
     assert types(replayed.stdout, "gepa-client show").stdout
 
 
-def test_of_outputs_that_were_scored_anew(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
-    put(tmp_path / STORE[1], Made())
-    scores = {"results": [{"status": "ok", "score": 1.0, "output": None, "seconds": 0.0}]}
-    scorer = Script(capabilities=("scoring", "idempotency", "async"), replies={"score": lambda _: scores})
-    ended = cli("rescore", "last", "--with", serve(scorer), *STORE)
-    assert types(ended.stdout, "gepa-client show").stdout
-
-
 def test_of_texts_that_are_not_in_the_best_code(cli: Cli, types: Types, tmp_path: Path) -> None:
     StoredCode(tmp_path, texts_evolved=True).into(tmp_path / STORE[1])
     ended = cli("branches", "last", "--check-out", "--repo", "user", *STORE)
     assert "louder" in types(ended.stdout, "gepa-client show").stdout
-
-
-def test_of_a_commit_that_the_server_does_not_have(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
-    StoredCode(tmp_path).into(tmp_path / "runs.db")
-    evolving = Evolving(raises=UnknownCandidate("no such commit", commit="1" * 40))
-    ended = cli("mutate", serve(evolving.script), "answer yes", "--limit", 0)
-    assert ended.status == 1
-    words = {"branches RUN": "branches last --store ../runs.db"}
-    assert types(ended.stderr, "gepa-client branches", within="user", **words).stdout
 
 
 def test_of_a_check(serve: Serve, cli: Cli, types: Types) -> None:
@@ -315,39 +269,3 @@ def test_of_a_change_made_by_hand(serve: Serve, cli: Cli, types: Types, tmp_path
     assert types(listed.stdout, "git log", within="user").stdout
     assert "1 branch deleted" in types(listed.stdout, "gepa-client branches", within="user", stdin="y\n").stdout
     assert git(code.user, "branch", "--list", "evolve/*") == ""
-
-
-def test_of_the_makefile() -> None:
-    targets = {target for place in _known() for target in re.findall(r"\bmake ([a-z-]+)", place)}
-    assert "demo" in targets
-    assert targets <= set(printed_commands.TARGETS)
-
-
-REASONS = (
-    "composes commands for others to print",
-    "names a command, prints none to be run",
-    "needs a set-up checkout",
-)
-"""Why a place is run by no test."""
-
-
-def _known() -> dict[str, str]:
-    """By place the test that runs its command, or the reason why none does."""
-    known: dict[str, str] = json.loads((Path(__file__).parent / "printed_commands.json").read_text())
-    return known
-
-
-def test_every_place_that_prints_a_command_is_run_by_a_test() -> None:
-    known = _known()
-    places = printed_commands.found()
-    assert sorted(places - known.keys()) == [], (
-        "add a test that runs it as printed, and name it in printed_commands.json"
-    )
-    assert sorted(known.keys() - places) == [], "no longer printed: take it out of printed_commands.json"
-    for place, covered in known.items():
-        file, _, name = covered.partition("::")
-        if name:
-            named = f"def {name}(" if file.endswith(".py") else f'test("{name}'
-            assert named in (printed_commands.ROOT / file).read_text(), (place, covered)
-        else:
-            assert covered in REASONS, (place, covered)

@@ -16,12 +16,11 @@ from tests.gepa_client.example_records import COMMITS, code_record, explanation,
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 from tests.gepa_client.word_program import Script
-from tests.support import printed_commands
 
 Cli = Callable[..., Ran]
 Types = Callable[..., Ran]
 
-EXAMPLE = printed_commands.ROOT / "examples" / "repeats" / "evolve.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "repeats" / "evolve.py"
 TASK = '{{"text": "{0} two three {0}!", "answer": "{0}"}}\n'
 FIX = "sed -i 's/if word in before/if plain(word) in before/' repeats.py"
 """An agent that makes the example right."""
@@ -42,6 +41,7 @@ class OfRepository(Evolving):
         return await super().mutated(params) | self._applied | answer
 
 
+@pytest.mark.long
 def test_of_a_run_that_changed_no_code(
     serve: Callable[[Script], str], in_process: Cli, types: Types, model: str, tmp_path: Path
 ) -> None:
@@ -68,6 +68,7 @@ def test_of_reports_that_leave_out_code(types: Types, tmp_path: Path) -> None:
     assert ".upper()" in types(text, f"gepa-client branches {RUN_ID} --diff").stdout
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("own_state")
 def test_of_the_example_that_evolves(types: Types, model: str, tmp_path: Path) -> None:
     for split, words in (("train", "xyz"), ("val", "uv")):

@@ -104,22 +104,6 @@ def test_of_a_change_made_by_hand_in_a_sandbox(in_process: Cli, types: Types, tm
     assert in_process("sandboxes", "--sandbox", "process", "--json").stdout == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("--patch", "change.diff"), "name the server, as in"),
-        (("http://127.0.0.1:9", "a change", "--repo", "."), "a URL and --repo are given"),
-        (("a change", "--repo", ".", "--token-file", "t"), "--token-file and --repo are given"),
-        (("http://127.0.0.1:9", "a change", "--sandbox", "process"), "--sandbox"),
-    ],
-)
-def test_a_change_needs_one_server(in_process: Cli, tmp_path: Path, arguments: tuple[str, ...], reason: str) -> None:
-    (tmp_path / "change.diff").write_text("")
-    refused = in_process("mutate", *arguments)
-    assert (refused.status, refused.stdout) == (2, "")
-    assert reason in refused.stderr
-
-
 def test_of_sandboxes_that_are_left_behind(in_process: Cli, types: Types) -> None:
     left_behind("one")
     named = in_process("sandboxes", "--sandbox", "process")

@@ -6,9 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-import pytest
-
-from gepa_client.cli.app import COMMANDS, MEANT
 from tests.gepa_client.conftest import Ran, environment
 from tests.gepa_client.word_program import Script
 
@@ -39,13 +36,9 @@ def loaded(*arguments: str) -> set[str]:
     return set(json.loads(ended.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["optimize", "--bad-flag"], ["mutate", "-h"]])
-def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
-    assert not loaded(*arguments) & set(HEAVY)
-
-
-def test_help_loads_no_models_either() -> None:
-    assert not loaded("--help") & {"pydantic", "protocol", "rich"}
+def test_help_loads_nothing_heavy_and_no_models() -> None:
+    assert not loaded("--help") & {*HEAVY, "pydantic", "protocol", "rich"}
+    assert not loaded("optimize", "--bad-flag") & set(HEAVY)
 
 
 def test_help_takes_less_than_four_tenths_of_a_second_of_cpu() -> None:
@@ -61,54 +54,11 @@ def test_help_takes_less_than_four_tenths_of_a_second_of_cpu() -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    assert min(once() for _ in range(3)) < 0.4
+    assert min(once() for _ in range(2)) < 0.4
 
 
-@pytest.mark.parametrize("name", ["check", "call"])
-def test_check_and_call_load_neither_the_optimizer_nor_a_model(
-    serve: Callable[[Script], str], words: Script, name: str
-) -> None:
-    arguments = [name, serve(words)] + (["discover"] if name == "call" else [])
-    assert not loaded(*arguments) & (set(HEAVY) - {"aiohttp"})
-
-
-def test_a_run_with_the_programs_own_proposals_never_loads_litellm(
-    serve: Callable[[Script], str], words: Script
-) -> None:
-    probe = """
-import sys, json, tempfile
-from pathlib import Path
-import gepa_client.cli.commands.optimize
-from gepa_client.journal.entries import StoredRun
-from gepa_client.transport.event_loop import CancelToken
-from gepa_client.journal.store import open_store
-from gepa_client.settings.run_config import RunConfig
-from gepa_client.run.driver import drive
-from gepa_client.run.gateway_record import GatewayRecord
-from gepa_client.run.control_messages import DriverJob
-events = []
-config = RunConfig(url=(sys.argv[1],), max_metric_calls=60)
-with tempfile.TemporaryDirectory() as folder:
-    where = str(Path(folder) / "store.db")
-    store = open_store(where)
-    store.create(StoredRun(id="r", config=config.recorded(), output=folder))
-    store.close()
-    settings = config.model_dump(mode="json", exclude_unset=True)
-    job = DriverJob(store=where, run_id="r", owner="me", config=settings, output=Path(folder))
-    drive(job, events.append, CancelToken(), lambda: None, GatewayRecord())
-assert events[-1].status == "completed", events[-1]
-print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
-"""
-    ended = subprocess.run(
-        [sys.executable, "-c", probe, serve(words)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert not set(json.loads(ended.stdout.splitlines()[-1])) & {"litellm", "openai", "anthropic", "modal"}
+def test_a_check_loads_neither_the_optimizer_nor_a_model(serve: Callable[[Script], str], words: Script) -> None:
+    assert not loaded("check", serve(words)) & (set(HEAVY) - {"aiohttp"})
 
 
 def test_version_is_the_packages_own(cli: Callable[..., Ran]) -> None:
@@ -117,23 +67,7 @@ def test_version_is_the_packages_own(cli: Callable[..., Ran]) -> None:
     assert cli("--version").stdout == f"gepa-client {version('evolverpc')}\n"
 
 
-def test_every_command_has_help_and_an_unknown_one_ends_with_2(cli: Callable[..., Ran]) -> None:
-    for name in ("optimize", "check", "call"):
-        ended = cli(name, "--help")
-        assert ended.status == 0, ended.stderr
-        assert "Usage: gepa-client" in ended.stdout
-    assert cli("optimise").status == 2
-
-
-@pytest.mark.parametrize(("word", "meant"), [("report", "show"), ("continue", "resume"), ("ls", "runs")])
-def test_a_word_for_a_command_that_has_another_name_is_refused_with_that_name(
-    cli: Callable[..., Ran], word: str, meant: str
-) -> None:
-    refused = cli(word, "last")
+def test_a_word_for_a_command_that_has_another_name_is_refused_with_that_name(cli: Callable[..., Ran]) -> None:
+    refused = cli("report", "last")
     assert refused.status == 2
-    assert f"No such command '{word}'. Did you mean '{meant}'" in refused.stderr
-
-
-def test_every_word_that_is_no_command_names_one() -> None:
-    assert not set(MEANT) & set(COMMANDS)
-    assert set(MEANT.values()) <= set(COMMANDS)
+    assert "No such command 'report'. Did you mean 'show'" in refused.stderr

@@ -1,20 +1,16 @@
 """The commands that list, show, cancel and fork the runs of a store, as a user types them."""
 
 import json
-import re
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gepa_client.errors import JournalError
-from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, Claim, Entry, StoredRun
+from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, Claim, StoredRun
 from gepa_client.journal.lease import LeaseHeartbeat
 from gepa_client.journal.store import find_run, open_store
-from gepa_client.sandboxing.session_messages import ConnectionLog
-from sandbox_runtime.gateway import HostConnection
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.example_records import NASTY
@@ -83,25 +79,12 @@ def test_for_an_empty_store_the_next_command_is_printed_and_no_file_is_made(cli:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "arguments", [["runs"], ["show", "last"], ["cancel", "last"], ["export", "last"], ["branches", "last"]]
-)
 def test_reading_a_store_loads_nothing_heavy(
-    cli: Cli, store: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     put(store, Made())
     monkeypatch.chdir(tmp_path)
-    assert not loaded(*arguments) & {*HEAVY, "pymongo"}
-
-
-@pytest.mark.parametrize(
-    ("typed", "expected"), [("typo.db", "no store at typo.db"), ("mongodb//host", "mongodb://HOST")]
-)
-def test_a_store_that_does_not_exist_is_an_error(cli: Cli, tmp_path: Path, typed: str, expected: str) -> None:
-    ended = cli("runs", "--store", typed)
-    assert (ended.status, ended.stdout) == (2, "")
-    assert expected in ended.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert not loaded("show", "last") & {*HEAVY, "pymongo"}
 
 
 def test_a_file_that_is_no_store_is_an_error_that_names_it(cli: Cli, store: Path) -> None:
@@ -124,51 +107,7 @@ def test_a_running_run_without_a_heartbeat_is_marked_and_its_takeover_is_printed
     assert cli("show", "last").stdout.splitlines()[-1] == f"next: gepa-client resume {RUN_ID}"
 
 
-def test_every_command_over_stored_runs_has_help(cli: Cli) -> None:
-    for name in ("runs", "show", "cancel", "fork", "export", "import", "rescore"):
-        ended = cli(name, "--help")
-        assert ended.status == 0, ended.stderr
-        assert f"Usage: gepa-client {name}" in ended.stdout
-        assert "--store" in ended.stdout
-
-
 # --- show ------------------------------------------------------------------------------------------------------------
-
-
-def test_show_names_the_training_rows_as_such_if_there_are_no_validation_rows(cli: Cli, store: Path) -> None:
-    put(store, Made(train_only=True))
-    lines = cli("show", "last").stdout.splitlines()
-    assert "rows         4 train (no validation rows: they select the candidates too)" in lines
-    assert "score        0 -> 1 (candidate 4, 4 training rows)" in lines
-    assert not [line for line in lines if "validation" in line and not line.startswith("rows ")]
-    assert json.loads(cli("show", "last", "--json").stdout)["rows"] == {"train": 4, "val": 4}
-
-
-def test_show_adds_up_what_sandboxes_reached_and_reports_a_damaged_file(cli: Cli, store: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    log, reached = tmp_path / "out/connections.jsonl", ConnectionLog()
-    for host in ("api.example.org", "pypi.org", "api.example.org"):
-        reached.add(HostConnection("s", host, 443, 1_200, 34_000, 0.5, host != "pypi.org", "CONNECT"))
-    log.write_text("".join(f"{line}\n" for line in (*reached.lines(), *reached.lines())))
-    put(store, Made(output=str(tmp_path / "out")))
-    printed = cli("show", "last").stdout
-    _, table = printed.split("hosts that sandboxes connected to\n")
-    assert [line.split() for line in table.splitlines()[:3]] == [
-        ["host", "connections", "failed", "refused", "bytes", "sent", "received"],
-        ["api.example.org:443", "4", "0", "0", "4,800", "136,000"],
-        ["pypi.org:443", "2", "2", "0", "2,400", "68,000"],
-    ]
-    assert max(map(len, table.splitlines()[:3])) <= 80
-    assert json.loads(cli("show", "last", "--json").stdout)["hosts"]["pypi.org:443"]["failed"] == 2
-    long = ConnectionLog()
-    long.add(HostConnection("s", f"{'a' * 40}.example.org", 443, 10**10, 10**10, 0.5, True, "GET"))
-    log.write_text("\n".join(long.lines()))
-    _, table = cli("show", "last").stdout.split("hosts that sandboxes connected to\n")
-    assert "…" not in table.partition("\n\n")[0]
-    log.write_text('{"host": "pypi.org:443", "surprise": 1}')
-    damaged = cli("show", "last")
-    assert damaged.status == 0
-    assert f"the connections of sandboxes are not shown: {log} is not as it was written" in damaged.stderr
 
 
 def test_show_prints_the_facts_the_tree_the_outcomes_and_the_changes(cli: Cli, store: Path) -> None:
@@ -213,45 +152,6 @@ def test_missing_prices_and_attempts_without_an_end_are_reported_and_not_counted
     assert (shown["spent_usd"], shown["unpriced"], shown["lost"]) == (pytest.approx(0.208), 20, 2)
 
 
-def test_a_program_that_reports_no_usage_has_no_unknown_price(cli: Cli, store: Path) -> None:
-    put(store, Made(cost_usd=None, texts=("red",), run_id="x"))
-    put(store, Made(cost_usd=None, run_id="y"))
-    printed, priced = cli("show", "x").stdout, cli("show", "y").stdout
-    assert ["evaluate", "ok", "4", "4", "0.4", "none", "reported"] in [line.split() for line in printed.splitlines()]
-    assert "in all: none reported; 0 tokens in" in printed
-    assert "4 results of the program reported no usage: a program that calls no model has none to report" in printed
-    assert "in all: $0.0080; 200 tokens in" in priced
-    assert "20 results of the program reported no usage" in priced
-    for text in (printed, priced):
-        assert "came without a price" not in text
-        assert "unknown" not in text
-    shown = json.loads(cli("show", "y", "--json").stdout)
-    assert (shown["unpriced"], shown["unreported"]) == (20, 20)
-
-
-def test_the_cost_of_a_run_is_unknown_only_if_a_price_is_missing(cli: Cli, store: Path) -> None:
-    cases: list[tuple[str, float, dict[str, int], dict[str, int] | None]] = [
-        ("$0.00", 0.0, {}, {}),
-        ("none reported", 0.0, {"evaluate": 4}, {"evaluate": 4}),
-        ("?", 0.0, {"evaluate": 4}, {"evaluate": 3}),
-        ("?", 0.0, {"evaluate": 4, "mutation": 1}, {"evaluate": 4}),
-        ("?", 0.0, {"evaluate": 4}, None),
-        ("$0.25", 0.25, {"evaluate": 4}, {"evaluate": 4}),
-        ("$0.25+?", 0.25, {"mutation": 1}, {}),
-    ]
-    opened = open_store(str(store))
-    for at, (_, spent, unpriced, unreported) in enumerate(cases):
-        counters = {"spent_usd": spent, "unpriced": unpriced} | (
-            {} if unreported is None else {"unreported": unreported}
-        )
-        made = Made(run_id=f"run-{at}")
-        opened.create(replace(made.run(), counters=counters), made.rows())
-    opened.close()
-    printed = cli("runs").stdout
-    for at, (cost, *_) in enumerate(cases):
-        assert re.search(rf"^run-{at} .*-/40 +{re.escape(cost)} +\d+ d ", printed, re.MULTILINE), (at, printed)
-
-
 def test_a_candidate_is_shown_with_its_texts_diffs_and_the_rows_it_moved(cli: Cli, store: Path) -> None:
     put(store, Made(broken=frozenset({(4, 0)}), held=True))
     printed = cli("show", RUN_ID[:12], "--candidate", "4").stdout
@@ -262,17 +162,6 @@ def test_a_candidate_is_shown_with_its_texts_diffs_and_the_rows_it_moved(cli: Cl
     failed = cli("show", RUN_ID, "--candidate", "5")
     assert failed.status == 2
     assert "has no candidate 5: it has 0 to 4" in failed.stderr
-
-
-def test_show_as_json_has_everything(cli: Cli, store: Path) -> None:
-    put(store, Made())
-    shown = json.loads(cli("show", "last", "--json").stdout)
-    assert shown["entries"] == {"start": 3, "search": 24}
-    assert shown["rows"] == {"train": 3, "val": 4}
-    assert [kept["front"] for kept in shown["candidates"]] == [False, True, True, True, True]
-    assert shown["candidates"][4]["scores"] == {"3": 1.0, "4": 1.0, "5": 1.0, "6": 1.0}
-    assert {spent["kind"] for spent in shown["spending"]} == {"evaluate", "completion"}
-    assert "claim" not in shown
 
 
 def test_text_from_elsewhere_cannot_command_the_terminal(cli: Cli, store: Path) -> None:
@@ -286,39 +175,19 @@ def test_text_from_elsewhere_cannot_command_the_terminal(cli: Cli, store: Path) 
     assert json.loads(cli("show", "last", "--json").stdout)["candidates"][2]["texts"]["rules"] == texts[2]
 
 
-def test_a_branch_too_deep_for_the_terminal_continues_at_the_left(cli: Cli, store: Path) -> None:
-    [first] = [row for row in Made().rows() if getattr(row, "index", None) == 0]
-    chain = [replace(first, index=at, parents=[at - 1] if at else [], score=at / 40) for at in range(40)]  # type: ignore[type-var]
-    opened = open_store(str(store))
-    opened.create(Made().run(), chain)  # type: ignore[arg-type]
-    opened.close()
-    printed = cli("show", "last").stdout
-    assert max(map(len, printed.splitlines())) <= 100
-    assert any(line[0] != "│" and " from " in line for line in printed.splitlines() if line)
-    assert "39 0.9750 front best" in printed
-
-
 def test_an_unknown_run_is_an_error_that_lists_the_runs(cli: Cli, store: Path) -> None:
     put(store, Made())
-    for command in (
-        ["show"],
-        ["cancel"],
-        ["export"],
-        ["fork", "--at", "1"],
-        ["rescore", "--with", "http://127.0.0.1:9"],
-    ):
-        ended = cli(*command, "nope")
-        assert ended.status == 2
-        assert "'nope'" in ended.stderr
-        assert RUN_ID in ended.stderr
+    ended = cli("show", "nope")
+    assert ended.status == 2
+    assert "'nope'" in ended.stderr
+    assert RUN_ID in ended.stderr
 
 
 # --- cancel ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", ["pending", "paused", "failed"])
-def test_a_run_without_a_driver_is_cancelled_at_once(cli: Cli, store: Path, status: str) -> None:
-    put(store, Made(status=status))
+def test_a_run_without_a_driver_is_cancelled_at_once(cli: Cli, store: Path) -> None:
+    put(store, Made(status="paused"))
     ended = cli("cancel", RUN_ID)
     assert ended.status == 0, ended.stderr
     assert "is cancelled" in ended.stdout
@@ -375,14 +244,6 @@ def test_a_run_whose_driver_is_gone_is_cancelled_after_its_lease(cli: Cli, store
     }  # fmt: skip
 
 
-def test_a_driver_that_takes_its_time_is_not_waited_for_without_end(cli: Cli, store: Path) -> None:
-    put(store, Made(status="running", claim=Claim("another", 3), config={"lease_s": 600.0}))
-    ended = cli("cancel", RUN_ID, "--wait", "0.3")
-    assert ended.status == 1
-    assert "has not stopped yet" in ended.stdout
-    assert (stored(store, RUN_ID).requested_action, stored(store, RUN_ID).status) == ("cancel", "running")
-
-
 # --- fork ------------------------------------------------------------------------------------------------------------
 
 
@@ -406,16 +267,6 @@ def test_a_fork_begins_with_the_entries_below_n_and_the_settings_changed(cli: Cl
     assert f"{RUN_ID} at 11" in cli("show", new["id"]).stdout
 
 
-def test_a_fork_prints_the_next_command_and_accepts_other_servers(cli: Cli, store: Path) -> None:
-    put(store, Made(name="first"))
-    ended = cli("fork", "first", "http://127.0.0.1:5", "--at", 24)
-    assert ended.status == 0, ended.stderr
-    new = stored(store, "last")
-    assert ended.stdout.splitlines()[-1] == f"next: gepa-client resume {new.id}"
-    assert new.config["url"] == ["http://127.0.0.1:5"]
-    assert new.name is None
-
-
 def test_a_fork_beyond_the_journal_or_with_settings_that_cannot_be_is_refused(cli: Cli, store: Path) -> None:
     put(store, Made())
     beyond = cli("fork", RUN_ID, "--at", 25)
@@ -427,21 +278,6 @@ def test_a_fork_beyond_the_journal_or_with_settings_that_cannot_be_is_refused(cl
     opened = open_store(str(store))
     assert len(opened.runs()) == 1
     opened.close()
-
-
-def test_a_fork_leaves_out_the_stop_that_ended_the_run_and_secrets_stay_unrecorded(cli: Cli, store: Path) -> None:
-    made = Made(
-        config={"reflection_lm": "openai/x", "reflection_lm_kwargs": {"api_key": "(not recorded)", "top_p": 0.5}}
-    )
-    opened = open_store(str(store))
-    stop = Entry(SEARCH, 24, "stop", "", "stopped", b'{"status":"completed"}')
-    in_flight = Entry(SEARCH, 27, "evaluate", "d", "example", b"{}")
-    opened.create(made.run(), [*made.rows(), stop, in_flight])
-    opened.close()
-    new = json.loads(cli("fork", RUN_ID, "--at", 28, "--json").stdout)
-    assert new["entries"] == 25
-    assert "ends at 28: give 0 to 28" in cli("fork", RUN_ID, "--at", 29).stderr
-    assert new["config"]["reflection_lm_kwargs"] == {"api_key": "(not recorded)", "top_p": 0.5}
 
 
 def test_a_fork_continues_from_the_record_and_ends_as_the_original_run(
@@ -464,10 +300,3 @@ def test_a_fork_continues_from_the_record_and_ends_as_the_original_run(
 def _evaluations(run_id: str, cli: Cli) -> list[int]:
     document = json.loads(cli("export", run_id, "--output", "-").stdout)
     return [entry["number"] for entry in document["entries"] if (entry["part"], entry["kind"]) == (SEARCH, "evaluate")]
-
-
-def test_the_command_that_extends_a_long_complete_run_has_a_whole_number(cli: Cli, store: Path) -> None:
-    limit = 617_283
-    reason = f"max_metric_calls of {limit} is reached"
-    put(store, Made(run_id="long", status="completed", reason=reason, config={"max_metric_calls": limit}))
-    assert "gepa-client resume long --max-metric-calls 1234566" in cli("resume", "long").stdout

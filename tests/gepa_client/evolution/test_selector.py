@@ -49,11 +49,6 @@ def test_steps_follow_the_settings(wanted, candidate, settings):
     assert steps(candidate, len(wanted), **settings) == wanted
 
 
-def test_the_same_calls_give_the_same_steps():
-    settings = {"schedule": Schedule(2, 1.5, 4), "tasks": 3, "code_until": 30}
-    assert steps(GROWN, 60, **settings) == steps(GROWN, 60, **settings)
-
-
 @pytest.mark.parametrize(
     ("schedule", "wanted"),
     [

@@ -6,7 +6,6 @@ import pytest
 
 from gepa_client.errors import Interrupted
 from gepa_client.transport.calls import Reply
-from protocol.errors import Overloaded, ProgramFailed
 from tests.gepa_client.fleet.conftest import SEED, Ledger, ask, begin, results, until
 
 PROPOSALS = {"candidate": SEED, "reflective_dataset": {"system": []}, "components_to_update": ["system"]}
@@ -38,19 +37,6 @@ async def test_a_call_goes_only_to_endpoints_that_offer_what_it_needs(cluster, o
         assert not lacking.called("propose_new_texts")
 
 
-async def test_it_waits_for_a_busy_endpoint_while_others_are_idle_and_delays_no_other_call(cluster, opened):
-    lacking, able = without_proposals(cluster.start(1)), cluster.start(1, held=True)
-    async with opened(lacking, able) as fleet:
-        blocking = [begin(fleet, "a"), begin(fleet, "b")]
-        await until(lambda: able._running == 1)
-        proposal = propose(fleet)
-        await until(lambda: fleet._membership.slots.waiting == 1)
-        await results(begin(fleet, "c"))
-        assert not proposal.done()
-        cluster.let_go(able)
-        await results(proposal, *blocking)
-
-
 async def test_it_waits_while_the_only_endpoint_that_offers_it_is_away(cluster, opened, watch):
     lacking, able = without_proposals(cluster.start()), cluster.start()
     async with opened(lacking, able) as fleet:
@@ -63,75 +49,8 @@ async def test_it_waits_while_the_only_endpoint_that_offers_it_is_away(cluster, 
         assert fleet_wide(watch) == ["no endpoint that offers `proposals` is left; calls that need it wait up to 600 s"]
 
 
-async def test_it_waits_as_long_as_for_any_endpoint_and_then_pauses_the_run(cluster, opened):
-    lacking, able = without_proposals(cluster.start()), cluster.start()
-    async with opened(lacking, able, max_outage_s=0.3) as fleet:
-        cluster.kill(able)
-        with pytest.raises(Interrupted, match=r"no endpoint that offers `proposals` for 0.3 s; .*refused") as caught:
-            await results(propose(fleet))
-        assert caught.value.status == "paused"
-        assert fleet.in_flight == 0
-        await results(begin(fleet, "other calls run"))
-
-
-async def test_an_endpoint_that_refuses_everything_for_ever_is_an_outage_too(cluster, opened):
-    lacking, able = without_proposals(cluster.start()), cluster.start()
-    able.replies["propose_new_texts"] = lambda _: (_ for _ in ()).throw(Overloaded)
-    async with opened(lacking, able, max_outage_s=0.3) as fleet:
-        with pytest.raises(Interrupted, match="no endpoint that offers `proposals`"):
-            await results(propose(fleet))
-
-
 async def test_a_call_that_no_endpoint_offers_fails_at_once(cluster, opened):
     async with opened(without_proposals(cluster.start())) as fleet:
         assert not fleet.offers("proposals")
         with pytest.raises(Interrupted, match="no endpoint of the fleet offers `proposals`"):
             await results(propose(fleet))
-
-
-async def test_a_waiting_call_fails_if_the_last_endpoint_that_offered_it_comes_back_without_it(cluster, opened, watch):
-    lacking, able = without_proposals(cluster.start()), cluster.start()
-    async with opened(lacking, able) as fleet:
-        cluster.kill(able)
-        waiting = propose(fleet)
-        await until(lambda: fleet_wide(watch))
-        without_proposals(able)
-        cluster.restart(able)
-        with pytest.raises(Interrupted, match="no endpoint of the fleet offers `proposals`"):
-            await results(waiting)
-
-
-async def test_one_that_joins_late_is_found(cluster, opened, watch):
-    lacking, late = without_proposals(cluster.start()), cluster.start()
-    cluster.kill(late)
-    async with opened(lacking, late) as fleet:
-        assert not fleet.offers("proposals")
-        waiting = propose(fleet)
-        await until(lambda: fleet_wide(watch))
-        cluster.restart(late)
-        assert await results(waiting) == [{"system": "s!"}]
-        assert fleet.offers("proposals")
-
-
-async def test_a_failed_program_is_not_retried_on_an_endpoint_without_the_capability(cluster, opened):
-    lacking, able = without_proposals(cluster.start()), cluster.start()
-    able.replies["propose_new_texts"] = lambda _: (_ for _ in ()).throw(ProgramFailed(stage="propose"))
-    async with opened(lacking, able) as fleet:
-        with pytest.raises(ProgramFailed):
-            await results(propose(fleet))
-
-
-async def test_a_transient_failure_is_retried_on_an_endpoint_with_the_capability(cluster, opened):
-    lacking, able = without_proposals(cluster.start()), cluster.start()
-    answers = iter([Overloaded(), None])
-
-    def answer(params):
-        if (error := next(answers)) is not None:
-            raise error
-        return able.propose_new_texts(params)
-
-    able.replies["propose_new_texts"] = answer
-    async with opened(lacking, able) as fleet:
-        ledger = Ledger("proposal")
-        assert await results(propose(fleet, ledger)) == [{"system": "s!"}]
-        assert ledger.outcomes == ["refused", "ok"]

@@ -67,18 +67,3 @@ def test_another_digest_of_the_program_is_a_doubt_and_no_difference(ours, theirs
     leader, other = described(digest=ours), described(digest=theirs)
     assert digests_differ(leader, other) is doubtful
     assert differences(leader, other, []) == []
-
-
-@pytest.mark.parametrize("server", [{"language": "typescript"}, {"name": "another"}])
-def test_digests_that_other_servers_made_otherwise_are_no_doubt(server):
-    assert not digests_differ(described(digest="x"), described(digest="y", server=server))
-    assert digests_differ(described(digest="x"), described(digest="y", server={"version": "1"}))
-
-
-def test_all_differences_are_reported_together():
-    leader, other = described(version="1"), described(version="2", components=["c"], whole_batches=True)
-    assert len(differences(leader, other, [])) == 3
-
-
-def test_programs_of_different_names_are_compatible_if_that_is_allowed():
-    assert differences(described(), described(name="q"), [], allow_mixed_programs=True) == []

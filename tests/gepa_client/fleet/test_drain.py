@@ -96,28 +96,3 @@ async def test_an_endpoint_that_left_finishes_what_it_has(cluster, opened, watch
         await results(*calls)
         assert all(ledger.outcomes == ["ok"] for ledger in ledgers)
         assert watch.kinds("left") == ["left"]
-
-
-async def test_calls_of_one_that_left_and_whose_connection_stays_open_go_elsewhere(
-    cluster, opened, watch, tmp_path, monkeypatch
-):
-    """The connection stays open behind a proxy, or because another process holds the socket."""
-    monkeypatch.setattr(endpoint, "DRAIN_POLL_S", 0.01)
-    monkeypatch.setattr(endpoint, "DRAIN_TIMEOUT_S", 0.1)
-    leader, leaver = cluster.start(), cluster.start(held=True)
-    (tmp_path / "fleet").write_text(leaver.url, encoding="utf-8")
-    async with opened(leader) as fleet:
-        cluster.hold(leader)
-        fleet.follow(tmp_path / "fleet")
-        await until(lambda: len(watch.of("joined")) == 2)
-        ledgers = [Ledger(f"{number}") for number in range(16)]
-        calls = [begin(fleet, f"{number}", ledger) for number, ledger in enumerate(ledgers)]
-        await until(lambda: leaver._running == 8)
-        leaver.replies["discover"] = lambda _: asyncio.sleep(60)
-        (tmp_path / "fleet").write_text("", encoding="utf-8")
-        await until(lambda: len(fleet.endpoints) == 1)
-        assert not watch.of("left"), "it still has calls"
-        cluster.let_go(leader)
-        await results(*calls)
-        assert len(watch.of("left")) == 1
-        assert [ledger.outcomes for ledger in ledgers].count(["lost", "ok"]) == 8

@@ -141,14 +141,6 @@ def test_a_third_failure_is_the_candidates_only_if_others_succeeded_meanwhile_an
         assert last["error"]["type"] == "RateLimitError"
 
 
-def test_the_failure_states_how_often_what_and_that_others_succeeded(monkeypatch):
-    last = Rows(monkeypatch).play([*fails("a", 1), *works("b"), *fails("a", 2)])["a"]
-    assert last["error"]["message"] == (
-        "failed 3 times (last: api.openai.com 429) while other rows succeeded, so that it counts as a failure of the "
-        "program on this row; the last error: slow down"
-    )
-
-
 def test_an_outage_in_the_middle_of_a_run_scores_no_row(monkeypatch):
     rows = Rows(monkeypatch)
     names = [f"row {number}" for number in range(8)]

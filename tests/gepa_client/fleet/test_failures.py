@@ -4,11 +4,9 @@ import threading
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.fleet import membership
 from gepa_client.transport import rpc
-from gepa_client.transport.calls import Reply
-from protocol.errors import InternalError, Overloaded, ProgramFailed, TrajectoryExpired, UnknownCandidate
-from tests.gepa_client.fleet.conftest import SEED, Ledger, ask, begin, results, until
+from protocol.errors import InternalError, Overloaded, ProgramFailed, UnknownCandidate
+from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, until
 from tests.gepa_client.scripted_server import failed, ok
 
 
@@ -75,92 +73,6 @@ async def test_a_refused_connection_moves_on_at_once(cluster, opened, monkeypatc
         assert {ledger.outcomes[0] for ledger in ledgers if len(ledger.outcomes) == 2} == {"refused"}
 
 
-async def test_an_attempt_that_never_reached_a_server_does_not_count(cluster, opened, monkeypatch):
-    server = cluster.start()
-    server.keeps_alive = False
-    async with opened(server, max_attempts=1) as fleet:
-        monkeypatch.setattr(rpc, "FIRST_PAUSE_S", 60)
-        cluster.kill(server)
-        task = begin(fleet, "a")
-        await until(lambda: fleet.endpoints[0].resting)
-        cluster.restart(server)
-        await results(task)
-
-
-async def test_many_calls_lost_at_once_are_one_rest(cluster, opened, watch):
-    server = cluster.start(64, held=True)
-    async with opened(server) as fleet:
-        tasks = [begin(fleet, f"{number}") for number in range(64)]
-        await until(lambda: server._running == 64)
-        cluster.kill(server)
-        await until(lambda: fleet.in_flight == 0)
-        assert watch.kinds("resting") == ["resting"]
-        assert fleet.endpoints[0].cooldowns == 1
-        server.evaluate_one = lambda *_: ok()
-        cluster.restart(server)
-        await results(*tasks)
-        assert watch.kinds("resting", "back", "waiting") == ["resting", "waiting", "back"]
-
-
-async def test_a_call_given_a_slot_as_its_endpoint_dies_does_not_go_there(cluster, opened, watch):
-    server = cluster.start(1, held=True)
-    async with opened(server) as fleet:
-        first, *later = ledgers = [Ledger(f"{number}") for number in range(4)]
-        tasks = [begin(fleet, ledger.name, ledger) for ledger in ledgers]
-        await until(lambda: server._running == 1 and fleet._membership.slots.waiting == 3)
-        cluster.kill(server)
-        await until(lambda: watch.of("waiting"))
-        server.evaluate_one = lambda *_: ok()
-        cluster.restart(server)
-        await results(*tasks)
-        assert watch.kinds("resting", "back") == ["resting", "back"]
-        assert first.outcomes == ["lost", "ok"]
-        assert [ledger.outcomes for ledger in later] == [["ok"]] * 3
-
-
-async def test_every_call_of_a_replaced_instance_is_tried_anew(cluster, opened):
-    server = cluster.start(8, held=True)
-    async with opened(server) as fleet:
-        ledgers = [Ledger(f"{number}") for number in range(8)]
-        tasks = [begin(fleet, ledger.name, ledger) for ledger in ledgers]
-        await until(lambda: server._running == 8)
-        server.cuts = 8
-        server.evaluate_one = lambda *_: ok()
-        cluster.let_go(server)  # every answer is lost, and then another process answers
-        await until(lambda: not server.cuts)
-        old = server.instance_id
-        server.forget("another")
-        await results(*tasks)
-        for ledger in ledgers:
-            if ledger.outcomes != ["ok"]:  # those whose resend was quicker than the replacement
-                assert ledger.outcomes == ["lost", "ok"]
-                assert [instance for _, instance, _ in ledger.sent_to] == [old, "another"]
-        assert any(len(ledger.outcomes) == 2 for ledger in ledgers)
-
-
-async def test_a_lost_call_waits_for_its_endpoint_only_so_long_while_another_is_there(cluster, opened, monkeypatch):
-    monkeypatch.setattr(membership, "PATIENCE_S", 0.1)
-    server, other = cluster.start(), cluster.start()
-    async with opened(server, other) as fleet:
-        server.cuts = 1000
-        server.replies["discover"] = lambda _: (_ for _ in ()).throw(Overloaded(retry_after_s=0.01))
-        ledger = Ledger()
-        await results(begin(fleet, "a", ledger))
-        assert ledger.outcomes == ["lost", "ok"]
-        assert other.runs == {"a": 1}
-
-
-async def test_an_endpoint_that_loses_every_answer_does_not_keep_the_call(cluster, opened):
-    server, other = cluster.start(), cluster.start()
-    async with opened(server, other) as fleet:
-        server.cuts = 10**6
-        ledger = Ledger()
-        await results(begin(fleet, "a", ledger))
-        assert [again for _, _, again in ledger.sent_to] == [False, True, True, False]
-        assert ledger.outcomes == ["lost", "ok"]
-        assert server.runs == other.runs == {"a": 1}
-
-
 async def test_an_example_that_loses_every_connection_pauses_the_run(cluster, opened):
     server = cluster.start()
     async with opened(server, max_attempts=3) as fleet:
@@ -208,19 +120,6 @@ async def test_an_infra_error_goes_to_another_endpoint(cluster, opened):
         assert sum(good.runs.values()) == 2
 
 
-async def test_it_waits_for_another_endpoint_rather_than_trying_the_same_one(cluster, opened):
-    bad, good = cluster.start(4), cluster.start(1, held=True)
-    bad.evaluate_one = lambda *_: failed("infra_error")
-    async with opened(bad, good) as fleet:
-        tasks = [begin(fleet, f"{number}") for number in range(3)]
-        await until(lambda: good._running == 1 and fleet.in_flight == 1)
-        await until(lambda: fleet._membership.slots.waiting == 2)
-        cluster.let_go(good)
-        await results(*tasks)
-        assert sum(bad.runs.values()) == 2
-        assert sum(good.runs.values()) == 3
-
-
 async def test_an_endpoint_of_infra_errors_alone_rests(cluster, opened, watch):
     bad, good = cluster.start(), cluster.start()
     bad.evaluate_one = lambda *_: failed("infra_error")
@@ -253,23 +152,6 @@ async def test_an_overloaded_endpoint_is_left_alone_as_long_as_it_asks(cluster, 
         assert ledger.outcomes == ["refused", "refused", "ok"]
         assert watch.kinds("resting", "back", "waiting") == ["resting", "back"] * 2
         assert watch.of("resting")[0].seconds >= 0.3
-
-
-async def test_other_calls_do_not_wait_for_an_overloaded_endpoint(cluster, opened):
-    busy, free = cluster.start(), cluster.start()
-    async with opened(busy, free) as fleet:
-        busy.refusals.append(Overloaded(retry_after_s=60))
-        await results(*(begin(fleet, f"{number}") for number in range(10)))
-        assert fleet.endpoints[0].resting
-        assert sum(free.runs.values()) >= 5
-
-
-async def test_a_server_that_refuses_for_ever_is_an_outage(cluster, opened):
-    server = cluster.start()
-    async with opened(server, max_outage_s=0.3) as fleet:
-        server.refusals.extend([Overloaded()] * 1000)
-        with pytest.raises(Interrupted, match="no endpoint left for"):
-            await asyncio.wait_for(begin(fleet, "a"), 10)
 
 
 async def test_a_passing_error_of_the_server_is_tried_again(cluster, opened):
@@ -305,27 +187,6 @@ async def test_a_program_that_fails_on_one_endpoint_is_tried_on_another(cluster,
         assert good.runs == {"a": 1}
 
 
-async def test_a_program_that_fails_everywhere_is_an_error(cluster, opened):
-    servers = [cluster.start(), cluster.start()]
-    async with opened(*servers) as fleet:
-        for server in servers:
-            server.replies["evaluate"] = lambda _: (_ for _ in ()).throw(ProgramFailed(stage="start"))
-        ledgers = [Ledger(f"{number}") for number in range(4)]
-        tasks = [begin(fleet, ledger.name, ledger) for ledger in ledgers]
-        ended = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
-        assert {type(error) for error in ended} == {ProgramFailed}
-
-
-async def test_every_endpoint_is_tried_before_a_program_that_fails_ends_the_run(cluster, opened):
-    servers = [cluster.start() for _ in range(5)]
-    async with opened(*servers, max_attempts=2) as fleet:
-        for server in servers[:-1]:
-            server.replies["evaluate"] = lambda _: (_ for _ in ()).throw(ProgramFailed(stage="start"))
-        ledger = Ledger()
-        await results(begin(fleet, "a", ledger))
-        assert ledger.outcomes == ["error"] * 4 + ["ok"]
-
-
 # --- no endpoint left ------------------------------------------------------------------------------------------------
 
 
@@ -357,62 +218,6 @@ async def test_an_outage_pauses_the_run_after_its_limit(cluster, opened):
         assert "connection refused" in ended[0].reason
 
 
-async def test_an_outage_counts_only_while_a_call_waits(cluster, opened, watch):
-    server = cluster.start(held=True)
-    async with opened(server, max_outage_s=0.3) as fleet:
-        task = begin(fleet, "a")
-        await until(lambda: server._running == 1)
-        cluster.kill(server)
-        await until(lambda: watch.of("waiting"))
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await asyncio.sleep(0.4)  # a reflection that takes longer than the limit
-        server.evaluate_one = lambda *_: ok()
-        cluster.restart(server)
-        await until(lambda: watch.of("back"))
-        await results(begin(fleet, "b"))
-
-
-async def test_an_outage_that_began_before_a_call_still_ends_its_wait(cluster, opened, watch):
-    server = cluster.start(held=True)
-    async with opened(server, max_outage_s=0.3) as fleet:
-        task = begin(fleet, "a")
-        await until(lambda: server._running == 1)
-        cluster.kill(server)
-        await until(lambda: watch.of("waiting"))
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        with pytest.raises(Interrupted, match=r"no endpoint left for 0\.3"):
-            await asyncio.wait_for(begin(fleet, "b"), 10)
-
-
-async def test_if_all_endpoints_come_back_changed_the_run_pauses_with_the_reason(cluster, opened, watch):
-    servers = [cluster.start(held=True), cluster.start(held=True)]
-    for server in servers:
-        server.version = "1"
-    async with opened(*servers, max_outage_s=0.5) as fleet:
-        ledgers = [Ledger(f"{number}") for number in range(4)]
-        tasks = [begin(fleet, ledger.name, ledger) for ledger in ledgers]
-        await until(lambda: sum(server._running for server in servers) == 4)
-        for server in servers:
-            cluster.kill(server)
-        await until(lambda: fleet.in_flight == 0)
-        for server in servers:
-            server.version = "2"
-            server.evaluate_one = lambda *_: ok()
-            cluster.restart(server)
-        ended = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
-        assert [(type(error), error.status) for error in ended] == [(Interrupted, "paused")] * 4
-        assert "no endpoint left for 0.5" in ended[0].reason
-        assert "program version: 2 instead of 1" in ended[0].reason
-        assert {event.url for event in watch.of("refused")} == {url_of(server) for server in servers}
-        assert {event.detail for event in watch.of("refused")} == {"program version: 2 instead of 1"}
-        assert len(watch.of("refused")) == 2
-        assert not any("ok" in ledger.outcomes for ledger in ledgers)
-        with pytest.raises(Interrupted, match="no endpoint left"):
-            await begin(fleet, "later")
-
-
 # --- interruption ----------------------------------------------------------------------------------------------------
 
 
@@ -439,98 +244,6 @@ async def test_an_interruption_ends_every_wait_and_lets_what_is_in_flight_finish
         assert [result["status"] for result in await results(*flying)] == ["ok", "ok"]
         with pytest.raises(Interrupted, match="by the user"):
             await begin(fleet, "later")
-
-
-async def test_an_attempt_that_may_yet_be_collected_stays_open_when_interrupted(cluster, opened):
-    server = cluster.start()
-    async with opened(server) as fleet:
-        server.cuts = rpc.RESENDS + 1
-        server.replies["discover"] = lambda _: (_ for _ in ()).throw(Overloaded(retry_after_s=60))
-        ledger = Ledger()
-        task = begin(fleet, "a", ledger)
-        await until(lambda: fleet.endpoints[0].resting)
-        fleet.interrupt(Interrupted("paused", "enough"))
-        with pytest.raises(Interrupted):
-            await asyncio.wait_for(task, 10)
-        assert ledger.outcomes == []
-
-
-async def test_closing_a_fleet_ends_every_wait(cluster, opened):
-    server = cluster.start(1, held=True)
-    async with opened(server) as fleet:
-        flying = begin(fleet, "flying")
-        await until(lambda: server._running == 1)
-        waiting = begin(fleet, "waiting")
-        await asyncio.sleep(0)
-        await fleet.aclose()
-        with pytest.raises(RuntimeError, match="closed"):
-            await asyncio.wait_for(waiting, 10)
-        flying.cancel()
-        await asyncio.gather(flying, return_exceptions=True)
-
-
-async def test_a_defect_in_the_fleets_own_work_reaches_the_calls(cluster, opened, watch):
-    server = cluster.start(1)
-
-    def fail(event):
-        if event.kind == "back":
-            raise ZeroDivisionError("in the display")
-        watch.events.append(event)
-
-    async with opened(server, on_event=fail) as fleet:
-        server.refusals.append(Overloaded())
-        with pytest.raises(ZeroDivisionError):
-            await asyncio.wait_for(begin(fleet, "a"), 10)
-
-
-async def test_a_defect_that_no_call_met_is_raised_at_the_end(cluster, opened, tmp_path):
-    path = tmp_path / "fleet"
-    path.write_text("nonsense", encoding="utf-8")
-    failed_once = []
-
-    def fail(event):
-        if event.kind == "warning":
-            failed_once.append(event)
-            raise ZeroDivisionError("in the display")
-
-    with pytest.raises(ZeroDivisionError):
-        async with opened(cluster.start(1), on_event=fail) as fleet:
-            fleet.follow(path)
-            await until(lambda: failed_once and not fleet._membership._tasks)
-
-
-async def test_answers_carry_what_the_attempt_came_to(cluster, opened):
-    ledger = Ledger()
-    async with opened(cluster.start()) as fleet:
-
-        async def send(_client, _call_id):
-            return Reply("value", "program_error", 1.5, {"cost_usd": 0.1}, 3, 1)
-
-        assert await ask(fleet, "x", send, ledger) == "value"
-    more = {"seconds": 1.5, "usage": {"cost_usd": 0.1}, "examples": 3, "unpriced": 1, "failed": ()}
-    assert (ledger.outcomes, ledger.details) == (["program_error"], [more])
-
-
-async def test_a_restart_that_lost_its_traces_is_reported_as_a_restart(cluster, opened, watch):
-    server = cluster.start()
-    expired = {
-        "candidate": SEED,
-        "eval_batch": {"batch": [{"id": "a", "data": 1}], "results": [ok(trajectory_ref="gone/0")]},
-    }
-
-    async def send(client, call_id):
-        return Reply(await client.make_reflective_dataset({**expired, "components_to_update": []}, call_id=call_id))
-
-    async with opened(server) as fleet:
-        with pytest.raises(TrajectoryExpired):
-            await ask(fleet, "records", send, Ledger())
-        assert not watch.of("resting")  # the server is the same process: it only dropped its traces
-        server.forget("another")
-        with pytest.raises(TrajectoryExpired):
-            await ask(fleet, "records", send, Ledger())
-        await until(lambda: watch.of("back"))
-        reasons = [event.detail for event in watch.of("resting")]
-        assert reasons == ["another process answers there now; its traces are gone"]
 
 
 @pytest.mark.parametrize("allowed", [False, True])

@@ -1,10 +1,7 @@
-import asyncio
-
 import pytest
 
-from gepa_client.errors import ConnectionLost, Interrupted, Refused
-from gepa_client.fleet import Address, Fleet, Pin, endpoint, read_endpoints_file
-from protocol.errors import Unauthorized
+from gepa_client.errors import ConnectionLost, Refused
+from gepa_client.fleet import Address, Fleet, endpoint, read_endpoints_file
 from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
 
 
@@ -52,13 +49,6 @@ async def test_a_start_that_no_endpoint_answers_is_an_error(opened):
             pass
 
 
-async def test_an_only_endpoints_error_is_raised_as_it_came(cluster, opened):
-    server = cluster.start()
-    with pytest.raises(Unauthorized):
-        async with opened(Address(server.url, token="another")):
-            pass
-
-
 async def test_endpoints_that_disagree_at_the_start_are_refused_with_all_differences(cluster):
     leader, other, third = cluster.start(), cluster.start(), cluster.start()
     leader.version, other.version = "1", "2"
@@ -70,26 +60,6 @@ async def test_endpoints_that_disagree_at_the_start_are_refused_with_all_differe
     message = str(caught.value)
     assert f"{url_of(other)}: program version: 2 instead of 1" in message
     assert f"{url_of(third)}: components: system instead of style, system; split val: it has none" in message
-
-
-async def test_an_address_given_twice_is_one_endpoint(cluster, opened):
-    server = cluster.start()
-    async with opened(Address(url_of(server)), Address(server.url)) as fleet:
-        assert len(fleet.endpoints) == 1
-
-
-async def test_each_endpoint_has_its_own_token(cluster, opened, tmp_path, monkeypatch):
-    monkeypatch.delenv("GEPA_TOKEN")
-    one, other = cluster.start(1, held=True), cluster.start(1, held=True)
-    one.token, other.token = "token one", "token other"
-    path = tmp_path / "token"
-    path.write_text("token other\n", encoding="utf-8")
-    async with opened(Address(one.url, token="token one"), Address(other.url, token_file=path)) as fleet:
-        tasks = [begin(fleet, f"{number}") for number in range(2)]
-        await until(lambda: one._running == other._running == 1)
-        cluster.let_go(one)
-        cluster.let_go(other)
-        await results(*tasks)
 
 
 async def test_a_restarted_server_is_let_in_with_the_new_token_of_its_file(cluster, opened, tmp_path):
@@ -108,42 +78,6 @@ async def test_a_restarted_server_is_let_in_with_the_new_token_of_its_file(clust
 
 
 # --- coming back -----------------------------------------------------------------------------------------------------
-
-
-async def test_an_endpoint_that_comes_back_smaller_is_given_less(cluster, opened, watch):
-    server = cluster.start(8, held=True)
-    async with opened(server) as fleet:
-        tasks = [begin(fleet, f"{number}") for number in range(16)]
-        await until(lambda: server._running == 8)
-        cluster.kill(server)
-        cluster.let_go(server)
-        await until(lambda: server._running == 0)
-        server.most_at_once = 0
-        server.limits["max_concurrency"] = 2
-        cluster.hold(server)
-        cluster.restart(server)
-        await until(lambda: server._running == 2)
-        cluster.let_go(server)
-        await results(*tasks)
-        assert server.most_at_once == 2
-        assert fleet.endpoints[0].slots == 2
-
-
-async def test_an_endpoint_that_comes_back_changed_is_refused_until_it_agrees_again(cluster, opened, watch):
-    server, other = cluster.start(), cluster.start()
-    server.version = "1"
-    async with opened(server, other) as fleet:
-        cluster.kill(server)
-        await results(*(begin(fleet, f"{number}") for number in range(4)))
-        server.version = "2"
-        cluster.restart(server)
-        await until(lambda: watch.of("refused"))
-        assert watch.of("refused")[0].detail == "program version: 2 instead of 1"
-        await results(*(begin(fleet, f"later {number}") for number in range(8)))
-        assert not server.runs
-        server.version = "1"
-        await until(lambda: watch.of("back"))
-        assert len(watch.of("refused")) == 1
 
 
 async def test_a_program_that_was_changed_while_nothing_was_in_flight_gets_no_call(cluster, opened, watch, monkeypatch):
@@ -186,23 +120,6 @@ async def test_endpoints_join_and_leave_with_the_fleet_file(cluster, opened, wat
         assert [endpoint.url for endpoint in fleet.endpoints] == [url_of(second)]
 
 
-async def test_calls_pinned_to_an_endpoint_that_leaves_go_elsewhere(cluster, opened, watch, tmp_path):
-    leader, second = cluster.start(1, held=True), cluster.start(2)
-    path = tmp_path / "fleet"
-    path.write_text(f"{leader.url}\n{second.url}\n", encoding="utf-8")
-    async with opened(*read_endpoints_file(path)) as fleet:
-        fleet.follow(path)
-        pin = Pin(leader.instance_id)
-        tasks = [begin(fleet, f"{number}", pin=pin) for number in range(4)]
-        await until(lambda: leader._running == 1 and fleet._membership.slots.waiting == 3)
-        path.write_text(f"{second.url}\n", encoding="utf-8")
-        await results(*tasks[1:])
-        assert sum(second.runs.values()) == 3
-        assert not tasks[0].done()
-        cluster.let_go(leader)
-        await results(*tasks)
-
-
 async def test_a_bad_fleet_file_changes_nothing_and_is_warned_about_once(cluster, opened, watch, tmp_path):
     leader, second = cluster.start(), cluster.start()
     path = tmp_path / "fleet"
@@ -221,20 +138,6 @@ async def test_a_bad_fleet_file_changes_nothing_and_is_warned_about_once(cluster
         assert len(watch.of("warning")) == 2
 
 
-async def test_one_that_joins_and_disagrees_is_refused_with_the_differences(cluster, opened, watch, tmp_path):
-    leader, other = cluster.start(), cluster.start()
-    other.limits["whole_batches"] = True
-    path = tmp_path / "fleet"
-    path.write_text(f"{leader.url}\n{other.url}\n", encoding="utf-8")
-    async with opened(leader) as fleet:
-        fleet.follow(path)
-        await until(lambda: watch.of("refused"))
-        assert watch.of("refused")[0].url == url_of(other)
-        assert "wants whole batches" in watch.of("refused")[0].detail
-        await results(*(begin(fleet, f"{number}") for number in range(8)))
-        assert not other.runs
-
-
 async def test_an_emptied_fleet_file_makes_the_run_wait(cluster, opened, watch, tmp_path):
     leader = cluster.start()
     path = tmp_path / "fleet"
@@ -248,30 +151,3 @@ async def test_an_emptied_fleet_file_makes_the_run_wait(cluster, opened, watch, 
         assert fleet.endpoints == []
         path.write_text(f"{leader.url}\n", encoding="utf-8")
         await results(task)
-
-
-async def test_an_endpoint_given_on_the_command_line_stays_when_the_file_changes(cluster, opened, watch, tmp_path):
-    leader, listed = cluster.start(), cluster.start()
-    path = tmp_path / "fleet"
-    path.write_text(f"{listed.url}\n", encoding="utf-8")
-    async with opened(leader) as fleet:
-        fleet.follow(path)
-        await until(lambda: len(watch.of("joined")) == 2)
-        path.write_text("", encoding="utf-8")
-        await until(lambda: watch.of("left"))
-        assert [endpoint.url for endpoint in fleet.endpoints] == [url_of(leader)]
-
-
-async def test_an_interrupt_while_no_endpoint_is_left_ends_the_wait(cluster, opened, watch, tmp_path):
-    leader = cluster.start()
-    path = tmp_path / "fleet"
-    path.write_text(f"{leader.url}\n", encoding="utf-8")
-    async with opened(*read_endpoints_file(path)) as fleet:
-        path.write_text("", encoding="utf-8")
-        fleet.follow(path)
-        await until(lambda: watch.of("left"))
-        task = begin(fleet, "a")
-        await until(lambda: watch.of("waiting"))
-        fleet.interrupt(Interrupted("paused", "Ctrl-C"))
-        with pytest.raises(Interrupted):
-            await asyncio.wait_for(task, 10)

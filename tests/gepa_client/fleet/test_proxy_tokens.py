@@ -1,13 +1,9 @@
 """Endpoints behind a proxy that has tokens of its own, which expire."""
 
-import asyncio
-
 import pytest
 
-from gepa_client.errors import Interrupted
-from gepa_client.fleet import Address, Pin, handshake
-from protocol.errors import Unauthorized
-from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
+from gepa_client.fleet import Address, Pin
+from tests.gepa_client.fleet.conftest import begin, results, until
 
 
 @pytest.fixture
@@ -27,18 +23,6 @@ async def test_the_proxy_is_given_its_token_and_the_server_its_own(proxied, open
         assert (await results(begin(fleet, "a")))[0]["score"] == 1.0
 
 
-async def test_a_token_of_the_proxys_that_was_renewed_already_is_used_at_once(proxied, opened, tmp_path):
-    server, address = proxied
-    tokens: list[str] = []
-    async with opened(address, on_token=tokens.append) as fleet:
-        server.proxy_token = "the proxy's second"
-        (tmp_path / "proxy").write_text(server.proxy_token, encoding="utf-8")
-        ledger = Ledger()
-        await results(begin(fleet, "a", ledger))
-        assert ledger.outcomes == ["error", "ok"]
-    assert set(tokens) == {server.token, "the proxy's first", "the proxy's second"}
-
-
 @pytest.mark.parametrize("which", ["own", "proxy"])
 async def test_an_only_endpoint_rests_until_its_file_has_the_new_token(proxied, opened, watch, tmp_path, which):
     server, address = proxied
@@ -56,37 +40,3 @@ async def test_an_only_endpoint_rests_until_its_file_has_the_new_token(proxied, 
         await results(*calls)
         assert watch.kinds("back") == ["back"]
         assert pin.instance == server.instance_id
-
-
-async def test_the_beginning_waits_for_a_token_that_is_being_renewed(proxied, opened, watch, tmp_path, monkeypatch):
-    monkeypatch.setattr(handshake, "RENEWAL_POLL_S", 0.01)
-    server, address = proxied
-    server.proxy_token = "renewed"
-
-    async def begin_and_end():
-        async with opened(address) as fleet:
-            return fleet.discovery.server.instance_id
-
-    beginning = asyncio.create_task(begin_and_end())
-    await until(lambda: watch.of("resting"))
-    (tmp_path / "proxy").write_text("renewed", encoding="utf-8")
-    assert await results(beginning) == [server.instance_id]
-    assert watch.kinds() == ["resting", "joined"]
-
-
-async def test_a_beginning_without_a_renewed_token_is_an_error_in_the_end(proxied, opened, monkeypatch):
-    monkeypatch.setattr(handshake, "RENEWAL_S", 0.0)
-    server, address = proxied
-    server.proxy_token = "renewed"
-    with pytest.raises(Unauthorized, match="refused the token"):
-        async with opened(address):
-            pass
-
-
-async def test_a_token_that_is_not_renewed_pauses_the_run_in_the_end(proxied, opened):
-    server, address = proxied
-    async with opened(address, max_outage_s=0.2) as fleet:
-        server.proxy_token = "renewed"
-        with pytest.raises(Interrupted, match="refused the token") as caught:
-            await results(begin(fleet, "a"))
-        assert caught.value.status == "paused"

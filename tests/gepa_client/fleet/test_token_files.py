@@ -2,24 +2,9 @@
 
 import pytest
 
-from gepa_client.errors import ConnectionLost, Interrupted, Refused
+from gepa_client.errors import ConnectionLost, Refused
 from gepa_client.fleet import Address
 from tests.gepa_client.fleet.conftest import begin, results, until
-
-
-async def test_an_endpoint_whose_token_file_is_gone_is_warned_about_and_joins_when_it_is_there(
-    cluster, opened, watch, tmp_path
-):
-    leader, other = cluster.start(), cluster.start()
-    path = tmp_path / "token"
-    async with opened(Address(other.url, token_file=path), leader) as fleet:
-        assert fleet.discovery.server.instance_id == leader.instance_id
-        [warning] = watch.of("warning")
-        assert "will be tried again later" in warning.detail
-        assert f"{path}: no such file" in warning.detail
-        other.token = "made later"
-        path.write_text(other.token, encoding="utf-8")
-        await until(lambda: len(watch.of("joined")) == 2)
 
 
 async def test_a_start_without_a_readable_token_is_an_error(cluster, opened, tmp_path):
@@ -31,18 +16,6 @@ async def test_a_start_without_a_readable_token_is_an_error(cluster, opened, tmp
     with pytest.raises(ConnectionLost, match=r"none of the 2 endpoints answers:(\n.*gone: no such file){2}"):
         async with opened(*gone):
             pass
-
-
-async def test_a_line_of_the_fleet_file_with_a_gone_token_file_ends_nothing(cluster, opened, watch, tmp_path):
-    leader, other = cluster.start(), cluster.start()
-    (tmp_path / "fleet").write_text(f"{other.url} token-file=tok/gone\n", encoding="utf-8")
-    async with opened(leader) as fleet:
-        fleet.follow(tmp_path / "fleet")
-        await until(lambda: watch.of("warning"))
-        await results(begin(fleet, "a"))
-        (tmp_path / "tok").mkdir()
-        (tmp_path / "tok" / "gone").write_text(other.token, encoding="utf-8")
-        await until(lambda: len(watch.of("joined")) == 2)
 
 
 async def test_a_token_file_that_vanishes_and_comes_back_with_another_token_ends_nothing(
@@ -62,28 +35,3 @@ async def test_a_token_file_that_vanishes_and_comes_back_with_another_token_ends
         path.write_text(server.token, encoding="utf-8")
         await results(waiting)
         assert fleet.endpoints[0].instance == "another"
-
-
-async def test_a_token_file_that_stays_away_pauses_the_run_in_the_end(cluster, opened, tmp_path):
-    server = cluster.start()
-    path = tmp_path / "token"
-    path.write_text(server.token, encoding="utf-8")
-    async with opened(Address(server.url, token_file=path), max_outage_s=0.2) as fleet:
-        path.unlink()
-        server.token = "after the restart"
-        with pytest.raises(Interrupted, match="no such file") as caught:
-            await results(begin(fleet, "a"))
-        assert caught.value.status == "paused"
-
-
-async def test_every_token_is_reported_before_it_is_used(cluster, opened, tmp_path):
-    server = cluster.start()
-    path = tmp_path / "token"
-    path.write_text(server.token, encoding="utf-8")
-    tokens: list[str] = []
-    async with opened(Address(server.url, token_file=path), on_token=tokens.append) as fleet:
-        first = server.token
-        server.token = "after the restart"
-        path.write_text(server.token, encoding="utf-8")
-        await results(begin(fleet, "a"))
-    assert list(dict.fromkeys(tokens)) == [first, "after the restart"]

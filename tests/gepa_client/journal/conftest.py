@@ -21,6 +21,9 @@ Open = Callable[[], Store]
 DATABASES = ("sqlite", "mongo")
 """The stores that list their runs, and whose data a test can change behind their back."""
 
+EVERY = (*DATABASES, "http")
+"""For the parts of the contract that are tested with all stores in every run."""
+
 
 @pytest.fixture(scope="session")
 def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -62,9 +65,12 @@ def api_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     records.close()
 
 
-@pytest.fixture(params=["sqlite", "mongo", "http"])
+LONG_STORES = tuple(pytest.param(kind, marks=pytest.mark.long) for kind in ("mongo", "http"))
+
+
+@pytest.fixture(params=["sqlite", *LONG_STORES])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where an empty store is; the test runs once for each kind."""
+    """Where an empty store is; the test runs once for each kind, with a service and MongoDB in the long run."""
     if request.param == "sqlite":
         return str(tmp_path / "deep" / "store.db")
     url: str = request.getfixturevalue("mongo_url" if request.param == "mongo" else "api_url")

@@ -1,18 +1,15 @@
 """Rows share commits, and a store that fails stops the run before GEPA sees what is not recorded."""
 
-import threading
-import time
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
-from gepa_client.errors import Interrupted, JournalError, StoreUnavailable
-from gepa_client.journal.buffer import GROUP_ROWS, GROUP_S, PAGE, JournalBuffer
+from gepa_client.errors import Interrupted, StoreUnavailable
+from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.transport.event_loop import CancelToken
 from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, entry, sent
-from tests.gepa_client.journal.stored_journals import Watched, asking, recording, watched
+from tests.gepa_client.journal.stored_journals import Watched, watched
 
 LONG_S = 5.0
 
@@ -20,10 +17,6 @@ LONG_S = 5.0
 def taped(store: Watched, cancel_token: CancelToken, owner: str = OWNER) -> JournalBuffer:
     assert store.claim(RUN.id, store.run(RUN.id).claim, owner, DRIVER)
     return JournalBuffer(store, RUN.id, owner, cancel_token.cancel)
-
-
-def until(happened: threading.Event) -> None:
-    assert happened.wait(LONG_S)
 
 
 def test_a_wait_commits_at_once_and_everything_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,61 +27,6 @@ def test_a_wait_commits_at_once_and_everything_before_it(tmp_path: Path, monkeyp
             buffer.write(entry(number))
         buffer.written().result(LONG_S)
         assert store.commits == [10]
-        buffer.close()
-
-
-def test_rows_without_a_waiter_share_a_commit_within_20_ms(tmp_path: Path) -> None:
-    assert GROUP_S == 0.02
-    committed = threading.Event()
-    with watched(tmp_path) as store:
-        buffer = taped(store, CancelToken())
-        store.before_write = lambda _: committed.set()
-        began = time.monotonic()
-        for number in range(10):
-            buffer.write(entry(number))
-        until(committed)
-        assert time.monotonic() - began > GROUP_S * 0.9
-        buffer.close()
-        assert sum(store.commits) == 10
-        assert len(store.commits) <= 2
-
-
-def test_256_rows_are_committed_without_waiting_for_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gepa_client.journal.buffer.GROUP_S", LONG_S * 10)
-    assert GROUP_ROWS == 256
-    committed = threading.Event()
-    with watched(tmp_path) as store:
-        buffer = taped(store, CancelToken())
-        store.before_write = lambda _: committed.set()
-        buffer.write(*(entry(number) for number in range(255)))
-        assert not committed.wait(0.1)
-        buffer.write(entry(255))
-        until(committed)
-        buffer.close()
-        assert store.commits == [256]
-
-
-def test_rows_that_arrive_during_a_commit_share_the_next_one(tmp_path: Path) -> None:
-    begun, proceed = threading.Event(), threading.Event()
-
-    def slowly(_: object) -> None:
-        begun.set()
-        until(proceed)
-
-    with watched(tmp_path) as store:
-        buffer = taped(store, CancelToken())
-        store.before_write = slowly
-        buffer.write(entry(0))
-        waiting: list[Future[None]] = [buffer.written()]
-        until(begun)
-        for number in range(1, 20):
-            buffer.write(entry(number))
-            waiting.append(buffer.written())
-        assert not any(future.done() for future in waiting)
-        proceed.set()
-        for future in waiting:
-            future.result(LONG_S)
-        assert store.commits == [1, 19]
         buffer.close()
 
 
@@ -112,23 +50,6 @@ def test_a_store_that_fails_pauses_the_run_and_nothing_more_is_accepted(tmp_path
             buffer.write(entry(1))
         buffer.close()
         assert store.entries(RUN.id, SEARCH) == []
-
-
-@pytest.mark.parametrize("error", [JournalError("an attempt that was never sent"), ZeroDivisionError("a defect")])
-def test_a_defect_in_writing_fails_the_run(tmp_path: Path, error: Exception) -> None:
-    cancel_token = CancelToken()
-
-    def broken(_: object) -> None:
-        raise error
-
-    with watched(tmp_path) as store:
-        buffer = taped(store, cancel_token)
-        store.before_write = broken
-        buffer.write(entry(0))
-        with pytest.raises(Interrupted, match=str(error)) as caught:
-            buffer.written().result(LONG_S)
-        buffer.close()
-    assert caught.value.status == "failed"
 
 
 def test_the_second_drivers_write_fences_out_the_first(tmp_path: Path) -> None:
@@ -163,36 +84,6 @@ def test_a_number_that_is_taken_pauses_the_run_naming_it(tmp_path: Path, row: Ro
             late.written().result(LONG_S)
         late.close()
     assert caught.value.status == "paused"
-
-
-def test_a_replay_writes_nothing(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        buffer = JournalBuffer(store, RUN.id, "", lambda _: None, reads_only=True)
-        buffer.write(entry(0))
-        buffer.written().result(LONG_S)
-        buffer.close()
-        assert store.commits == []
-
-
-def test_closing_writes_what_is_queued(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        buffer = taped(store, CancelToken())
-        buffer.write(entry(0), entry(1))
-        buffer.close()
-        assert len(store.entries(RUN.id, SEARCH)) == 2
-
-
-def test_a_long_record_is_read_a_page_at_a_time(tmp_path: Path) -> None:
-    count = PAGE * 2 + 3
-    with watched(tmp_path) as store:
-        words = [str(number) for number in range(count)]
-        with recording(store) as journal:
-            journal.record(*((slot, slot.number) for slot in journal.ask(asking(*words))))
-        with recording(store) as journal:
-            for start in range(0, count, 100):
-                slots = journal.ask(asking(*words[start : start + 100]))
-                assert [slot.answer for slot in slots] == list(range(start, min(start + 100, count)))
-                assert journal.replaying == (start + 100 < count)
 
 
 def test_a_gap_in_the_record_is_a_request_without_an_answer(tmp_path: Path) -> None:

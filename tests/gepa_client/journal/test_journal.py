@@ -1,18 +1,16 @@
 """A journal replays the recorded answers, and stops if GEPA asks for something else."""
 
-import asyncio
 from pathlib import Path
 
 import orjson
 import pytest
 
-from gepa_client.errors import Interrupted, JournalMismatch, RecordedFailure
-from gepa_client.journal.entries import FAILURE, SEARCH, STOP, AttemptFinished, AttemptStarted, CandidateRecord, Entry
-from gepa_client.journal.journal import CONTINUED_AT_ONCE, Journal, JournaledAttempts
-from gepa_client.journal.requests import digest_of, evaluate_key
+from gepa_client.errors import Interrupted, JournalMismatch
+from gepa_client.journal.entries import FAILURE, SEARCH, STOP, Entry
+from gepa_client.journal.journal import Journal, JournaledAttempts
 from gepa_client.journal.store import Store
 from protocol.errors import ProgramFailed
-from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN
+from tests.gepa_client.journal.sample_runs import KEPT, RUN
 from tests.gepa_client.journal.stored_journals import asking, recording, replaying, watched
 
 
@@ -68,13 +66,6 @@ def test_an_answer_is_the_same_live_and_replayed_with_its_keys_in_their_own_orde
     assert list(live) == ["z", "a", "m", "k"]
 
 
-def test_values_that_json_cannot_express_reach_gepa_as_they_are_recorded(tmp_path: Path) -> None:
-    with watched(tmp_path) as store, recording(store) as journal:
-        [slot] = journal.ask(asking("x"))
-        [seen] = journal.record((slot, {"score": float("nan"), "pair": (1, 2)}))
-    assert seen == {"score": None, "pair": [1, 2]}
-
-
 def test_another_request_at_a_number_fails_the_run_naming_both_and_where(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
@@ -87,13 +78,6 @@ def test_another_request_at_a_number_fails_the_run_naming_both_and_where(tmp_pat
     assert isinstance(caught.value.__cause__, JournalMismatch)
     for named in ("at 1 ", "word blue", "word green", f"gepa-client fork {RUN.id} --at 1"):
         assert named in caught.value.reason
-
-
-def test_words_alone_make_no_other_request_and_the_order_of_keys_none_either() -> None:
-    assert digest_of({"a": 1, "b": {"c": 2, "d": 3}}) == digest_of({"b": {"d": 3, "c": 2}, "a": 1})
-    untraced, traced = (evaluate_key("c" * 8, "e", "7", trace) for trace in (False, True))
-    assert untraced.digest != traced.digest
-    assert untraced.digest == evaluate_key("c" * 8, "e", "8", False).digest
 
 
 def test_a_resumed_run_makes_new_requests_only_after_its_record(tmp_path: Path) -> None:
@@ -130,17 +114,6 @@ def test_a_failure_is_written_only_once_gepa_asks_on(tmp_path: Path) -> None:
     assert slot.failure.message == "no such column"
 
 
-def test_a_failure_outside_the_servers_is_replayed_by_name(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        with recording(store) as journal:
-            [slot] = journal.ask(asking("a"))
-            journal.fail(slot, ConnectionError("no answer"))
-            journal.ask(asking("b"))
-        [slot] = replaying(store).ask(asking("a"))
-    assert isinstance(slot.failure, RecordedFailure)
-    assert str(slot.failure) == "ConnectionError: no answer"
-
-
 def test_a_stop_ends_a_replay_at_its_number(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
@@ -152,62 +125,6 @@ def test_a_stop_ends_a_replay_at_its_number(tmp_path: Path) -> None:
         with pytest.raises(Interrupted) as caught:
             replay.ask(asking("b"))
     assert (caught.value.status, caught.value.reason) == ("completed", "enough")
-
-
-def test_a_stop_in_the_middle_of_a_batch_stands_at_the_first_that_has_no_answer(tmp_path: Path) -> None:
-    with watched(tmp_path) as store, recording(store) as journal:
-        interrupt(journal, "a", "b", "c", answered=(2, 0))
-        assert [(entry.number, entry.kind) for entry in entries(store)] == [
-            (0, "completion"),
-            (1, STOP),
-            (2, "completion"),
-        ]
-
-
-def test_a_graceful_stop_is_found_between_iterations(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        with recording(store) as journal:
-            record(journal, "a")
-            assert journal.recorded_stop() is None
-            journal.stop(Interrupted("completed", "a file is there"), gracefully=True)
-        replay = replaying(store)
-        assert replay.recorded_stop() is None
-        replay.ask(asking("a"))
-        stop = replay.recorded_stop()
-    assert stop is not None
-    assert stop.gracefully
-    assert stop.interrupted.reason == "a file is there"
-
-
-def test_failures_that_gepa_survived_are_recorded_before_a_graceful_stop(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        with recording(store) as journal:
-            [slot] = journal.ask(asking("a"))
-            journal.fail(slot, ValueError("no proposal"))
-            journal.stop(Interrupted("completed", "nothing better for 3 iterations"), gracefully=True)
-        replay = replaying(store)
-        [slot] = replay.ask(asking("a"))
-        assert str(slot.failure) == "ValueError: no proposal"
-        assert replay.recorded_stop() is not None
-
-
-def test_what_waits_for_a_run_to_go_live_is_called_once_before_anything_is_done(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        with recording(store) as journal:
-            record(journal, "a")
-        with recording(store) as journal:
-            began: list[int] = []
-            journal.on_first_write(lambda: began.append(journal.next_number))
-            journal.on_first_write(
-                lambda: journal.cancel_token.cancel(Interrupted("completed", "nothing left to spend"))
-            )
-            journal.ask(asking("a"))
-            assert began == []
-            slots = journal.ask(asking("b"))
-            for _ in range(2):
-                with pytest.raises(Interrupted, match="nothing left to spend"), journal.executing(slots):
-                    pytest.fail("nothing may be done")
-            assert began == [2]
 
 
 def test_a_run_resumes_after_a_dropped_stop_and_keeps_the_rest_of_its_batch(tmp_path: Path) -> None:
@@ -234,16 +151,6 @@ def test_a_replay_ends_at_the_requested_number_or_at_the_end_of_the_record(tmp_p
         replay.add_candidate(KEPT)
         assert store.candidates(RUN.id) == []
     assert caught.value.status == "paused"
-
-
-def test_every_part_has_numbers_of_its_own(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        with recording(store) as journal:
-            record(journal, "a")
-            record(journal.stream("test-3"), "b", "c")
-            assert journal.stream("test-3").name(1) == f"{RUN.id}/test-3/1"
-            assert journal.name(1) == f"{RUN.id}/1"
-        assert store.parts(RUN.id) == {SEARCH: 1, "test-3": 2}
 
 
 async def test_an_attempt_is_in_the_store_with_its_endpoint_before_it_is_sent(tmp_path: Path) -> None:
@@ -304,73 +211,3 @@ def test_after_a_cancellation_no_request_and_no_attempt_begins(tmp_path: Path) -
         journal.settle()
         assert len(entries(store)) == 1
         assert store.attempts(RUN.id, SEARCH) == []
-
-
-def test_candidates_are_written_as_often_as_they_are_found_and_stay_one(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        for _ in range(2):
-            with recording(store) as journal:
-                journal.add_candidate(KEPT)
-        [found] = store.candidates(RUN.id)
-    assert isinstance(found, CandidateRecord)
-    assert found == KEPT
-
-
-def test_a_journal_without_a_store_keeps_nothing_and_works_all_the_same() -> None:
-    journal = Journal("free")
-    record(journal, "a", "b")
-    [slot] = journal.ask(asking("c"))
-    attempts = journal.attempts(slot, "completion")
-    assert attempts.unfinished() is None
-    assert attempts.start_now("model") == "free/2/1"
-    attempts.finish("ok", usage={"cost_usd": 1.5, "input_tokens": 3})
-    assert (journal.spending.cost_usd, journal.spending.unpriced) == (1.5, {})
-    assert not journal.replaying
-
-
-def test_what_earlier_processes_spent_is_part_of_every_figure(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        assert store.claim(RUN.id, store.run(RUN.id).claim, OWNER, "x")
-        store.write(
-            RUN.id,
-            OWNER,
-            [
-                AttemptStarted(SEARCH, 0, 1, "evaluate", "http://a", None),
-                AttemptFinished(SEARCH, 0, 1, "ok", 0.1, {"cost_usd": 0.5, "output_tokens": 7}),
-                AttemptStarted(SEARCH, 1, 1, "completion", "model", None),
-                AttemptFinished(SEARCH, 1, 1, "ok", 0.1, None, 1, 1),
-            ],
-        )
-        store.release(RUN.id, OWNER)
-        with recording(store) as journal:
-            assert journal.spending["evaluate"].output_tokens == 7
-            journal.spending.finished("evaluate", {"cost_usd": 0.25}, 1, 0)
-            assert (journal.spending.cost_usd, journal.spending.unpriced) == (0.75, {"completion": 1})
-
-
-async def test_callers_that_share_a_commit_continue_in_order_a_few_in_each_turn_of_the_event_loop(
-    tmp_path: Path,
-) -> None:
-    continued: list[tuple[int, int]] = []  # (caller, turn)
-    turn = 0
-
-    async def count_turns() -> None:
-        nonlocal turn
-        while True:
-            turn += 1
-            await asyncio.sleep(0)
-
-    async def call(number: int) -> None:
-        await journal.settled()
-        continued.append((number, turn))
-
-    with watched(tmp_path) as store, recording(store) as journal:
-        counting = asyncio.create_task(count_turns())
-        calls = [asyncio.create_task(call(number)) for number in range(3 * CONTINUED_AT_ONCE)]
-        await asyncio.sleep(0)
-        calls[1].cancel()
-        await asyncio.wait(calls, timeout=5)
-        counting.cancel()
-    assert [number for number, _ in continued] == [0, *range(2, 3 * CONTINUED_AT_ONCE)]
-    turns = [at for _, at in continued]
-    assert max(turns.count(at) for at in turns) <= CONTINUED_AT_ONCE

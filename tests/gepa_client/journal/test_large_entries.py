@@ -4,9 +4,12 @@ import os
 import time
 from collections.abc import Callable
 
+import pytest
+
 from gepa_client.journal import Store
 from gepa_client.journal.entries import SEARCH, Entry, Row
 from gepa_client.journal.history import all_rows, entries_at
+from tests.gepa_client.journal.conftest import DATABASES
 from tests.gepa_client.journal.sample_runs import OWNER, RUN, driven, ended, entry, sent
 
 GROUP = 256
@@ -15,9 +18,10 @@ ROUNDS = 7
 SHORT = "20260101-120000-efgh-short"
 
 
-def test_an_answer_of_forty_megabytes_comes_back(store: Store, another: Callable[[], Store]) -> None:
+@pytest.mark.parametrize("store_url", [*DATABASES, pytest.param("http", marks=pytest.mark.long)], indirect=True)
+def test_an_answer_beyond_the_limit_of_a_document_comes_back(store: Store, another: Callable[[], Store]) -> None:
     driven(store)
-    huge = os.urandom(40_000_000)
+    huge = os.urandom(17_000_000)
     rows: list[Row] = [
         sent(0),
         ended(0),
@@ -31,13 +35,14 @@ def test_an_answer_of_forty_megabytes_comes_back(store: Store, another: Callable
     answers = [row.answer for row in all_rows(another(), RUN.id) if isinstance(row, Entry)]
     assert answers == [b"1", huge, huge[:2_000_000], b"3"]
     left_out = [(found.answer, found.omitted) for found in store.entries(RUN.id, SEARCH, largest=1000)]
-    assert left_out == [(b"1", 0), (b"", 40_000_000), (b"", 2_000_000), (b"3", 0)]
+    assert left_out == [(b"1", 0), (b"", 17_000_000), (b"", 2_000_000), (b"3", 0)]
     assert [found.number for found in store.entries_at(RUN.id, SEARCH, range(5))] == [0, 1]  # a page ends there
     assert [found.number for found in entries_at(store, RUN.id, SEARCH, range(5))] == [0, 1, 2, 3]
     store.drop(RUN.id, SEARCH, "stop")
     assert [found.number for found in store.entries(RUN.id, SEARCH)] == [0, 2, 3]
 
 
+@pytest.mark.long
 def test_the_time_to_write_and_to_read_entries_does_not_grow_with_the_run(store: Store) -> None:
     driven(store)
     driven(store, SHORT)

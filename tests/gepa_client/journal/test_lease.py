@@ -2,8 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,12 +29,6 @@ def never(*arguments: object) -> None:
     raise AssertionError(arguments)
 
 
-def test_a_run_without_a_driver_is_taken_at_once(store: Store) -> None:
-    store.create(RUN)
-    assert taken(store, lease_s=3600) == []
-    assert store.run(RUN.id).claim.owner == "another"
-
-
 def test_a_driver_without_signs_of_life_is_waited_for_and_replaced(store: Store) -> None:
     driven(store)
     begun = time.monotonic()
@@ -54,39 +47,6 @@ def test_a_living_driver_keeps_its_run_and_is_named(store: Store, another: Calla
     ):
         taken(another(), lease_s=WAIT_S)
     assert store.run(RUN.id).claim.owner == OWNER
-
-
-def test_a_run_released_while_it_is_watched_is_taken_at_once(store: Store) -> None:
-    driven(store)
-    waits = threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        taking = pool.submit(
-            take, store, RUN.id, owner="another", driver="pid 2", lease_s=40.0, on_wait=lambda *_: waits.set()
-        )
-        assert waits.wait(WAIT_S)
-        store.release(RUN.id, OWNER)
-        begun = time.monotonic()
-        taking.result(WAIT_S)
-    assert time.monotonic() - begun < 20.0
-    assert store.run(RUN.id).claim.owner == "another"
-
-
-def test_of_two_who_wait_for_a_dead_driver_one_gets_the_run(store: Store, another: Callable[[], Store]) -> None:
-    driven(store)
-    stores = [another(), another()]
-
-    def attempt(index: int) -> str:
-        try:
-            taken(stores[index], owner=f"owner {index}")
-        except RunBusy as error:
-            return str(error)
-        return "got it"
-
-    with ThreadPoolExecutor(2) as pool:
-        ends = list(pool.map(attempt, range(2)))
-    assert ends.count("got it") == 1
-    assert any("pid 2" in end for end in ends)
-    assert store.run(RUN.id).claim.owner == f"owner {ends.index('got it')}"
 
 
 def test_a_run_is_kept_from_another_process_and_taken_over_when_that_is_killed(store: Store, store_url: str) -> None:
@@ -114,56 +74,6 @@ def test_a_driver_in_another_process_receives_requested_actions_and_its_loss(sto
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(WAIT_S) == 0
-
-
-def test_clocks_that_jump_do_not_matter(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    driven(store)
-    jumps = iter(range(0, 10**9, 10**6))
-    with monkeypatch.context() as patched:
-        patched.setattr(time, "time", lambda: 2e9 - next(jumps))
-        with LeaseHeartbeat(store, RUN.id, OWNER, LIVING_S, dict, never, never), pytest.raises(RunBusy):
-            taken(store, lease_s=WAIT_S)
-        begun = time.monotonic()
-        taken(store)
-        assert LEASE_S <= time.monotonic() - begun < WAIT_S
-
-
-def test_signs_of_life_bring_what_changed(store: Store) -> None:
-    driven(store)
-    counts = iter(range(10**6))
-    beaten = threading.Semaphore(0)
-
-    def changes() -> Mapping[str, Any]:
-        beaten.release()
-        return {"counters": {"iteration": next(counts)}}
-
-    with LeaseHeartbeat(store, RUN.id, OWNER, LIVING_S, changes, never, never):
-        for _ in range(4):
-            assert beaten.acquire(timeout=WAIT_S)
-    assert store.run(RUN.id).counters["iteration"] >= 2
-
-
-def test_each_requested_action_is_received_once(store: Store) -> None:
-    driven(store)
-    received: list[str] = []
-    beats = threading.Semaphore(0)
-    arrivals = threading.Semaphore(0)
-
-    def changes() -> Mapping[str, Any]:
-        beats.release()
-        return {}
-
-    def hear(requested_action: str) -> None:
-        received.append(requested_action)
-        arrivals.release()
-
-    with LeaseHeartbeat(store, RUN.id, OWNER, LIVING_S, changes, hear, never):
-        for requested_action in ("cancel", "pause"):
-            store.update(RUN.id, {"requested_action": requested_action})
-            assert arrivals.acquire(timeout=WAIT_S)
-            for _ in range(2):
-                assert beats.acquire(timeout=WAIT_S)
-    assert received == ["cancel", "pause"]
 
 
 class Silent:
@@ -212,24 +122,3 @@ def test_a_driver_whose_store_hangs_loses_the_run_in_time_too() -> None:
     hangs.set()
     assert isinstance(error, StoreUnavailable)
     assert LEASE_S <= took < WAIT_S / 2
-
-
-def test_a_driver_whose_run_was_taken_stops_at_once(store: Store) -> None:
-    driven(store, owner="another")
-    error, took = lost(store, lease_s=3600)
-    assert isinstance(error, ClaimLost)
-    assert took < WAIT_S
-
-
-def test_stopping_does_not_wait_for_the_next_beat(store: Store) -> None:
-    driven(store)
-    beaten = threading.Event()
-
-    def changes() -> Mapping[str, Any]:
-        beaten.set()
-        return {}
-
-    with LeaseHeartbeat(store, RUN.id, OWNER, 3600, changes, never, never):
-        assert beaten.wait(WAIT_S)
-        begun = time.monotonic()
-    assert time.monotonic() - begun < 5

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-import gepa_client.journal
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal import Store, default_store, find_run, open_store
 from tests.gepa_client.journal.conftest import DATABASES
@@ -77,13 +76,3 @@ def test_a_run_is_found_by_any_part_of_its_id_or_name_or_as_the_last(runs: Store
 def test_a_run_that_is_not_the_only_one_meant_is_an_error_with_candidates(runs: Store, text: str, message: str) -> None:
     with pytest.raises(NoSuchRun, match=message):
         find_run(runs, text)
-
-
-@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
-def test_an_empty_store_is_named_as_empty(store: Store) -> None:
-    with pytest.raises(NoSuchRun, match="holds no runs"):
-        find_run(store, "last")
-
-
-def test_all_public_names_are_there() -> None:
-    assert all(hasattr(gepa_client.journal, name) for name in gepa_client.journal.__all__)

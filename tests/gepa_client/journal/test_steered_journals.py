@@ -18,13 +18,13 @@ from gepa_client.steering.request_queue import request
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run.steered import found, result_of, steered
 from tests.gepa_client.word_program import WORDS, Script, rows, scored
-from tests.support.rounds import ALL
+from tests.support.rounds import rounds
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
 
 SEED = {"rules": "red", "style": "plain"}
-CALLS = 160
+CALLS = 110
 KINDS = ("sqlite", "mongo")
 
 
@@ -75,8 +75,9 @@ class Users:
         self.asked += 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("seed", "store_url"), [(seed, KINDS[seed % 2]) for seed in range(20 if ALL else 2)], indirect=["store_url"]
+    ("seed", "store_url"), [(seed, KINDS[(seed + 1) % 2]) for seed in rounds(20)], indirect=["store_url"]
 )
 def test_a_run_that_is_steered_at_random_replays_resumes_and_forks_to_the_same_result(
     seed: int, store_url: str, serve: Serve, cli: Cli

@@ -5,20 +5,20 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, NumberTaken, RequestExists, RunExists
+from gepa_client.errors import ClaimLost, NoSuchRun, NumberTaken, RequestExists, RunExists
 from gepa_client.journal import CandidateRecord, Claim, Spending, Store
 from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.journal.history import all_rows
-from tests.gepa_client.journal.conftest import DATABASES
+from tests.gepa_client.journal.conftest import DATABASES, EVERY
 from tests.gepa_client.journal.sample_runs import DRIVER, KEPT, OWNER, REQUEST, RUN, driven, ended, entry, run, sent
 
 WAIT_S = 30.0
 
 
+@pytest.mark.parametrize("store_url", EVERY, indirect=True)
 def test_a_run_comes_back_as_it_was_given(store: Store, another: Callable[[], Store]) -> None:
     store.create(RUN)
     for reader in (store, another()):
@@ -72,17 +72,6 @@ def test_runs_are_listed_with_the_last_one_first(store: Store) -> None:
     assert [found.id for found in store.runs()] == ["c", "b", "a"]
 
 
-def test_fields_are_replaced_one_by_one(store: Store) -> None:
-    store.create(RUN)
-    best = {"index": 1, "score": 0.5, "texts": {"a.b": "x"}}
-    store.update(RUN.id, {"status": "paused", "reason": "by hand", "best": best, "requested_action": "cancel"})
-    found = store.run(RUN.id)
-    assert found.updated > RUN.updated
-    assert replace(found, updated=RUN.updated) == run(
-        status="paused", reason="by hand", best=best, requested_action="cancel"
-    )
-
-
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
 def test_a_run_has_a_completed_time_exactly_while_it_has_ended(store: Store, status: str) -> None:
     store.create(RUN)
@@ -125,6 +114,7 @@ def test_a_field_that_cannot_be_replaced_is_refused(store: Store, field: str) ->
         store.update(RUN.id, {field: "x"})
 
 
+@pytest.mark.parametrize("store_url", EVERY, indirect=True)
 def test_only_the_driver_may_change_what_is_the_drivers(store: Store) -> None:
     driven(store)
     store.update(RUN.id, {"status": "running"}, owner=OWNER)
@@ -141,14 +131,7 @@ def test_only_the_driver_may_change_what_is_the_drivers(store: Store) -> None:
     assert store.entries(RUN.id, SEARCH) == []
 
 
-def test_a_run_without_a_driver_takes_rows_of_no_driver(store: Store) -> None:
-    store.create(RUN)
-    store.write(RUN.id, "", [entry(0)])
-    assert store.entries(RUN.id, SEARCH) == [entry(0)]
-    with pytest.raises(ClaimLost):
-        store.write(RUN.id, OWNER, [entry(1)])
-
-
+@pytest.mark.parametrize("store_url", EVERY, indirect=True)
 def test_a_claim_is_taken_only_as_it_was_seen(store: Store) -> None:
     store.create(RUN)
     seen = store.run(RUN.id).claim
@@ -187,6 +170,7 @@ def test_of_many_who_claim_at_once_one_gets_the_run(store: Store, another: Calla
     assert store.run(RUN.id).claim.owner == f"owner {got.index(True)}"
 
 
+@pytest.mark.parametrize("store_url", EVERY, indirect=True)
 def test_a_heartbeat_writes_changes_and_takes_requested_actions(store: Store) -> None:
     claim = driven(store).claim
     assert store.beat(RUN.id, OWNER, {"counters": {"iteration": 7}}) is None
@@ -220,6 +204,7 @@ def test_text_that_utf_8_cannot_encode_does_not_stop_a_run(store: Store) -> None
     assert store.entries(RUN.id, SEARCH)[0].about == "row \\udcff\x00"
 
 
+@pytest.mark.parametrize("store_url", EVERY, indirect=True)
 def test_entries_are_read_in_order_part_by_part_and_page_by_page(store: Store) -> None:
     driven(store)
     store.create(run("other"))
@@ -234,20 +219,10 @@ def test_entries_are_read_in_order_part_by_part_and_page_by_page(store: Store) -
     assert store.parts(RUN.id) == {SEARCH: 20, "start": 1}
 
 
-def test_entries_of_a_kind_can_be_taken_out_and_their_numbers_written_anew(store: Store) -> None:
-    driven(store)
-    store.write(RUN.id, OWNER, [entry(0), entry(1, kind="stop"), entry(0, kind="stop", part="test-0")])
-    store.drop(RUN.id, SEARCH, "stop")
-    store.drop(RUN.id, SEARCH, "stop")
-    assert len(store.entries(RUN.id, "test-0")) == 1
-    assert store.entries(RUN.id, SEARCH) == [entry(0)]
-    store.write(RUN.id, OWNER, [entry(1, b"2")])
-    assert store.entries(RUN.id, SEARCH, 1) == [entry(1, b"2")]
-
-
 BATCH: list[Row] = [sent(0), sent(1), ended(1), entry(0), entry(1), KEPT]
 
 
+@pytest.mark.parametrize("store_url", EVERY, indirect=True)
 def test_a_write_may_be_repeated_by_who_wrote_it(store: Store) -> None:
     driven(store)
     store.write(RUN.id, OWNER, BATCH[:4])
@@ -258,7 +233,8 @@ def test_a_write_may_be_repeated_by_who_wrote_it(store: Store) -> None:
     assert store.entries(RUN.id, SEARCH) == [entry(0), entry(1)]
 
 
-@pytest.mark.parametrize("row", [entry(1), entry(1, b"3"), sent(1)], ids=["entry", "other answer", "attempt"])
+@pytest.mark.parametrize("store_url", EVERY, indirect=True)
+@pytest.mark.parametrize("row", [entry(1, b"3"), sent(1)], ids=["answer", "attempt"])
 def test_a_number_written_by_another_driver_is_taken(store: Store, row: Row) -> None:
     driven(store)
     store.write(RUN.id, OWNER, BATCH)
@@ -276,15 +252,7 @@ def test_a_number_is_not_written_twice_with_different_content(store: Store, row:
         store.write(RUN.id, OWNER, [row])
 
 
-def test_nothing_is_written_past_a_number_that_is_taken(store: Store) -> None:
-    driven(store)
-    store.write(RUN.id, OWNER, [entry(1)])
-    assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 2")
-    with pytest.raises(NumberTaken):
-        store.write(RUN.id, "another", [entry(1), entry(2)])
-    assert store.entries(RUN.id, SEARCH) == [entry(1)]
-
-
+@pytest.mark.parametrize("store_url", EVERY, indirect=True)
 def test_another_driver_ends_what_the_dead_one_began(store: Store) -> None:
     driven(store)
     store.write(RUN.id, OWNER, [sent(0), sent(0, 2, instance=None), sent(1)])
@@ -297,13 +265,7 @@ def test_another_driver_ends_what_the_dead_one_began(store: Store) -> None:
     assert store.attempts(RUN.id, "start") == []
 
 
-def test_an_end_without_a_beginning_is_an_error(store: Store) -> None:
-    driven(store)
-    store.write(RUN.id, OWNER, [sent(0)])
-    with pytest.raises(JournalError, match="search 5 1"):
-        store.write(RUN.id, OWNER, [ended(0), ended(5)])
-
-
+@pytest.mark.parametrize("store_url", EVERY, indirect=True)
 def test_spending_adds_up_the_reported_usage(store: Store) -> None:
     driven(store)
     usage = {"cost_usd": 0.25, "input_tokens": 10, "output_tokens": 2, "calls": 1}
@@ -337,47 +299,7 @@ def test_spending_adds_up_the_reported_usage(store: Store) -> None:
     ]
 
 
-def test_attempts_that_may_have_failed_examples_are_listed_with_the_entries_at_their_numbers(store: Store) -> None:
-    driven(store)
-    outcomes = ("ok", "timeout", "program_error", "infra_error", "lost")
-    rows: list[Row] = [
-        *(sent(number) for number in range(7)),
-        *(ended(number, outcome=outcome) for number, outcome in enumerate(outcomes)),
-        ended(5, outcome="rollout", examples=3),
-        sent(0, part="test-0"),
-        ended(0, part="test-0", outcome="timeout"),
-        *(entry(number) for number in range(7)),
-    ]
-    store.write(RUN.id, OWNER, rows)
-    found = store.failed_attempts(RUN.id)
-    assert found == [(SEARCH, 1, 1), (SEARCH, 2, 1), (SEARCH, 5, 3), (SEARCH, 6, 1), ("test-0", 0, 1)]
-    assert store.entries_at(RUN.id, SEARCH, [5, 1, 99]) == [entry(1), entry(5)]
-    assert store.entries_at(RUN.id, "test-0", [0]) == []
-
-
-def test_spending_of_one_kind_is_reported_by_endpoint(store: Store) -> None:
-    driven(store)
-    calls: dict[str, Any] = {"part": "gateway", "kind": "model_call"}
-    rows: list[Row] = [
-        sent(0),
-        *(sent(number, endpoint=f"m-{number % 2}", **calls) for number in range(5)),
-        *(ended(number, part="gateway", usage={"cost_usd": 0.5, "input_tokens": 2}) for number in range(3)),
-        ended(3, outcome="error", part="gateway", examples=0),
-    ]
-    store.write(RUN.id, OWNER, rows)
-    assert store.spending_at(RUN.id, "model_call") == {
-        "m-0": [
-            Spending("model_call", None, 1, 0, 0, 0, 0, 0, 0, 0),
-            Spending("model_call", "ok", 2, 2, 0, 0, 1.0, 4, 0, 0),
-        ],
-        "m-1": [
-            Spending("model_call", "error", 1, 0, 0, 0, 0, 0, 0, 0),
-            Spending("model_call", "ok", 1, 1, 0, 0, 0.5, 2, 0, 0),
-        ],
-    }
-    assert store.spending_at(RUN.id, "mutation") == {}
-
-
+@pytest.mark.parametrize("store_url", EVERY, indirect=True)
 def test_candidates_are_kept_by_index_and_replaced(store: Store) -> None:
     driven(store)
     long = replace(KEPT, index=1, parents=[0], texts={"a": "0123456789" * 1000}, objective_scores=None)
@@ -392,6 +314,7 @@ def test_candidates_are_kept_by_index_and_replaced(store: Store) -> None:
     assert list(found[0].scores) == ["1", "0"]
 
 
+@pytest.mark.parametrize("store_url", EVERY, indirect=True)
 def test_all_rows_of_a_run_begin_another(store: Store) -> None:
     driven(store)
     usage = {"z": 1, "cost_usd": 0.5}
@@ -410,28 +333,6 @@ def test_all_rows_of_a_run_begin_another(store: Store) -> None:
     assert store.run("copy").claim.owner is None
 
 
-def test_several_threads_write_and_read_one_store(store: Store, another: Callable[[], Store]) -> None:
-    driven(store)
-    stores = [store, another()]
-
-    def write(index: int) -> None:
-        for number in range(index * 20, index * 20 + 20):
-            stores[index % 2].write(RUN.id, OWNER, [sent(number), ended(number), entry(number)])
-            stores[index % 2].entries(RUN.id, SEARCH, number, 1)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(write, range(8)))
-    assert [found.number for found in store.entries(RUN.id, SEARCH)] == list(range(160))
-
-
-def test_a_closed_store_raises_an_error(store: Store) -> None:
-    store.create(RUN)
-    store.close()
-    store.close()
-    with pytest.raises(JournalError, match="close"):
-        store.run(RUN.id)
-
-
 def test_a_candidate_of_any_length_is_kept(store: Store) -> None:
     driven(store)
     noise = "".join(chr(0x4E00 + (number * 7919) % 20000) for number in range(700_000))
@@ -441,6 +342,7 @@ def test_a_candidate_of_any_length_is_kept(store: Store) -> None:
         assert store.candidates(RUN.id) == [kept]
 
 
+@pytest.mark.parametrize("store_url", EVERY, indirect=True)
 def test_requests_wait_in_their_order_until_they_have_an_outcome(store: Store, another: Callable[[], Store]) -> None:
     store.create(RUN)
     second = replace(REQUEST, id="a", created="2020-01-01T00:00:00.000+00:00")

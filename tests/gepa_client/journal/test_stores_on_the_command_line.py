@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from gepa_client.journal import Store
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.word_program import Script
@@ -14,6 +16,7 @@ def candidates(ran: Ran) -> list[tuple[object, ...]]:
     return [(event["texts"], event["score"]) for event in ran.events if event["event"] == "candidate"]
 
 
+@pytest.mark.parametrize("store_url", ["mongo", pytest.param("http", marks=pytest.mark.long)], indirect=True)
 def test_a_run_is_extended_and_replayed_from_any_store(
     serve: Serve, cli: Cli, words: Script, store_url: str, another: Callable[[], Store]
 ) -> None:
@@ -40,21 +43,3 @@ def test_a_run_is_extended_and_replayed_from_any_store(
     assert len(words.calls("evaluate")) == sum(
         attempt.kind == "evaluate" for part in store.parts(run_id) for attempt in store.attempts(run_id, part)
     )
-
-
-def test_the_printed_next_command_names_the_store(serve: Serve, cli: Cli, words: Script, store_url: str) -> None:
-    def away(_row: object, _candidate: object) -> dict[str, object]:
-        error = {"type": "APIConnectionError", "message": "provider is away"}
-        return {"status": "infra_error", "score": None, "output": None, "seconds": 0.0, "error": error}
-
-    words.evaluate = away
-    ended = cli(
-        "optimize", serve(words), "--max-metric-calls", 40, "--store", store_url, "--max-attempts", 1, "--no-check"
-    )
-    assert ended.status == 3
-    [line] = [line for line in ended.stdout.splitlines() if line.startswith("next")]
-    command = line.split()[1:]
-    assert command[:2] == ["gepa-client", "resume"]
-    assert command[3] == "--store"
-    words.evaluate = None
-    assert cli(*command[1:]).status == 0

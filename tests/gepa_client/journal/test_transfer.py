@@ -10,11 +10,10 @@ from typing import Any
 import orjson
 import pytest
 
-from gepa_client.errors import JournalError, NoSuchRun, RunExists
+from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal import Claim, Store, open_store
 from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.journal.history import all_rows
-from gepa_client.run.output_folder import new_run_id
 from gepa_client.run.transfer import MACHINE_SETTINGS, export_run, import_run
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN, driven, ended, entry, sent
@@ -82,40 +81,6 @@ def test_a_run_is_the_same_in_another_store(store: Store, target: Store, through
     assert {**json.loads("".join(export_run(target, RUN.id))), "run": None} == {**document, "run": None}
 
 
-def test_a_run_comes_into_any_store(store: Store, target: Store) -> None:
-    document = export_of(target)
-    import_run(store, document)
-    assert sorted(map(repr, all_rows(store, RUN.id))) == sorted(map(repr, ROWS))
-
-
-def test_answers_are_exported_as_json_if_that_keeps_their_bytes(store: Store) -> None:
-    entries = export_of(store)["entries"]
-    assert entries[0]["answer"]["output"] == {"z": 1, "a": [1.0, 2.5e-7, None, True], "é": "é"}
-    assert '{"spaced": 1.50}' in entries[2]["answer_text"]
-
-
-def test_a_run_that_is_there_is_not_replaced(store: Store) -> None:
-    document = export_of(store)
-    with pytest.raises(RunExists, match=RUN.id):
-        import_run(store, document)
-    assert store.run(RUN.id).status == "running"
-
-
-def test_an_imported_run_can_be_driven(store: Store, target: Store) -> None:
-    import_run(target, export_of(store))
-    assert target.claim(RUN.id, target.run(RUN.id).claim, "new", "pid 3")
-    target.write(RUN.id, "new", [entry(len(ANSWERS)), sent(0, 3)])
-
-
-def test_an_export_holds_answers_that_no_import_takes(store: Store, target: Store) -> None:
-    driven(store)
-    store.write(RUN.id, OWNER, [entry(0, b'"\\ud800"', kind="completion")])
-    document = broken(json.loads("".join(export_run(store, RUN.id))), "run", "config", value=CONFIG)
-    assert document["entries"][0]["answer_text"] == '"\\ud800"'
-    with pytest.raises(JournalError, match=r"entries\.0: `answer_text` cannot be read"):
-        import_run(target, document)
-
-
 def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[str, Any]:
     changed: Any = copy.deepcopy(document)
     place = changed
@@ -131,52 +96,26 @@ def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[st
     [
         (("format",), "gepa", 'its "format" should be "evolverpc-run"'),
         (("version",), 3, "version 3, this evolverpc reads 4"),
-        (("version",), "1", "version"),
         (("run", "status"), "sleeping", r"run\.status"),
         (("run", "id"), "../../elsewhere", r"run\.id"),
-        (("run", "id"), "-rf", r"run\.id"),
-        (("run", "id"), "x" * 121, r"run\.id"),
-        (("run", "id"), "x\n", r"run\.id"),
         (("run", "id"), "x\ud800", r"run\.id"),
-        (("run", "created"), "yesterday", r"run\.created"),
-        (("run", "config", "colour"), "red", r"run\.config: .*colour"),
         (("run", "config", "seed"), [1], r"run\.config: .*seed"),
-        (("run", "config", "max_metric_calls"), float("nan"), r"run\.config: .*max_metric_calls"),
         (("run", "counters", "metric_calls"), "many", r"run\.counters\.metric_calls"),
-        (("run", "counters", "metric_calls"), None, r"run\.counters: .*metric_calls"),
-        (("run", "counters", "active_seconds"), 1e308, r"run\.counters\.active_seconds"),
-        (("run", "counters", "other"), [1], r"run\.counters: .*other"),
-        (("run", "best"), {"score": 1.0}, r"run\.best\.index"),
         (("run", "best", "score"), float("inf"), r"run\.best\.score"),
-        (("run", "identity", "data"), None, r"run\.identity\.data"),
         (("run", "identity", "hash_seed"), "-1", r"run\.identity\.hash_seed"),
-        (("run", "identity", "hash_seed"), "4294967296", r"run\.identity\.hash_seed"),
-        (("run", "parent"), {"run": 1, "at": 2}, r"run\.parent\.run"),
         (("run", "parent", "at"), 2**63, r"run\.parent\.at"),
         (("entries", 1, "number"), 2**63, r"entries\.1\.number"),
-        (("entries", 1, "number"), -1, r"entries\.1\.number"),
-        (("entries", 1, "part"), "a\ud800", r"entries\.1\.part"),
         (("entries", 1, "kind"), "weather", r"entries\.1: kind: `weather` is none of evaluate"),
         (("entries", 0, "answer"), [1], r"entries\.0: no answer to `evaluate`"),
         (("entries", 0, "answer", "score"), 10**400, r"entries\.0"),
-        (("attempts", 0, "attempt"), 2**63, r"attempts\.0\.attempt"),
         (("attempts", 0, "seconds"), float("inf"), r"attempts\.0\.seconds"),
         (("attempts", 1, "usage", "cost_usd"), "x", r"attempts\.1: usage\.cost_usd"),
-        (("attempts", 1, "usage", "cost_usd"), 10**400, r"attempts\.1: usage\.cost_usd"),
-        (("attempts", 1, "examples"), 2**40, r"attempts\.1\.examples"),
         (("candidates", 1, "index"), 7, "numbered from 0 to 1"),
         (("candidates", 1, "parents"), [1], "candidate 1 cannot come from"),
-        (("candidates", 1, "parents"), [-1], r"candidates\.1\.parents\.0"),
         (("candidates", 1, "score"), float("nan"), r"candidates\.1\.score"),
-        (("candidates", 1, "scores"), {"0": 10**400}, r"candidates\.1\.scores"),
-        (("entries", 1, "number"), "1", r"entries\.1\.number"),
-        (("entries", 1, "answer_text"), "1", r"entries\.1: .*answer_text"),
         (("entries", 2, "answer_text"), "{", r"entries\.2"),
-        (("entries", 2, "answer_text"), "[" * 9999, r"entries\.2"),
         (("entries", 0, "answer"), "\ud800", r"entries\.0"),
         (("entries", 1, "number"), 0, "two different rows of one number"),
-        (("attempts", 0, "colour"), "red", r"attempts\.0\.colour"),
-        (("candidates", 0, "texts"), None, r"candidates\.0\.texts"),
     ],
 )
 def test_an_invalid_document_is_an_error_and_nothing_of_it_is_stored(
@@ -194,9 +133,7 @@ def test_an_invalid_document_is_an_error_and_nothing_of_it_is_stored(
     [
         ("start", 0, "begin", DISCOVERY, {"program": {}}),
         ("start", 1, "begin", [{"id": "0", "data": None}], None),
-        ("start", 2, "begin", None, [1, 2]),
         ("start", 3, "begin", [{"id": "0", "split": "test"}], [{"id": "0"}]),
-        ("search", 90, "completion", "text", {"text": "text"}),
         (
             "search",
             90,
@@ -208,9 +145,7 @@ def test_an_invalid_document_is_an_error_and_nothing_of_it_is_stored(
         ("search", 90, "reflective_dataset", {"dataset": {"rules": [{"a": 1}]}}, {"dataset": 5}),
         ("search", 90, "adapter_state", {"dataset": {}, "adapter_state": [1]}, None),
         ("search", 90, "stop", {"status": "completed", "reason": "x", "gracefully": True}, {"status": "completed"}),
-        ("search", 90, "stop", {"status": "paused", "reason": "x", "gracefully": False}, 7),
         ("search", 90, "failure", {"type": "E", "message": "m"}, {"type": "E"}),
-        ("search", 90, "failure", {"type": "E", "message": "m", "rpc": {"code": -1, "message": "m"}}, {"x": 1}),
         ("search-rollouts", 90, "rollout", {"status": "rollout", "score": None, "seconds": 1.0}, {"status": "rollout"}),
         ("test-0", 0, "evaluate", {"status": "ok", "score": 1, "seconds": 0}, {"status": "ok", "seconds": 1}),
         ("finalize-7", 0, "finalize", None, 5),
@@ -268,15 +203,6 @@ def test_an_import_calls_no_address_and_opens_no_file_of_its_configuration(store
     assert imported.config["reflection_lm_kwargs"]["temperature"] == 0.5
     for bad in ("evil", "/etc", "wandb", "mlflow", "allow_insecure"):
         assert bad not in json.dumps(imported.config)
-
-
-@pytest.mark.parametrize("name", [None, "words", "../../é ok", "x" * 500, "-", "_"])
-def test_every_id_of_ours_may_be_imported(store: Store, target: Store, name: str | None) -> None:
-    run_id = new_run_id(name)
-    document = broken(export_of(target), "run", "id", value=run_id)
-    assert import_run(store, document).id == run_id
-    with pytest.raises(RunExists, match=run_id):
-        import_run(store, document)
 
 
 @pytest.mark.parametrize("document", [None, [], {}, "text"])

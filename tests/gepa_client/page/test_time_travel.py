@@ -16,17 +16,14 @@ from tests.gepa_client.page.page_state import begun, read_run, replayed_state
 from tests.gepa_client.word_program import WORDS, Script, proposed, rows
 from tests.support.rounds import ALL
 
-PLACES = 10 if ALL else 3
+PLACES = 10 if ALL else 2
 
 RUNS: dict[str, tuple[object, ...]] = {
     "plain": (),
     "merges": ("--use-merge", "--max-merge-invocations", 4),
-    "race": ("--validation", "race"),
     "reuse": ("--deterministic",),
     "paired": ("--acceptance", "paired", "--reflection-minibatch-size", 6),
 }
-KINDS = [pytest.param(kind, marks=[pytest.mark.long] if kind != "race" else []) for kind in RUNS]
-"""The steered run is a plain one."""
 
 
 def wavering(seed: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -69,7 +66,7 @@ ASKED: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.timeout(180)
-def test_the_page_of_a_steered_run_equals_its_replay(
+def test_the_page_of_a_steered_run_with_races_equals_its_replay(
     serve: Callable[[Script], str],
     start: Callable[..., "subprocess.Popen[str]"],
     cli: Callable[..., Ran],
@@ -83,7 +80,8 @@ def test_the_page_of_a_steered_run_equals_its_replay(
         delay_s=0.03,
     )
     store = str(tmp_path / "runs.db")
-    running = start("optimize", serve(script), "--max-metric-calls", 200, "--store", store, "--no-check")
+    flags = ("--max-metric-calls", 200, "--validation", "race", "--store", store, "--no-check")
+    running = start("optimize", serve(script), *flags)
     run_id = begun(store, candidates=2)
     with closing(open_store(store)) as opened:
         for action in ASKED:
@@ -108,8 +106,9 @@ def test_the_page_of_a_steered_run_equals_its_replay(
         assert page.at(number) == replayed_state(shown.events[:-1]), number
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", RUNS)
 def test_the_page_at_a_place_equals_the_replay_until_there(
     kind: str, serve: Callable[[Script], str], cli: Callable[..., Ran], tmp_path: Path
 ) -> None:

@@ -32,11 +32,6 @@ def test_the_report_begins_with_the_scores_the_end_and_how_certain_the_differenc
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
 
 
-def test_a_paused_run_paused() -> None:
-    record = example_record(Finished(status="paused", reason="26 examples failed", metric_calls=120))
-    assert fields.story(record, None)[1].startswith("It paused after 120 of 3,000 metric calls")
-
-
 def test_scores_of_test_rows_and_of_validation_rows_are_named() -> None:
     record = example_record()
     assert "test score" not in dict(fields.summary_facts(record))
@@ -61,14 +56,6 @@ def test_hosts_that_sandboxes_connected_to_are_a_table_with_refused_ones() -> No
     assert "| `pypi.org:443` | 3 | 1 | 1 | 1,200 | 34,000 |\n| `10.0.0.1:80` | 0 | 0 | 7 | 0 | 0 |\n" in text
     assert "\npypi.org:443\n3\n1\n1\n1,200\n34,000\n" in page
     assert "| `a model` |" not in text
-
-
-def test_changed_words_are_marked_without_colours() -> None:
-    record = example_record()
-    text, page = report.markdown(record, explanation(record)), shown_text(record, explanation(record))
-    assert "```text\na\n[-b-]{+c+}\n```" in text
-    assert "```text\na\nc{+\nd+}\n```" in text
-    assert "\nsame\na\n\ndel\nb\nadd\nc\n" in page
 
 
 def test_each_change_has_its_reason_and_the_rows_it_moved() -> None:
@@ -109,27 +96,6 @@ def test_a_run_without_improvement_states_that_and_shows_its_proposals() -> None
         assert "No candidate is better than the seed, which scores 0.25 on 12 validation rows." in report_text
         assert "the seed is still the best candidate" in report_text
     assert "Proposal at 15, from the seed: rejected" in text
-
-
-def test_proposals_without_a_change_take_one_line() -> None:
-    record = example_record()
-    explained = explanation(record)
-    [proposal] = explained.others
-    empty = [replace(proposal, number=at, texts=(), why="no new text") for at in (20, 25)]
-    text = report.markdown(record, replace(explained, others=(proposal, *empty)))
-    assert "\n`no new text`: 2 proposals without a change, at 20, 25.\n" in text
-    assert text.count("### Proposal at ") == 1
-
-
-def test_a_report_without_the_store_has_the_best_text_and_lacks_the_reasons() -> None:
-    text = report.markdown(example_record(), None)
-    assert "```text\na\nc\nd\n```" in text
-
-
-def test_why_a_run_ended_keeps_its_lines() -> None:
-    record = example_record(Finished(status="paused", reason="first line\nsecond line", metric_calls=120))
-    assert "- ended:\n\n  ```text\n  paused: first line\n  second line\n  ```\n" in report.markdown(record, None)
-    assert "\nended\npaused: first line\nsecond line" in shown_text(record, None)
 
 
 def test_what_others_wrote_cannot_end_its_place_in_a_report() -> None:

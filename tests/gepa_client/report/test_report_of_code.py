@@ -38,30 +38,6 @@ def test_what_was_tried_and_refused_has_a_list_of_its_own() -> None:
     assert "- best code: `evolve/r1/2@1111111`" in text
 
 
-def test_texts_and_code_have_sections_of_their_own_and_added_texts_are_named() -> None:
-    text = markdown(code_record())
-    assert "git_branch" not in text
-    assert "Component `tone`:\n\n```text\nkind\n```" in text
-    assert "`tone`:\n\n```text\n{+kind+}\n```" in text
-
-
-def test_a_diff_that_never_ends_is_cut() -> None:
-    lines = "".join(f"+{at}\n" for at in range(5000))
-    long = mutated(9, commit=COMMITS[2], diff=f"--- /dev/null\n+++ b/new.py\n@@ -0,0 +1,5000 @@\n{lines}")
-    text = markdown(code_record(long))
-    assert "+40" in text
-    assert "+99" not in text
-    assert "gepa-client branches r1 --diff 9" in text
-
-
-def test_only_the_last_of_many_rejections_are_listed() -> None:
-    record = code_record(*(refused(number) for number in range(100, 200)))
-    text = markdown(record)
-    assert "Change 149, of" not in text
-    assert "Change 150, of" in text
-    assert "52 earlier ones are left out; `gepa-client branches r1` lists them" in text
-
-
 @pytest.mark.parametrize("refusal", [True, False])
 def test_no_text_of_a_change_ends_its_block(refusal: bool) -> None:
     diff = f"--- a/{NASTY}\n+++ b/{NASTY}\n@@ -1 +1 @@\n-{NASTY}\n+{NASTY}\n```\n</pre>"

@@ -1,7 +1,5 @@
 """The record of a run follows from its events alone."""
 
-import pytest
-
 from gepa_client.journal import run_events
 from tests.gepa_client.example_records import example_record
 
@@ -26,9 +24,3 @@ def test_results_of_a_batch_that_was_cut_short_are_counted_apart() -> None:
     whole = example_record()
     whole.apply(run_events.Finished(status="completed", search_complete=True, metric_calls=110))
     assert whole.uncounted == 0
-
-
-def test_time_left_follows_from_the_rate_and_the_budget() -> None:
-    record = example_record()
-    assert record.rate() == pytest.approx(50.0)
-    assert record.seconds_left() == pytest.approx((3000 - 112) / 50.0)

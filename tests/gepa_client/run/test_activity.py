@@ -8,7 +8,7 @@ import pytest
 from gepa_client.fleet import Address
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.gepa.batch_evaluator import ExampleDone
-from gepa_client.journal.run_events import FleetChanged, Phase, Progress
+from gepa_client.journal.run_events import Phase, Progress
 from gepa_client.run import activity
 from gepa_client.run.activity import Activity
 from gepa_client.transport.calls import Call, Reply
@@ -45,32 +45,5 @@ def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_l
     assert noted.changes()["now"]["longest"] == []
 
 
-def test_a_time_out_is_no_result_and_the_next_result_ends_their_count() -> None:
-    noted = Activity()
-    noted.example_done(_done("ok", 1.0))
-    noted.example_done(_done("program_error", 2.0))
-    before = noted.changes()["now"]
-    noted.example_done(_done("timeout", 300.0))
-    noted.example_done(_done("timeout", 300.0))
-    after = noted.changes()["now"]
-    assert (before["timeouts"], after["timeouts"]) == (0, 2)
-    assert (after["last_result"], after["usual_s"]) == (before["last_result"], 1.5)
-    noted.example_done(_done("ok", 3.0))
-    assert (noted.changes()["now"]["timeouts"], noted.changes()["now"]["usual_s"]) == (0, 2.0)
-
-
 def _done(status: str, seconds: float) -> ExampleDone:
     return ExampleDone("1", status, 1.0, seconds, in_flight=1, usage=None, error=None)
-
-
-def test_a_fleet_without_an_endpoint_is_waited_for_since_its_first_report() -> None:
-    noted = Activity()
-    emit = noted.observed(lambda _event: None)
-    emit(FleetChanged(kind="waiting", url=None, detail="no endpoint is left", after=None))
-    first = noted.changes()["now"]
-    assert datetime.fromisoformat(first["waiting_since"]).tzinfo is not None
-    emit(FleetChanged(kind="waiting", url=None, detail="no endpoint is left; connection refused", after=None))
-    again = noted.changes()["now"]
-    assert (again["waiting_since"], again["waiting_for"][-7:]) == (first["waiting_since"], "refused")
-    emit(FleetChanged(kind="back", url="http://127.0.0.1:9", detail="", after=None))
-    assert (noted.changes()["now"]["waiting_for"], noted.changes()["now"]["waiting_since"]) == (None, None)

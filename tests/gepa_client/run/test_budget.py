@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from evolverpc_common.settings.sources import SettingsError
 from gepa_client.run.resolved_settings import metric_call_budget
 from gepa_client.settings.loading import load
 from tests.gepa_client.conftest import Ran
@@ -34,14 +33,6 @@ def test_a_budget_comes_to_as_many_metric_calls_as_with_dspy(
     flags: dict[str, Any], texts: int, val: int | None, calls: int
 ) -> None:
     assert metric_call_budget(load(None, URL | flags), texts=texts, train=50, val=val) == calls
-
-
-def test_only_one_budget_of_metric_calls_is_taken_and_a_flag_replaces_the_one_of_a_file(tmp_path: Any) -> None:
-    with pytest.raises(SettingsError, match="`--max-metric-calls` and `--auto` all limit the metric calls"):
-        load(None, URL | {"auto": "light", "max_metric_calls": 5})
-    (tmp_path / "run.toml").write_text('auto = "heavy"\n')
-    settings = load(tmp_path / "run.toml", URL | {"max_full_evals": 3})
-    assert (settings.auto, settings.max_full_evals) == (None, 3)
 
 
 def test_a_run_ends_at_its_budget_in_words_and_records_the_number(

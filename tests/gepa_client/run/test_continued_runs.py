@@ -1,19 +1,15 @@
 """A resume or a replay keeps every figure and file of the run."""
 
 import json
-import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gepa_client.errors import Interrupted
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.run_events import CandidateFound, Emit, Event, Finished, Started, Warned
-from gepa_client.run import driver
+from gepa_client.journal.run_events import CandidateFound, Emit, Event, Finished, Started
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.driver import drive
 from gepa_client.run.gateway_record import GatewayRecord
@@ -98,44 +94,6 @@ def test_a_run_stopped_during_its_replay_keeps_its_newer_figures(serve: Serve, c
     assert {name: (folder / name).read_bytes() for name in files} == files
 
 
-def test_candidates_lost_between_two_writes_are_restored_and_the_others_are_not_rewritten(
-    serve: Serve, cli: Cli, tmp_path: Path
-) -> None:
-    optimized(serve, cli)
-    with stored(tmp_path) as (store, run_id):
-        before = store.candidates(run_id)
-        spoilt = replace(before[1], texts={"rules": "mark"})  # still there if it is not rewritten
-        assert store.claim(run_id, store.run(run_id).claim, "hand", "by hand")
-        store.write(run_id, "hand", [spoilt])
-        store.release(run_id, "hand")
-    database = sqlite3.connect(tmp_path / "runs" / "evolverpc.db")
-    with database:
-        database.execute("DELETE FROM candidates WHERE number = ?", [before[-1].index])
-    database.close()
-    cancel_token = CancelToken()
-
-    def stop(event: Event) -> None:
-        if isinstance(event, CandidateFound) and event.index == before[-1].index:
-            cancel_token.cancel(Interrupted("paused", "stopped by hand"))
-
-    driven(tmp_path, cancel_token, stop)
-    with stored(tmp_path) as (store, run_id):
-        assert store.candidates(run_id) == [before[0], spoilt, *before[2:]]
-
-
-def test_a_fork_that_ends_within_what_it_inherits_has_all_its_figures(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    optimized(serve, cli)
-    before = record(tmp_path)
-    with stored(tmp_path) as (store, run_id):
-        end = store.parts(run_id)["search"]
-    assert cli("fork", "last", "--at", end, "--name", "same").status == 0
-    assert cli("resume", "same").status == 0
-    [same] = [json.loads(line) for line in cli("runs", "--json").stdout.splitlines() if '"same"' in line]
-    assert same["best"] == before.best
-    for figure in ("metric_calls", "candidates", "iteration", "seed_score"):
-        assert same["counters"][figure] == before.counters[figure]
-
-
 def test_a_budget_below_what_is_recorded_is_refused_and_changes_nothing(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     optimized(serve, cli)
     before = record(tmp_path)
@@ -144,41 +102,6 @@ def test_a_budget_below_what_is_recorded_is_refused_and_changes_nothing(serve: S
     assert "--max-metric-calls 20 is less than" in refused.stderr
     assert f"the {before.counters['metric_calls']} metric calls" in refused.stderr
     assert record(tmp_path) == before
-    assert cli("resume", "last", "--max-metric-calls", 150).status == 0
-
-
-def test_a_cancel_during_the_wait_for_a_claim_ends_the_run(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    script = optimized(serve, cli, "--lease-s", 1)
-    spent = len(script.calls("evaluate"))
-    with stored(tmp_path) as (store, run_id):
-        assert store.claim(run_id, store.run(run_id).claim, "dead", "pid 7 on elsewhere")
-
-        def cancel(event: Event) -> None:
-            if isinstance(event, Warned) and "waiting 1 s for a sign of life" in event.message:
-                store.update(run_id, {"requested_action": "cancel"})
-
-        events = driven(tmp_path, on=cancel, config={"max_metric_calls": 400})
-    assert (finished(events).status, finished(events).reason) == (
-        "cancelled",
-        "on request",
-    )
-    run = record(tmp_path)
-    assert (run.status, run.reason, run.requested_action, run.claim.owner) == (
-        "cancelled",
-        finished(events).reason,
-        None,
-        None,
-    )
-    assert len(script.calls("evaluate")) == spent
-
-
-def test_a_cancel_from_before_this_command_is_ignored(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    optimized(serve, cli)
-    with stored(tmp_path) as (store, run_id):
-        store.update(run_id, {"requested_action": "cancel"})
-    more = cli("resume", "last", "--max-metric-calls", 200)
-    assert more.status == 0, more.stdout
-    assert (record(tmp_path).status, record(tmp_path).requested_action) == ("completed", None)
 
 
 def test_a_replay_writes_to_no_tracker(serve: Serve, cli: Cli, tmp_path: Path) -> None:
@@ -189,65 +112,13 @@ def test_a_replay_writes_to_no_tracker(serve: Serve, cli: Cli, tmp_path: Path) -
     assert not started.config["use_wandb"]
 
 
-def test_the_identity_of_rows_whose_file_is_gone_comes_from_the_record(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "train.json").write_text(json.dumps(rows(30)))
-    optimized(serve, cli, "--trainset", "train.json")
-    identity = record(tmp_path).identity
-    (tmp_path / "train.json").unlink()
-    with stored(tmp_path) as (store, run_id):
-        store.update(run_id, {"identity": None})
-    events = driven(tmp_path)
-    assert finished(events).status == "completed", finished(events)
-    assert record(tmp_path).identity == identity
-
-
-def test_an_error_after_the_end_of_a_run_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing() -> None:
-        raise OSError("no space left on device")
-
-    ended = Finished(status="completed", reason="done", metric_calls=3)
-    monkeypatch.setattr(driver, "open_store", lambda _: SimpleNamespace(close=failing))
-    monkeypatch.setattr(driver, "replay_run", lambda *_: ended)
-    job = DriverJob(store="s", run_id="r", owner="me", config={}, output=None, replays=True)
-    events: list[Event] = []
-    drive(job, events.append, CancelToken(), lambda: None, GatewayRecord())
-    warned, last = events
-    assert isinstance(warned, Warned)
-    assert "after the end of the run" in warned.message
-    assert "no space left on device" in warned.message
-    assert last == ended
-
-
-def test_the_active_time_of_a_resumed_run_is_that_of_all_its_drivers(
-    serve: Serve, cli: Cli, words: Script, tmp_path: Path
-) -> None:
-    words.delay_s = 0.05
-    first = cli("optimize", serve(words), "--max-metric-calls", 30, "--no-check", "--json")
-    words.delay_s = 0.0
-    ended = cli("resume", "last", "--max-metric-calls", 40)
-    assert ended.status == 0, ended.stderr
-    run = only_run(tmp_path)
-    finished = json.loads((run / "events.jsonl").read_text().splitlines()[-1])
-    assert finished["active_seconds"] > first.event("finished")["active_seconds"] > 0.1
-    in_all = f"{finished['active_seconds']:.1f} s"
-    [calls] = [line for line in (run / "report.md").read_text().splitlines() if line.startswith("- metric calls: ")]
-    assert calls.endswith(f", {in_all}`")
-    assert f", {in_all} in all (" in ended.stdout.splitlines()[-1]
-
-
-def test_runs_lists_the_metric_calls_of_a_run_that_ended_with_its_seed(serve: Serve, cli: Cli, words: Script) -> None:
-    assert cli("optimize", serve(words), "--max-metric-calls", 10, "--no-check").status == 0
-    assert " 12/10 " in cli("runs").stdout
-
-
-def test_rows_kept_for_validation_stay_the_same_on_replay_and_resume(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+def test_rows_kept_for_validation_stay_the_same_on_resume(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows(60)))
     url = serve(Script())
     ended = cli("optimize", url, "--trainset", file, "--max-metric-calls", 30, "--no-check", "--json")
     assert ended.event("started")["splits"] == {"train": 48, "val": 12}
     assert "no --valset: 12 of 60 training rows are kept for validation" in ended.stdout
-    assert cli("replay", "last").status == 0
     resumed = cli("resume", "last", "--max-metric-calls", 60, "--json")
     assert resumed.event("started")["splits"] == {"train": 48, "val": 12}
     other = cli("resume", "last", "--val-fraction", 0.5, "--max-metric-calls", 90)
@@ -271,32 +142,3 @@ def test_a_perfect_run_ends_and_continues_past_perfect(serve: Serve, cli: Cli, t
     assert more.status == 0, more.stderr
     after = record(tmp_path)
     assert after.reason == "max_metric_calls of 150 is reached"
-
-
-def test_the_last_line_names_a_validation_that_was_finished_beyond_the_budget(serve: Serve, cli: Cli) -> None:
-    url = serve(Script(datasets={"train": rows(30), "val": rows(12, 100)}))
-    ended = cli("optimize", url, "--max-metric-calls", 16, "--no-check")
-    assert (
-        "30 metric calls of 16 (the evaluation of candidate 1 on all rows had begun and was finished)" in ended.stdout
-    )
-    ended = cli("optimize", url, "--max-metric-calls", 5, "--no-check")
-    assert "12 metric calls of 5 (the evaluation of the seed on all rows had begun and was finished)" in ended.stdout
-
-
-def test_a_run_recorded_before_rows_were_kept_for_validation_continues_as_it_was(
-    serve: Serve, cli: Cli, tmp_path: Path
-) -> None:
-    file = tmp_path / "rows.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows(60)))
-    flags = ("--val-fraction", 0, "--past-perfect", "--max-metric-calls", 70, "--no-check")
-    assert cli("optimize", serve(Script()), "--trainset", file, *flags).status == 0
-    with stored(tmp_path) as (store, run_id):
-        recorded = store.run(run_id).config
-        earlier = {name: value for name, value in recorded.items() if name not in ("val_fraction", "past_perfect")}
-        store.update(run_id, {"config": earlier})
-    assert cli("replay", "last").status == 0
-    resumed = cli("resume", "last", "--max-metric-calls", 500, "--json")
-    assert resumed.status == 0, resumed.stderr
-    assert resumed.event("started")["splits"] == {"train": 60, "val": 60}
-    assert record(tmp_path).reason == "max_metric_calls of 500 is reached"
-    assert record(tmp_path).best["score"] == 1.0  # type: ignore[index]

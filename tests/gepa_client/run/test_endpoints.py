@@ -7,7 +7,7 @@ import pytest
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ConnectionLost, Refused
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.run.resolved_settings import endpoints, scorers
+from gepa_client.run.resolved_settings import endpoints
 from gepa_client.settings.run_config import RunConfig
 
 FIRST, SECOND, THIRD = (f"http://127.0.0.1:{port}" for port in (1, 2, 3))
@@ -41,9 +41,3 @@ def test_an_empty_fleet_of_sandboxes_or_of_a_run_that_has_begun_is_a_lost_connec
         endpoints(RunConfig(repo=str(tmp_path), fleet=fleet))
     with pytest.raises(ConnectionLost, match="names no server any more"):
         RemoteAdapter(fleet_file=fleet)
-
-
-def test_scorers_have_a_token_of_their_own() -> None:
-    config = RunConfig(url=(FIRST,), token_file=Path("mine"), score_with=(SECOND,), score_token_file=Path("theirs"))
-    assert [(address.url, address.token_file) for address in scorers(config)] == [(SECOND, Path("theirs"))]
-    assert scorers(RunConfig(url=(FIRST,))) == []

@@ -34,7 +34,7 @@ def read(tmp_path: Path) -> Read:
 
 
 def test_events_and_summary_are_written_to_the_descriptor_beside_the_display(
-    serve: Callable[[Script], str], words: Script, read: Read, tmp_path: Path
+    serve: Callable[[Script], str], words: Script, read: Read, cli: Callable[..., Ran]
 ) -> None:
     ran, events = read("optimize", serve(words), "--max-metric-calls", 60, "--no-check")
     assert (ran.status, events[0]["event"], events[-2]["event"]) == (0, "phase", "finished")
@@ -44,26 +44,13 @@ def test_events_and_summary_are_written_to_the_descriptor_beside_the_display(
     again, (complete,) = read("resume", summary["run_id"])
     assert f"next: the program that started it, with `resume` {summary['run_id']}" in again.stdout
     assert (complete["output"], complete["status"]) == (summary["output"], "completed")
-    typed_words = command("resume", summary["run_id"])
-    typed = subprocess.run(
-        typed_words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S
-    )
-    assert typed.returncode == 2
+    typed = cli("resume", summary["run_id"])
+    assert typed.status == 2
     assert f"continue it with the program that started it, with `resume` {summary['run_id']}, or" in typed.stderr
 
 
+@pytest.mark.long
 def test_messages_name_the_options_of_typescript(serve: Callable[[Script], str], words: Script, read: Read) -> None:
     ran, _ = read("optimize", serve(words))
     assert "give maxMetricCalls N (or auto light|medium|heavy, maxFullEvals" in " ".join(ran.stderr.split())
     assert "--" not in ran.stderr
-
-
-def test_a_run_whose_events_are_no_longer_read_pauses_and_is_resumed(
-    serve: Callable[[Script], str], words: Script, read: Read
-) -> None:
-    url = serve(words)
-    ran, _ = read("optimize", url, "--max-metric-calls", 60, "--no-check", "--name", "left", to_end=False)
-    assert (ran.status, ran.stderr) == (130, "")
-    assert "paused" in ran.stdout
-    resumed, events = read("resume", "left", url)
-    assert (resumed.status, events[-1]["status"]) == (0, "completed")

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.run.fingerprint import differences, fingerprint_of
 from gepa_client.run.resolved_settings import evolve_of
-from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import RunConfig
 from protocol import DiscoverResult
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
@@ -66,14 +65,8 @@ def test_what_evolves_follows_from_settings_and_capabilities(
             "does not change code: start it with --allow-mutations",
         ),
         (discovered(BOTH), {"prompts_per_code": 2}, "prompts_per_code is given, but the server does not change code"),
-        (
-            discovered(BOTH),
-            {"mutation_timeout_s": 5.0},
-            "mutation_timeout_s is given, but the server does not change code",
-        ),
         (CHANGES, {"reflection_lm": None}, "--reflection-lm MODEL"),
         (discovered(CODE, "mutations"), {"evolve": "prompts"}, "no prompts to change"),
-        (discovered(CODE, "mutations"), {"code_until": 3}, "no prompts to change after it"),
         (discovered({**BOTH, GIT_BRANCH: "main"}, "mutations"), {}, "git_branch is 'main'"),
         (discovered({**BOTH, ADDED_COMPONENTS: "[]"}, "mutations"), {}, "added_components is not a JSON object"),
     ],
@@ -87,13 +80,9 @@ def test_impossible_combinations_are_refused(program: DiscoverResult, settings: 
     ("settings", "words"),
     [
         ({"evolve": "prompts", "code_until": 2}, "`code_until` is for code, but `evolve` is prompts"),
-        ({"evolve": "prompts", "mutation_timeout_s": 5.0}, "`mutation_timeout_s` is for code, but `evolve` is prompts"),
         ({"evolve": "code", "prompts_per_code": 2}, "`prompts_per_code` is for runs that change prompts too"),
-        ({"evolve": "code", "code_until": 2}, "`code_until` is for runs that change prompts too"),
         ({"evolve": "code", "module_selector": "all"}, "`module_selector` is all, but `evolve` is code"),
         ({"decay_factor": 2, "decay_every": 2}, "`decay_factor` needs `prompts_per_code`"),
-        ({"prompts_per_code": 2, "decay_factor": 2}, "`decay_factor` needs `decay_every`"),
-        ({"prompts_per_code": 2, "decay_every": 2}, "`decay_every` needs `decay_factor`"),
         ({"prompts_per_code": 2, "decay_every": 2, "decay_factor": 0.5}, "decay_factor"),
         ({"code_prompt_template": "<outline>"}, "lacks <side_info> and <lineage>"),
     ],
@@ -101,12 +90,6 @@ def test_impossible_combinations_are_refused(program: DiscoverResult, settings: 
 def test_settings_without_effect_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         config(**settings)
-
-
-def test_a_template_may_come_from_a_file(tmp_path: Any) -> None:
-    (tmp_path / "run.toml").write_text(f'url = "{URL}"\nmax_metric_calls = 1\ncode_prompt_template = "@code.txt"\n')
-    (tmp_path / "code.txt").write_text("<outline><side_info><lineage>")
-    assert load(tmp_path / "run.toml", {}).code_prompt_template == "<outline><side_info><lineage>"
 
 
 def identity(program: DiscoverResult, **settings: Any) -> dict[str, Any]:

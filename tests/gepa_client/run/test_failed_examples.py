@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.gepa_client.conftest import Ran
-from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.word_program import Script, rows, scored
 
@@ -72,31 +71,13 @@ def test_failed_examples_are_in_terminal_report_log_events_and_show(
     assert key_error["candidates"] == dict.fromkeys(key_error["candidates"], 1)
     assert set(key_error["candidates"]) == kept
     shown = cli("show", "last", "--failures")
-    everywhere = {
-        "terminal": ended.stdout,
-        "report.md": (run / "report.md").read_text(),
-        "report.html": page_text(run / "report.html"),
-        "run.log": (run / "run.log").read_text(),
-        "show --failures": shown.stdout,
-    }
-    for place, text in everywhere.items():
-        for part in (
-            "KeyError",
-            "val 3",
-            "'amount'",
-            'amount = row["amount"]',
-            "train 5",
-            "not done within 60 s",
-            "with no sum",
-        ):
-            assert part in text, (place, part)
-    assert ended.stdout.count("    line\n") == 7
-    assert shown.stdout.count("line\n") == 50
+    for text in (ended.stdout, (run / "report.md").read_text(), (run / "run.log").read_text(), shown.stdout):
+        for part in ("KeyError", "val 3", 'amount = row["amount"]', "train 5", "not done within 60 s", "with no sum"):
+            assert part in text
     assert f"failed          {on_val + on_train} of {len(seen)} evaluations: " in ended.stdout
-    assert f"failed examples: {on_val + on_train} of {len(seen)} evaluations: " in cli("show", "last").stdout
-    assert cli("replay", "last", "--json").event("failed_examples")["groups"] == event["groups"]
 
 
+@pytest.mark.long
 def test_a_resumed_run_reports_all_its_failed_examples_and_a_fork_those_it_inherits(
     serve: Serve, cli: Cli, failing: Script
 ) -> None:
@@ -110,17 +91,6 @@ def test_a_resumed_run_reports_all_its_failed_examples_and_a_fork_those_it_inher
     assert cli("fork", "last", "--at", 12).status == 0
     forked = cli("resume", "last", "--json").event("failed_examples")
     assert (forked["failed"], groups(forked)) == (1, {"KeyError": ("program_error", 1, ["val 3"])})
-
-
-def test_every_failed_example_of_a_batch_is_found(serve: Serve, cli: Cli, failing: Script) -> None:
-    server = failing.server()
-    server.limits |= {"whole_batches": True, "max_batch_size": 5}
-    failing.server = lambda: server  # type: ignore[method-assign]
-    found = cli("optimize", serve(failing), "--max-metric-calls", 60, "--no-check", "--json").event("failed_examples")
-    batches = [params["batch"] for params in failing.calls("evaluate")]
-    seen = [(row["split"], row["id"]) for batch in batches for row in batch]
-    assert any(len(batch) > 1 for batch in batches)
-    assert (found["failed"], found["evaluated"]) == (seen.count(("val", "3")) + seen.count(("train", "5")), len(seen))
 
 
 def test_the_messages_of_a_type_are_counted_and_rows_of_a_rejected_proposal_are_named_with_their_split(
@@ -147,23 +117,10 @@ def test_the_messages_of_a_type_are_counted_and_rows_of_a_rejected_proposal_are_
     assert group["messages"] == {"'returns'": 4, "'account'": 2}
     assert group["message_count"] == 2
     assert sorted(group["rows"]) == [f"train {number}" for number in range(6)]
-    messages = "2 different messages: 'returns' (4 times), 'account' (2 times)"
-    for text in (
-        ended.stdout,
-        (only_run(tmp_path) / "report.md").read_text(),
-        cli("show", "last", "--failures").stdout,
-    ):
-        assert messages in text
+    assert "2 different messages: 'returns' (4 times), 'account' (2 times)" in ended.stdout
 
 
-def test_a_run_without_failed_examples_reports_none(serve: Serve, cli: Cli, words: Script, tmp_path: Path) -> None:
-    ended = cli("optimize", serve(words), "--max-metric-calls", 20, "--no-check", "--json")
-    assert ended.event("summary")["failed_examples"] == 0
-    assert "Failed examples" not in (only_run(tmp_path) / "report.md").read_text()
-    assert "no example failed in the program" in cli("show", "last", "--failures").stdout
-
-
-@pytest.mark.parametrize("proposals", [1, 2])
+@pytest.mark.parametrize("proposals", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_proposals_on_which_the_program_failed_are_why_a_run_did_not_improve(
     serve: Serve, cli: Cli, proposals: int
 ) -> None:
@@ -186,14 +143,3 @@ def test_proposals_on_which_the_program_failed_are_why_a_run_did_not_improve(
     assert "score on their minibatch" not in rejected
     assert "a fix of the program, or of propose_new_texts: on " in ended.stdout
     assert "minibatch-size" not in ended.stdout
-
-
-def test_proposals_with_the_texts_of_their_parent_are_why_a_run_did_not_improve(serve: Serve, cli: Cli) -> None:
-    script = Script(
-        seed={"rules": "red"},
-        datasets={"train": rows(12), "val": rows(12, 100)},
-        propose=lambda params: {"texts": params["candidate"]},
-    )
-    ended = cli("optimize", serve(script), "--max-metric-calls", 60, "--no-check")
-    assert "(no usable text: unchanged)" in ended.stdout.partition("because ")[2].splitlines()[0], ended.stdout
-    assert "another propose_new_texts, or feedback that states what to change: 16 of 16" in ended.stdout

@@ -4,20 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
-from gepa_client.errors import JournalError
 from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SCORE, Spending
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.run_events import CallRefused, Event, ModelCalls, ModelTally
-from gepa_client.journal.sqlite import SqliteStore
-from gepa_client.run import gateway_record as module
 from gepa_client.run.control_messages import CapMessage, ModelCallMessage, RefusalMessage, StopMessage, parse_message
-from gepa_client.run.gateway_record import GatewayRecord, record_late_calls, recorded_gateway_events
-from gepa_client.run.transfer import export_run, import_run
-from tests.gepa_client.journal.sample_runs import OWNER, RUN
+from gepa_client.run.gateway_record import GatewayRecord, recorded_gateway_events
+from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import Watched, recording, watched
 
 
@@ -95,34 +90,6 @@ def test_refusals_are_written_once_each_and_counted(store: Watched) -> None:
     assert recorded_gateway_events(store, RUN.id)[1] == [first.model_copy(update={"times": 1002}), other]
 
 
-def test_an_exported_run_takes_its_calls_and_refusals_along(store: Watched, tmp_path: Path) -> None:
-    received(store, refusal(), refusal(), call(), call(1, model="large"))
-    other = SqliteStore(tmp_path / "other.db")
-    try:
-        document = orjson.loads("".join(export_run(store, RUN.id)))
-        import_run(other, {**document, "run": {**document["run"], "config": {}}})
-        assert recorded_gateway_events(other, RUN.id) == recorded_gateway_events(store, RUN.id)
-        assert recorded_gateway_events(other, RUN.id)[0].total.calls == 2
-    finally:
-        other.close()
-
-
-def test_many_refusals_or_failures_do_not_fill_the_journal(store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REFUSALS_KEPT", 5)
-    monkeypatch.setattr(module, "FAILURES_KEPT", 5)
-    monkeypatch.setattr(module, "MODELS_KEPT", 3)
-    flood = [refusal(f"CONNECT {number}.example.org:443") for number in range(50)]
-    nothing = {"cost_usd": None, "input_tokens": None, "output_tokens": None}
-    failing = [call(status=500, **nothing) for _ in range(50)]
-    many = [call(model=f"model-{number}") for number in range(9)]
-    _, news, spent = received(store, *flood, *failing, *many)
-    assert news is not None
-    assert (news.refused, news.total.calls, news.total.failed, spent) == (50, 59, 50, 9 * 0.25)
-    assert len(store.entries(RUN.id, GATEWAY)) == 7
-    assert len(store.attempts(RUN.id, GATEWAY)) == 14
-    assert set(news.by_model) == {"openai/small", "openai/model-0", "openai/model-1", "others"}
-
-
 def test_a_secret_in_a_refused_request_is_not_written(store: Watched) -> None:
     secret = "sk-0123456789"
     events, news, _ = received(
@@ -149,16 +116,6 @@ def test_costs_reported_by_programs_are_not_counted_if_a_gateway_counts(store: W
     ]
 
 
-def test_messages_after_the_journal_is_closed_are_accepted(store: Watched) -> None:
-    record = GatewayRecord()
-    with recording(store) as journal:
-        record.begin(journal, store, lambda _event: None)
-    record.receive(call())
-    record.receive(refusal())
-    record.end()
-    assert store.attempts(RUN.id, GATEWAY) == []
-
-
 def test_a_line_holds_one_message() -> None:
     assert parse_message('{"stop": {"reason": "enough"}}') == StopMessage(reason="enough")
     assert parse_message('{"cap": {"reason": "spent"}}') == CapMessage(reason="spent")
@@ -182,24 +139,3 @@ def test_a_line_holds_one_message() -> None:
 def test_a_line_without_a_known_message_is_an_error(line: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_message(line)
-
-
-def test_calls_that_end_after_the_optimizer_are_recorded_if_the_run_has_no_driver(store: Watched) -> None:
-    received(store, call(), refusal())
-    store.release(RUN.id, OWNER)
-
-    news = record_late_calls(
-        store.url, RUN.id, ["a-secret-of-the-run"], [call(1), refusal().model_copy(update={"times": 3})]
-    )
-
-    calls = [event for event in news if isinstance(event, ModelCalls)]
-    assert calls[-1].total == ModelTally(calls=2, input_tokens=14, output_tokens=4, cost_usd=0.5)
-    assert sum(spent.cost_usd for spent in store.spending(RUN.id)) == 0.5
-    assert [refused.times for refused in recorded_gateway_events(store, RUN.id)[1]] == [4]
-
-
-def test_late_calls_are_not_recorded_while_another_process_drives_the_run(store: Watched) -> None:
-    store.release(RUN.id, OWNER)
-    assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 1")
-    with pytest.raises(JournalError):
-        record_late_calls(store.url, RUN.id, [], [call()])

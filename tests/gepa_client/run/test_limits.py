@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,8 @@ import pytest
 
 from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.conftest import Ran
-from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run, stored
-from tests.gepa_client.scripted_server import Host, failed
+from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, rows, scored
 
 Serve = Callable[[Script], str]
@@ -44,13 +42,6 @@ def test_money_ends_a_run_between_examples_and_keeps_its_best(
     assert ended.event("summary")["best_score"] > 0
     assert (only_run(tmp_path) / "best_candidate.json").is_file()
     assert words.calls("finalize") == []
-    replayed = cli("replay", "last", "--json")
-    assert (replayed.status, found(replayed)) == (0, found(ended))
-    assert replayed.event("finished")["reason"] == finished["reason"]
-    again = cli("resume", "last", "--json")
-    assert again.status == 0
-    assert "max_cost_usd of $0.5 is reached" in again.event("summary")["reason"]
-    assert len(words.calls("evaluate")) == spent
     more = cli("resume", "last", "--max-cost-usd", 0.8, "--json")
     assert more.status == 0, more.stdout
     assert found(more)[: len(found(ended))] == found(ended)
@@ -60,23 +51,6 @@ def test_money_ends_a_run_between_examples_and_keeps_its_best(
         made = [attempt for attempt in attempts if attempt.outcome != "refused"]  # never sent: the money was spent
         assert len(words.calls("evaluate")) == len(made)
         assert store.run(run_id).counters["spent_usd"] == pytest.approx(len(made) * 0.01)
-
-
-def test_attempts_that_the_infrastructure_refused_need_no_price(serve: Serve, cli: Cli, words: Script) -> None:
-    refused: set[str] = set()
-
-    def limited(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        if row["text"] not in {"row 1", "row 2", "row 100"} - refused:
-            return priced(row, candidate)
-        refused.add(row["text"])
-        return failed("infra_error", "RateLimitError", "429 Too Many Requests")
-
-    words.evaluate = limited
-    ended = cli("optimize", serve(words), "--max-cost-usd", 0.5, "--no-check", "--json")
-    assert ended.status == 0, ended.stderr
-    assert "row 100" in refused
-    assert ended.event("finished")["unpriced"] == {}
-    assert "no price is known" not in ended.stdout
 
 
 def test_tokens_by_model_are_priced_so_that_a_limit_of_money_holds(serve: Serve, cli: Cli, words: Script) -> None:
@@ -124,19 +98,12 @@ def test_time_ends_a_run_after_what_is_in_flight_and_counts_only_while_it_runs(
         assert 1.4 < store.run(run_id).counters["active_seconds"] < 8.0
         numbers = [entry for entry in store.entries(run_id, SEARCH, limit=10_000) if entry.kind == "evaluate"]
     assert len(numbers) == len(words.calls("evaluate"))
-    spent = len(words.calls("evaluate"))
-    time.sleep(0.1)
     replayed = cli("replay", "last", "--json")
     assert (replayed.status, found(replayed), replayed.event("finished")["reason"]) == (
         0,
         found(ended),
         finished["reason"],
     )
-    assert cli("resume", "last").status == 0
-    assert len(words.calls("evaluate")) == spent
-    more = cli("resume", "last", "--max-seconds", 8, "--max-metric-calls", 160, "--json")
-    assert more.status == 0, more.stdout
-    assert found(more)[: len(found(ended))] == found(ended)
 
 
 def test_a_stop_file_is_recorded_so_that_a_replay_needs_none(
@@ -157,30 +124,12 @@ def test_a_stop_file_is_recorded_so_that_a_replay_needs_none(
     assert (replayed.status, found(replayed)) == (0, found(ended))
     assert replayed.event("finished")["status"] == "completed"
     assert replayed.event("finished")["reason"] == "stop_file enough: the file exists"
-    assert cli("resume", "last", "--max-metric-calls", 90, "--json").status == 0
-    assert len(words.calls("evaluate")) > 60
 
 
-def test_patience_ends_a_run_that_finds_nothing_better(serve: Serve, cli: Cli, words: Script) -> None:
-    words.evaluate = lambda row, candidate: {**scored(row, candidate), "score": 0.5}
-    ended = cli("optimize", serve(words), "--patience", 3, "--max-metric-calls", 5000, "--no-check", "--json")
-    assert ended.status == 0, ended.stdout + ended.stderr
-    finished = ended.event("finished")
-    assert finished["status"] == "completed"
-    assert finished["reason"] == (
-        "patience of 3 is reached: no better candidate in the last 3 iterations; the best score is 0.5"
-    )
-    assert len([event for event in ended.events if event["event"] == "rejected"]) in (3, 4)
-    replayed = cli("replay", "last", "--json")
-    assert (replayed.status, found(replayed)) == (0, found(ended))
-    assert (replayed.event("finished")["status"], replayed.event("finished")["reason"]) == (
-        "completed",
-        finished["reason"],
-    )
-
-
-@pytest.mark.parametrize("setting", [("--target-score", "0.3"), ("--max-iterations", "4")])
-def test_why_a_stopper_ended_a_run_is_in_terminal_events_report_and_show(
+@pytest.mark.parametrize(
+    "setting", [("--target-score", "0.3"), pytest.param(("--max-iterations", "4"), marks=pytest.mark.long)]
+)
+def test_why_a_stopper_ended_a_run_is_in_terminal_events_and_report(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path, setting: tuple[str, str]
 ) -> None:
     ended = cli("optimize", serve(words), *setting, "--max-metric-calls", 5000, "--no-check")
@@ -195,16 +144,6 @@ def test_why_a_stopper_ended_a_run_is_in_terminal_events_report_and_show(
     last_event = json.loads((run / "events.jsonl").read_text().splitlines()[-1])
     assert (last_event["event"], last_event["reason"]) == ("finished", line.removeprefix("completed: "))
     assert f"- ended: `{line}`" in (run / "report.md").read_text()
-    assert line in page_text(run / "report.html")
-    assert line.removeprefix("completed: ") in cli("show", "last").stdout
-
-
-def test_a_good_score_ends_a_run(serve: Serve, cli: Cli, words: Script) -> None:
-    ended = cli("optimize", serve(words), "--target-score", 0.5, "--max-metric-calls", 5000, "--no-check", "--json")
-    assert ended.status == 0, ended.stdout + ended.stderr
-    scores = [event["score"] for event in ended.events if event["event"] == "candidate"]
-    assert scores[-1] >= 0.5
-    assert all(score < 0.5 for score in scores[:-1])
 
 
 def test_a_program_that_fails_on_most_examples_pauses_the_run_with_the_first_traceback(
@@ -230,23 +169,6 @@ def test_a_program_that_fails_on_most_examples_pauses_the_run_with_the_first_tra
     words.evaluate = scored
     assert cli("resume", "last", "--max-metric-calls", 200).status == 0
     assert len(words.calls("evaluate")) == 200  # the seed on every validation row, once
-
-
-def test_a_share_of_failures_that_is_allowed_does_not_stop_a_run(serve: Serve, cli: Cli) -> None:
-    words = Script(datasets={"train": rows(12), "val": rows(60, 100)})
-    words.evaluate = lambda row, candidate: (
-        {
-            "status": "program_error",
-            "score": None,
-            "output": None,
-            "seconds": 0.0,
-            "error": {"type": "E", "message": ""},
-        }
-        if int(row["text"].split()[1]) % 3 == 0
-        else scored(row, candidate)
-    )
-    ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--failure-stop", 0.5, "--no-check")
-    assert ended.status == 0, ended.stdout
 
 
 def test_scores_may_be_made_by_another_endpoint(serve: Serve, host: Host, cli: Cli, tmp_path: Path) -> None:
@@ -296,36 +218,12 @@ def test_scores_may_be_made_by_another_endpoint(serve: Serve, host: Host, cli: C
     assert kinds["score"] == kinds["evaluate"] == count
 
 
-def test_an_endpoint_that_cannot_score_is_refused(serve: Serve, cli: Cli, words: Script) -> None:
-    ended = cli("optimize", serve(words), "--score-with", serve(Script()), "--max-metric-calls", 30, "--no-check")
-    assert ended.status == 2
-    assert "does not offer `score`" in ended.stderr
-    assert (len(ended.stderr.splitlines()), ended.stdout) == (1, "")
-    assert words.calls("evaluate") == []
-
-
-def test_a_scorer_that_is_not_there_is_found_before_anything_is_paid_for(
-    serve: Serve, cli: Cli, words: Script, tmp_path: Path
-) -> None:
+def test_a_scorer_that_is_not_there_is_found_before_anything_is_paid_for(serve: Serve, cli: Cli, words: Script) -> None:
     url, arguments = serve(words), ("--score-with", "http://127.0.0.1:9", "--max-metric-calls", 30)
     checked = cli("optimize", url, *arguments)
     assert checked.status == 2
     assert "no scoring server is reachable: cannot connect to http://127.0.0.1:9" in checked.stdout
     assert words.calls("evaluate") == []
-    ended = cli("optimize", url, *arguments, "--no-check")
-    assert ended.status == 3
-    [line] = ended.stderr.splitlines()
-    assert line.startswith("error: cannot connect to http://127.0.0.1:9")
-    assert ended.stdout == f"next            gepa-client resume {only_run(tmp_path).name}\n"
-    assert words.calls("evaluate") == []
-
-
-def test_a_scorer_that_has_nothing_to_do_is_warned_of_once(serve: Serve, cli: Cli, words: Script) -> None:
-    judging = Script(capabilities=("scoring",))
-    ended = cli("optimize", serve(words), "--score-with", serve(judging), "--max-metric-calls", 60, "--json")
-    assert ended.status == 0, ended.stdout
-    warnings = [event["message"] for event in ended.events if event["event"] == "warning"]
-    assert len([message for message in warnings if "is never asked: the program scores its results" in message]) == 1
 
 
 def test_a_run_ended_by_its_cost_limit_warns_that_its_test_rows_were_left_out(
@@ -337,6 +235,3 @@ def test_a_run_ended_by_its_cost_limit_warns_that_its_test_rows_were_left_out(
     [warning] = [message for message in warnings if "the test rows" in message]
     assert "not scored" in warning
     assert "resume with a higher limit" in warning
-    more = cli("resume", "last", "--max-cost-usd", 500, "--max-metric-calls", 60, "--json")
-    assert not [event for event in more.events if event["event"] == "warning" and "not scored" in event["message"]]
-    assert more.event("tested")["rows"] == 12

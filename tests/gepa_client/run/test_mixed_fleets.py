@@ -1,7 +1,6 @@
 """Runs on servers that do not all offer the same, or whose token is not there yet."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tests.gepa_client.conftest import Ran
@@ -34,31 +33,6 @@ def test_any_server_of_a_fleet_may_propose_and_be_finalized(serve: Serve, cli: C
     replayed = cli("replay", "last", "--json")
     assert replayed.status == 0, replayed.stderr
     assert found(replayed.events) == found(ended.events) != []
-
-
-def test_a_fleet_without_a_server_that_proposes_is_refused(serve: Serve, cli: Cli) -> None:
-    servers = [program(), program()]
-    ended = cli("optimize", *map(serve, servers), *ARGUMENTS)
-    assert ended.status == 2
-    assert not any(server.calls("evaluate") for server in servers)
-
-
-def test_a_server_whose_token_file_is_gone_does_not_stop_the_others(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    steady, other = program("proposals"), program("proposals")
-    (tmp_path / "fleet").write_text(f"{serve(other)} token-file=tok/gone\n{serve(steady)}\n")
-    ended = cli("optimize", "--fleet", "fleet", *ARGUMENTS)
-    assert ended.status == 0, ended.stderr
-    warnings = [event["detail"] for event in ended.events if event["event"] == "fleet" and event["kind"] == "warning"]
-    assert any("tok/gone: no such file" in warning for warning in warnings)
-    assert "Traceback" not in ended.stderr
-    assert not other.calls("evaluate")
-
-
-def test_a_missing_token_file_is_an_error_if_no_server_has_a_token(serve: Serve, cli: Cli) -> None:
-    ended = cli("optimize", serve(program("proposals")), "--token-file", "gone", *ARGUMENTS)
-    assert ended.status == 2
-    assert "gone: no such file" in ended.stderr
-    assert "Traceback" not in ended.stderr
 
 
 def test_programs_of_different_names_do_not_share_a_run_unless_that_is_allowed(serve: Serve, cli: Cli) -> None:

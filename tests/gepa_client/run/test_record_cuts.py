@@ -10,7 +10,6 @@ import pytest
 from gepa_client.run.resolved_settings import with_reflection_model
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
-from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, records
@@ -35,7 +34,7 @@ def model(host: Host, words: Script) -> list[str | int]:
     return ["--reflection-lm", "openai/x", "--reflection-lm-kwargs", kwargs, "--no-check"]
 
 
-def test_cut_records_are_in_prompts_events_report_and_show_and_a_replay_repeats_them(
+def test_cut_records_are_in_prompts_events_and_report_and_a_replay_repeats_them(
     serve: Serve, cli: Cli, words: Script, model: list[str | int], tmp_path: Path
 ) -> None:
     words.reflect = with_long_records
@@ -52,31 +51,14 @@ def test_cut_records_are_in_prompts_events_report_and_show_and_a_replay_repeats_
     first = {"iteration": 1, "component": "rules", "records": 4, "shortened": 4, "left_out": 0}
     assert cuts[0].items() >= {**first, "setting": "reflection_prompt_tokens"}.items()
     assert 31_000 < cuts[0]["tokens"] < 33_000
-    shown = cli("show", "last").stdout
-    run = only_run(tmp_path)
+    report = (only_run(tmp_path) / "report.md").read_text()
     summary = f"in {len(cuts)} reflection prompts (iterations 1 to {cuts[-1]['iteration']}) {4 * len(cuts)} records"
-    for text in (shown, (run / "report.md").read_text(), page_text(run / "report.html")):
-        assert summary in text
-        assert "to show more, raise reflection_prompt_tokens" in text
-    assert f"| `iteration 1, rules` | 4 | 4 | 0 | {cuts[0]['tokens']:,} |" in (run / "report.md").read_text()
+    assert summary in report
+    assert "to show more, raise reflection_prompt_tokens" in report
     replayed = cli("replay", "last", "--json", "--output", "again")
     assert replayed.status == 0, replayed.stdout + replayed.stderr
     again = [{**event, "seconds": 0} for event in replayed.events if event["event"] == "records_cut"]
     assert again == [{**event, "seconds": 0} for event in cuts]
-
-
-def test_the_limit_of_a_run_is_recorded_and_another_one_is_refused(
-    serve: Serve, cli: Cli, words: Script, model: list[str | int]
-) -> None:
-    url = serve(words)
-    assert cli("optimize", url, *model, "--max-metric-calls", 30).status == 0
-    found = json.loads(cli("show", "last", "--json").stdout)
-    assert found["config"]["reflection_prompt_tokens"] == 64_000
-    assert "records_cut" not in found["counters"]
-    assert cli("resume", "last", *model[2:4], "--max-metric-calls", 40).status == 0
-    other = cli("resume", "last", *model[2:4], "--max-metric-calls", 50, "--reflection-prompt-tokens", 1000)
-    assert other.status == 2
-    assert "settings.reflection_prompt_tokens: 64000 -> 1000" in other.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,8 @@
 
 import asyncio
 import json
-import os
 import re
-import shlex
 import signal
-import socket
 import sqlite3
 import subprocess
 import time
@@ -19,7 +16,6 @@ import pytest
 
 from gepa_client.journal.entries import SEARCH
 from gepa_client.run.output_folder import remove_reports
-from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.run_folder import best_so_far, only_run, stored, until
 from tests.gepa_client.scripted_server import Host
@@ -86,11 +82,7 @@ def test_a_raised_budget_extends_a_completed_run_and_repeats_nothing(serve: Serv
     again = cli("resume", "last")
     assert again.status == 0
     run_id = first.event("started")["run_id"]
-    assert again.stdout == (
-        f"{run_id}: this run is complete; a larger limit extends it\n"
-        f"next: gepa-client resume {run_id} --max-metric-calls 120\n"
-    )
-    assert cli("resume", "last", "--json").event("summary")["reason"] == "max_metric_calls of 60 is reached"
+    assert again.stdout.endswith(f"next: gepa-client resume {run_id} --max-metric-calls 120\n")
     assert first.event("finished")["reason"] == "max_metric_calls of 60 is reached"
     assert len(words.seen) == requests
     more = cli("resume", "last", "--max-metric-calls", 150, "--json")
@@ -105,30 +97,14 @@ def test_a_raised_budget_extends_a_completed_run_and_repeats_nothing(serve: Serv
     ]
 
 
-def test_another_seed_is_refused_with_the_difference_and_the_record_is_unchanged(serve: Serve, cli: Cli) -> None:
-    words = program()
-    first = cli("optimize", serve(words), "--max-metric-calls", 40, "--no-check", "--json")
-    run_id = first.event("started")["run_id"]
-    before = len(words.calls("evaluate"))
-    refused = cli("resume", run_id, "--seed", 7, "--max-metric-calls", 80)
-    assert (refused.status, refused.stdout) == (2, "")
-    assert refused.stderr.startswith(f"error: run {run_id} was recorded with other settings, rows or code")
-    assert "settings.seed: 0 -> 7" in refused.stderr
-    assert f"gepa-client fork {run_id} --at " in refused.stderr
-    assert cli("resume", run_id, "--seed", 7).status == 2
-    assert len(words.calls("evaluate")) == before
-    shown = json.loads(cli("show", run_id, "--json").stdout)
-    assert "completed" in json.dumps(shown)
-    assert shown["reason"] == "max_metric_calls of 40 is reached"
-    assert len(words.calls("evaluate")) == before
-
-
 def test_the_fork_that_a_refused_resume_proposes_can_be_resumed_with_the_other_setting(serve: Serve, cli: Cli) -> None:
     words = program()
     assert cli("optimize", serve(words), "--max-metric-calls", 60, "--no-check").status == 0
     refused = cli("resume", "last", "--seed", 7, "--max-metric-calls", 120)
     proposed = re.search(r"gepa-client (fork .* --at (\d+) .*)", refused.stderr)
     assert proposed is not None, refused.stderr
+    assert refused.status == 2
+    assert "settings.seed: 0 -> 7" in refused.stderr
     assert 0 < int(proposed[2]) < 60
     forked = cli(*proposed[1].split())
     assert forked.status == 0, forked.stderr
@@ -139,36 +115,6 @@ def test_the_fork_that_a_refused_resume_proposes_can_be_resumed_with_the_other_s
     assert done.event("summary")["status"] == "completed", done.stdout
     assert done.event("started")["config"]["seed"] == 7
     assert len(words.calls("evaluate")) - before <= 120 - int(proposed[2]) + 12
-
-
-def test_a_fork_that_replaces_a_dead_model_by_the_program_continues_without_it(serve: Serve, cli: Cli) -> None:
-    dead = (
-        "--reflection-lm",
-        "openai/x",
-        "--reflection-lm-kwargs",
-        '{"api_base": "http://127.0.0.1:1", "api_key": "x"}',
-    )
-    stopped = cli("optimize", serve(program()), "--max-metric-calls", 60, "--no-check", *dead, "--max-seconds", 4)
-    assert stopped.status in (0, 3), stopped.stdout + stopped.stderr
-    refused = cli("resume", "last", "--reflection-lm", "program", "--max-seconds", 600)
-    proposed = re.search(r"gepa-client (fork .*)", refused.stderr)
-    assert proposed is not None, refused.stderr
-    assert "--reflection-lm program" in proposed[1]
-    forked = cli(*shlex.split(proposed[1]))
-    made = re.search(r"gepa-client (resume .*)", forked.stdout)
-    assert made is not None, forked.stderr
-    assert cli(*shlex.split(made[1])).status == 0
-
-
-def test_no_fork_is_proposed_for_another_seed_candidate_as_no_score_could_be_kept(host: Host, cli: Cli) -> None:
-    made = program().server()
-    first = cli("optimize", host.serve(made.handle), "--max-metric-calls", 30, "--no-check", "--json")
-    assert first.status == 0
-    made.seed_candidate = {"rules": "another"}
-    refused = cli("resume", "last", "--max-metric-calls", 60)
-    assert refused.status == 2
-    assert "start a new run as you started this one" in refused.stderr
-    assert "gepa-client fork" not in refused.stderr
 
 
 def test_a_program_that_has_changed_is_refused_with_the_names_of_its_files(host: Host, cli: Cli) -> None:
@@ -195,7 +141,7 @@ def test_a_program_that_has_changed_is_refused_with_the_names_of_its_files(host:
     )
 
 
-def test_a_server_that_runs_without_a_change_of_its_files_is_warned_of_in_check_optimize_and_resume(
+def test_a_server_that_runs_without_a_change_of_its_files_is_warned_of_in_optimize_and_resume(
     host: Host, cli: Cli
 ) -> None:
     made = program().server()
@@ -208,7 +154,6 @@ def test_a_server_that_runs_without_a_change_of_its_files_is_warned_of_in_check_
     made.replies["discover"] = discover
     url = host.serve(made.handle)
     warning = "program.py and 1 more changed after the server started, which runs the program as it was then: start it"
-    assert warning in cli("check", url).stdout
     assert warning in cli("optimize", url, "--max-metric-calls", 30, "--no-check").stdout
     assert warning in cli("resume", "last", "--max-metric-calls", 60).stdout
 
@@ -223,11 +168,9 @@ def test_the_time_of_an_example_and_how_many_are_in_flight_are_recorded_and_may_
     assert (first.status, again.status) == (0, 0), again.stderr
     assert sent == {9.0}
     assert {params["_meta"]["example_timeout_s"] for params in words.calls("evaluate")} == {9.0, 8.0}
-    assert cli("resume", run_id, "--max-metric-calls", 70, "--json").status == 0
-    assert words.calls("evaluate")[-1]["_meta"]["example_timeout_s"] == 8.0
 
 
-def test_a_resume_without_a_server_a_token_or_a_store_is_refused_and_changes_nothing(
+def test_a_resume_without_a_server_or_a_token_is_refused_and_changes_nothing(
     serve: Serve, host: Host, cli: Cli, tmp_path: Path
 ) -> None:
     url = serve(program())
@@ -248,35 +191,10 @@ def test_a_resume_without_a_server_a_token_or_a_store_is_refused_and_changes_not
         f"next            gepa-client resume {run_id} --max-metric-calls 80\n"
         "if a server has started again at another address, add its URL and --token-file\n"
     )
-    resumed = cli("resume", "last", "--max-metric-calls", 80, "--json")
-    assert (resumed.event("finished")["status"], resumed.event("finished")["details"]) == ("paused", None)
-    assert resumed.event("summary")["exit_status"] == 3
     with stored(tmp_path) as (store, _):
         run = store.run(run_id)
         assert (run.status, run.config["max_metric_calls"], run.claim.owner) == ("completed", 40, None)
     assert (only_run(tmp_path) / "result.json").read_text() == result
-    assert cli("resume", "last", "--store", "mongodb//host").status == 2
-
-
-def test_a_program_of_another_version_is_refused(serve: Serve, host: Host, cli: Cli) -> None:
-    words = program()
-    old, new = words.server(), words.server()
-    old.version, new.version = "1", "2"
-    first = cli("optimize", host.serve(old.handle), "--max-metric-calls", 30, "--no-check", "--json")
-    assert first.status == 0, first.stderr
-    refused = cli("resume", "last", host.serve(new.handle), "--max-metric-calls", 60)
-    assert refused.status == 2
-    assert "program.version: 1 -> 2" in refused.stderr
-
-
-def test_other_servers_and_workers_may_resume_a_run(serve: Serve, cli: Cli) -> None:
-    words = program()
-    cli("optimize", serve(words), "--max-metric-calls", 40, "--no-check")
-    elsewhere = program(max_concurrency=3)
-    more = cli("resume", "last", serve(elsewhere), serve(elsewhere), "--max-metric-calls", 90, "--json")
-    assert more.status == 0, more.stdout
-    assert found(more) == undisturbed(serve, cli, "--max-metric-calls", 90)
-    assert elsewhere.calls("evaluate")
 
 
 def test_a_replay_reports_the_same_run_without_the_server(serve: Serve, host: Host, cli: Cli, tmp_path: Path) -> None:
@@ -302,32 +220,11 @@ def _plain(ran: Ran, name: str) -> list[dict[str, Any]]:
     return [{**event, "seconds": 0} for event in ran.events if event["event"] == name]
 
 
-def test_a_replay_ends_before_the_number_asked_for(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+def test_a_replay_ends_before_the_number_asked_for(serve: Serve, cli: Cli) -> None:
     live = cli("optimize", serve(program()), "--max-metric-calls", 80, "--no-check", "--json")
     seed_only = cli("replay", "last", "--until", 12, "--json")
     assert seed_only.status == 0
     assert found(seed_only) == found(live)[:1]
-    assert seed_only.event("finished")["reason"] == "replayed up to 12, as requested"
-    assert cli("replay", "last", "--until", 0).status == 0
-    assert only_run(tmp_path)  # no folder was added
-
-
-def test_a_run_that_failed_before_it_began_cannot_be_replayed_but_resumed(host: Host, cli: Cli, words: Script) -> None:
-    def broken(_: dict[str, Any]) -> Any:
-        raise ProgramFailed("the rows are on a disk that is away")
-
-    server = words.server()
-    server.replies["list_examples"] = broken
-    ended = cli("optimize", host.serve(server.handle), "--max-metric-calls", 30, "--no-check")
-    assert ended.status == 1, ended.stdout
-    assert "on a disk that is away" in ended.stdout
-    replayed = cli("replay", "last")
-    assert replayed.status == 2
-    assert "was never started, so there is nothing to replay" in replayed.stderr
-    del server.replies["list_examples"]
-    more = cli("resume", "last", "--json")
-    assert more.status == 0, more.stdout
-    assert not more.event("started")["resumed"]
 
 
 # --- stops by hand ----------------------------------------------------------------------------------------------------
@@ -344,6 +241,9 @@ def test_ctrl_c_lets_calls_in_flight_end_and_the_run_resumes_after_them(
     assert process.returncode == 130, stdout + stderr
     assert "stopping after examples in flight" in stdout
     assert f"next            gepa-client resume {only_run(tmp_path).name}" in stdout
+    assert json.loads((only_run(tmp_path) / "result.json").read_text())["status"] == "paused"
+    assert (only_run(tmp_path) / "report.html").is_file()
+    assert words.calls("finalize") == []
     numbers, attempts = evaluations(tmp_path)
     counts = re.search(r" (\d+) metric calls(?: counted, (\d+) more results recorded of the batch)?", stdout)
     assert counts is not None
@@ -360,26 +260,7 @@ def test_ctrl_c_lets_calls_in_flight_end_and_the_run_resumes_after_them(
     assert len(words.calls("evaluate")) == len(numbers) == attempts
 
 
-def test_a_run_whose_command_was_killed_states_that_and_not_the_reason_of_an_earlier_stop(
-    serve: Serve, start: Start, tmp_path: Path
-) -> None:
-    words = program(delay_s=0.15, max_concurrency=4)
-    process = start("optimize", serve(words), "--max-metric-calls", 200, "--no-check")
-    until(lambda: len(words.calls("evaluate")) >= 16)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=TIMEOUT_S)
-    with stored(tmp_path) as (store, run_id):
-        assert store.run(run_id).reason == "stopped by hand"
-        calls = len(words.calls("evaluate"))
-        process = start("resume", "last")
-        until(lambda: len(words.calls("evaluate")) >= calls + 4)
-        process.kill()
-        until(lambda: store.run(run_id).claim.owner is None)
-        ended = store.run(run_id)
-    assert (ended.status, ended.reason) == ("paused", "the command that drove the run ended before the run")
-
-
-@pytest.mark.parametrize("collects", [True, False])
+@pytest.mark.parametrize("collects", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_ctrl_c_twice_ends_at_once_and_at_most_the_calls_in_flight_run_again(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path, collects: bool
 ) -> None:
@@ -416,35 +297,6 @@ def test_ctrl_c_twice_ends_at_once_and_at_most_the_calls_in_flight_run_again(
     assert attempts - len(numbers) <= (0 if collects else 4)
     assert len(runs) - len(numbers) <= (0 if collects else 4)
     assert found(ended) == undisturbed(serve, cli, "--max-metric-calls", 60, "--no-skip-perfect-score")
-
-
-def test_the_run_of_a_killed_optimizer_can_be_resumed_at_once(
-    serve: Serve, cli: Cli, start: Start, tmp_path: Path
-) -> None:
-    words = program(delay_s=0.05, max_concurrency=4)
-    process = start("optimize", serve(words), "--max-metric-calls", 80, "--no-check")
-    until(lambda: bool(best_so_far(tmp_path)))
-    os.kill(_child_of(process), signal.SIGKILL)
-    process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 3
-    with stored(tmp_path) as (store, run_id):
-        killed = store.run(run_id)
-    assert (killed.status, killed.completed, killed.program) == ("paused", None, "scripted")
-    assert killed.started is not None
-    assert killed.created <= killed.started <= killed.updated
-    began = time.monotonic()
-    words.delay_s = 0.0
-    more = cli("resume", "last", "--json")
-    assert more.status == 0, more.stdout
-    assert time.monotonic() - began < 10.0  # the lease of a dead process is not waited for
-    with stored(tmp_path) as (store, run_id):
-        resumed = store.run(run_id)
-    assert (resumed.status, resumed.started) == ("completed", killed.started)
-    assert resumed.completed is not None
-    assert resumed.completed > killed.updated
-    assert found(more) == undisturbed(serve, cli, "--max-metric-calls", 80)
-    numbers, attempts = evaluations(tmp_path)
-    assert attempts - len(numbers) <= 4
 
 
 def test_a_cancel_by_another_command_ends_a_run_after_the_calls_in_flight(
@@ -500,7 +352,7 @@ def test_a_run_stopped_while_its_test_rows_were_scored_has_only_the_rest_of_them
 
     def slow_at_test(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         words.delay_s = 0.4 if int(row["text"].split()[1]) >= 200 else words.delay_s
-        return {**scored(row, candidate), "usage": {"cost_usd": 0.01}}
+        return scored(row, candidate)
 
     words.evaluate = slow_at_test
     process = start("optimize", serve(words), "--max-metric-calls", 40, "--no-check")
@@ -509,11 +361,9 @@ def test_a_run_stopped_while_its_test_rows_were_scored_has_only_the_rest_of_them
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130, stdout + stderr
     spent = len(words.calls("evaluate"))
-    limited = cli("resume", "last", "--max-cost-usd", 0.1, "--json")
-    assert "max_cost_usd of $0.1 is reached" in limited.event("finished")["reason"]
-    assert len(words.calls("evaluate")) == spent
+    assert spent < 60
     words.evaluate, words.delay_s = scored, 0.0
-    more = cli("resume", "last", "--max-cost-usd", 5, "--json")
+    more = cli("resume", "last", "--json")
     assert more.status == 0, more.stdout
     assert {event["rows"] for event in more.events if event["event"] == "tested"} == {12}
     phases = [event["phase"] for event in more.events if event["event"] == "phase"]
@@ -525,11 +375,6 @@ def test_a_run_stopped_while_its_test_rows_were_scored_has_only_the_rest_of_them
     ]
     assert len(on_test) == len(set(on_test)) == 24
     assert len(words.calls("finalize")) == 1
-    replayed = cli("replay", "last", "--json")
-    assert (replayed.status, found(replayed)) == (0, found(more))
-    assert [event["score"] for event in replayed.events if event["event"] == "tested"] == [
-        event["score"] for event in more.events if event["event"] == "tested"
-    ]
 
 
 def test_a_damaged_journal_cannot_be_resumed_but_its_sound_part_can_be_forked(
@@ -547,16 +392,12 @@ def test_a_damaged_journal_cannot_be_resumed_but_its_sound_part_can_be_forked(
     assert content.count(digest) == 1
     path.write_bytes(content.replace(digest, bytes(8) + digest[8:]))
     before = len(words.calls("evaluate"))
-    for refused in (cli("resume", run_id, "--max-metric-calls", 90), cli("replay", run_id)):
-        assert refused.status == 2
-        assert "Traceback" not in refused.stderr
-        advice = re.search(rf"gepa-client fork {run_id} --at (\d+)", refused.stderr)
-        assert advice is not None
-        at = int(advice[1])
-        assert at == 40
+    refused = cli("resume", run_id, "--max-metric-calls", 90)
+    assert refused.status == 2
+    assert f"gepa-client fork {run_id} --at 40" in refused.stderr
     assert len(words.calls("evaluate")) == before
-    assert cli("fork", run_id, "--at", at + 1).status == 2
-    forked = cli("fork", run_id, "--at", at, "--json")
+    assert cli("fork", run_id, "--at", 41).status == 2
+    forked = cli("fork", run_id, "--at", 40, "--json")
     assert forked.status == 0, forked.stderr
     more = cli("resume", json.loads(forked.stdout)["id"], "--max-metric-calls", 60, "--json")
     assert more.status == 0, more.stdout
@@ -571,6 +412,7 @@ def _reports(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in only_run(folder).iterdir() if path.name.startswith("re")}
 
 
+@pytest.mark.long
 def test_ctrl_c_before_the_replay_of_a_resumed_run_keeps_its_reports_and_states_what_is_recorded(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path
 ) -> None:
@@ -591,37 +433,3 @@ def test_ctrl_c_before_the_replay_of_a_resumed_run_keeps_its_reports_and_states_
 
 
 _KEPT = "this ended before it had replayed them, and nothing is lost"
-
-
-def test_a_resume_that_ends_within_its_replay_keeps_the_reports_and_states_what_is_recorded(
-    serve: Serve, cli: Cli, tmp_path: Path
-) -> None:
-    url = serve(program())
-    first = cli("optimize", url, "--max-metric-calls", 60, "--no-check", "--json")
-    before = _reports(tmp_path)
-    with stored(tmp_path) as (store, run_id):
-        run = store.run(run_id)
-        settings = {**(run.identity or {})["settings"], "reflection_minibatch_size": 2}
-        changed = {"identity": {**(run.identity or {}), "settings": settings}}
-        store.update(run_id, {**changed, "config": {**run.config, "reflection_minibatch_size": 2}}, owner=None)
-    ended = cli("resume", "last", "--max-metric-calls", 90, "--json")
-    assert ended.status == 1, ended.stdout
-    assert "this is not the run that was recorded" in ended.event("finished")["reason"]
-    assert found(ended), "the replay reached a candidate"
-    figures = ("seed_score", "best_score", "metric_calls", "rows")
-    assert [ended.events[-1][name] for name in figures] == [first.events[-1][name] for name in figures]
-    assert _reports(tmp_path) == before
-
-
-def test_ctrl_c_before_a_resumed_run_is_known_prints_the_next_command(start: Start, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        silent.settimeout(TIMEOUT_S)
-        store = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        process = start("resume", "last", "--store", store, "--max-metric-calls", 90)
-        connection, _ = silent.accept()
-        with connection:
-            process.send_signal(signal.SIGINT)
-            stdout, stderr = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 130, stdout + stderr
-    assert "stopped by hand; everything recorded of the run is kept" in stderr
-    assert f"next            gepa-client resume last --max-metric-calls 90 --store {store}" in stdout

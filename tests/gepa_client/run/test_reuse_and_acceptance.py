@@ -27,7 +27,13 @@ def outcome(ran: Ran) -> list[tuple[Any, ...]]:
     ] + [(event["reason"],) for event in ran.events if event["event"] == "rejected"]
 
 
-@pytest.mark.parametrize("settings", [DETERMINISTIC, PAIRED, (*DETERMINISTIC, *PAIRED, "--proposals", "2x2")])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (*DETERMINISTIC, *PAIRED, "--proposals", "2x2"),
+        *(pytest.param(each, marks=pytest.mark.long) for each in (DETERMINISTIC, PAIRED)),
+    ],
+)
 def test_an_extended_and_a_replayed_run_are_the_undisturbed_one(
     serve: Serve, cli: Cli, settings: tuple[object, ...]
 ) -> None:
@@ -58,16 +64,7 @@ def test_an_extended_and_a_replayed_run_are_the_undisturbed_one(
         assert figures[0][1] is None
 
 
-def test_the_summary_and_the_report_count_what_was_reused(serve: Serve, cli: Cli, tmp_path: Any) -> None:
-    words = program()
-    ran = cli("optimize", serve(words), "--deterministic", "--max-iterations", 12, "--no-check", "--output", "out")
-    assert ran.status == 0, ran.stderr
-    [line] = [line for line in ran.stdout.splitlines() if line.startswith("results reused")]
-    assert line.endswith("not counted as metric calls")
-    assert line.split(maxsplit=2)[2] in (tmp_path / "out" / "report.md").read_text()
-
-
-@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("declared", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_program_with_another_score_for_the_same_row_is_reported_once(serve: Serve, cli: Cli, declared: bool) -> None:
     seen: Counter[tuple[str, int]] = Counter()
 
@@ -87,6 +84,7 @@ def test_a_program_with_another_score_for_the_same_row_is_reported_once(serve: S
         assert all("scored 0.125 and then 0.25 with the same candidate" in message for message in found)
 
 
+@pytest.mark.long
 def test_a_search_in_which_every_result_is_known_ends(serve: Serve, cli: Cli) -> None:
     def stubborn(params: dict[str, Any]) -> dict[str, Any]:
         return {"texts": dict.fromkeys(params["components_to_update"], "white")}
@@ -100,11 +98,3 @@ def test_a_search_in_which_every_result_is_known_ends(serve: Serve, cli: Cli) ->
         "the last 100 iterations evaluated nothing new: all their results were known"
     )
     assert ran.event("finished")["metric_calls"] <= 18
-
-
-def test_resuming_with_the_reuse_turned_off_is_refused(serve: Serve, cli: Cli) -> None:
-    url = serve(program())
-    assert cli("optimize", url, "--deterministic", "--max-iterations", 1, "--no-check").status == 0
-    refused = cli("resume", "last", "--no-deterministic", "--max-iterations", 2)
-    assert refused.status == 2
-    assert "deterministic: True -> none" in refused.stderr

@@ -29,19 +29,6 @@ async def test_the_servers_own_splits_are_the_default() -> None:
     assert isinstance(found.train.rows[0], ServerRow)
 
 
-async def test_no_two_loaders_share_an_id() -> None:
-    found = await splits.find(config(), HELD, held)
-    assert found.test is not None
-    ids = [*found.train.all_ids(), *found.val.all_ids(), *found.test.all_ids()]
-    assert len(set(ids)) == len(ids) == 9
-
-
-async def test_files_and_splits_may_be_mixed(tmp_path: Path) -> None:
-    (tmp_path / "rows.json").write_text(json.dumps([{"at": 1}]))
-    found = await splits.find(config(trainset=str(tmp_path / "rows.json"), valset="other"), HELD, held)
-    assert found.sizes == {"train": 1, "val": 3, "test": 3}
-
-
 async def test_a_run_without_training_rows_is_an_error_with_the_next_step() -> None:
     with pytest.raises(SettingsError, match="--trainset"):
         await splits.find(config(), {}, held)
@@ -66,16 +53,6 @@ async def test_rows_in_two_splits_are_counted_and_named(tmp_path: Path) -> None:
     )
     [message] = splits.warnings(found, config())
     assert message.startswith("2 of 3 validation rows are training rows too (ids 1, 2): ")
-
-
-async def test_rows_on_the_server_are_distinguished_by_split_and_id() -> None:
-    async def secret(split: str) -> list[AnyRow]:
-        return [ServerRow(str(at), split) for at in range(3)]
-
-    assert splits.warnings(await splits.find(config(testset="train"), HELD, secret), config()) == [
-        "3 of 3 test rows are training rows too (ids 0, 1, 2): the test score is not of new rows"
-    ]
-    assert splits.warnings(await splits.find(config(), HELD, secret), config()) == []
 
 
 @pytest.fixture
@@ -122,13 +99,6 @@ async def test_equal_rows_stay_in_one_split(tmp_path: Path) -> None:
     path.write_text(json.dumps([{"at": 1}] * 9))
     with pytest.raises(SettingsError, match=r"all 9 are equal.*--val-fraction 0"):
         await splits.find(config(trainset=str(path), val_fraction=0.3), {}, held)
-
-
-@pytest.mark.parametrize(("fraction", "kept"), [(0.001, 1), (0.5, 2), (0.999, 2)])
-def test_a_row_is_kept_and_a_row_is_left_with_any_share(fraction: float, kept: int) -> None:
-    given: list[AnyRow] = [Row(str(at), {"at": at}) for at in range(3)]
-    train, val = splits.keep_for_validation(given, fraction)
-    assert (len(train), len(val)) == (3 - kept, kept)
 
 
 async def test_a_share_is_refused_if_there_are_validation_rows() -> None:

@@ -1,6 +1,5 @@
 """Users steer runs while they run: what they asked for is recorded, and replayed, resumed and forked as it was."""
 
-import itertools
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +10,9 @@ from typing import Any
 import pytest
 
 from gepa_client import load_result
-from gepa_client.journal.entries import CONTROL, REFLECTIVE_DATASET, SEARCH, STEER, SteeringRequest
+from gepa_client.journal.entries import CONTROL, REFLECTIVE_DATASET, SEARCH, SteeringRequest
 from gepa_client.journal.history import entries
-from gepa_client.journal.steer_entries import Pin, SetBudget
+from gepa_client.journal.steer_entries import Pin
 from gepa_client.journal.store import open_store
 from gepa_client.page.proposal_answers import proposals
 from gepa_client.steering.request_queue import request
@@ -47,16 +46,12 @@ def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_th
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     run = not_begun(cli, serve(words))
-    endless = cli("steer", "propose", run, "--component", "rules", "--text-file", "/dev/zero")
-    assert (endless.status, endless.stdout) == (2, "")
-    assert "at most 1000000 characters" in endless.stderr
     (tmp_path / "text.txt").write_text("red green blue pink")
     asked = cli("steer", "propose", run, "--component", "rules", "--text-file", "text.txt", "--parent", 0)
     assert (asked.status, asked.stderr) == (0, "")
     assert "waiting: propose rules of candidate 0 by hand" in asked.stdout
     assert f"next: gepa-client resume {run}" in asked.stdout
     assert cli("steer", "budget", run, "--max-metric-calls", 90).status == 0
-    assert "2 requests waiting" in cli("show", run).stdout
     ended = cli("resume", run, "--past-perfect", "--json")
     assert ended.status == 0, ended.stdout
     assert ended.event("finished")["reason"] == "max_metric_calls of 90 is reached"
@@ -65,9 +60,6 @@ def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_th
     shown = json.loads(cli("show", run, "--json").stdout)
     assert shown["config"]["max_metric_calls"] == 90
     assert [(each["number"], each["action"]["kind"]) for each in shown["steered"]] == [(12, "propose"), (13, "budget")]
-    listed = cli("steer", "list", run).stdout
-    assert f"{shown['steered'][0]['id']}  propose rules of candidate" in listed
-    assert ": entry 12, candidate 1, better on its minibatch: " in listed
     step = shown["explanation"]["steps"][0]["reason"]
     assert step["by_hand"] == shown["steered"][0]["author"]
     assert step["why"].startswith(f"proposed by hand ({step['by_hand']}), better on its minibatch")
@@ -75,12 +67,9 @@ def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_th
     certificate = json.loads((folder / "certificate.json").read_text())
     assert certificate["by_hand"] == {"requests": 2, "texts": 1, "best_has_them": True}
     assert "the run was steered by 2 requests of users, and the best candidate has" in certificate["statement"]
-    assert cli("verify", folder / "certificate.json").status == 0
     assert "by_hand" not in json.loads((tmp_path / "before" / "certificate.json").read_text())
     report = (folder / "report.md").read_text()
     assert "2 requests by hand: 1 propose, 1 budget" in report
-    assert "## Steered by hand" in report
-    assert [number for number, *_ in steered(cli("replay", run, "--until", 13, "--json"))] == [12]
     over = cli("steer", "pin", run, 0)
     assert (over.status, over.stdout) == (2, "")
     assert "is completed, and no process drives it" in over.stderr
@@ -131,7 +120,6 @@ def test_a_candidate_that_is_dropped_is_neither_a_parent_nor_the_best_anywhere(
     } == {chosen}
     assert json.loads((folder / "best_candidate.json").read_text()) == kept[chosen].texts
     assert not {each["index"] for each in shown["candidates"] if each["front"]} & dropped
-    assert cli("verify", folder / "certificate.json").status == 0
     assert found(cli("replay", run, "--json")) == found(ended)
 
 
@@ -161,7 +149,10 @@ def test_hints_are_in_prompts_as_long_as_they_are_in_force(
 
 @pytest.mark.parametrize(
     ("flag", "limit", "reason"),
-    [("--max-seconds", 1, "max_seconds of 1 is reached"), ("--max-cost-usd", 0.2, "max_cost_usd of $0.2 is reached")],
+    [
+        pytest.param("--max-seconds", 1, "max_seconds of 1 is reached", marks=pytest.mark.long),
+        ("--max-cost-usd", 0.2, "max_cost_usd of $0.2 is reached"),
+    ],
 )
 def test_limits_of_time_and_money_that_users_set_hold_at_once(
     serve: Serve, cli: Cli, tmp_path: Path, flag: str, limit: float, reason: str
@@ -178,38 +169,6 @@ def test_limits_of_time_and_money_that_users_set_hold_at_once(
     assert ended.event("finished")["reason"].startswith(reason)
     with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
         assert store.run(run).config[flag.removeprefix("--").replace("-", "_")] == limit
-
-
-def test_a_budget_that_is_raised_during_the_last_iteration_is_taken_before_the_run_ends(
-    serve: Serve, cli: Cli, tmp_path: Path
-) -> None:
-    evaluated = itertools.count(1)
-
-    def evaluate(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        if next(evaluated) == 60:
-            with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
-                request(store, store.runs()[0].id, SetBudget(max_metric_calls=80))
-        return scored(row, candidate)
-
-    words = Script(datasets={"train": rows(30), "val": rows(12, 100)}, evaluate=evaluate)
-    limits = ["--max-metric-calls", 60, "--past-perfect"]
-    ended = cli("optimize", serve(words), *limits, "--no-check", "--json")
-    assert ended.event("finished")["reason"] == "max_metric_calls of 80 is reached"
-    assert [kind for _, kind, *_ in steered(ended)] == ["budget"]
-    assert found(cli("replay", "last", "--json")) == found(ended)
-
-
-def test_a_text_by_hand_whose_parent_cannot_be_improved_is_withdrawn(serve: Serve, cli: Cli) -> None:
-    red = [{"text": f"row {at}", "need": "red"} for at in range(9)]
-    words = Script(seed={"rules": "red"}, datasets={"train": red, "val": rows(6, 100)})
-    run = not_begun(cli, serve(words))
-    assert cli("steer", "propose", run, "--component", "rules", "--text", "red blue").status == 0
-    ended = cli("resume", run, "--max-iterations", 13, "--max-metric-calls", 500, "--json")
-    assert ended.status == 0, ended.stdout
-    [asked, withdrawn] = [event for event in ended.events if event["event"] == "steered"]
-    assert (asked["action"], withdrawn["action"], withdrawn["author"]) == ("propose", "withdraw", "the optimizer")
-    assert withdrawn["number"] - asked["number"] == 10 * 3 + 1
-    assert len(found(ended)) == 1
 
 
 def test_a_run_is_paused_by_another_process_and_resumed_to_the_same_result(
@@ -234,12 +193,8 @@ def test_a_run_is_paused_by_another_process_and_resumed_to_the_same_result(
         assert (run.status, run.requested_action) == ("paused", None)
         assert [each.outcome for each in store.requests(run.id)] == ["taken"]
         assert store.parts(run.id)[CONTROL] == 1
-    again = cli("pause", "last")
-    assert again.status == 2
-    assert f"no process drives it: there is nothing to pause; next: gepa-client resume {run.id}" in again.stderr
     ended = cli("resume", "last", "--json")
     assert found(ended) == found(idle)
-    assert cli("steer", "list", "last").stdout.endswith(": stopped the run\n")
     page = read_run(str(tmp_path / "runs" / "evolverpc.db"), run.id, replays=False)
     assert [(each["action"], each["at"], each["outcome"]) for each in page.of("steer")] == [
         ("pause", None, "stopped the run")
@@ -250,15 +205,12 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"kind": "propose", "texts": {"rules": "x" * 1_000_001}}, "at most 1000000 characters"),
     ({"kind": "propose", "texts": {"rules": "y \ud800"}}, "character 2 is half of a surrogate pair"),
     ({"kind": "propose", "texts": {"rules": " \n"}}, "the text of rules is empty"),
-    ({"kind": "propose", "texts": {"rules": ""}, "parent": 0}, "is empty"),
     ({"kind": "propose", "texts": {}}, "at least 1 item"),
     ({"kind": "propose", "texts": {"\ud800\0": "a"}}, "half of a surrogate pair"),
     ({"kind": "propose", "texts": {"\0<script>": "a"}}, "no component"),
     ({"kind": "propose", "texts": {"git_branch": "main"}}, "is code"),
     ({"kind": "propose", "texts": {"rules": "a"}, "parent": 99}, "has no candidate 99"),
     ({"kind": "pin", "candidate": -1}, "greater than or equal to 0"),
-    ({"kind": "pin", "candidate": 2**80}, "less than or equal"),
-    ({"kind": "pin", "candidate": True}, "valid integer"),
     ({"kind": "drop", "candidate": 99}, "has no candidate 99"),
     ({"kind": "hint", "text": "a"}, "the program itself proposes"),
     ({"kind": "hint", "text": "\t"}, "match pattern"),
@@ -295,13 +247,3 @@ def test_requests_that_cannot_be_taken_are_refused_with_the_reason_and_the_run_c
     listed = cli("steer", "list", run).stdout
     assert "\x1b" not in listed
     assert found(cli("replay", run, "--json")) == found(ended)
-
-
-def test_a_run_that_is_not_steered_has_no_trace_of_it(serve: Serve, cli: Cli, words: Script, tmp_path: Path) -> None:
-    ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--no-check", "--json")
-    assert ended.status == 0
-    with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
-        run = store.runs()[0]
-        kinds = {entry.kind for part in store.parts(run.id) for entry in store.entries(run.id, part, limit=9999)}
-        assert (store.requests(run.id), STEER in kinds, "steered" in run.counters) == ([], False, False)
-        assert CONTROL not in store.parts(run.id)

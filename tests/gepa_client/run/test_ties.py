@@ -12,7 +12,6 @@ import pytest
 
 from gepa_client import load_result
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
-from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.word_program import Script, rows
 
@@ -72,12 +71,9 @@ def test_everything_that_reads_the_best_candidate_agrees(serve: Serve, cli: Cli,
     assert json.loads((folder / "best_candidate.json").read_text()) == {"rules": texts[best]}
     assert words.calls("finalize")[0]["best_candidate"] == {"rules": texts[best]}
     summary = f"were compared on {FRESH} fresh rows; means over {FRESH + VAL} rows: "
-    for text in ((folder / "report.md").read_text(), page_text(folder / "report.html")):
-        assert summary in text
-        assert f"the best is candidate {best}" in text
-    [fact] = [line for line in cli("show", "last").stdout.splitlines() if line.startswith("compared ")]
-    assert summary in fact
-    assert fact.endswith(f"the best is candidate {best}")
+    report = (folder / "report.md").read_text()
+    assert summary in report
+    assert f"the best is candidate {best}" in report
     decided = ("best", "rows", "validation_rows", "validation_left", "candidates")
     assert shown["ties"] == {name: ties[name] for name in decided}
     assert cli("verify", folder / "certificate.json").status == 0
@@ -87,6 +83,7 @@ def test_everything_that_reads_the_best_candidate_agrees(serve: Serve, cli: Cli,
     assert not before & {params["batch"][0]["id"] for params in fresh}
 
 
+@pytest.mark.long
 def test_a_run_that_ended_between_and_was_killed_there_is_the_undisturbed_one(
     serve: Serve, cli: Cli, start: Start
 ) -> None:
@@ -110,23 +107,11 @@ def test_a_run_that_ended_between_and_was_killed_there_is_the_undisturbed_one(
     assert replayed.event("finished")["metric_calls"] == whole.event("finished")["metric_calls"]
 
 
-def test_an_extended_run_decides_again_if_its_pool_has_grown(serve: Serve, cli: Cli) -> None:
-    ran = cli("optimize", serve(program()), *SETTINGS, "--json")
-    more = cli("resume", "last", "--max-iterations", 12, "--json")
-    assert more.status == 0, more.stderr
-    assert more.event("ties_compared") != ran.event("ties_compared")
-    shown = json.loads(cli("show", "last", "--json").stdout)
-    assert shown["best_index"] == shown["best"]["index"] == more.event("ties_compared")["best"]
-    refused = cli("resume", "last", "--tie-rows", 5, "--max-iterations", 14)
-    assert refused.status == 2
-    assert "tie_rows" in refused.stderr
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"train": rows(60)}, "tie_rows has no effect: the validation rows are the training rows"),
-        ({"train": rows(5), "val": rows(VAL, 100)}, "no training row is fresh"),
+        pytest.param({"train": rows(5), "val": rows(VAL, 100)}, "no training row is fresh", marks=pytest.mark.long),
     ],
 )
 def test_a_run_without_fresh_rows_states_it(serve: Serve, cli: Cli, changes: dict[str, Any], message: str) -> None:

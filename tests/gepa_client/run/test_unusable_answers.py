@@ -10,7 +10,6 @@ import pytest
 from aiohttp import web
 
 from tests.gepa_client.conftest import Ran
-from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import WORDS, Script, rows
@@ -102,13 +101,8 @@ def test_bad_answers_are_asked_for_once_more_with_the_reason_then_dropped_and_re
     dropped = sum(second is not None for _, second in given)
     totals = ended.event("summary")["unusable_answers"]
     assert totals == {"reasons": dict(counts), "asked_again": len(given), "dropped": dropped}
-    ordered = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
-    summary = f"{counts.total()} answers ({ordered}); {len(given)} asked for once more, {dropped} texts dropped"
-    run = only_run(tmp_path)
-    report = (run / "report.md").read_text()
-    for text in (cli("show", "last").stdout, report, page_text(run / "report.html")):
-        assert summary in text
-    assert "| `iteration 1, rules` | truncated | truncated | lacks it |" in report
+    summary = f"{len(given)} asked for once more, {dropped} texts dropped"
+    assert summary in (only_run(tmp_path) / "report.md").read_text()
     with stored(tmp_path) as (store, run_id):
         [spent] = [spent for spent in store.spending(run_id) if spent.kind == "completion"]
     assert (spent.attempts, spent.examples) == (len(prompts), len(prompts))
@@ -127,68 +121,13 @@ def test_bad_answers_are_asked_for_once_more_with_the_reason_then_dropped_and_re
 
 
 def test_a_run_that_has_no_usable_answer_states_why_it_did_not_improve(
-    serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str]], tmp_path: Path
+    serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str]]
 ) -> None:
     ended = cli("optimize", serve(words), *model(lambda _: BAD["monologue"]), "--max-metric-calls", 30)
     assert ended.status == 0, ended.stdout + ended.stderr
     assert evaluated(words) == {""}
     assert "without a proposal (no usable text: monologue)" in ended.stdout
     assert "a lower `reasoning_effort` in --reflection-lm-kwargs, or another --reflection-lm: 12 of 12" in ended.stdout
-    assert (
-        ended.stdout.count("answer not used for rules: the answer was a monologue, the second one a monologue: dropped")
-        == 1
-    )
-    assert (
-        "its answers could not be used (rules: monologue, then monologue)"
-        in (only_run(tmp_path) / "report.md").read_text()
-    )
-
-
-def test_a_model_that_gives_no_blocks_is_asked_for_one_once_and_then_believed(
-    serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str]]
-) -> None:
-    prompts: list[str] = []
-
-    def answer(prompt: str) -> Answer:
-        prompts.append(prompt)
-        return new_text(prompt)[0].strip("`\n"), "stop"
-
-    ended = cli("optimize", serve(words), *model(answer), "--max-metric-calls", 60, "--json")
-    assert ended.status == 0, ended.stdout + ended.stderr
-    [found] = unusable(ended)
-    assert (found["reason"], found["then"], found["dropped"]) == ("monologue", None, False)
-    assert [AGAIN in prompt for prompt in prompts] == [False, True, *[False] * (len(prompts) - 2)]
-    assert len(prompts) > 3
-    assert ended.event("summary")["best_score"] > 0
-    assert unusable(cli("replay", "last", "--json", "--output", "again")) == [found]
-
-
-def test_a_run_of_an_earlier_version_resumes_and_replays_with_the_answers_that_it_evaluated(
-    serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str]], tmp_path: Path
-) -> None:
-    prompts: list[str] = []
-
-    def answer(prompt: str) -> Answer:
-        prompts.append(prompt)
-        return (f"<think>\n{' '.join(WORDS[: len(prompts)])}", "length") if len(prompts) % 2 else new_text(prompt)
-
-    arguments = model(answer)
-    url = serve(words)
-    first = cli("optimize", url, *arguments, "--max-metric-calls", 40, "--no-check-answers", "--json")
-    assert first.status == 0, first.stdout + first.stderr
-    with stored(tmp_path) as (store, run_id):
-        run = store.run(run_id)
-        assert run.identity is not None
-        assert "check_answers" not in run.identity["settings"]
-        recorded = {name: value for name, value in run.config.items() if name != "check_answers"}
-        store.update(run_id, {"config": recorded})
-    assert "<think>" in " ".join(evaluated(words))
-    resumed = cli("resume", "last", *arguments[2:4], "--max-metric-calls", 70, "--json")
-    assert resumed.status == 0, resumed.stdout + resumed.stderr
-    assert not any(AGAIN in prompt for prompt in prompts)
-    replayed = cli("replay", "last", "--json", "--output", "again")
-    assert replayed.status == 0, replayed.stdout + replayed.stderr
-    assert unusable(resumed) == unusable(replayed) == []
 
 
 def test_texts_of_a_program_that_are_unchanged_empty_or_too_long_are_dropped_and_counted(
@@ -206,10 +145,6 @@ def test_texts_of_a_program_that_are_unchanged_empty_or_too_long_are_dropped_and
     assert all(event["dropped"] and not event["asked_again"] and event["then"] is None for event in found)
     assert "" not in evaluated(words)
     assert max(map(len, evaluated(words))) < 800
-    assert (
-        cli("replay", "last", "--json", "--output", "again").event("summary")["unusable_answers"]
-        == (ended.event("summary")["unusable_answers"])
-    )
 
 
 def test_examples_that_candidates_copied_from_training_rows_are_reported(
@@ -230,7 +165,4 @@ def test_examples_that_candidates_copied_from_training_rows_are_reported(
         {"candidate": 1, "component": "rules", "words": 14, "text": message, "rows": ["7"], "row_count": 1}
     ]
     summary = "1 part of training rows: 14 words of row 7 in candidate 1 (rules)"
-    run = only_run(tmp_path)
-    for text in (cli("show", "last").stdout, (run / "report.md").read_text(), page_text(run / "report.html")):
-        assert summary in text
-    assert json.loads(cli("show", "last", "--json").stdout)["copied_examples"]["copies"] == found["copies"]
+    assert summary in (only_run(tmp_path) / "report.md").read_text()

@@ -38,13 +38,6 @@ def place_with_a_run(tmp_path_factory: pytest.TempPathFactory, fork_server: Fork
                 os.kill(pid, signal.SIGKILL)
 
 
-def test_a_command_runs_in_the_folder_of_the_program(place_with_a_run: tuple[Place, str]) -> None:
-    here, sandbox = place_with_a_run
-    done = here.run("sandboxes", "exec", sandbox, "--", "ls", "-1")
-    assert done.status == 0, done.stderr
-    assert "words.py" in done.stdout.splitlines()
-
-
 def test_outputs_and_status_are_those_of_the_command(place_with_a_run: tuple[Place, str]) -> None:
     here, sandbox = place_with_a_run
     done = here.run("sandboxes", "exec", sandbox, "--", "sh", "-c", "echo out; echo err >&2; exit 7")

@@ -2,11 +2,8 @@
 
 import asyncio
 import json
-import logging
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -22,11 +19,10 @@ from gepa_client.run import control_messages
 from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session import SessionNotStarted
 from gepa_client.sandboxing.session_interface import Log
-from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage, pool_log
+from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import RunningSandbox, RuntimeUnavailable, SandboxNotReady
 from sandbox_runtime.gateway import GatewayRefusal, ProviderCall, TokenCounts
-from sandbox_runtime.pool import PoolEvent
 from tests.sandbox_runtime.pool.fakes import FakeSandbox
 
 COMMIT = "a" * 40
@@ -124,23 +120,6 @@ def until(met: Callable[[], bool], meanwhile: Callable[[], object] = lambda: Non
         time.sleep(0.002)
 
 
-def test_no_sandbox_is_started_if_servers_are_named() -> None:
-    given = RunConfig(url=("http://127.0.0.1:1",))
-    with sandboxed(given, "run", AGAIN) as sandboxes:
-        assert sandboxes.settings is given
-        assert not sandboxes.has_gateway
-        sandboxes.forward(FakeDriver(), print)
-        sandboxes.observe(Progress(evaluated=1, in_flight=1))
-
-
-def test_commands_load_nothing_of_sandboxes_until_they_are_to_start_some() -> None:
-    commands = ("optimize", "resume", "check", "sandboxes")
-    imports = f"from gepa_client.cli.commands import {', '.join(commands)}"
-    probe = f"import sys; {imports}; print('sandbox_runtime' in sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
-    assert ended.stdout == "False\n"
-
-
 def test_the_first_is_ready_when_the_block_begins_and_all_are_gone_after_it(
     setup: FakeSetup, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,17 +136,6 @@ def test_the_first_is_ready_when_the_block_begins_and_all_are_gone_after_it(
     output = capsys.readouterr().out
     assert "starting 3 sandboxes (bubblewrap)" in output
     assert "the first of 3 sandboxes was ready" in output
-
-
-def test_warnings_of_the_runtime_are_printed_once_on_stderr(
-    setup: FakeSetup, capsys: pytest.CaptureFixture[str]
-) -> None:
-    setup.on_start = lambda: logging.getLogger("sandbox_runtime.some").warning("it isolates [nothing]")
-    with sandboxed(settings(), "run", AGAIN, quiet=True, open_setup=setup.open):
-        pass
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.count("it isolates [nothing]") == 1
 
 
 @pytest.mark.parametrize(
@@ -236,24 +204,6 @@ def test_events_of_the_gateway_are_sent_to_the_optimizer(setup: FakeSetup) -> No
     assert notes[-1] == Log("fetching [x]")
 
 
-def test_calls_are_sent_to_the_optimizer_at_once_and_not_on_a_poll(setup: FakeSetup) -> None:
-    driver = FakeDriver()
-    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
-        with sandboxes.reporting_to(driver):
-            setup.receive(GatewayRefusal("s0", "example.com", "not allowed"))
-            assert len(driver.lines) == 1
-        setup.receive(GatewayRefusal("s0", "example.com", "not allowed"))
-        assert len(driver.lines) == 1
-
-
-def test_calls_made_before_there_is_an_optimizer_are_kept_for_it(setup: FakeSetup) -> None:
-    call = ProviderCall("s0", "openai", "m", "/v1/chat", 200, 0.1, None, 0.5, 0.5, streamed=False)
-    setup.on_start = lambda: setup.receive(call)
-    driver = FakeDriver()
-    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
-        until(lambda: len(driver.lines) == 1, lambda: sandboxes.forward(driver, print))
-
-
 def test_events_of_the_optimizer_reach_the_sandboxes(setup: FakeSetup) -> None:
     given = settings(sandboxes=4, sandbox_idle_s=0.05)
     notes: list[Log] = []
@@ -279,30 +229,6 @@ def test_events_of_the_optimizer_reach_the_sandboxes(setup: FakeSetup) -> None:
     assert any("work for more" in note.text for note in notes)
 
 
-def test_an_endpoint_that_stays_paused_is_probed_repeatedly(setup: FakeSetup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gepa_client.sandboxing.session.ASK_EVERY_S", 0.01)
-    monkeypatch.setattr("sandbox_runtime.pool.pool.RENEW_PAUSE_S", 0.0)
-    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
-        url = setup.made[0].url
-        sandboxes.observe(FleetChanged(kind="resting", url=url, detail="401", after=1.0))
-        until(lambda: setup.made[0].tokens > 3, lambda: sandboxes.forward(FakeDriver(), print))
-        sandboxes.observe(FleetChanged(kind="back", url=url, detail="", after=1.0))
-        assert sandboxes._in_cooldown == {}
-
-
-def test_messages_name_sandboxes_and_not_paths_of_sockets(setup: FakeSetup) -> None:
-    url = "http+unix://%2Frun%2Fevolverpc%2Fabc123%2Fserver"
-    resting = FleetChanged(kind="resting", url=url, detail=f"cannot connect to {url}", after=1.0)
-    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
-        shown = sandboxes.displayed(resting)
-        assert shown == resting.model_copy(update={"url": "sandbox abc123", "detail": "cannot connect to it"})
-        assert sandboxes.displayed(resting.model_copy(update={"kind": "joined"})) is None
-        elsewhere = resting.model_copy(update={"url": "https://a.example.com"})
-        assert sandboxes.displayed(elsewhere) is elsewhere
-    with sandboxed(RunConfig(url=(url,)), "run", AGAIN) as none:
-        assert none.displayed(resting) is resting
-
-
 def test_a_death_is_reported_and_the_run_pauses_if_no_sandbox_can_be_started(
     setup: FakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,23 +248,6 @@ def test_the_sandboxes_are_replaced_if_the_run_continues_at_the_spend_cap(
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
         setup.receive(BudgetExhausted())
         until(lambda: setup.up == 0, lambda: sandboxes.forward(FakeDriver(), print))
-
-
-@pytest.mark.parametrize(
-    ("event", "text"),
-    [
-        (PoolEvent("not_freed", 1, 2, "a process stays", id="s1"), "not all of sandbox s1 could be freed"),
-        (PoolEvent("not_freed", 0, 2, "2 did not end within 30 s"), "not all sandboxes could be freed"),
-        (PoolEvent("unasked", 1, 2, "no token", id="s1"), "sandbox s1 refuses its token"),
-    ],
-)
-def test_leftovers_and_refused_tokens_are_not_reported_as_failed_starts(event: PoolEvent, text: str) -> None:
-    log = pool_log(event)
-    assert log is not None
-    assert log.is_warning
-    assert text in log.text
-    assert event.detail in log.text
-    assert ("gepa-client sandboxes --sweep" in log.text) == (event.kind == "not_freed")
 
 
 def test_what_the_server_in_a_sandbox_refused_comes_before_how_the_sandbox_ended() -> None:

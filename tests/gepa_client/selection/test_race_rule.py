@@ -1,5 +1,3 @@
-import dataclasses
-import json
 import random
 from collections.abc import Sequence
 
@@ -22,7 +20,7 @@ def raced(
             return decision, rows
 
 
-def share_dropped(difference: float, races: int = 200) -> tuple[float, float]:
+def share_dropped(difference: float, races: int = 100) -> tuple[float, float]:
     """Return the share of proposals of this mean difference that are dropped, and the mean share of rows they took.
 
     They gain on rows that the other one failed and lose on others, together on a fifth of all rows.
@@ -53,12 +51,6 @@ def test_the_same_scores_as_the_best_candidate_stay() -> None:
     assert decision.evidence == pytest.approx(1.0)
 
 
-def test_nothing_is_decided_before_the_first_row() -> None:
-    assert drop_decisions([Standing((), (1.0, 0.0), 1.0)]) == [
-        DropDecision(drops=False, mean=0.0, evidence=1.0, bound=None)
-    ]
-
-
 @pytest.mark.parametrize("unit", [1e-200, 1e-12, 0.001, 1.0, 100.0, 1e17, 1e200])
 def test_scores_may_have_any_unit_and_sign(unit: float) -> None:
     other = [unit * (row % 3 - 5) for row in range(60)]
@@ -69,17 +61,6 @@ def test_scores_may_have_any_unit_and_sign(unit: float) -> None:
     assert decision.mean == pytest.approx(-unit)
     assert decision.bound is not None
     assert decision.bound < 0
-
-
-def test_a_proposal_above_the_highest_score_is_still_judged() -> None:
-    decision, rows = raced([3.0] * 50, [1.0] * 50)
-    assert (decision.drops, rows, decision.mean) == (False, 50, 2.0)
-
-
-def test_a_decision_can_be_written_as_json() -> None:
-    [certain] = drop_decisions([Standing((0.0,) * 9, (1.0,) * 9, 1.0)])
-    assert certain.drops
-    assert json.loads(json.dumps(dataclasses.asdict(certain), allow_nan=False)) == dataclasses.asdict(certain)
 
 
 def test_targets_vary_with_parent_and_best_and_have_the_mean_of_the_best() -> None:

@@ -22,10 +22,6 @@ async def value():
     return 7
 
 
-def test_it_returns_what_the_coroutine_returns(bridge):
-    assert bridge.run(value()) == 7
-
-
 @pytest.mark.parametrize("error", [ValueError("x"), Interrupted("paused", "x"), asyncio.CancelledError()])
 def test_it_raises_what_the_coroutine_raises(bridge, error):
     async def fails():
@@ -64,16 +60,6 @@ def test_ctrl_c_in_the_calling_thread_cancels_the_work_and_lets_it_tidy_up(bridg
     assert events == ["tidied"]
     assert time.monotonic() - started < 5
     assert bridge.run(value()) == 7
-
-
-def test_several_threads_share_it(bridge):
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(bridge.run(value())), daemon=True) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(5)
-    assert found == [7] * 8
 
 
 def test_waiting_for_itself_is_refused_rather_than_a_deadlock(bridge):

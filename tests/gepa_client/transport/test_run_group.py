@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from gepa_client.errors import Interrupted
 from gepa_client.transport.event_loop import GroupTask, run_group
 
 
@@ -68,17 +67,6 @@ async def test_after_a_failure_those_under_way_end_and_those_that_wait_are_cance
     assert log.begun == ["under way", "fails"]
 
 
-async def test_an_interruption_is_raised_before_anything_else_whichever_came_first():
-    log, go = Log(), asyncio.Event()
-    jobs = [log.job("late", ends=go, error=Interrupted("paused", "enough")), log.job("early", error=ValueError("no"))]
-    running = asyncio.create_task(run_group(jobs))
-    for _ in range(5):
-        await asyncio.sleep(0)
-    go.set()
-    with pytest.raises(Interrupted, match="enough"):
-        await running
-
-
 async def test_cancelling_it_cancels_all_of_them_even_those_under_way():
     log, never = Log(), asyncio.Event()
     running = asyncio.create_task(run_group([log.job(number, ends=never) for number in range(3)], width=2))
@@ -89,7 +77,3 @@ async def test_cancelling_it_cancels_all_of_them_even_those_under_way():
         await running
     assert log.cancelled == [0, 1]
     assert log.ended == []
-
-
-async def test_no_jobs_are_done_at_once():
-    await run_group([])

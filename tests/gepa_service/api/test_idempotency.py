@@ -11,7 +11,7 @@ from gepa_service.api import idempotency
 from gepa_service.api.access import Writer
 from gepa_service.api.idempotency import remove_old
 from gepa_service.api.problems import Problem
-from gepa_service.model.tenant import TENANTS, ApiKey, AuditEntry, IdempotentResponse, Member
+from gepa_service.model.tenant import TENANTS, ApiKey, AuditEntry, IdempotentResponse
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
 from tests.gepa_service.api.conftest import Client
@@ -44,7 +44,9 @@ def counted(app: FastAPI) -> Counted:
     return Counted(app)
 
 
-async def test_a_repeated_write_has_the_first_response_and_is_carried_out_once(call: Client, counted: Counted) -> None:
+async def test_a_repeated_write_has_the_first_response_and_is_carried_out_and_recorded_once(
+    call: Client, counted: Counted, records: RecordStore
+) -> None:
     first = await call("editor", "POST", "/counted", {"a": 1}, idempotency_key="k1")
     again = await call("editor", "POST", "/counted", {"a": 1}, idempotency_key="k1")
     assert (first.status_code, first.json()) == (again.status_code, again.json()) == (202, {"call": 1})
@@ -52,6 +54,7 @@ async def test_a_repeated_write_has_the_first_response_and_is_carried_out_once(c
     assert again.headers["idempotent-replayed"] == "true"
     assert again.headers["content-type"] == first.headers["content-type"]
     assert counted.calls == 1
+    assert records.count(AuditEntry, "acme") == 1
 
 
 async def test_writes_without_key_or_with_other_keys_are_carried_out_each(call: Client, counted: Counted) -> None:
@@ -91,7 +94,7 @@ async def test_of_many_at_once_one_is_carried_out(call: Client, counted: Counted
     assert {response.status_code for response in found} <= {202, 409}
 
 
-@pytest.mark.parametrize("failure", [Problem(409, "x", "X", "x"), RuntimeError("broken"), Problem(422, "x", "X", "x")])
+@pytest.mark.parametrize("failure", [Problem(409, "x", "X", "x"), RuntimeError("broken")])
 async def test_a_write_that_failed_may_be_sent_again(call: Client, counted: Counted, failure: Exception) -> None:
     counted.failure = failure
     assert (await call("editor", "POST", "/counted", {}, idempotency_key="k1")).status_code >= 400
@@ -99,10 +102,10 @@ async def test_a_write_that_failed_may_be_sent_again(call: Client, counted: Coun
     assert (await call("editor", "POST", "/counted", {}, idempotency_key="k1")).json() == {"call": 2}
 
 
-@pytest.mark.parametrize("key", ["", "x" * 201, "a\tb"])
-async def test_a_key_that_is_not_usable_is_refused(call: Client, counted: Counted, key: str) -> None:
-    refused = await call("editor", "POST", "/counted", {}, idempotency_key=key)
-    assert (refused.status_code, refused.json()["field"]) == (422, "Idempotency-Key")
+async def test_a_key_that_is_not_usable_is_refused(call: Client, counted: Counted) -> None:
+    for key in ("", "x" * 201, "a\tb"):
+        refused = await call("editor", "POST", "/counted", {}, idempotency_key=key)
+        assert (refused.status_code, refused.json()["field"]) == (422, "Idempotency-Key")
     assert counted.calls == 0
 
 
@@ -155,17 +158,3 @@ async def test_a_new_keys_secret_part_is_neither_kept_nor_shown_twice(call: Clie
     assert records.count(ApiKey, TENANTS, {"owner": "acme"}) == 6
     stored = "".join(each.model_dump_json() for each in records.page(IdempotentResponse, "acme"))
     assert made.json()["key"].rpartition("_")[2] not in stored + again.text
-
-
-async def test_a_response_without_body_is_repeated(call: Client, records: RecordStore) -> None:
-    made = (await call("owner", "POST", "/members", MEMBER)).json()
-    for _ in range(2):
-        response = await call("owner", "DELETE", f"/members/{made['member_id']}", idempotency_key="k1")
-        assert (response.status_code, response.content) == (204, b"")
-    assert records.count(Member, "acme") == 0
-
-
-async def test_a_repeated_write_is_recorded_once(call: Client, counted: Counted, records: RecordStore) -> None:
-    for _ in range(3):
-        await call("editor", "POST", "/counted", {}, idempotency_key="k1")
-    assert records.count(AuditEntry, "acme") == 1

@@ -25,25 +25,21 @@ def problem(response: httpx.Response, status: int) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize(
-    ("body", "fields"),
-    [
-        ({}, {"name", "role"}),
-        ({"name": "", "role": "king"}, {"name", "role"}),
-        ({"name": "x" * 201, "role": "owner"}, {"name"}),
-        ({"name": "a", "role": "owner", "expires_in_days": -1}, {"expires_in_days"}),
-        ({"name": "a", "role": "owner", "expires_in_days": "soon"}, {"expires_in_days"}),
-        ({"name": ["a"], "role": None}, {"name", "role"}),
-        ({"name": "a", "role": "owner", "hashed": "x"}, {"hashed"}),
-        ([], {"body"}),
-        (5, {"body"}),
-    ],
-)
-async def test_each_wrong_field_is_named_with_its_remedy(call: Client, body: Any, fields: set[str]) -> None:
-    found = problem(await call("owner", "POST", "/keys", body), 422)
-    assert {each["field"] for each in found["errors"]} == fields
-    assert found["field"] in fields
-    assert all(each["message"] for each in found["errors"])
+WRONG: list[tuple[Any, set[str]]] = [
+    ({}, {"name", "role"}),
+    ({"name": "", "role": "king"}, {"name", "role"}),
+    ({"name": "a", "role": "owner", "expires_in_days": -1}, {"expires_in_days"}),
+    ({"name": "a", "role": "owner", "hashed": "x"}, {"hashed"}),
+    ([], {"body"}),
+]
+
+
+async def test_each_wrong_field_is_named_with_its_remedy(call: Client) -> None:
+    for body, fields in WRONG:
+        found = problem(await call("owner", "POST", "/keys", body), 422)
+        assert {each["field"] for each in found["errors"]} == fields
+        assert found["field"] in fields
+        assert all(each["message"] for each in found["errors"])
 
 
 async def test_a_wrong_field_inside_others_and_in_the_query_is_named_by_its_path(call: Client) -> None:
@@ -62,19 +58,14 @@ async def test_a_rejected_secret_is_not_repeated_in_the_response(call: Client) -
     assert "very-secret" not in response.text + response_of_type.text
 
 
-@pytest.mark.parametrize(
-    "content", ['{"name": ', "", "nonsense", '{"name": "a"} x', "\udcff".encode("utf-8", "surrogatepass")]
-)
-async def test_a_body_that_is_no_json_is_an_error(call: Client, content: str | bytes) -> None:
-    headers = {"Authorization": f"Bearer {call.tokens['owner']}", "Content-Type": "application/json"}
-    response = await call.http.post("/keys", content=content, headers=headers)
-    assert response.status_code in (400, 422)
-    problem(response, response.status_code)
-
-
-async def test_a_body_of_another_type_is_an_error(call: Client) -> None:
-    headers = {"Authorization": f"Bearer {call.tokens['owner']}", "Content-Type": "text/plain"}
-    problem(await call.http.post("/keys", content='{"name": "a", "role": "owner"}', headers=headers), 415)
+async def test_a_body_that_is_no_json_is_an_error(call: Client) -> None:
+    key = {"Authorization": f"Bearer {call.tokens['owner']}"}
+    for content in ('{"name": ', "", "nonsense", "\udcff".encode("utf-8", "surrogatepass")):
+        response = await call.http.post("/keys", content=content, headers={**key, "Content-Type": "application/json"})
+        assert response.status_code in (400, 422)
+        problem(response, response.status_code)
+    valid = '{"name": "a", "role": "owner"}'
+    problem(await call.http.post("/keys", content=valid, headers={**key, "Content-Type": "text/plain"}), 415)
 
 
 async def test_unknown_paths_and_methods_are_problems(call: Client) -> None:
@@ -156,18 +147,9 @@ async def test_responses_carry_headers_for_browsers_also_errors(call: Client) ->
         assert "frame-ancestors 'none'" in response.headers["content-security-policy"]
 
 
-@pytest.mark.parametrize(
-    ("host", "path", "status"),
-    [
-        ("service", "/keys", 200),
-        ("SERVICE:8080", "/keys", 200),
-        ("127.0.0.1:5000", "/keys", 200),
-        ("elsewhere.example", "/keys", 421),
-        ("service.elsewhere.example", "/keys", 421),
-        ("[", "/keys", 421),
-        ("", "/keys", 421),
-        ("elsewhere.example", "/health", 200),
-    ],
-)
-async def test_a_request_to_another_host_is_refused(call: Client, host: str, path: str, status: int) -> None:
-    assert (await call("owner", "GET", path, host=host)).status_code == status
+async def test_a_request_to_another_host_is_refused(call: Client) -> None:
+    for host in ("service", "SERVICE:8080", "127.0.0.1:5000"):
+        assert (await call("owner", "GET", "/keys", host=host)).status_code == 200
+    for host in ("elsewhere.example", "service.elsewhere.example", "[", ""):
+        assert (await call("owner", "GET", "/keys", host=host)).status_code == 421
+    assert (await call("owner", "GET", "/health", host="elsewhere.example")).status_code == 200

@@ -36,12 +36,12 @@ async def test_a_key_is_exchanged_for_a_cookie_that_no_script_and_no_other_site_
     assert (await call(None, "GET", "/jobs")).status_code == 200
 
 
-@pytest.mark.parametrize("kind", ["revoked", "expired", "job token"])
-async def test_a_token_that_is_not_valid_for_people_gets_no_session(call: Client, kind: str) -> None:
-    response = await call(None, "POST", "/session", {"token": call.tokens[kind]}, **OWN)
-    assert response.status_code == 401
-    assert "set-cookie" not in response.headers
-    assert response.json()["field"] == "token"
+async def test_a_token_that_is_not_valid_for_people_gets_no_session(call: Client) -> None:
+    for kind in ("revoked", "expired", "job token"):
+        response = await call(None, "POST", "/session", {"token": call.tokens[kind]}, **OWN)
+        assert response.status_code == 401
+        assert "set-cookie" not in response.headers
+        assert response.json()["field"] == "token"
 
 
 @pytest.mark.parametrize("port", ["", ":443"])
@@ -63,24 +63,22 @@ async def test_over_https_the_cookie_is_of_this_host_and_of_https_alone(
         assert (await http.post(pause, headers={"origin": "http://gepa.example.org"})).status_code == 401
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"origin": "null"},
-        {"origin": "http://evil.example"},
-        {"origin": URL + ".evil.example"},
-        {"origin": URL, "sec-fetch-site": "same-site"},
-        {"origin": URL, "sec-fetch-site": "cross-site"},
-    ],
-)
-async def test_a_write_of_another_origin_has_no_session(
-    call: Client, service: Service, headers: dict[str, str]
-) -> None:
+FOREIGN: list[dict[str, str]] = [
+    {},
+    {"origin": "null"},
+    {"origin": "http://evil.example"},
+    {"origin": URL + ".evil.example"},
+    {"origin": URL, "sec-fetch-site": "same-site"},
+    {"origin": URL, "sec-fetch-site": "cross-site"},
+]
+
+
+async def test_a_write_of_another_origin_has_no_session(call: Client, service: Service) -> None:
     job = Job(tenant="acme", id="job_1", repo_url="r", created_by="k")
     service.records.insert(job)
     await signed_in(call)
-    assert (await call(None, "POST", "/job/job_1/pause", **headers)).status_code == 401
+    for headers in FOREIGN:
+        assert (await call(None, "POST", "/job/job_1/pause", **headers)).status_code == 401
     assert service.records.get(Job, "acme", "job_1") == job
     assert (await call(None, "POST", "/job/job_1/pause", **OWN)).status_code == 200
 
@@ -119,13 +117,6 @@ async def test_a_key_in_a_header_comes_before_the_session(call: Client) -> None:
     await signed_in(call, "editor")
     assert (await call("other tenant's owner", "GET", "/session")).json()["tenant"] == "beta"
     assert (await call("revoked", "GET", "/session")).status_code == 401
-
-
-async def test_writes_of_a_session_are_in_the_audit_log_as_those_of_its_key(call: Client) -> None:
-    await signed_in(call)
-    await call(None, "POST", "/connect-git", {"repo_url": "/no/repository/here"}, **OWN)
-    [entry, *_] = (await call("owner", "GET", "/audit")).json()["items"]
-    assert entry["actor"] == f"key:{public_id_of(call.tokens['editor'])}"
 
 
 async def test_the_page_is_sent_with_a_policy_that_loads_nothing_from_elsewhere(call: Client) -> None:

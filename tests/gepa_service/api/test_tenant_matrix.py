@@ -11,7 +11,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from gepa_service.api.access import Reader, Writer
+from gepa_service.api.access import Writer
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.api.route_table import permission_of, routes_of
@@ -76,17 +76,6 @@ def test_every_route_has_an_example_and_every_example_a_route() -> None:
     assert EXAMPLES.keys() == TABLE.keys()
 
 
-def test_a_route_without_an_example_is_noticed() -> None:
-    app = create_app(None)
-
-    async def new(caller: Reader) -> None:
-        return None
-
-    app.add_api_route("/new", new)
-    assert table(app).keys() - EXAMPLES.keys() == {"GET /new"}
-    assert table(app)["GET /new"] is Permission.READ
-
-
 def test_public_routes_are_these_alone() -> None:
     public = {name for name, required in TABLE.items() if required is None}
     assert public == {
@@ -104,14 +93,6 @@ def test_public_routes_are_these_alone() -> None:
     }
 
 
-def test_every_kind_of_resource_carries_the_marker(service: Service, tokens: object, tmp_path: Path) -> None:
-    for make in RESOURCES.values():
-        before = foreign_records(tmp_path / "records.db")
-        make(service, "beta")
-        made = [row for row in foreign_records(tmp_path / "records.db") if row not in before]
-        assert all(MARKER in str(row) for row in made if row[0] != "tenant"), made
-
-
 @pytest.mark.parametrize("name", sorted(TABLE))
 async def test_no_caller_gets_more_than_its_role_and_its_tenants_resources(
     call: Client, service: Service, tmp_path: Path, name: str
@@ -120,7 +101,7 @@ async def test_no_caller_gets_more_than_its_role_and_its_tenants_resources(
     example, required = EXAMPLES[name], TABLE[name]
     for make in RESOURCES.values():  # what lists must not show
         make(service, "beta")
-    for kind in (*REFUSED, *ROLES):
+    for kind in (*REFUSED, *ROLES) if required is not None else (None, "viewer", "other tenant's owner"):
         responses: dict[str, httpx.Response] = {}
         for resource, owner in OWNERS.items():
             if example.resource is None and resource != "own":

@@ -52,8 +52,6 @@ def test_the_token_of_a_running_job_names_the_job_and_its_tenant(records: Sqlite
     "change",
     [
         {"status": "cancelled"},
-        {"status": "completed"},
-        {"status": "failed"},
         {"status": "paused"},
         {"status": "pending"},
         {"claim": None},

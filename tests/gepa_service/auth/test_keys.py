@@ -42,13 +42,6 @@ def test_a_revocation_holds_at_the_next_request_even_if_the_revoking_clock_is_ah
     assert keys.check_key(records, key) is None
 
 
-def test_a_second_revocation_keeps_the_time_of_the_first(records: SqliteRecords) -> None:
-    _, record = stored(records)
-    first = keys.revoke_key(records, record)
-    assert keys.revoke_key(records, first).revoked == first.revoked
-    assert keys.revoke_key(records, record).revoked == first.revoked  # read before the first
-
-
 def test_keys_with_one_wrong_character_or_of_another_id_are_refused(records: SqliteRecords) -> None:
     key, _ = stored(records)
     other, _ = stored(records)
@@ -99,10 +92,3 @@ def test_unknown_ids_and_wrong_secrets_and_revoked_keys_take_the_steps_of_accept
         keys.check_key(records, key)
         assert sorted(steps) == ["compare", "hash", "read"]
         steps.clear()
-
-
-def test_a_key_of_another_tenant_is_found_as_little_as_none(records: SqliteRecords) -> None:
-    _, record = stored(records)
-    assert keys.key_of_owner(records, "acme", record.id) == record
-    assert keys.key_of_owner(records, "other", record.id) is None
-    assert keys.key_of_owner(records, "acme", "absent") is None

@@ -1,6 +1,5 @@
 """A worker whose time is over: it hands its jobs back, and another one completes them."""
 
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,10 +59,3 @@ def test_a_worker_whose_time_is_over_hands_its_job_to_another_one(service: Platf
     with working(service.parts()):
         ended: Job = service.ended(job, WAIT_S)
     assert (ended.status, ended.attempts) == ("completed", 2)
-
-
-def test_a_worker_without_work_ends_when_its_time_is_over(service: Platform) -> None:
-    worker = made(service)
-    work(worker, lambda: True)
-    assert not worker.is_busy
-    assert {each.name for each in threading.enumerate()}.isdisjoint({"programs", "webhooks", "end"})

@@ -89,6 +89,7 @@ def test_a_process_ends_by_a_signal_and_is_not_waited_for_in_vain(zygote: JobZyg
     assert not Path(f"/proc/{found['pid']}/fd/0").exists()
 
 
+@pytest.mark.long
 def test_a_zygote_that_was_killed_is_started_again_and_its_forks_live_on(zygote: JobZygote, tmp_path: Path) -> None:
     before, _ = begun(zygote, tmp_path / "before")
     zygote._process.kill()
@@ -97,8 +98,3 @@ def test_a_zygote_that_was_killed_is_started_again_and_its_forks_live_on(zygote:
     assert before.poll() is None
     for process in (before, after):
         end(process)
-
-
-def test_a_zygote_ends_with_its_worker(zygote: JobZygote) -> None:
-    zygote._control.close()
-    assert zygote._process.wait(WAIT_S) == 0

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pymongo import MongoClient
 from pymongo.collection import Collection
 from pymongo.errors import AutoReconnect
 
@@ -45,6 +44,7 @@ def test_a_server_that_is_gone_is_unavailable_and_back_again_once_it_is_started(
     records.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_a_call_that_meets_a_restart_waits_for_it(server: MongoProcess) -> None:
     records = MongoRecords(server.url, patience_s=60)
@@ -126,25 +126,3 @@ def test_a_record_that_is_larger_than_a_document_is_refused_clearly(mongo_url: s
     with pytest.raises(RecordError, match="cannot be stored"):
         records.insert(sample("s1", detail={"long": "x" * (17 << 20)}))
     records.close()
-
-
-def test_a_database_holds_records_beside_runs(mongo_url: str) -> None:
-    from gepa_client.journal import open_store
-
-    records = MongoRecords(mongo_url)
-    records.insert(sample("s1"))
-    store = open_store(mongo_url)
-    assert store.runs() == []
-    store.close()
-    assert records.count(Sample, None) == 1
-    records.close()
-
-
-def test_the_documents_are_indexed_for_the_queue(mongo_url: str) -> None:
-    records = MongoRecords(mongo_url)
-    records.insert(sample("s1"))
-    records.close()
-    with MongoClient(mongo_url) as client:
-        found = client.get_default_database()["record_sample"].index_information()
-    keys = {tuple(name for name, _ in index["key"]) for index in found.values()}
-    assert {("tenant", "id"), ("fields.status", "tenant", "id"), ("fields.status", "id", "tenant")} <= keys

@@ -1,5 +1,6 @@
 """An application over real databases, with keys `TENANT-ROLE`, called without a socket."""
 
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,10 +13,15 @@ from evolverpc_common.network_addresses import parse_networks
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.auth.principal import Principal
+from gepa_service.model.job import Job
 from gepa_service.records.open_records import open_records
+from gepa_service.records.record import now
 from gepa_service.records.store import TenantRecords
 from gepa_service.repositories.policy import RepositoryPolicy
+from tests.gepa_client.conftest import Host, environment
+from tests.gepa_client.word_program import Script, rows
 from tests.gepa_service.github_server import LoopbackGitHub, loopback_github
+from tests.support.forked_client import ForkServer
 
 LOOPBACK = parse_networks(["127.0.0.0/8"])
 ROLES = ("owner", "editor", "viewer")
@@ -46,6 +52,33 @@ class Caller:
     async def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.key}", **options.pop("headers", {})}
         return await self.client.request(method, path, json=body, headers=headers, **options)
+
+
+@pytest.fixture(scope="session")
+def stored(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> tuple[Path, str]:
+    """A folder with a run that `gepa-client optimize` made against a scripted server, and the run's id."""
+    folder, host = tmp_path_factory.mktemp("stored"), Host()
+    try:
+        url = host.serve(Script(datasets={"train": rows(12), "val": rows(6, 50), "test": rows(12, 80)}).server().handle)
+        words = ["optimize", url, "--max-metric-calls", "60", "--store", str(folder / "journals.db"), "--no-check"]
+        status, stdout, stderr = fork_server.run(words, folder=folder, environment=environment())
+        assert status == 0, stdout + stderr
+    finally:
+        host.close()
+    return folder, next(each.name for each in (folder / "runs").iterdir() if each.is_dir())
+
+
+@pytest.fixture
+def ended(stored: tuple[Path, str], service: Service, acme: TenantRecords) -> Job:
+    """A completed job, whose run is in the store."""
+    folder, run_id = stored
+    for each in folder.glob("journals.db*"):
+        shutil.copy(each, Path(service.journals).parent)
+    job = Job(
+        tenant="acme", id=run_id, repo_url="/p", created_by="key:k", status="completed", attempts=1, completed=now()
+    )
+    acme.insert(job)
+    return job
 
 
 @pytest.fixture

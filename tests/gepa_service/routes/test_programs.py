@@ -66,21 +66,14 @@ async def test_versions_are_listed_and_shown_with_who_promoted_them(editor: Call
     assert [each["actor"] for each in shown["promotions"]] == ["key:acme-editor"]
 
 
-@pytest.mark.parametrize(
-    ("verdict", "leaks"), [(None, False), ("no difference", False), ("worse", False), ("improved", True)]
-)
+@pytest.mark.parametrize(("verdict", "leaks"), [(None, False), ("no difference", False), ("improved", True)])
 async def test_a_version_that_did_not_improve_is_promoted_by_force_with_a_reason_alone(
     editor: Caller, acme: TenantRecords, verdict: str | None, leaks: bool
 ) -> None:
     version(acme, "a", verdict=verdict, leaks=leaks)
     assert (await editor("POST", "/program/program_a/promote", {})).status_code == 409
     assert (await editor("POST", "/program/program_a/promote", {"reason": "r"})).status_code == 409
-    for wrong in (
-        {"force": True},
-        {"force": True, "reason": " "},
-        {"force": "x"},
-        {"force": True, "reason": "x" * 3000},
-    ):
+    for wrong in ({"force": True}, {"force": True, "reason": " "}, {"force": "x"}):
         assert (await editor("POST", "/program/program_a/promote", wrong)).status_code == 422
     assert await active(editor) is None
     promoted = await editor("POST", "/program/program_a/promote", FORCE)
@@ -114,22 +107,6 @@ async def test_promotions_at_once_come_one_after_the_other(editor: Caller, acme:
         chain.append(at)
     assert len(chain) == len(made)
     assert await active(editor) == chain[-1]
-
-
-async def test_a_foreign_version_is_not_there(stranger: Caller, viewer: Caller, acme: TenantRecords) -> None:
-    version(acme, "a", verdict="improved")
-    for method, path, body in (
-        ("GET", "", None),
-        ("POST", "/promote", {}),
-        ("POST", "/rollback", None),
-        ("POST", "/deliver", {}),
-    ):
-        foreign = await stranger(method, f"/program/program_a{path}", body)
-        absent = await stranger(method, f"/program/absent{path}", body)
-        assert (foreign.status_code, foreign.json()) == (404, absent.json())
-        if method == "POST":
-            assert (await viewer(method, f"/program/program_a{path}", body)).status_code == 403
-    assert (await stranger("GET", "/programs/active")).json()["items"] == []
 
 
 @pytest.fixture

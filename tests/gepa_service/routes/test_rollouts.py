@@ -184,6 +184,7 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
     assert (await editor("GET", "/usage")).json()["unpriced"] <= 1  # the call that was cut off
 
 
+@pytest.mark.long
 async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(
     editor: Caller, program: str, worker: ProgramWorker
 ) -> None:
@@ -285,45 +286,24 @@ async def test_a_step_applies_a_patch_and_returns_its_branch(
     assert step["examples"][0]["after"]["output"] == "plain a none"
 
 
-async def test_a_step_that_takes_longer_than_its_wait_is_polled(editor: Caller, program: str) -> None:
-    body = {"repo_url": program, "mutation": {"kind": "prompt", "texts": {"prompt": "b"}}, "wait_s": 0}
-    answered = await editor("POST", "/execute_step", body)
-    assert (answered.status_code, answered.json()["status"]) == (202, "queued")
+WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("/rollouts/batch", {}),
+    ("/rollouts/batch", {"tasks": []}),
+    ("/rollouts/batch", {"tasks": [{}], "parallelism": 0}),
+    ("/rollouts/batch", {"tasks": [{}], "candidate": {}}),
+    ("/rollouts/batch", {"tasks": [{}], "candidate": {"a": 1}}),
+    ("/rollouts/batch", {"tasks": [{}], "candidate": {"a": "b"}, "program_id": "p"}),
+    ("/rollouts/batch", {"tasks": [{}], "options": {"seed": 1}}),
+    ("/rollouts/batch", {"tasks": [{}], "options": {"sandbox": "process"}}),
+    ("/rollouts/batch", {"tasks": [{}], "timeout_s": 1e9}),
+    ("/execute_step", {}),
+    ("/execute_step", {"mutation": {"kind": "merge"}}),
+    ("/execute_step", {"mutation": {"kind": "prompt", "texts": {}}}),
+    ("/execute_step", {"mutation": {"kind": "patch", "diff": ""}}),
+    ("/execute_step", {"mutation": {"kind": "change_request", "request": 5}}),
+]
 
 
-@pytest.mark.parametrize(
-    ("path", "fields"),
-    [
-        ("/rollouts/batch", {}),
-        ("/rollouts/batch", {"tasks": []}),
-        ("/rollouts/batch", {"tasks": [{}], "parallelism": 0}),
-        ("/rollouts/batch", {"tasks": [{}], "candidate": {}}),
-        ("/rollouts/batch", {"tasks": [{}], "candidate": {"a": 1}}),
-        ("/rollouts/batch", {"tasks": [{}], "candidate": {"a": "b"}, "program_id": "p"}),
-        ("/rollouts/batch", {"tasks": [{}], "options": {"seed": 1}}),
-        ("/rollouts/batch", {"tasks": [{}], "options": {"sandbox": "process"}}),
-        ("/rollouts/batch", {"tasks": [{}], "timeout_s": 1e9}),
-        ("/execute_step", {}),
-        ("/execute_step", {"mutation": {"kind": "merge"}}),
-        ("/execute_step", {"mutation": {"kind": "prompt", "texts": {}}}),
-        ("/execute_step", {"mutation": {"kind": "patch", "diff": ""}}),
-        ("/execute_step", {"mutation": {"kind": "change_request", "request": 5}}),
-    ],
-)
-async def test_wrong_fields_are_refused(editor: Caller, program: str, path: str, fields: dict[str, Any]) -> None:
-    assert (await editor("POST", path, {"repo_url": program, **fields})).status_code == 422
-
-
-async def test_foreign_work_is_not_there(editor: Caller, stranger: Caller, program: str, acme: TenantRecords) -> None:
-    work = ProgramWork(tenant="acme", id="batch_1", what="rollouts", repo_url=program, settings={}, created_by="k")
-    acme.insert(work)
-    acme.insert(work.model_copy(update={"id": "step_1", "what": "step"}))
-    for method, path, name in (
-        ("GET", "/rollouts/batch/{}", "batch_1"),
-        ("POST", "/rollouts/batch/{}/cancel", "batch_1"),
-        ("GET", "/execute_step/{}", "step_1"),
-    ):
-        foreign, absent = await stranger(method, path.format(name)), await stranger(method, path.format("absent"))
-        assert (foreign.status_code, foreign.json()) == (404, absent.json())
-    body = {"repo_url": program, "tasks": [{}], "program_id": "absent"}
-    assert (await editor("POST", "/rollouts/batch", body)).status_code == 404
+async def test_wrong_fields_are_refused(editor: Caller, program: str) -> None:
+    for path, fields in WRONG:
+        assert (await editor("POST", path, {"repo_url": program, **fields})).status_code == 422

@@ -162,41 +162,24 @@ async def test_a_name_that_became_private_gets_nothing(
     assert receiver.received == []
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"url": "https://10.0.0.1/hook", "events": ["ping"]},
-        {"url": "http://example.com/hook", "events": ["ping"]},
-        {"url": "file:///etc/passwd", "events": ["ping"]},
-        {"url": "https://a:b@example.com/", "events": ["ping"]},
-        {"url": "https://[::1", "events": ["ping"]},
-        {"url": "https://example.com:99999/", "events": ["ping"]},
-        {"url": "https://93.184.216.34/", "events": []},
-        {"url": "https://93.184.216.34/", "events": ["everything"]},
-        {"url": "x" * 3000, "events": ["ping"]},
-        {},
-    ],
-)
-async def test_a_wrong_webhook_is_refused(owner: Caller, body: Any) -> None:
-    assert (await owner("POST", "/webhooks", body)).status_code == 422
+WRONG: list[dict[str, Any]] = [
+    {"url": "https://10.0.0.1/hook", "events": ["ping"]},
+    {"url": "http://example.com/hook", "events": ["ping"]},
+    {"url": "file:///etc/passwd", "events": ["ping"]},
+    {"url": "https://a:b@example.com/", "events": ["ping"]},
+    {"url": "https://[::1", "events": ["ping"]},
+    {"url": "https://example.com:99999/", "events": ["ping"]},
+    {"url": "https://93.184.216.34/", "events": []},
+    {"url": "https://93.184.216.34/", "events": ["everything"]},
+    {"url": "x" * 3000, "events": ["ping"]},
+    {},
+]
+
+
+async def test_a_wrong_webhook_is_refused(owner: Caller) -> None:
+    for body in WRONG:
+        assert (await owner("POST", "/webhooks", body)).status_code == 422
     assert (await owner("GET", "/webhooks")).json()["items"] == []
-
-
-async def test_webhooks_are_for_owners_and_of_one_tenant(
-    owner: Caller, editor: Caller, stranger: Caller, receiver: Receiver
-) -> None:
-    webhook = await registered(owner, receiver.url)
-    name = webhook["webhook_id"]
-    for method, path in (("DELETE", ""), ("POST", "/ping"), ("GET", "/deliveries")):
-        foreign = await stranger(method, f"/webhooks/{name}{path}")
-        absent = await stranger(method, f"/webhooks/absent{path}")
-        assert (foreign.status_code, foreign.json()) == (404, absent.json())
-        assert (await editor(method, f"/webhooks/{name}{path}")).status_code == 403
-    listed = (await owner("GET", "/webhooks")).json()
-    assert [each["webhook_id"] for each in listed["items"]] == [name]
-    assert "secret" not in listed["items"][0]
-    assert (await owner("DELETE", f"/webhooks/{name}")).status_code == 204
-    assert (await owner("DELETE", f"/webhooks/{name}")).status_code == 404
 
 
 async def test_there_is_a_largest_number(owner: Caller, acme: TenantRecords, receiver: Receiver) -> None:

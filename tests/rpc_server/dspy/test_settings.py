@@ -15,11 +15,6 @@ def test_trainset_and_valset_are_the_splits_train_and_val_beside_others():
     assert settings.files == {"train": Path("train.csv"), "val": Path("val.json"), "test": Path("test.jsonl")}
 
 
-def test_a_split_has_one_file():
-    with pytest.raises(ValueError, match="`valset_path` and `datasets` both give the split `val`"):
-        Settings(**GIVEN, valset_path="a.json", datasets={"val": "b.json"})
-
-
 @pytest.mark.parametrize(
     "changed",
     [

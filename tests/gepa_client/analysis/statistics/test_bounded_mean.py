@@ -1,7 +1,6 @@
 """The test of a bounded mean keeps its error for every distribution, and its interval and p-value agree with it."""
 
 import random
-import time
 
 import pytest
 
@@ -22,18 +21,18 @@ def without_gain():
     }
 
 
-@pytest.mark.parametrize("rows", [10, 40, 150])
+@pytest.mark.parametrize("rows", [10, 40, pytest.param(150, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", without_gain())
 def test_at_most_half_of_the_error_finds_a_gain_that_does_not_exist(kind, rows):
-    draw, runs = random.Random(rows), 3000 // rows
+    draw, runs = random.Random(rows), 1500 // rows
     found = sum(mean_test([without_gain()[kind](draw) for _ in range(rows)], 1.0, ERROR).low > 0 for _ in range(runs))
     limit = ERROR / 2 * runs
     assert found <= limit + 3 * limit**0.5
 
 
-@pytest.mark.parametrize(("gain", "spread", "rows"), [(0.1, 0.3, 140), (0.05, 0.1, 110), (-0.1, 0.3, 140)])
+@pytest.mark.parametrize(("gain", "spread", "rows"), [(0.1, 0.3, 140), (-0.1, 0.3, 140)])
 def test_a_difference_is_found_in_four_of_five_tests_and_the_interval_and_p_agree(gain, spread, rows):
-    draw, runs, shown = random.Random(5), 30, 0
+    draw, runs, shown = random.Random(5), 20, 0
     for _ in range(runs):
         values = [max(-1.0, min(draw.gauss(gain, spread), 1.0)) for _ in range(rows)]
         test = mean_test(values, 1.0, 0.04)
@@ -54,15 +53,6 @@ def test_scores_on_another_scale_have_the_same_test():
     one, hundred = mean_test(values, 1.0, 0.04), mean_test([100 * value for value in values], 100.0, 0.04)
     assert (hundred.low, hundred.high) == pytest.approx((100 * one.low, 100 * one.high))
     assert hundred.p_value == pytest.approx(one.p_value)
-
-
-@pytest.mark.parametrize(("rows", "seconds"), [(300, 1.0), (5000, 4.0)])
-def test_a_test_takes_bounded_time(rows, seconds):
-    draw = random.Random(1)
-    values = [draw.uniform(-0.2, 0.25) for _ in range(rows)]
-    began = time.process_time()
-    mean_test(values, 1.0, 0.04)
-    assert time.process_time() - began < seconds
 
 
 @pytest.mark.parametrize("value", [1.5, -1.5, float("nan")])

@@ -29,16 +29,6 @@ def test_a_program_is_deterministic_if_every_repeat_of_each_row_has_the_same_sco
     assert not noise.estimate([[0.1], [0.7]]).deterministic  # nothing was repeated
 
 
-def test_unequal_repeats_count_by_their_number():
-    found = noise.estimate([[0.0, 1.0], [0.5, 0.5, 0.5], [0.2]])
-    assert found.repeats == 1
-    assert found.within == pytest.approx(0.5 / 3)
-
-
-def test_the_variance_between_rows_is_never_negative():
-    assert noise.estimate([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]).between == 0.0
-
-
 @pytest.mark.parametrize(("scores", "message"), [([[1.0]], "1 rows"), ([[1.0], []], "row 1 has no score")])
 def test_scores_that_show_no_variance_are_refused(scores, message):
     with pytest.raises(ValueError, match=message):

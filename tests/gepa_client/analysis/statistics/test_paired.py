@@ -1,10 +1,10 @@
+import math
 import random
-from typing import Any
+from statistics import fmean, stdev
 
-import numpy as np
 import pytest
 
-from gepa_client.analysis.statistics import paired
+from gepa_client.analysis.statistics import paired, student_t
 
 
 def once(scores):
@@ -19,17 +19,11 @@ def test_scores_of_0_and_1_have_the_p_value_of_mcnemars_exact_test():
         found = paired.compare(once(first), once(second))
         wins = sum(b > a for a, b in zip(first, second, strict=True))
         losses = sum(b < a for a, b in zip(first, second, strict=True))
-        expected = scipy_stats().binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
+        tail = sum(math.comb(wins + losses, count) for count in range(min(wins, losses) + 1))
+        expected = min(1.0, 2 * tail / 2 ** (wins + losses))
         assert found.p_value == pytest.approx(expected, rel=1e-9)
         assert found.difference == pytest.approx((wins - losses) / rows)
         assert "McNemar" in found.method
-
-
-def scipy_stats() -> Any:
-    """Takes a second, which every process of the tests would take for an import of this module."""
-    from scipy import stats
-
-    return stats
 
 
 def test_scores_between_the_ends_of_their_range_are_no_matter_of_signs_alone():
@@ -57,12 +51,11 @@ def test_no_difference_at_all_has_an_interval_that_narrows_with_the_rows():
 
 
 def test_the_interval_is_students_t_once_the_added_rows_are_left_out():
-    generator = np.random.default_rng(6)
-    differences = generator.normal(0.05, 0.3, 400)
-    low, high = paired.interval(differences.tolist(), 0.9)
-    stats = scipy_stats()
-    expected = stats.t.interval(0.9, 399, differences.mean(), stats.sem(differences))
-    assert (low, high) == pytest.approx(expected, abs=1e-3)
+    draw = random.Random(6)
+    differences = [draw.gauss(0.05, 0.3) for _ in range(400)]
+    margin = student_t.quantile(0.95, 399) * stdev(differences) / 20
+    middle = fmean(differences)
+    assert paired.interval(differences, 0.9) == pytest.approx((middle - margin, middle + margin), abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +84,9 @@ def graded(draw, rows):
     ("differences", "truth", "rows"),
     [(trinomial(0.25, 0.15), 0.1, 60), (trinomial(0.1, 0.02), 0.08, 100), (graded, 0.6 - 5 / 9, 30)],
 )
-def test_the_95_percent_interval_covers_the_truth_in_94_to_96_percent_of_runs(differences, truth, rows):
+def test_the_95_percent_interval_covers_the_truth_in_93_to_97_percent_of_runs(differences, truth, rows):
     draw = random.Random(7)
-    runs = 3000  # 0.4 % is one standard error
+    runs = 1000  # 0.7 % is one standard error
     intervals = (paired.interval(differences(draw, rows), 0.95) for _ in range(runs))
     covered = sum(low <= truth <= high for low, high in intervals)
-    assert 0.94 <= covered / runs <= 0.96
+    assert 0.93 <= covered / runs <= 0.97

@@ -40,10 +40,6 @@ def test_rows_and_repeats_needed_are_the_fewest_that_show_the_gain():
     assert power.smallest_gain(about, 200, repeats) <= 0.1 < power.smallest_gain(about, 200, repeats - 1)
 
 
-def test_no_number_of_repeats_replaces_rows():
-    assert power.repeats_needed(noise.Noise(40, 2, within=0.1, between=0.09), 0.05, 40) is None
-
-
 def test_rows_that_the_bet_needs_show_the_gain_as_often_as_stated():
     """Graded scores; the benchmark `certificate` has more of them."""
     about, draw, runs = noise.Noise(40, 2, within=0.0, between=0.04), random.Random(3), 60

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from gepa_client.analysis.statistics.sequential import MOST_STEPS, STEPS, last_look
+from gepa_client.analysis.statistics.sequential import last_look
 
 SIZES = (3, 6, 12)
 
@@ -48,17 +48,6 @@ def test_a_look_is_open_while_the_chance_is_above_what_is_left() -> None:
     assert (look.better, look.chance, look.allowed) == (None, 0.125, 0.1)
     assert last_look([1, 1, 0], SIZES, 0.2).better is None
     assert last_look([1, 1, -1, -1, 0, 0], SIZES, 0.2).better is False
-
-
-def test_candidates_that_are_not_ahead_or_stay_open_are_not_better() -> None:
-    assert last_look([1, -1, 0], SIZES, 0.2).better is False
-    assert last_look([0, 0, 0], SIZES, 0.2).better is False
-    assert last_look([1, 0, 0] + [0] * 9, SIZES, 0.2).better is False
-
-
-def test_one_row_counts_no_more_than_a_bound() -> None:
-    large, larger = ([1.0, 0, 0, -far, 1, 1] for far in (MOST_STEPS / STEPS, 1e9))
-    assert last_look(large, SIZES, 0.2) == last_look(larger, SIZES, 0.2)
 
 
 def test_a_better_candidate_is_found_more_often_with_more_rows() -> None:

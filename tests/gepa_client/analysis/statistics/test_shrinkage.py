@@ -49,17 +49,3 @@ def test_a_candidate_that_is_far_better_keeps_its_score():
     _, others = drawn(draw, candidates=5, rows=200, spread=0.0)
     found = shrinkage.shrink([*others, [1.0] * 200], 5)
     assert found.raw - 0.02 < found.estimate < found.raw
-
-
-def test_candidates_with_the_same_scores_keep_them():
-    assert shrinkage.shrink([[0.0, 1.0, 1.0]] * 3, 1).estimate == pytest.approx(2 / 3)
-
-
-def test_one_candidate_was_not_chosen():
-    found = shrinkage.shrink([[0.0, 1.0, 1.0]], 0)
-    assert found.raw == found.estimate == pytest.approx(2 / 3)
-
-
-def test_candidates_with_unequal_rows_are_refused():
-    with pytest.raises(ValueError, match="same rows"):
-        shrinkage.shrink([[1.0, 0.0], [1.0]], 0)
