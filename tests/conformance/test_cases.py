@@ -3,12 +3,9 @@
 import re
 from pathlib import Path
 
-import pytest
-
-from gepa_client.conformance import CaseStep, load_areas, load_checks
+from gepa_client.conformance import CaseStep, load_checks
 from gepa_client.conformance.case_language import DEEP, FLAT, GENERATORS
 from protocol import CAPABILITIES, METHODS
-from protocol.errors import BY_CODE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,20 +22,6 @@ def test_ids_are_unique() -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_every_file_of_cases_is_read() -> None:
-    files = {path.stem for path in (ROOT / "protocol" / "conformance").glob("*.json")}
-    assert {area.area for area in load_areas()} == files
-
-
-def test_titles_are_sentences() -> None:
-    assert [check.id for check in load_checks() if not check.title.endswith(".")] == []
-
-
-def test_capabilities_exist_in_the_contract() -> None:
-    named = {name for check in load_checks() for name in (*check.requires, *check.lacks)}
-    assert named <= CAPABILITIES.keys()
-
-
 def test_every_capability_is_checked_where_it_is_offered() -> None:
     checked = {name for check in load_checks() for name in check.requires}
     assert CAPABILITIES.keys() - checked == {"untyped_rows"}  # what a program does with such rows is its own
@@ -48,17 +31,12 @@ def test_every_method_of_the_contract_is_called() -> None:
     assert METHODS.keys() <= {step.call for step in STEPS}
 
 
-def test_expected_errors_exist_in_the_contract() -> None:
-    assert {step.expect.error.code for step in STEPS if step.expect and step.expect.error} <= BY_CODE.keys()
-
-
 def test_checks_come_from_sections_of_the_document() -> None:
     page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
     headings = set(re.findall(r"^#+ (.+)$", page, re.MULTILINE))
     assert {check.section for check in load_checks()} <= headings
 
 
-@pytest.mark.parametrize("name", [*DEEP, *FLAT, *GENERATORS])
-def test_the_language_is_documented(name: str) -> None:
+def test_the_language_is_documented() -> None:
     page = (ROOT / "protocol" / "conformance" / "README.md").read_text(encoding="utf-8")
-    assert f'"{name}"' in page or f"`{name}`" in page
+    assert [name for name in (*DEEP, *FLAT, *GENERATORS) if f'"{name}"' not in page and f"`{name}`" not in page] == []

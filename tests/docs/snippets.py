@@ -7,6 +7,7 @@ RUN = {
         "examples/tickets/README.md: $ make demo",
         "examples/tickets/README.md: $ export GEPA_TOKEN=$(openssl rand -hex 16)",
         "examples/tickets/README.md: $ gepa-server --port 8002 --command node dist/serve.js --stdio",
+        "examples/tickets/README.md: $ gepa-client optimize http://127.0.0.1:8001 --config examples/tickets/run.toml --name python",
     ],
     "tests/examples/test_frameworks.py": [
         "examples/frameworks/README.md: make example ARGS=pydantic-ai",
@@ -17,9 +18,6 @@ RUN = {
         "examples/frameworks/mastra/README.md: $ make example ARGS=mastra",
         "examples/frameworks/openai/README.md: $ make example ARGS=openai",
         "examples/frameworks/pydantic-ai/README.md: $ make example ARGS=pydantic-ai",
-    ],
-    "tests/examples/test_tickets_learn.py": [
-        "examples/tickets/README.md: $ gepa-client optimize http://127.0.0.1:8001 --config examples/tickets/run.toml --name python",
     ],
     "tests/gepa_client/run/test_raced_runs.py": [
         "docs/guides/search.md: gepa-client optimize http://127.0.0.1:8000 --validation race --max-metric-calls 3000",

@@ -127,16 +127,6 @@ def test_the_quick_start_checks_the_program_and_improves_its_prompt(
 
 
 @pytest.mark.long
-def test_the_check_of_the_quick_start_passes_the_program_with_anthropic(
-    tmp_path: Path, fork_server: ForkServer
-) -> None:
-    copy_example(tmp_path)
-    with demo_model() as variables, servers(tmp_path, variables, "with_anthropic.py") as urls:
-        [line] = pages.block("docs/quickstart.md", "gepa-client check").commands()
-        Reader(tmp_path, urls, variables | {"GEPA_TOKEN": TOKEN}, fork_server).runs(line)
-
-
-@pytest.mark.long
 def test_the_commands_about_fleets_long_runs_and_gains_work_one_after_the_other(
     tmp_path: Path, fork_server: ForkServer
 ) -> None:

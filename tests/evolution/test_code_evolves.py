@@ -3,14 +3,14 @@
 import hashlib
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.evolution.conftest import World
-from tests.evolution.scenario import CHANGES, COMPARE, EMPTY, REMEMBER, TESTS, Change
+from tests.evolution.scenario import CHANGES, COMPARE, REMEMBER, TESTS
 
 
 def users_files(repository: Path) -> dict[str, str]:
@@ -46,36 +46,6 @@ def test_the_code_evolves_and_bad_changes_are_refused_with_their_stage(
     assert (result["seed_score"], result["best_score"]) == (pytest.approx(1 / 3), 1.0)
     here.git("reset", "--quiet", "--hard")
     the_best_branch_works(here, language, result["run_id"], mutated[-1])
-
-
-@pytest.mark.long
-@pytest.mark.timeout(400)
-def test_a_change_in_typescript_is_kept_if_it_builds(world: Callable[..., World]) -> None:
-    here = world("typescript")
-    asked = list(patches(here))
-    before = users_files(here.repository)
-    with here.serving() as endpoint:
-        printed = {
-            change.title: here.client(endpoint, "mutate", endpoint.url, "--patch", patch, "--json", status=status)
-            for change, patch, status in asked
-        }
-    assert users_files(here.repository) == before
-    assert json.loads(printed[EMPTY])["stage"] == "build"
-    here.git("checkout", "--quiet", json.loads(printed[COMPARE])["branch"])
-    subprocess.run(TESTS["typescript"], shell=True, cwd=here.repository, check=True)  # noqa: S602  # a constant
-
-
-def patches(here: World) -> Iterator[tuple[Change, Path, int]]:
-    """A change that does not build and one that does, each as a patch, and the exit status of `gepa-client mutate`."""
-    for change in CHANGES["typescript"]:
-        if change.title in (EMPTY, COMPARE):
-            for name, old, new in change.edits:
-                file = here.repository / name
-                file.write_text(file.read_text().replace(old, new, 1))
-            patch = here.folder / f"{change.title}.diff"
-            patch.write_text(here.git("diff"))
-            here.git("checkout", "--quiet", "--", ".")
-            yield change, patch, int(change.stage is not None)
 
 
 def the_best_branch_works(here: World, language: str, run_id: str, best: dict[str, Any]) -> None:

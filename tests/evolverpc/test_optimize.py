@@ -170,42 +170,6 @@ if __name__ == "__main__":
 """
 
 
-BLOCKED = """
-import re, evolverpc
-
-calls = []
-
-def run(example, candidate):
-    calls.append(1)
-    if len(calls) > 20:
-        print(re.match(r"(a+)+$", "a" * 60 + "b"))
-    return example["n"]
-
-def score(example, output):
-    return 0.5
-
-program = {"seed_candidate": {"text": "t"}, "run": run, "score": score}
-rows = [{"n": n} for n in range(4)]
-propose = lambda *_: {"text": str(len(calls))}
-evolverpc.optimize(program, trainset=rows, valset=rows, propose=propose, max_metric_calls=90)
-"""
-
-
-@pytest.mark.long
-def test_functions_that_block_the_interpreter_are_reported_on_the_terminal(folder: Path) -> None:
-    (folder / "blocked.py").write_text(BLOCKED)
-    with subprocess.Popen([sys.executable, "blocked.py"], stderr=subprocess.PIPE, text=True, cwd=folder) as process:
-        late = threading.Timer(90, process.kill)
-        late.start()
-        try:
-            assert process.stderr is not None
-            found = next((line for line in process.stderr if "has stopped this process" in line), "")
-        finally:
-            late.cancel()
-            process.kill()
-    assert f"`kill -9 {process.pid}`" in found
-
-
 @pytest.mark.parametrize("kind", [pytest.param("file", marks=pytest.mark.long), "functions"])
 def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anything(
     folder: Path, fork_server: ForkServer, kind: str

@@ -3,11 +3,9 @@
 import asyncio
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-import uvloop
 
 from evolverpc_common.git import GitError, GitTimeout, filters_off, git_environment, run_git, run_git_async
 
@@ -58,12 +56,6 @@ def test_an_error_is_one_line_without_passwords(repository: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_git_that_is_not_installed_is_reported(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(GitError, match="not installed"):
-        run_git("status", folder=repository)
-
-
 async def test_a_slow_command_is_killed_with_everything_that_it_started(repository: Path, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     command = ("-c", f"alias.slow=!echo $$ >> {pids}; sleep 600", "slow")
@@ -95,20 +87,3 @@ def test_network_is_refused_unless_it_is_asked_for(repository: Path, tmp_path: P
         run_git("ls-remote", f"file://{other}", folder=repository)
     asyncio.run(run_git_async("ls-remote", f"file://{other}", folder=repository, network=True))
     assert "GIT_ALLOW_PROTOCOL" not in os.environ
-
-
-def test_a_command_without_input_that_ends_before_it_is_waited_for_has_its_output(tmp_path: Path) -> None:
-    async def block_the_loop() -> None:
-        while True:
-            time.sleep(0.25)  # noqa: ASYNC251  the command ends meanwhile
-            await asyncio.sleep(0)
-
-    async def version() -> bytes:
-        blocking = asyncio.ensure_future(block_the_loop())
-        try:
-            return await run_git_async("version", folder=tmp_path)
-        finally:
-            blocking.cancel()
-
-    for _ in range(3):
-        assert uvloop.run(version()).startswith(b"git version")

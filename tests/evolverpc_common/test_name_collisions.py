@@ -38,8 +38,9 @@ def console_script(folder: Path, command: str) -> str:
     return str(script)
 
 
-@pytest.mark.parametrize("command", ["gepa_server", "gepa_client"])
-@pytest.mark.parametrize("name", ["rpc_server.py", "protocol/__init__.py"])
+@pytest.mark.parametrize(
+    ("command", "name"), [("gepa_server", "rpc_server.py"), ("gepa_client", "protocol/__init__.py")]
+)
 def test_a_module_on_pythonpath_is_named_by_the_commands(tmp_path: Path, command: str, name: str) -> None:
     folder = tmp_path / "own"
     (folder / name).parent.mkdir(parents=True)
@@ -48,9 +49,3 @@ def test_a_module_on_pythonpath_is_named_by_the_commands(tmp_path: Path, command
     assert done.returncode == 2
     assert done.stderr.startswith(f"{command.replace('_', '-')}: {folder / Path(name).parts[0]} would be imported")
     assert f"remove {folder} from PYTHONPATH" in done.stderr
-
-
-def test_a_folder_without_init_hides_nothing(tmp_path: Path) -> None:
-    (tmp_path / "own" / "protocol").mkdir(parents=True)
-    done = run(console_script(tmp_path, "gepa_client"), "--help", path=tmp_path / "own")
-    assert done.returncode == 0, done.stderr

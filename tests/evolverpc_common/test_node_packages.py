@@ -28,16 +28,6 @@ def test_links_lead_to_the_packages_of_the_commit_and_everything_else_to_what_wa
     assert (found / "@scope/right").resolve() == installed / modules / "@scope/right"
 
 
-def test_installed_packages_without_local_ones_are_one_link(tmp_path: Path) -> None:
-    installed, files = tmp_path / "installed", tmp_path / "files"
-    write(installed, "node_modules/.pnpm/left")
-    (installed / "node_modules/left").symlink_to(".pnpm/left")
-    (installed / "node_modules/elsewhere").symlink_to("../../../elsewhere")
-    write(files, "package")
-    assert link_modules(installed, files, "") == []
-    assert (files / "node_modules").readlink() == installed / "node_modules"
-
-
 def test_a_program_keeps_its_own_packages(tmp_path: Path) -> None:
     installed, files = tmp_path / "installed", tmp_path / "files"
     write(installed, "node_modules/left")

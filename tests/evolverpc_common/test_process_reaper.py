@@ -42,14 +42,6 @@ def test_the_status_is_that_of_the_command(command: str, status: int) -> None:
     assert reaped("--", "sh", "-c", command).returncode == status
 
 
-def test_a_command_that_cannot_run_has_the_status_that_shells_use(tmp_path: Path) -> None:
-    missing = reaped("--", "no-such-command")
-    assert (missing.returncode, missing.stderr) == (127, b"cannot start no-such-command: No such file or directory\n")
-    (tmp_path / "plain").write_text("")
-    assert reaped("--", str(tmp_path / "plain")).returncode == 126
-    assert reaped(f"--folder={tmp_path / 'none'}", "--", "true").returncode == 127
-
-
 def test_a_descendant_in_another_session_does_not_outlive_the_command(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     code = f"{ESCAPES}open({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"

@@ -44,24 +44,9 @@ async def test_a_cancelled_wait_uses_up_no_start() -> None:
     await asyncio.wait_for(limiter.wait(0.08), 30)  # behind the cancelled one it would wait two periods: too long
 
 
-async def test_without_a_limit_no_operation_waits() -> None:
-    limiter = RateLimiter(None)
-    for _ in range(1000):
-        await limiter.wait(0)
-    assert [limiter.reserve() for _ in range(1000)] == [0.0] * 1000
-
-
 def test_reserved_starts_are_a_period_apart_and_unused_ones_are_lost() -> None:
     clock = [100.0]
     limiter = RateLimiter(1, seconds=5.0, clock=lambda: clock[0])
     assert [limiter.reserve() for _ in range(3)] == [0.0, 5.0, 10.0]
     clock[0] = 200.0
     assert [limiter.reserve() for _ in range(2)] == [0.0, 5.0]
-
-
-def test_a_hold_delays_every_start() -> None:
-    clock = [0.0]
-    limiter = RateLimiter(2, seconds=1.0, clock=lambda: clock[0])
-    limiter.hold(7.0)
-    assert limiter.held_s == 7.0
-    assert limiter.reserve() == 7.0

@@ -108,19 +108,6 @@ def test_the_demo_needs_no_node(tmp_path: Path) -> None:
     explains_what_changed(end, report.parent)
 
 
-def test_a_flag_that_does_not_exist_ends_the_demo_with_its_message(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(TICKETS / "demo.py"), "--no-such-flag"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode != 0
-    assert "no-such-flag" in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.long
 def test_the_typescript_program_behind_gepa_server_learns_the_same(tmp_path: Path, fork_server: ForkServer) -> None:
     served = {

@@ -1,11 +1,12 @@
 """Starters of frameworks get better by two components, with few lines changed, against a scripted model."""
 
+import importlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -39,6 +40,14 @@ def run_as_a_user(folder: Path, *arguments: str) -> subprocess.CompletedProcess[
     environment["PYTHONDONTWRITEBYTECODE"] = ""  # compiled once
     command = [sys.executable, str(FRAMEWORKS / "run.py"), *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=580)
+
+
+@pytest.fixture(scope="module")
+def frameworks() -> Iterator[dict[str, ModuleType]]:
+    """The modules of `examples/frameworks` by name."""
+    sys.path.insert(0, str(FRAMEWORKS))
+    yield {name: importlib.import_module(name) for name in ("run", "starter", "scripted_model")}
+    sys.path.pop(0)
 
 
 @pytest.fixture

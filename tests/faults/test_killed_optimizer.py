@@ -4,6 +4,8 @@ import re
 import time
 from typing import cast
 
+import pytest
+
 from tests.faults import execution_log
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
@@ -15,6 +17,7 @@ VICTIMS = ("both", "parent", "child")
 MOST_KILLS = 3
 
 
+@pytest.mark.long
 def test_a_killed_optimizer_is_resumed_to_the_same_end(
     number: int, run: Runs, shared_server: Serve, undisturbed: Expected
 ) -> None:

@@ -45,7 +45,7 @@ def test_a_run_that_is_driven_is_left_alone(run: Runs, shared_server: Serve) -> 
     assert made.status() == "running"
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "mongodb"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("mongodb", marks=pytest.mark.long)])
 def test_another_process_takes_over_a_dead_ones_run_after_its_lease(
     kind: str, run: Runs, shared_server: Serve, undisturbed: Expected, request: pytest.FixtureRequest
 ) -> None:

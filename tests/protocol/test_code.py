@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from protocol.code import (
     ADDED_COMPONENTS,
-    CODE_COMPONENTS,
     GIT_BRANCH,
     added_components,
     added_to,
@@ -35,18 +34,9 @@ def test_added_texts_are_read_as_they_were_written_and_in_their_order(added: dic
     assert list(read.items()) == list(added.items())
 
 
-def test_nothing_added_is_an_empty_object() -> None:
-    assert added_components({}) == "{}"
-    assert added_to({ADDED_COMPONENTS: "{}"}) == {}
-
-
 def test_a_candidate_whose_code_does_not_evolve_has_no_commit_and_nothing_added() -> None:
     candidate = {"rules": "one line a label"}
     assert (branch_of(candidate), commit_of(candidate), added_to(candidate)) == (None, None, {})
-
-
-def test_the_components_of_code_are_these_two() -> None:
-    assert CODE_COMPONENTS == ("git_branch", "added_components")
 
 
 @pytest.mark.parametrize(
@@ -74,12 +64,6 @@ def test_a_text_that_names_no_commit_is_refused_by_the_components_name(text: str
         with pytest.raises(ValueError, match=r"^git_branch is .*branch@<full commit id>"):
             read({GIT_BRANCH: text})
     assert code_at({GIT_BRANCH: text}) == (None, None)
-
-
-def test_a_long_text_that_names_no_commit_is_not_repeated_whole() -> None:
-    with pytest.raises(ValueError, match="git_branch") as refused:
-        commit_of({GIT_BRANCH: "x" * 100_000})
-    assert len(str(refused.value)) < 200
 
 
 @pytest.mark.parametrize(

@@ -37,24 +37,17 @@ def test_the_files_match_the_models(copy: Path) -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("name", [SCHEMA_FILE, OPENRPC_FILE])
-def test_an_altered_file_fails_the_check_and_is_named_until_written_anew(copy: Path, name: str) -> None:
-    file = copy / "schema" / name
-    good = file.read_text(encoding="utf-8")
-    file.write_text(good.replace("call_id", "callId", 1), encoding="utf-8")
+def test_an_altered_and_an_absent_file_fail_the_check_and_are_named_until_written_anew(copy: Path) -> None:
+    altered, absent = copy / "schema" / SCHEMA_FILE, copy / "schema" / OPENRPC_FILE
+    good = [file.read_text(encoding="utf-8") for file in (altered, absent)]
+    altered.write_text(good[0].replace("call_id", "callId", 1), encoding="utf-8")
+    absent.unlink()
     checked = run(copy, "--check")
     assert checked.returncode == 1
-    assert name in checked.stderr
+    assert SCHEMA_FILE in checked.stderr
+    assert OPENRPC_FILE in checked.stderr
     assert run(copy).returncode == 0
-    assert file.read_text(encoding="utf-8") == good
-
-
-@pytest.mark.parametrize("name", [SCHEMA_FILE, OPENRPC_FILE])
-def test_an_absent_file_fails_the_check(copy: Path, name: str) -> None:
-    (copy / "schema" / name).unlink()
-    checked = run(copy, "--check")
-    assert checked.returncode == 1
-    assert name in checked.stderr
+    assert [file.read_text(encoding="utf-8") for file in (altered, absent)] == good
 
 
 def test_a_model_changed_without_writing_the_files_fails_the_check(copy: Path) -> None:
@@ -108,18 +101,12 @@ def test_the_openrpc_document_has_the_structure_openrpc_asks_for() -> None:
     assert [method["name"] for method in OPENRPC["methods"]] == list(METHODS)
     for method in OPENRPC["methods"]:
         assert method["paramStructure"] == "by-name"
-        names = [parameter["name"] for parameter in method["params"]]
-        assert len(set(names)) == len(names)
         for parameter in method["params"]:
             assert isinstance(parameter["required"], bool)
             Draft202012Validator.check_schema(parameter["schema"])
         assert method["result"]["name"]
         Draft202012Validator.check_schema(method["result"]["schema"])
         assert [target(OPENRPC, error["$ref"])["code"] for error in method["errors"]] == [kind.code for kind in ALL]
-        assert all(tag["name"] for tag in method.get("tags", []))
-    for error in OPENRPC["components"]["errors"].values():
-        assert isinstance(error["code"], int)
-        assert isinstance(error["message"], str)
 
 
 def test_the_openrpc_document_names_every_param_and_which_are_required() -> None:

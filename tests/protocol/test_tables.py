@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-import pytest
 from pydantic import BaseModel
 
-from protocol import CAPABILITIES, CURRENT_VERSION, KNOWN_VERSIONS, METHODS, Params
+from protocol import CAPABILITIES, METHODS
 from protocol.base import WHOLE, RequestModel, ResultModel
 from protocol.errors import ALL
 from protocol.methods import SCHEMA_DIR, SCHEMA_FILE
@@ -23,39 +22,6 @@ def test_the_core_is_three_methods() -> None:
     ]
 
 
-def test_every_row_stands_under_its_own_name() -> None:
-    assert all(name == method.name for name, method in METHODS.items())
-    assert all(name == capability.name and capability.summary for name, capability in CAPABILITIES.items())
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_is_fully_described(name: str) -> None:
-    method = METHODS[name]
-    assert issubclass(method.params, Params)
-    assert method.result is None or issubclass(method.result, ResultModel)
-    assert method.capability is None or method.capability in CAPABILITIES
-    assert method.since in KNOWN_VERSIONS
-    assert method.summary.endswith(".")
-
-
-def test_every_capability_but_those_that_extend_other_methods_adds_a_method() -> None:
-    with_methods = {method.capability for method in METHODS.values()}
-    assert set(CAPABILITIES) - with_methods == {
-        "batch",
-        "idempotency",
-        "example_timeout",
-        "partial",
-        "refs",
-        "untyped_rows",
-        "adapter_state",
-        "batch_evaluate",
-        "score_trajectories",
-        "steps",
-        "images",
-        "exact_values",
-    }
-
-
 def test_what_changes_or_costs_something_is_not_called_idempotent() -> None:
     assert {name for name, method in METHODS.items() if method.idempotent} == {
         "discover",
@@ -66,11 +32,6 @@ def test_what_changes_or_costs_something_is_not_called_idempotent() -> None:
         "import_commits",
         "rpc.discover",
     }
-
-
-def test_the_newest_version_is_known_and_versions_are_in_order() -> None:
-    assert KNOWN_VERSIONS[-1] == CURRENT_VERSION
-    assert list(KNOWN_VERSIONS) == sorted(set(KNOWN_VERSIONS), key=int)
 
 
 def test_the_schema_carries_the_same_tables() -> None:

@@ -192,7 +192,9 @@ BACKENDS: dict[str, Callable[[], AbstractAsyncContextManager[BackendUnderTest]]]
 }
 
 
-local = pytest.mark.parametrize("backend", ["process", "bubblewrap"], indirect=True)
+local = pytest.mark.parametrize(
+    "backend", [pytest.param("process", marks=pytest.mark.long), "bubblewrap"], indirect=True
+)
 """For tests of what backends of this machine alone can do."""
 
 

@@ -11,8 +11,8 @@ from sandbox_runtime.backends import RUNTIMES, open_runtime
 BACKENDS = f"[kind for kind in {RUNTIMES!r} if f'sandbox_runtime.backends.{{kind}}.runtime' in sys.modules]"
 
 
-@pytest.mark.parametrize("kind", RUNTIMES)
-def test_only_the_chosen_backend_is_imported(kind: str) -> None:
+def test_only_the_chosen_backend_is_imported() -> None:
+    kind = "process"
     code = f"import sys; from sandbox_runtime.backends import open_runtime; assert not {BACKENDS}\n"
     code += f"assert open_runtime({kind!r}).name == {kind!r}; assert {BACKENDS} == [{kind!r}]"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,6 +1,5 @@
 """Records of sandboxes: later processes find them, and what is left of their sandboxes."""
 
-import errno
 import json
 import os
 from pathlib import Path
@@ -31,11 +30,6 @@ def test_records_are_found_by_all_given_labels(records: SandboxRecords) -> None:
     assert records.all({"run": "r2"}) == []
 
 
-def test_each_backend_has_separate_records(records: SandboxRecords, tmp_path: Path, short: Path) -> None:
-    records.add({})
-    assert SandboxRecords("bubblewrap", state=tmp_path / "state", sockets=short).all() == []
-
-
 def test_a_record_is_removed_regardless_of_file_modes(records: SandboxRecords) -> None:
     record = records.add({})
     closed = record.folder / "closed" / "deep"
@@ -51,7 +45,7 @@ def test_a_record_is_removed_regardless_of_file_modes(records: SandboxRecords) -
     records.remove(record)  # another process removed it first
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "\0", "null", json.dumps({"labels": {"A": 1}}), "[" * 100_000])
+@pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"labels": {"A": 1}}), "[" * 100_000])
 def test_a_record_that_cannot_be_read_is_an_orphan_and_can_be_removed(records: SandboxRecords, text: str) -> None:
     record = records.add({"run": "r1"})
     (record.folder / "record.json").write_text(text)
@@ -71,33 +65,6 @@ def test_a_record_of_a_later_version_is_listed_and_is_not_an_orphan(records: San
     assert (found.is_orphan, "later version" in found.found().owner) == (False, True)
 
 
-def test_a_record_that_the_system_does_not_let_us_read_is_no_orphan(
-    records: SandboxRecords, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records.add({"run": "r1"})
-
-    def full(_: Path) -> bytes:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    monkeypatch.setattr(Path, "read_bytes", full)
-    (found,) = records.all()
-    assert (found.is_orphan, "Too many open files" in found.found().owner) == (False, True)
-
-
-def test_a_record_that_cannot_be_made_leaves_nothing(records: SandboxRecords, tmp_path: Path) -> None:
-    with pytest.raises(TypeError):
-        records.add({}, {"no json": object()})
-    assert list((tmp_path / "state" / "sandboxes" / "process").iterdir()) == []
-
-
-def test_a_folder_without_a_valid_record_is_not_touched(records: SandboxRecords, tmp_path: Path) -> None:
-    record = records.add({})
-    (record.folder.parent / "..odd").mkdir()
-    (record.folder.parent / "deadbeef").symlink_to(tmp_path)
-    (record.folder.parent / "feedbeef").touch()
-    assert [found.id for found in records.all()] == [record.id]
-
-
 def test_sockets_elsewhere_than_in_a_folder_of_their_own_are_not_removed(
     records: SandboxRecords, tmp_path: Path
 ) -> None:
@@ -111,16 +78,6 @@ def test_sockets_elsewhere_than_in_a_folder_of_their_own_are_not_removed(
         assert found.sockets == record.sockets
     records.remove(found)
     assert (tmp_path / "precious").exists()
-
-
-def test_the_owner_can_see_that_its_sandbox_was_swept(records: SandboxRecords) -> None:
-    record = records.add({})
-    assert not records.is_condemned(record)
-    records.condemn(record)
-    assert records.is_condemned(record)
-    records.remove(record)
-    assert records.is_condemned(record)
-    records.condemn(record)
 
 
 @pytest.mark.parametrize("labels", [{"A": "x"}, {"": "x"}, {"a/b": "x"}, {"a": "x" * 64}, {"a": "x\n"}])

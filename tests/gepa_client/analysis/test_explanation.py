@@ -15,7 +15,6 @@ from gepa_client.analysis.explanation import Explanation, explain, explain_candi
 from gepa_client.analysis.proposals import ComparedRow, excerpt
 from gepa_client.journal.store import find_run, open_store
 from tests.gepa_client.conftest import Ran
-from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_run import Made, put
 from tests.gepa_client.word_program import Script
 
@@ -95,44 +94,6 @@ def test_rejected_proposals_have_their_words_and_why(serve: Serve, cli: Cli, wor
         assert (proposal.outcome, proposal.parent) == ("rejected", 0)
         assert proposal.why == "not better on its minibatch: 0 -> 0 over 3 rows"
         assert [piece.text for piece in proposal.texts[0].words] == [" useless"]
-
-
-@pytest.mark.long
-def test_several_proposals_of_an_iteration_each_have_their_own_minibatch(
-    serve: Serve, cli: Cli, words: Script, tmp_path: Path
-) -> None:
-    words.seed = {"rules": "red", "tone": "kind"}  # some minibatches are perfect and skipped
-    flags = ("--proposals", "2x3", "--use-merge", "--skip-perfect-score", "--check", "off", "--seed", 2)
-    ended = cli("optimize", serve(words), "--max-metric-calls", 400, *flags)
-    assert ended.status == 0, ended.stdout + ended.stderr
-    found = explained(tmp_path / STORE)
-    explanations = [*found.others, *(step.reason for step in found.steps if step.reason is not None)]
-    assert len(explanations) > 6
-    for proposal in explanations:
-        assert proposal.parent is not None, proposal
-        assert len(proposal.rows) == 3
-        feedback = [row.before.feedback.text for row in proposal.rows if row.before and row.before.feedback]
-        for records in proposal.records.values():
-            assert [record["Feedback"].text for record in records] == feedback
-    for step in found.steps:
-        assert len(step.parents) == 2 or step.reason is not None
-
-
-@pytest.mark.long
-def test_a_models_answer_is_part_of_the_reason(
-    serve: Serve, host: Host, cli: Cli, words: Script, tmp_path: Path
-) -> None:
-    model = host.serve(words.complete, "/v1/chat/completions").removesuffix("/chat/completions")
-    kwargs = json.dumps({"api_base": model, "api_key": "hush"})
-    ended = cli(
-        "optimize", serve(words), "--max-metric-calls", 60, "--reflection-lm", "openai/x",
-        "--reflection-lm-kwargs", kwargs, "--check", "off",
-    )  # fmt: skip
-    assert ended.status == 0, ended.stdout + ended.stderr
-    reason = explained(tmp_path / STORE).steps[0].reason
-    assert reason is not None
-    assert reason.answers["rules"].text.startswith("Here it is:\n```\n")
-    assert (reason.outcome, reason.parent) == ("kept", 0)
 
 
 def test_rows_that_a_change_broke_are_shown_and_a_merge_is_compared_with_its_better_parent(tmp_path: Path) -> None:

@@ -3,11 +3,6 @@
 import json
 import random
 import re
-import subprocess
-import sys
-import threading
-import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,17 +10,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gepa_client.check import server_check
-from gepa_client.check.check_report import trace_size
-from gepa_client.check.estimate_text import span
-from gepa_client.check.noise_report import NoiseReport
-from gepa_client.cli.commands.check import _trial
 from gepa_client.settings.groups import RACE_ROWS
-from gepa_client.settings.loading import load
-from gepa_client.transport.event_loop import run_to_end
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed
-from tests.gepa_client.conftest import TIMEOUT_S, Ran, environment
+from tests.gepa_client.conftest import Ran
 from tests.gepa_client.scripted_server import TOKEN, Host
 from tests.gepa_client.word_program import Script, rows, scored
 
@@ -66,32 +54,6 @@ def test_a_good_server_passes_and_the_cost_of_a_run_is_stated(serve: Serve, cli:
     assert "ok scores: 0 to 1" in ended.stdout
     assert re.search(r"3,000 metric calls would take \S+ \S+ to \S+ \S+, reflection not counted", ended.stdout)
     assert "red found" in ended.stdout
-
-
-def test_rows_that_take_long_are_named(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    reported = threading.Event()
-
-    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        assert data["text"] != rows(15)[3]["text"] or reported.wait(TIMEOUT_S)
-        return scored(data, candidate)
-
-    def trying(trial: server_check.Trial) -> None:
-        trials.append(trial)
-        if trial.running == [3]:
-            reported.set()
-
-    trials: list[server_check.Trial] = []
-    monkeypatch.setattr(server_check, "FIRST_WAIT_S", 0.05)
-    monkeypatch.setenv("GEPA_TOKEN", TOKEN)
-    config = load(None, {"url": [serve(learned(evaluate=evaluate, max_concurrency=1))]}, must_end=False)
-    assert run_to_end(server_check.check_server(config, 15, trying)).passed
-    assert _trial(trials[0]) == "trying 15 rows …"
-    assert _trial(server_check.Trial(15, again=True)) == "trying 15 rows again, to see how noisy their scores are …"
-    [late, *_] = [trial for trial in trials if trial.running == [3]]
-    assert _trial(late) == "waiting 0:00 for row 3; 3 of 15 rows have ended"
-    assert (
-        _trial(server_check.Trial(15, 6, [3, 4, 5, 9], 70)) == "waiting 1:10 for rows 3-5, 9; 6 of 15 rows have ended"
-    )
 
 
 def test_a_misspelt_component_is_answered_with_the_components_and_the_nearest_name(serve: Serve, cli: Cli) -> None:
@@ -138,12 +100,6 @@ def test_at_most_15_rows_are_tried_spread_over_all(serve: Serve, cli: Cli) -> No
     assert [params["capture_traces"] for params in script.calls("evaluate")] == [True] * 15 + [False] * 15
 
 
-def test_the_rows_tried_are_spread_over_a_split_of_many_pages(serve: Serve, cli: Cli) -> None:
-    script = Script(seed={"rules": "red"}, datasets={"train": rows(2500)})
-    report = json.loads(cli("check", serve(script), "--json", "--examples", 5).stdout)
-    assert [example["row"] for example in report["examples"]] == [0, 500, 1000, 1500, 2000]
-
-
 def test_without_training_rows_the_check_prints_the_next_step(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(Script()))
     assert ended.status == 1
@@ -163,36 +119,6 @@ def test_rows_that_cannot_be_found_fail_their_step_before_any_is_tried(
     assert not program.calls("evaluate")
 
 
-def test_a_run_whose_rows_cannot_be_read_ends_with_that_cause_and_no_advice_to_skip_the_check(
-    serve: Serve, cli: Cli
-) -> None:
-    ended = cli("optimize", serve(Script()), "--max-metric-calls", 20)
-    assert ended.status == 2
-    *_, last = ended.stdout.splitlines()
-    assert last.startswith("failed rows: no training rows: give --trainset")
-    assert "ok handshake" not in ended.stdout
-    assert ended.stderr.strip() == "error: the check failed, so no run was started"
-
-
-def test_scores_are_not_judged_if_too_many_examples_failed(serve: Serve, cli: Cli) -> None:
-    """Rows with a wrong type of score are left out, and the others score 0 with the same output."""
-
-    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        if data["need"] != "red":
-            return {**scored(data, candidate), "score": 0.0, "output": "same"}
-        return failure("program_error", "invalid_result", "score is a string ('good'), not a number")
-
-    ended = cli("check", serve(learned(evaluate=evaluate)))
-    assert "failed evaluate: the program failed on 3 of 15 examples" in ended.stdout
-    assert "failed scores" not in ended.stdout
-    assert "skipped scores: not judged: 3 of 15 examples failed, and the others score 0" in ended.stdout
-
-
-def test_a_missing_field_is_reported_with_the_fields_of_the_row(serve: Serve, cli: Cli) -> None:
-    ended = cli("check", serve(learned(evaluate=lambda *_: failure("program_error", "KeyError", "'currency'"))))
-    assert "rows 0-14: KeyError: 'currency' (components: rules; fields of this row: text, need)" in ended.stdout
-
-
 def test_a_score_without_feedback_is_a_warning(serve: Serve, cli: Cli) -> None:
     def silent(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         return {**scored(data, candidate), "feedback": None}
@@ -209,26 +135,12 @@ def test_a_score_without_feedback_is_a_warning(serve: Serve, cli: Cli) -> None:
     assert "ok reflective dataset" in own.stdout
 
 
-def test_a_server_that_lists_fewer_rows_than_it_counts_breaks_the_contract(serve: Serve, cli: Cli) -> None:
-    script = learned(replies={"list_examples": lambda _: {"examples": [], "total": 15}})
-    ended = cli("check", serve(script))
-    assert ended.status == 1
-    assert "failed rows: the server breaks the contract" in ended.stdout
-
-
 def test_results_that_break_the_contract_are_a_failed_step_and_no_infrastructure_error(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(learned(replies={"evaluate": lambda _: {"results": [{"status": "fine"}]}})))
     assert ended.status == 1
     assert "failed evaluate: the server breaks the contract: BadResponse: the answer does not fit" in ended.stdout
     assert "ok evaluate" not in ended.stdout
     assert "infrastructure" not in ended.stdout
-
-
-def test_each_call_that_runs_the_program_has_an_id_if_the_server_supports_ids(serve: Serve, cli: Cli) -> None:
-    script = learned(capabilities=("proposals", "datasets", "idempotency"))
-    assert cli("check", serve(script)).status == 0
-    sent = script.calls("evaluate") + script.calls("make_reflective_dataset")
-    assert len({params["_meta"]["call_id"] for params in sent}) == 31
 
 
 def test_more_than_a_tenth_of_system_errors_fails_and_five_are_shown_in_full(serve: Serve, cli: Cli) -> None:
@@ -240,40 +152,6 @@ def test_more_than_a_tenth_of_system_errors_fails_and_five_are_shown_in_full(ser
         assert f"Traceback of row {at} broke\nrow {at} wrote:\nlog of row {at} broke" in ended.stdout
     assert "Traceback of row 5 broke" not in ended.stdout
     assert "and 2 more errors" in ended.stdout
-
-
-def test_one_failure_in_fifteen_is_a_warning(serve: Serve, cli: Cli) -> None:
-    ended = cli("check", serve(learned(evaluate=failing_rows(1, "timeout"))))
-    assert ended.status == 0
-    assert "warning evaluate: 1 of 15 examples failed (1 timeout)" in ended.stdout
-    assert "deadline" in ended.stdout
-
-
-def test_each_failed_example_is_listed_with_its_place(serve: Serve, cli: Cli) -> None:
-    kinds = {
-        0: ("program_error", "ValueError", "program"),
-        1: ("program_error", "invalid_result", "result"),
-        2: ("timeout", "timeout", "deadline"),
-        3: ("infra_error", "RateLimit", "infrastructure"),
-    }
-
-    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        status, kind, _ = kinds[int(data["text"].split()[1])]
-        return failure(status, kind, "no")
-
-    script = Script(seed={"rules": "red"}, datasets={"train": rows(4)}, evaluate=evaluate)
-    report = json.loads(cli("check", serve(script), "--json").stdout)
-    assert [example["step"] for example in report["examples"]] == [step for _, _, step in kinds.values()]
-    assert report["passed"] is False
-
-
-def test_very_large_numbers_are_printed_like_any_other(serve: Serve, cli: Cli) -> None:
-    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        return {**scored(data, candidate), "score": 1e14, "usage": {"cost_usd": 1e14}}
-
-    ended = cli("check", serve(learned(evaluate=evaluate)), "--perfect-score", 1e14)
-    assert ended.status == 0, ended.stdout
-    assert "ok scores: 1e+14 to 1e+14, mean 1e+14" in ended.stdout
 
 
 def answering(output: Callable[[dict[str, Any]], Any], score: Callable[[int], float] = lambda _: 0.0) -> Evaluate:
@@ -320,14 +198,6 @@ def test_more_rows_are_tried_until_one_scores(serve: Serve, cli: Cli) -> None:
     assert len(script.calls("make_reflective_dataset")[0]["eval_batch"]["batch"]) == 15
 
 
-def test_more_rows_are_tried_if_all_outputs_of_the_first_are_the_same(serve: Serve, cli: Cli) -> None:
-    evaluate = answering(lambda _: "unknown", lambda at: float(at == 1))
-    script = Script(seed={"rules": "guess"}, datasets={"train": rows(46)}, evaluate=evaluate)
-    ended = cli("check", serve(script))
-    assert ended.status == 0, ended.stdout
-    assert "ok scores: 0 to 1" in ended.stdout
-
-
 def test_scores_of_0_on_all_rows_are_a_warning_if_the_outputs_differ(serve: Serve, cli: Cli) -> None:
     script = Script(seed={"rules": "guess"}, datasets={"train": rows(50)})
     ended = cli("check", serve(script))
@@ -366,67 +236,10 @@ def test_no_more_rows_are_tried_than_the_limits_of_the_run_allow(serve: Serve, c
     assert len(script.calls("evaluate")) == 45
 
 
-def test_a_fault_in_the_settings_ends_only_the_steps_that_cost(serve: Serve, cli: Cli) -> None:
-    script = evolving("commits")
-    report = json.loads(cli("check", serve(script), *MODEL, "--evolve", "code", "--json").stdout)
-    assert {step["name"]: step["verdict"] for step in report["steps"]} == {
-        "handshake": "ok", "code": "failed", "rows": "ok", "evaluate": "skipped", "proposals": "ok",
-    }  # fmt: skip
-    assert script.calls("evaluate") == []
-
-
 def test_all_scores_0_are_accepted_while_the_whole_seed_is_empty(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(Script(seed={"style": "", "rules": " \n"}, datasets={"train": rows(15)})))
     assert ended.status == 0
     assert "ok scores: the seed's texts are empty (style, rules), so every score is 0: nothing to worry" in ended.stdout
-
-
-def test_one_empty_component_among_written_ones_excuses_no_zeros(serve: Serve, cli: Cli) -> None:
-    script = Script(seed={"style": "short", "rules": ""}, datasets={"train": rows(15)})
-    script.evaluate = answering(lambda _: "nothing")
-    ended = cli("check", serve(script))
-    assert ended.status == 1
-    assert "failed scores: every score is 0" in ended.stdout
-
-
-CHECK_EACH = """
-import sys
-from gepa_client.cli import main
-url, *models = sys.argv[1:]
-for model in models:
-    sys.argv[1:] = ["check", url, "--reflection-lm", model]
-    try:
-        main()
-    except SystemExit as ended:
-        print("status", ended.code or 0)
-"""
-"""Checks with several reflection models in one process, as litellm takes seconds to load."""
-
-
-def test_images_in_the_records_are_judged_by_whether_the_reflection_model_takes_them(serve: Serve) -> None:
-    def drawn(_: dict[str, Any]) -> dict[str, Any]:
-        image = {"media_type": "image/png", "base64": "AQID"}
-        return {"dataset": {"rules": [{"Drawing": {"$image": "a"}}]}, "images": {"a": image}}
-
-    url = serve(learned(replies={"make_reflective_dataset": drawn}))
-    models = ["openai/o3-mini", "openai/gpt-4o", "openai/unlisted"]
-    ended = subprocess.run(
-        [sys.executable, "-c", CHECK_EACH, url, *models],
-        env=environment()
-        | {"OPENAI_API_KEY": "never used", "OPENAI_BASE_URL": CLOSED, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
-    without, seeing, unlisted, rest = re.split(r"status \d\n", ended.stdout)
-    assert re.findall(r"status (\d)\n", ended.stdout) == ["1", "1", "1"], ended.stdout + ended.stderr
-    assert rest == ""
-    assert "warning reflective dataset: 1 records for rules" in without
-    assert "1 different images, but openai/o3-mini takes no images and reads their type and size" in without
-    assert re.search(r"ok reflective dataset: 1 records for rules, \d+ characters, 1 different images\n", seeing)
-    assert "warning reflective dataset: 1 records for rules" in unlisted
-    assert "1 different images; it is not known whether openai/unlisted takes images" in unlisted
 
 
 def test_a_reflective_dataset_that_fails_or_is_empty_fails_the_check(serve: Serve, cli: Cli) -> None:
@@ -439,15 +252,6 @@ def test_a_reflective_dataset_that_fails_or_is_empty_fails_the_check(serve: Serv
     ended = cli("check", serve(learned(reflect=lambda _: {"dataset": {"rules": []}})))
     assert ended.status == 1
     assert "reflection would have nothing to read" in ended.stdout
-
-
-def test_a_program_that_cannot_run_is_reported_with_its_log(serve: Serve, cli: Cli) -> None:
-    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        raise ProgramFailed(stage="import", log_tail="ModuleNotFoundError: pandas")
-
-    ended = cli("check", serve(learned(evaluate=evaluate)))
-    assert ended.status == 1
-    assert "ModuleNotFoundError: pandas" in ended.stdout
 
 
 def test_a_server_that_is_not_there_ends_with_2(cli: Cli) -> None:
@@ -463,8 +267,8 @@ def test_a_server_that_is_not_there_ends_with_2(cli: Cli) -> None:
     [
         (200, None, "ok", "by openai/own, which answered one call in"),
         (401, "Incorrect API key provided", "failed", "Incorrect API key provided"),
-        (404, "The model `own` does not exist", "failed", "The model `own` does not exist"),
-        (400, "Invalid model name passed in model=own", "failed", "Invalid model name passed in model=own"),
+        pytest.param(404, "The model `own` does not exist", "failed", "does not exist", marks=pytest.mark.long),
+        pytest.param(400, "Invalid model name passed in model=own", "failed", "Invalid", marks=pytest.mark.long),
         (503, "loading", "warning", "loading (a run calls it again)"),
     ],
 )
@@ -499,13 +303,6 @@ def test_a_missing_proposer_is_a_warning(serve: Serve, cli: Cli) -> None:
     )
 
 
-def test_rows_from_a_file_are_tried_and_shown(serve: Serve, cli: Cli, tmp_path: Any) -> None:
-    (tmp_path / "train.json").write_text(json.dumps(rows(3)))
-    ended = cli("check", serve(Script(seed={"rules": "red"})), "--trainset", "train.json")
-    assert ended.status == 0
-    assert '"need": "red"' in ended.stdout
-
-
 def test_optimize_checks_first_and_does_not_start_when_the_check_fails(serve: Serve, cli: Cli, tmp_path: Any) -> None:
     script = learned(evaluate=failing_rows(15))
     ended = cli("optimize", serve(script), "--max-metric-calls", 50)
@@ -517,27 +314,6 @@ def test_optimize_checks_first_and_does_not_start_when_the_check_fails(serve: Se
     assert cli("optimize", serve(script), "--max-metric-calls", 50, "--store", "no.db").status == 2
     assert len(script.calls("evaluate")) == calls
     assert cli("optimize", serve(script), "--max-metric-calls", 40, "--check", "off").status == 0
-
-
-def test_the_same_error_is_shown_once_for_all_its_rows(serve: Serve, cli: Cli) -> None:
-    ended = cli("check", serve(learned(evaluate=lambda *_: failure("program_error", "KeyError", "no id"))))
-    assert "rows 0-14: KeyError: no id" in ended.stdout
-    assert ended.stdout.count("Traceback of no id") == 1
-
-
-@pytest.mark.parametrize("fails", [True, False])
-def test_long_inputs_and_outputs_take_no_room_from_the_other_columns(serve: Serve, cli: Cli, fails: bool) -> None:
-    script = Script(seed={"rules": "red"}, datasets={"train": [{"text": "row 0 " + "x" * 300, "need": "red"}]})
-    if fails:
-        script.evaluate = failing_rows(1, "infra_error")
-    table = cli("check", serve(script)).stdout.splitlines()[2:4]
-    if fails:
-        assert table[0].startswith("row  score    time  failed at       input")
-        assert table[1].startswith("  0      -  0.50 s  infrastructure  {")
-    else:
-        assert table[0].startswith("row  score    time  input")
-        assert table[1].startswith("  0      1  1.0 ms  {")
-    assert max(map(len, table)) <= 100
 
 
 def test_the_next_command_has_the_given_flags_and_no_secret(serve: Serve, cli: Cli, tmp_path: Any) -> None:
@@ -556,12 +332,6 @@ def test_the_next_command_has_the_given_flags_and_no_secret(serve: Serve, cli: C
     assert "hush" not in last
 
 
-def test_spans_are_plain_numbers() -> None:
-    assert [span(seconds) for seconds in (0.0032, 0.0999, 0.25, 21.4, 110.0, 300.0)] == [
-        "3.2 ms", "0.10 s", "0.25 s", "21 s", "110 s", "5 min",
-    ]  # fmt: skip
-
-
 def test_of_several_servers_the_first_that_answers_is_tried(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.txt"
     fleet.write_text(f"{CLOSED}  # no server there\n{serve(learned())}\n")
@@ -571,22 +341,6 @@ def test_of_several_servers_the_first_that_answers_is_tried(serve: Serve, cli: C
         ("handshake", "warning"),
         ("handshake", "ok"),
     ]
-
-
-def test_if_no_server_responds_each_is_named(cli: Cli, tmp_path: Path) -> None:
-    fleet = tmp_path / "fleet.txt"
-    fleet.write_text(f"{CLOSED}\n{CLOSED.replace('127.0.0.1', 'localhost')}\n")
-    ended = cli("check", "--fleet", fleet)
-    assert ended.status == 2
-    assert "127.0.0.1" in ended.stdout
-    assert "localhost" in ended.stdout
-
-
-def test_a_fleet_file_without_servers_is_a_fault_in_the_settings(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "fleet.txt").write_text("# later\n")
-    ended = cli("check", "--fleet", tmp_path / "fleet.txt")
-    assert ended.status == 2
-    assert "names no server" in ended.stderr
 
 
 def test_unscored_results_pass_if_another_server_scores_them(serve: Serve, cli: Cli) -> None:
@@ -640,9 +394,13 @@ def evolving(*capabilities: str, **given: Any) -> Script:
     ("capabilities", "arguments", "message"),
     [
         (("commits", "mutations"), MODEL, "ok code: evolves, from main@1111111"),
-        (("commits", "mutations"), (*MODEL, "--evolve", "prompts"), "ok code: could evolve, from main@1111111"),
+        pytest.param(
+            ("commits", "mutations"),
+            (*MODEL, "--evolve", "prompts"),
+            "ok code: could evolve, from main@1111111",
+            marks=pytest.mark.long,
+        ),
         (("commits", "mutations"), (), "warning code: can evolve, from main@1111111, once a --reflection-lm"),
-        (("commits",), MODEL, "ok code: candidates name the commit that runs, now main@1111111"),
         ((), MODEL, None),
     ],
 )
@@ -678,23 +436,6 @@ def test_scores_of_0_pass_if_code_can_change(serve: Serve, cli: Cli) -> None:
     assert "every output is the same" in " ".join(ended.stdout.split())
 
 
-def test_a_failing_program_passes_if_code_can_change(serve: Serve, cli: Cli) -> None:
-    script = evolving("commits", "mutations", evaluate=failing_rows(12))
-    ended = cli("check", serve(script), *MODEL)
-    assert ended.status == 0, ended.stdout
-    assert "warning evaluate: the program fails on 12 of 15; code mutations may fix that" in ended.stdout
-    assert "reflection and changes of code not counted" in " ".join(ended.stdout.split())
-    assert cli("check", serve(script), *MODEL, "--evolve", "prompts").status == 1
-
-
-def test_a_seed_that_fails_is_reported_with_the_place_and_the_error_of_the_first_row(serve: Serve, cli: Cli) -> None:
-    kept = learned(evaluate=failing_rows(6))
-    inline = learned(evaluate=lambda *_: {**failure("timeout", "timeout", "slow"), "trajectory": [1, 2, 3]})
-    kept.capabilities = (*kept.capabilities, "refs")
-    assert "the first: row 0 failed at program: KeyError: row 0 broke" in cli("check", serve(kept)).stdout
-    assert "the first: row 0 failed at deadline: " in cli("check", serve(inline)).stdout
-
-
 def test_a_failed_step_is_named_by_its_component_with_its_inputs(serve: Serve, cli: Cli) -> None:
     error = {"type": "ValueError", "message": "no luck"}
     inner = {"component": "solver", "inputs": {"plan": "again"}, "outputs": None, "error": error}
@@ -721,29 +462,6 @@ def test_the_same_error_on_several_rows_is_printed_once_with_what_the_first_wrot
     assert len(re.findall("(?m)^rows 0-14: KeyError: 'x'", printed)) == 1
     assert printed.count(" wrote:\nwith [redacted] for row ") == 1
     assert "sk-0123" not in printed
-
-
-def test_what_the_program_wrote_for_a_row_is_printed_if_asked_for(serve: Serve, cli: Cli) -> None:
-    url = serve(learned(evaluate=lambda *_: {**scored({"need": "x"}, {"rules": "x"}), "log": "looked at [x]\n"}))
-    assert "looked at" not in cli("check", url).stdout
-    for flag in ("-v", "--verbose"):
-        assert "row 0 wrote:\nlooked at [x]\n" in cli("check", url, flag).stdout
-
-
-@pytest.mark.parametrize(
-    ("result", "shown"),
-    [
-        ({"trajectory": {"steps": [{"name": "search"}]}}, "1 step, 31 characters"),
-        ({"trajectory": [{"step": 1}, {"step": 2}]}, "a list of 2 steps, 26 characters"),
-        ({"trajectory": {"prompt": "é"}}, "an object of 1 field, 15 characters"),
-        ({"trajectory": "text"}, "a str of 6 characters"),
-        ({"trajectory_ref": "i/1", "trajectory_length": 4}, "length 4, kept by the server"),
-        ({"trajectory_ref": "i/1"}, "kept by the server"),
-        ({"trajectory": None}, None),
-    ],
-)
-def test_a_trace_is_described_by_its_type_and_size(result: dict[str, Any], shown: str | None) -> None:
-    assert trace_size(result) == shown
 
 
 def test_a_program_without_a_score_function_is_offered_writing_one(serve: Serve, cli: Cli) -> None:
@@ -861,42 +579,6 @@ def test_the_check_before_a_run_evaluates_each_row_once_and_states_what_the_rows
     assert len(script.calls("evaluate")) == 15 + 40
 
 
-def test_the_gains_of_test_rows_and_of_a_seed_that_leaves_no_room_are_stated() -> None:
-    scores = [[float(at != 0)] * 2 for at in range(15)]
-    report = NoiseReport.of(scores, identical=False, validation_rows=20, test_rows=1000)
-    assert report.about_noise == "no noise in the scores of 15 rows evaluated 2 times, but the outputs differ"
-    assert report.deterministic is False
-    [those] = re.findall(
-        r"with 20 validation rows, even a gain from the seed's 0.93 to 1.00 is easily missed; "
-        r"with 1,000 test rows, (.*)",
-        report.about_power,
-    )
-    assert re.fullmatch(r"gains under \d(.\d)? points are easily missed", those)
-
-
-def test_rows_that_fail_only_when_they_are_evaluated_again_are_named(serve: Serve, cli: Cli) -> None:
-    script, begun = Script(seed={"rules": "red green"}, datasets={"train": rows(12)}), Counter[str]()
-
-    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        begun[data["text"]] += 1
-        if data["text"] == "row 4" and begun[data["text"]] > 1:
-            return failure("infra_error", "Down", "the host is down")
-        return scored(data, candidate)
-
-    script.evaluate = evaluate
-    ended = cli("check", serve(script))
-    text = " ".join(ended.stdout.split())
-    assert re.search(r"warning evaluate: 1 of 24 examples failed \(1 \w+\); the first: row 4 failed at", text), text
-    assert "11 rows evaluated 2 times" in text
-    assert "none failed" not in text
-
-
-def test_no_time_of_a_run_is_stated_if_every_example_failed(serve: Serve, cli: Cli) -> None:
-    script = learned()
-    script.evaluate = failing_rows(15)
-    assert "metric calls would take" not in cli("check", serve(script)).stdout
-
-
 def test_test_rows_that_are_rows_of_another_split_are_named(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     train, test = rows(15), [{**row, "text": f" {row['text']}\n"} for row in rows(20)]
     for name, of_split in (("train", train), ("test", test)):
@@ -905,60 +587,3 @@ def test_test_rows_that_are_rows_of_another_split_are_named(serve: Serve, cli: C
     ended = cli("check", url, "--trainset", "train.json", "--testset", "test.json", "--val-fraction", 0)
     shared = "15 of 20 test rows are training rows too (ids 0, 1, 2, ...): the test score is not of new rows"
     assert f"warning rows: {shared}" in " ".join(ended.stdout.split())
-
-
-def test_gains_are_stated_in_hundredths_of_the_range_of_scores() -> None:
-    def about(scale: float) -> tuple[str, str, str]:
-        scores = [[scale * (0.3 + 0.01 * at), scale * (0.31 + 0.01 * at)] for at in range(15)]
-        given = {"validation_rows": 100, "test_rows": 50, "score_range": (0.0, scale)}
-        report = NoiseReport.of(scores, identical=False, **given)
-        return report.about_noise, report.about_power, report.about_needs
-
-    assert about(100.0) == about(1.0)
-
-
-def test_rows_are_not_evaluated_again_beyond_the_limits_of_the_run(serve: Serve, cli: Cli) -> None:
-    script = Script(seed={"rules": "red"}, datasets={"train": rows(40)})
-    report = json.loads(cli("check", serve(script), "--max-metric-calls", 44, "--repeats", 5, "--json").stdout)
-    assert report["noise"]["repeats"] == 2
-    assert len(script.calls("evaluate")) == 30
-
-
-def test_the_estimate_is_of_calls_after_the_first_ones_if_rows_are_evaluated_again(serve: Serve, cli: Cli) -> None:
-    script = learned()
-    begun: list[dict[str, Any]] = []
-
-    def slow_at_first(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        begun.append(data)
-        if len(begun) <= 15:
-            time.sleep(0.1)
-        return scored(data, candidate)
-
-    script.evaluate = slow_at_first
-    url = serve(script)
-    again = json.loads(cli("check", url, "--json", "--max-metric-calls", 3000).stdout)["timing"]
-    assert len(begun) == 30
-    begun.clear()
-    once = json.loads(cli("check", url, "--json", "--max-metric-calls", 3000, "--repeats", 1).stdout)["timing"]
-    assert (again["warm"], once["warm"]) == (True, False)
-    assert once["example_s"] > 0.1
-    assert again["all_s"] < once["all_s"]
-
-
-def test_gains_beyond_the_best_score_are_not_stated_for_test_rows_either() -> None:
-    scores = [[float(at != 0)] * 2 for at in range(15)]
-    report = NoiseReport.of(scores, identical=True, validation_rows=2000, test_rows=3)
-    assert report.about_power.endswith("; with 3 test rows, even a gain from the seed's 0.93 to 1.00 is easily missed")
-
-
-def test_scores_between_the_ends_of_their_range_need_more_rows() -> None:
-    whole = [[float(at % 3 != 0)] * 2 for at in range(15)]
-    graded = [[0.99 * score for score in row] for row in whole]
-
-    def needed(scores: list[list[float]], **given: Any) -> list[int | None]:
-        report = NoiseReport.of(scores, identical=True, validation_rows=100, test_rows=50, **given)
-        return [each.rows for each in report.needed]
-
-    exact, bounded = needed(whole), needed(graded)
-    assert all(1 < (more or 0) / (fewer or 1) < 1.5 for fewer, more in zip(exact[:2], bounded[:2], strict=True))
-    assert needed(whole, score_range=(0.0, 2.0))[0] != exact[0]

@@ -89,26 +89,6 @@ def test_only_a_refusal_of_the_key_or_of_the_model_is_a_fault(
     assert (path, headers["authorization"]) == ("/v1/models/gpt-99", "Bearer k")
 
 
-def test_addresses_and_keys_of_the_environment_are_those_of_the_provider(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
-    monkeypatch.setenv("OTHER_KEY", "k")
-    assert connection_fault("anthropic/claude-9", {"api_key": "os.environ/OTHER_KEY"}) is None
-    [(path, headers)] = provider.asked
-    assert (path, headers["x-api-key"]) == ("/v1/models/claude-9", "k")
-
-
-def test_a_provider_without_a_known_address_or_key_is_not_judged(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    provider.status = 401
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert connection_fault("mistral/large", {}) is None
-    assert connection_fault("openai/gpt-99", {"api_base": provider.url}) is None
-    assert connection_fault("hosted_vllm/own", {"api_base": provider.url, "api_key": "k"}) is None
-
-
 def test_a_model_out_of_reach_stops_the_start_unless_the_check_is_left_out() -> None:
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))

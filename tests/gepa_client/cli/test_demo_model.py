@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 CLIENT = str(Path(sys.executable).with_name("gepa-client"))
 SEED = "Which team should answer this message? Answer with one word."
@@ -68,26 +67,6 @@ def test_an_answer_is_right_if_the_prompt_names_the_team(variables: dict[str, st
     assert answers(variables, f"{SEED}\n- dock: returns, deliveries", "Where is my parcel?") == "dock"
     assert answers(variables, f"{SEED}\n- lab: defects", "Where is my parcel?") == "shipping"
     assert answers(variables, SEED, "Hello!") == "support"
-
-
-def test_reflection_adds_the_teams_that_the_records_expected(variables: dict[str, str]) -> None:
-    records = [
-        {"Inputs": {"text": text, "label": label}, "Generated Outputs": got, "Feedback": feedback}
-        for text, label, got, feedback in (
-            ("I was charged twice.", "billing", "billing", "right"),
-            ("Where is my parcel?", "dock", "shipping", "expected dock, got shipping"),
-            ("I want my money back.", "dock", "returns", "expected dock, got returns"),
-            ("Hello!", "desk", "support", "expected desk, got support"),
-        )
-    ]
-    request = InstructionProposalSignature.prompt_renderer(
-        {"current_instruction_doc": SEED, "dataset_with_feedback": records, "prompt_template": None}
-    )
-    assert isinstance(request, str)
-    better = answers(variables, "", request).removeprefix("```\n").removesuffix("\n```")
-    assert better == f"{SEED}\n\nThe teams and what they answer:\n- dock: deliveries, returns"
-    again = answers(variables, "", request.replace(SEED, better)).removeprefix("```\n").removesuffix("\n```")
-    assert again == better
 
 
 @pytest.mark.parametrize(

@@ -90,16 +90,6 @@ def test_each_change_of_a_server_is_one_line_without_styles_from_its_text() -> N
     assert lines[2:4] == ["no server answers, waiting (up to 10:00)", f"{url} is back"]
 
 
-def test_a_paused_server_is_reported_once_despite_further_events() -> None:
-    out = io.StringIO()
-    display = PlainDisplay(Console(file=out, width=200))
-    record = example_record()
-    for kind, url in ("resting", "a"), ("resting", "a"), ("resting", "b"), ("left", "a"), ("resting", "a"):
-        display.event(FleetChanged(kind=kind, url=url, detail="lost", after=0.5), record)  # type: ignore[arg-type]
-    lines = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
-    assert lines == ["a is paused: lost", "b is paused: lost", "a has left: lost", "a is paused: lost"]
-
-
 def test_a_command_that_is_wider_than_the_terminal_can_be_pasted() -> None:
     words = ["gepa-client", "optimize", "http://127.0.0.1:8000", "--trainset", "my rows.jsonl", "--valset"]
     words += ["data/validation.jsonl", "--max-metric-calls", "9", "--token-file", "token"]

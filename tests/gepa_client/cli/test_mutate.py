@@ -95,14 +95,6 @@ def test_ctrl_c_cancels_the_mutation_on_the_server(serve: Serve, start: Start, e
     assert len(evolving.script.calls("cancel")) == 1
 
 
-def test_a_mutation_that_takes_too_long_is_cancelled_on_the_server(serve: Serve, cli: Cli, evolving: Evolving) -> None:
-    evolving.may_finish.clear()
-    ended = cli("mutate", serve(evolving.script), "answer yes", "--timeout", 1, "--limit", 0)
-    assert ended.status == 3
-    assert "not made within 1 s (--timeout); the server was asked to cancel the mutation" in ended.stderr
-    assert evolving.script.calls("cancel")
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

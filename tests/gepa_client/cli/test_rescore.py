@@ -7,7 +7,7 @@ from typing import Any
 
 from protocol.errors import Overloaded
 from tests.gepa_client.conftest import Ran
-from tests.gepa_client.stored_run import RUN_ID, URL, Made, put
+from tests.gepa_client.stored_run import RUN_ID, Made, put
 from tests.gepa_client.word_program import Script
 
 Cli = Callable[..., Ran]
@@ -44,20 +44,6 @@ def test_recorded_outputs_are_scored_anew_and_the_best_by_each_is_named(cli: Cli
     assert len(script.calls("score")) == 19
     assert not script.calls("evaluate")
     assert {len(params["batch"]) for params in script.calls("score")} == {1}
-
-
-def test_all_scores_are_json_and_may_go_into_a_file(cli: Cli, serve: Serve, tmp_path: Path) -> None:
-    put(tmp_path / "runs" / "evolverpc.db", Made(absent=frozenset({(1, 2), (3, 0)}), held=True))
-    ended = cli("rescore", "last", "--with", serve(scorer()), "--json", "--output", "scores.json")
-    printed = json.loads(ended.stdout)
-    assert printed == json.loads((tmp_path / "scores.json").read_text())
-    assert (printed["run"], printed["best_by_old"], printed["best_by_new"]) == (RUN_ID, 4, 2)
-    one = printed["candidates"][1]
-    assert (one["scored"], one["failed"], one["missing"], one["new"]) == (3, 0, 1, 1.0)
-    assert one["rows"][2] == {"row": "2", "status": "missing", "old": 0.0, "new": None}
-    again = cli("rescore", "last", "--with", URL, "--output", "scores.json")
-    assert again.status == 2
-    assert "is there already" in again.stderr
 
 
 def test_a_scorer_that_is_busy_is_asked_again(cli: Cli, serve: Serve, tmp_path: Path) -> None:

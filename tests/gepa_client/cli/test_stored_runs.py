@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gepa_client.errors import JournalError
-from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, Claim, Entry, StoredRun
+from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, Claim, StoredRun
 from gepa_client.journal.lease import LeaseHeartbeat
 from gepa_client.journal.store import find_run, open_store
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
@@ -278,21 +278,6 @@ def test_a_fork_beyond_the_journal_or_with_settings_that_cannot_be_is_refused(cl
     opened = open_store(str(store))
     assert len(opened.runs()) == 1
     opened.close()
-
-
-def test_a_fork_leaves_out_the_stop_that_ended_the_run_and_secrets_stay_unrecorded(cli: Cli, store: Path) -> None:
-    made = Made(
-        config={"reflection_lm": "openai/x", "reflection_lm_kwargs": {"api_key": "(not recorded)", "top_p": 0.5}}
-    )
-    opened = open_store(str(store))
-    stop = Entry(SEARCH, 24, "stop", "", "stopped", b'{"status":"completed"}')
-    in_flight = Entry(SEARCH, 27, "evaluate", "d", "example", b"{}")
-    opened.create(made.run(), [*made.rows(), stop, in_flight])
-    opened.close()
-    new = json.loads(cli("fork", RUN_ID, "--at", 28, "--json").stdout)
-    assert new["entries"] == 25
-    assert "ends at 28: give 0 to 28" in cli("fork", RUN_ID, "--at", 29).stderr
-    assert new["config"]["reflection_lm_kwargs"] == {"api_key": "(not recorded)", "top_p": 0.5}
 
 
 def test_a_fork_continues_from_the_record_and_ends_as_the_original_run(

@@ -12,15 +12,11 @@ from gepa_client.journal.run_events import Event
 from gepa_client.run import strategies
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.code_server import Model
+from tests.gepa_client.gepa.silent import Silent
 
 
 def rows(count: int, first: int = 0) -> list[Row]:
     return [Row(str(number), {"n": number}) for number in range(first, first + count)]
-
-
-class Silent:
-    def log(self, message: str) -> None:
-        pass
 
 
 @dataclass

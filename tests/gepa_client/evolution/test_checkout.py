@@ -57,12 +57,6 @@ def test_no_other_branch_is_made_or_switched_to(code: StoredCode, branch: str) -
         repository.switch(branch)
 
 
-@pytest.mark.parametrize("run", ["", "..", "a/b", "-r", "*", "r\ndelete refs/heads/main", "r" * 101])
-def test_nothing_is_deleted_for_a_run_of_another_name(code: StoredCode, run: str) -> None:
-    with pytest.raises(CheckoutError, match="is not a branch of a run"):
-        LocalCheckout(code.user).delete(run, but=None)
-
-
 def test_a_bundle_with_other_commits_is_refused(code: StoredCode) -> None:
     other = bundles(code, 1)[0].data
     repository = LocalCheckout(code.user)
@@ -93,12 +87,6 @@ def test_hooks_of_the_repository_do_not_run(code: StoredCode) -> None:
     hook.chmod(0o755)
     LocalCheckout(code.user).make_branch(code.branch(1), code.commits[1], bundles(code, 1))
     assert not (code.user / "ran").exists()
-
-
-def test_a_machine_without_git_is_an_error(code: StoredCode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    with pytest.raises(CheckoutError, match="git is not installed"):
-        LocalCheckout(code.user)
 
 
 def test_environment_variables_of_git_do_not_redirect_the_checkout(

@@ -8,7 +8,7 @@ from gepa_client import RemoteAdapter
 from gepa_client.evolution.code_adapter import CodeMerge, EvolvingAdapter
 from gepa_client.evolution.lineage import Lineage
 from gepa_client.evolution.mutations import MutationRequest, MutationRunner
-from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, commit_of
+from protocol.code import commit_of
 from protocol.errors import MutationRejected
 from tests.gepa_client.evolution.in_process_run import rows
 
@@ -72,14 +72,6 @@ def test_the_code_of_both_parents_is_evaluated(merging):
     assert (run.during, run.state.evaluation_cache) == (None, "the cache")  # no scores of what is not merged yet
 
 
-def test_texts_that_only_one_parent_changed_are_its_own(merging):
-    run = merging("text hint", "text hint learn blue")
-    run.pool[1][ADDED_COMPONENTS] = added_components({"hint": "evolved"})
-    run.state.full_program_trace[-1]["merged_entities"] = (1, 2, 2)  # an ancestor that has the text as it was
-    pick = run.merge(dict(run.pool[2]))
-    assert added_to(pick) == {"hint": "evolved"}
-
-
 def test_a_rejected_merge_leaves_what_gepa_chose(merging):
     run = merging()
 
@@ -91,22 +83,3 @@ def test_a_rejected_merge_leaves_what_gepa_chose(merging):
     assert pick == run.pool[2]
     assert run.events[-1].event == "mutation_rejected"
     assert "both change steps" in run.lineage.as_text(run.pool[1])
-
-
-def test_code_that_comes_from_the_others_is_not_merged(merging):
-    run = merging("learn green", None)
-    asked = len(run.server.called("apply_mutation"))
-    pick = run.merge({**run.pool[2], GIT_BRANCH: run.pool[1][GIT_BRANCH]})
-    assert commit_of(pick) == commit_of(run.pool[1])
-    assert len(run.server.called("apply_mutation")) == asked
-    assert run.during == "the cache"
-
-
-def test_a_merge_that_was_not_evaluated_is_forgotten(merging):
-    run = merging()
-    run.code_merge.on_iteration_start({"state": run.state})
-    run.code_merge.on_evaluation_start({"candidate_idx": None, "parent_ids": [1, 2]})
-    run.code_merge.on_iteration_start({"state": run.state})
-    pick = dict(run.pool[2])
-    run.evolving.evaluate(rows(1), pick)
-    assert pick == run.pool[2]

@@ -1,25 +1,22 @@
 """Whole runs whose code evolves: recorded, interrupted, resumed, replayed."""
 
 import asyncio
-import base64
 import random
 
-import orjson
 import pytest
 
 from gepa_client import Interrupted, RemoteAdapter
 from gepa_client.analysis.mutation_outcomes import recorded_mutations
 from gepa_client.gepa.answer_check import AnswerCheck
-from gepa_client.journal.entries import COMPLETION, EVALUATE, MUTATION, OUTLINE, SEARCH
-from gepa_client.journal.exported import check_answer
+from gepa_client.journal.entries import MUTATION
 from gepa_client.journal.journal import Journal
 from gepa_client.transport import rpc
-from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to, commit_of, git_branch
-from protocol.errors import CallNotFound, InternalError, InvalidParams, MutationRejected, Overloaded, ProgramFailed
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to, commit_of
 from tests.gepa_client.code_server import COST, SEED, Model
 from tests.gepa_client.evolution.in_process_run import optimize
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, replaying, watched
+from tests.support.rounds import rounds
 
 LONG = {"max_metric_calls": 400, "seed": 5, "reflection_minibatch_size": 6, "use_merge": True}
 
@@ -115,24 +112,11 @@ def test_added_texts_are_evolved_and_removed_ones_left_alone(code_server):
     assert on_new_code and all(call["components_to_update"] != ["rules"] for call in on_new_code)
 
 
-def test_prompts_alone_leave_the_code_as_it_is(code_server):
-    server = code_server()
-    found, _, _ = run_with(server, evolve="prompts")
-    assert {candidate[GIT_BRANCH] for candidate in found.candidates} == {server.seed_candidate[GIT_BRANCH]}
-    assert len(found.candidates) > 1
-    assert not server.called("apply_mutation")
-
-
 def test_code_and_all_texts_can_change_at_once(code_server):
     server = code_server()
     found, _, _ = run_with(server, "learn green", module_selector="all", max_metric_calls=30)
     assert commit_of(found.candidates[1]) != SEED
     assert found.candidates[1]["rules"] != "red"
-
-
-def test_an_empty_request_is_a_failure(code_server):
-    _, _, adapter = run_with(code_server(), "", evolve="code", max_metric_calls=20)
-    assert "no change request" in str(adapter.failures.take()[0])
 
 
 def test_a_change_request_that_cannot_be_used_is_asked_for_once_more_then_dropped(code_server):
@@ -150,44 +134,6 @@ def test_a_change_request_that_cannot_be_used_is_asked_for_once_more_then_droppe
     assert adapter.failures.first is None
 
 
-@pytest.mark.parametrize(
-    ("otherwise", "words"),
-    [
-        ({"rules": None}, "other components"),
-        ({GIT_BRANCH: "evolve/r/1"}, "git_branch is 'evolve/r/1'"),
-        ({GIT_BRANCH: git_branch("main", SEED)}, f"a candidate at {SEED}"),
-        ({ADDED_COMPONENTS: "["}, "added_components is not JSON"),
-    ],
-)
-def test_an_answer_that_gepa_could_not_take_is_a_failure(code_server, otherwise, words):
-    server = code_server()
-    fine = server.replies["apply_mutation"]
-
-    def reply(params):
-        made = fine(params)
-        candidate = {name: text for name, text in {**made["candidate"], **otherwise}.items() if text is not None}
-        return {**made, "candidate": candidate}
-
-    server.replies["apply_mutation"] = reply
-    _, _, adapter = run_with(server, "learn green", evolve="code", max_metric_calls=20)
-    assert words in str(adapter.failures.take()[0])
-
-
-def test_a_temporary_error_is_retried(code_server):
-    server = code_server()
-    fine = server.replies["apply_mutation"]
-    stumbles = [MutationRejected("later", retryable=True, stage="environment", reason="no network")]
-
-    def reply(params):
-        if stumbles:
-            raise stumbles.pop()
-        return fine(params)
-
-    server.replies["apply_mutation"] = reply
-    found, _, _ = run_with(server, "learn green", evolve="code")
-    assert found.named("mutated") and not found.named("mutation_rejected")
-
-
 # --- recorded, interrupted, resumed ----------------------------------------------------------------------------------
 
 
@@ -200,8 +146,9 @@ def undisturbed(code_server):
     return wanted, server
 
 
-@pytest.mark.parametrize("restarts", [False, True], ids=["one server", "a new server each time"])
-@pytest.mark.parametrize("chance", range(2))
+@pytest.mark.repeated
+@pytest.mark.parametrize("restarts", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.parametrize("chance", rounds(2))
 def test_a_run_that_dies_at_random_ends_as_an_undisturbed_one(code_server, tmp_path, chance, restarts):
     wanted, calm = undisturbed(code_server)
     server, model = code_server(), Model()
@@ -254,26 +201,6 @@ def check_replay(store, server, wanted):
     assert not replayed.named("mutation_started")
 
 
-def test_recorded_entries_have_their_kind_and_can_be_read(code_server, tmp_path):
-    server = code_server()
-    with watched(tmp_path) as store:
-        with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
-            found = optimize(adapter, **LONG)
-        entries = store.entries(RUN.id, SEARCH, limit=10_000)
-        assert {OUTLINE, MUTATION, COMPLETION, EVALUATE} <= {entry.kind for entry in entries}
-        for entry in entries:
-            check_answer(SEARCH, entry.number, entry.kind, orjson.loads(entry.answer))
-        mutations = recorded_mutations(store, RUN.id)
-    assert [each.number for each in mutations] == sorted(each.number for each in mutations)
-    made = {each.number: each for each in mutations if each.entry.applied is not None}
-    assert made.keys() == {event.number for event in found.named("mutated")}
-    for each in made.values():
-        assert each.entry.applied is not None and each.entry.applied.bundle is not None
-        assert orjson.loads(base64.b64decode(each.entry.applied.bundle))[0] == each.entry.applied.commit
-    refused = {each.number: each.entry.rejected.stage for each in mutations if each.entry.rejected is not None}
-    assert refused == {event.number: event.stage for event in found.named("mutation_rejected")}
-
-
 def test_secrets_are_replaced_in_diffs_but_not_in_bundles(code_server, tmp_path):
     server = code_server()
     fine = server.replies["apply_mutation"]
@@ -323,62 +250,6 @@ def test_the_cost_of_a_rejected_change_counts_against_the_limit(code_server):
     assert len(server.called("apply_mutation")) == 1
 
 
-def spent_where_the_first_attempt(server, ends):
-    """The tally of mutations in a run whose first one ends so, and is then made after all."""
-    fine, left = server.replies["apply_mutation"], [ends]
-
-    def reply(params):
-        if left:
-            raise left.pop()
-        return fine(params)
-
-    server.replies["apply_mutation"] = reply
-    _, _, adapter = run_with(server, "learn green", evolve="code", max_metric_calls=20)
-    assert not left
-    return adapter.journal.spending[MUTATION]
-
-
-@pytest.mark.parametrize(
-    ("ends", "cost", "unpriced"),
-    [
-        (InternalError("x", usage={"cost_usd": 2.0}), 2.0, 0),
-        (MutationRejected("x", retryable=True, usage={"cost_usd": 2.0}), 2.0, 0),
-        (InternalError("x", usage={"input_tokens": 2}), 0.0, 1),
-        (InternalError("x", usage={"cost_usd": "much"}), 0.0, 1),
-        (InternalError("x"), 0.0, 1),
-        (Overloaded("x"), 0.0, 0),
-    ],
-)
-def test_the_cost_of_a_failed_attempt_counts_or_is_counted_as_unknown(code_server, ends, cost, unpriced):
-    spent = spent_where_the_first_attempt(code_server(), ends)
-    assert (spent.cost_usd, spent.unpriced) == (cost + COST, unpriced)
-
-
-def test_a_request_that_no_agent_saw_has_no_price_to_miss(code_server):
-    server = code_server()
-
-    def refuses(_params):
-        raise InvalidParams("no such thing")
-
-    server.replies["apply_mutation"] = refuses
-    with RemoteAdapter(server.url) as adapter:
-        with pytest.raises(Interrupted, match="no such thing"):
-            optimize(adapter, ScriptedModel("learn green"), evolve="code", proposals="1")
-        assert adapter.journal.spending[MUTATION].unpriced == 0
-
-
-def test_a_program_that_cannot_be_outlined_proposes_nothing(code_server):
-    server = code_server()
-
-    def fails(_params):
-        raise ProgramFailed("no outline")
-
-    server.replies["outline_code"] = fails
-    _, _, adapter = run_with(server, "learn green", evolve="code", max_metric_calls=20)
-    assert "no outline" in str(adapter.failures.take()[0])
-    assert not server.called("apply_mutation")
-
-
 def test_progress_messages_of_a_server_are_reported(code_server, monkeypatch):
     monkeypatch.setattr(rpc, "WATCHED_S", 0.01)
     server = code_server()
@@ -405,23 +276,3 @@ def test_progress_messages_of_a_server_are_reported(code_server, monkeypatch):
     progress = found.named("mutation_progress")
     assert [event.message for event in progress] == ["step 0", "step 1"]
     assert {event.number for event in progress} == {begun.number}
-
-
-def test_a_server_replaced_during_a_mutation_gets_the_same_mutation_name(code_server):
-    server = code_server()
-    fine = server.replies["apply_mutation"]
-    asked = []
-
-    async def dies_first(params):
-        asked.append(params["name"])
-        made = fine(params)
-        if len(asked) == 1:  # the branch is there, its answer on the way
-            server.forget("second")
-            raise CallNotFound
-        return made
-
-    server.replies["apply_mutation"] = dies_first
-    found, _, _ = run_with(server, "learn green", evolve="code", max_metric_calls=20)
-    assert len(asked) == 2 and asked[0] == asked[1]
-    assert set(server.made.values()) == {1}
-    assert commit_of(found.candidates[-1]) != SEED

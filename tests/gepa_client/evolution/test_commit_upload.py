@@ -6,13 +6,10 @@ import pytest
 
 from gepa_client import Interrupted, RemoteAdapter, Row
 from gepa_client.journal.entries import EVALUATE
-from gepa_client.journal.journal import Journal
 from gepa_client.journal.mutation_entries import MutationEntry
 from protocol.code import GIT_BRANCH, commit_of, git_branch
 from protocol.errors import LimitExceeded
 from tests.gepa_client.code_server import CODE, SEED, CodeServer
-from tests.gepa_client.evolution.in_process_run import optimize
-from tests.gepa_client.journal.sample_runs import RUN
 
 
 def chain(server, count):
@@ -51,14 +48,6 @@ def test_an_evaluation_uploads_the_commits_up_to_its_own_once(lacking):
     assert len(bundles) == 3
 
 
-def test_an_uploaded_commit_is_not_uploaded_again(lacking):
-    server, adapter, candidate = lacking
-    [*_, middle], _ = chain(CodeServer(), 2)
-    adapter.evaluate(rows(2), middle.applied.candidate)
-    adapter.evaluate(rows(2), candidate)
-    assert [len(call["bundles"]) for call in server.called("import_commits")] == [2, 1]
-
-
 def test_a_new_process_at_the_address_receives_the_commits_again(lacking):
     server, adapter, candidate = lacking
     adapter.evaluate(rows(1), candidate)
@@ -75,22 +64,6 @@ def test_large_bundles_are_sent_in_several_requests(lacking):
     adapter.wait_for(adapter.fleet.clients[0].discover())
     adapter.evaluate(rows(1), candidate)
     assert [len(call["bundles"]) for call in server.called("import_commits")] == [1, 1, 1]
-
-
-def test_a_commit_without_a_bundle_pauses_the_run_and_is_named(lacking):
-    _, adapter, _ = lacking
-    unknown = {**adapter.seed_candidate, GIT_BRANCH: git_branch("b", "f" * 40)}
-    with pytest.raises(Interrupted, match="lacks commit ffffffffffff, and the run has no bundle") as caught:
-        adapter.evaluate(rows(1), unknown)
-    assert caught.value.status == "paused"
-
-
-def test_an_endpoint_that_keeps_lacking_a_commit_is_not_retried_forever(lacking):
-    server, adapter, candidate = lacking
-    server.replies["import_commits"] = lambda _: {"commits": []}
-    with pytest.raises(Exception, match="Unknown candidate"):
-        adapter.evaluate(rows(1), candidate)
-    assert len(server.called("evaluate")) == 2
 
 
 def refuses(_params):
@@ -116,18 +89,6 @@ def test_a_call_is_retried_elsewhere_if_an_endpoint_refuses_its_commit(code_serv
         assert len(adapter.evaluate(rows(12), candidate).scores) == 12
         assert adapter.journal.spending[EVALUATE].examples == 12
     assert refusing.called("import_commits") and len(taking.called("import_commits")) == 1
-
-
-def test_a_run_on_two_endpoints_ends_as_on_one(code_server):
-    alone = code_server()
-    with RemoteAdapter(alone.url, journal=Journal(RUN.id)) as adapter:
-        wanted = optimize(adapter, max_metric_calls=300)
-    two = [code_server("first"), code_server("second")]
-    two[1].capabilities.remove("mutations")
-    with RemoteAdapter([server.url for server in two], journal=Journal(RUN.id)) as adapter:
-        found = optimize(adapter, max_metric_calls=300)
-    assert found.outcome == wanted.outcome
-    assert two[1].called("import_commits") and not two[0].called("import_commits")
 
 
 def test_endpoints_must_start_from_the_same_commit_on_any_branch(code_server):

@@ -2,11 +2,9 @@
 
 import pytest
 
-from gepa_client.evolution.code_reflection import change_request, code_prompt
+from gepa_client.evolution.code_reflection import change_request
 from gepa_client.evolution.lineage import Lineage
-from gepa_client.evolution.names import branch_run_name
 from gepa_client.journal.mutation_entries import CommitGraph, MutationEntry
-from protocol import MutationName
 from protocol.code import GIT_BRANCH, git_branch
 
 SEED, FIRST, SECOND, OTHER, JOINED = (digit * 40 for digit in "01234")
@@ -44,15 +42,6 @@ def keep(lineage, index, commit):
     lineage.on_valset_evaluated({"candidate": at(commit), "candidate_idx": index})
 
 
-def test_a_change_that_lost_its_race_is_better_on_its_rows_alone():
-    _, lineage = ledger(made(SEED, FIRST))
-    lineage.evaluated(at(SEED), at(FIRST), 0.25, 0.5)
-    lineage.lost(at(FIRST))
-    outcome = "better on these rows, worse on others, dropped (mean score 0.25 before, 0.5 after)"
-    assert lineage.as_text(at(SEED)) == f"1. make 1\nOutcome: {outcome}"
-    assert [past["outcome"] for past in lineage.history(at(SEED))] == ["not_better"]
-
-
 def test_history_holds_the_line_and_what_was_tried_on_it():
     _, lineage = ledger(made(SEED, FIRST), rejected(FIRST, "break it"), made(FIRST, SECOND), made(SEED, OTHER))
     lineage.evaluated(at(SEED), at(FIRST), 0.25, 0.5)
@@ -69,17 +58,6 @@ def test_history_holds_the_line_and_what_was_tried_on_it():
     assert "break it\nOutcome: rejected at the stage `check`: 1 failed\nE   assert" in text
     assert "make 3\nOutcome: accepted for another candidate" in text
     assert lineage.index(at(OTHER)) == 2
-
-
-def test_a_change_without_an_evaluation_is_left_out():
-    _, lineage = ledger(made(SEED, FIRST))
-    assert lineage.history(at(SEED)) == []
-    assert lineage.as_text(at(SEED)) == "Nothing was tried yet."
-
-
-def test_only_the_last_changes_are_listed():
-    _, lineage = ledger(*(rejected(SEED, f"try {number}") for number in range(50)))
-    assert [past["request"] for past in lineage.history(at(SEED))] == [f"try {number}" for number in range(30, 50)]
 
 
 def test_changes_that_other_candidates_have_take_no_room_in_the_history():
@@ -109,11 +87,6 @@ def test_what_a_commit_leaves_unused_stays_so_on_its_line_until_it_is_added_agai
     assert unused == [set(), {"rules"}, {"rules"}, set()]
 
 
-def test_a_record_whose_commits_come_from_each_other_does_not_hang():
-    commits, _ = ledger(made(SECOND, FIRST), made(FIRST, SECOND))
-    assert commits.ancestry(at(FIRST)) == {FIRST, SECOND}
-
-
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -125,14 +98,3 @@ def test_a_record_whose_commits_come_from_each_other_does_not_hang():
 )
 def test_a_request_may_begin_with_where_it_belongs(text, wanted):
     assert change_request(text) == wanted
-
-
-def test_texts_in_a_prompt_may_hold_its_marks():
-    prompt = code_prompt("<outline>|<side_info>|<lineage>", "a <lineage>", [{"Feedback": "<outline>"}], "l")
-    assert prompt == "a <lineage>|# Example 1\n## Feedback\n<outline>\n\n|l"
-
-
-@pytest.mark.parametrize("run_id", ["20250101-a_b", "a.b/c", "ü", "x" * 300, "-a"])
-def test_every_run_id_can_be_part_of_a_branch(run_id):
-    MutationName(run=branch_run_name(run_id), number=0)
-    assert branch_run_name("a.b") != branch_run_name("a-b")

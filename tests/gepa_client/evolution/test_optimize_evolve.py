@@ -1,7 +1,6 @@
 """`gepa-client optimize --evolve`, over real sockets: resumed after a kill, replayed, forked, exported and imported."""
 
 import asyncio
-import hashlib
 import json
 import os
 import re
@@ -17,52 +16,23 @@ import pytest
 
 from gepa_client.analysis.explanation import explain
 from gepa_client.analysis.mutation_outcomes import code_history
-from gepa_client.gepa.litellm_model import Completion
-from protocol import Example
-from protocol.code import commit_of
 from tests.gepa_client.code_server import CodeServer, Model
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.exported_page import page_data
 from tests.gepa_client.run_folder import stored
-from tests.gepa_client.scripted_server import Host, ok
-from tests.gepa_client.selection.raced_run import HeldRace
+from tests.gepa_client.scripted_server import Host
 
 Cli = Callable[..., Ran]
 Serving = Callable[..., CodeServer]
 TRAIN = 20
 
 
-class Luring(Model):
-    """Asks for a change that is good for training rows alone, by half of the prompts."""
-
-    def complete(self, prompt: Any) -> Completion:
-        if "change request" in prompt and hashlib.sha256(prompt.encode()).digest()[0] % 2:
-            return Completion("```\nLocation: steps\nlearn lure\n```", 0.5, 1, 1)
-        return super().complete(prompt)
-
-
-def lured(server: CodeServer) -> CodeServer:
-    """The server, whose code with the step `lure` solves all training rows and no validation row."""
-    score = server.evaluate_one
-
-    def evaluate(candidate: dict[str, str], example: Example, traced: bool) -> Any:
-        solved = example.data["n"] < TRAIN  # type: ignore[call-overload, index]
-        if "lure" in server.repository[commit_of(candidate)]["steps"]:
-            return ok(0.9 if solved else 0.1, output=[example.data["n"], solved])  # type: ignore[call-overload, index]
-        return score(candidate, example, traced)
-
-    server.evaluate_one = evaluate
-    return server
-
-
 @pytest.fixture
-def flags(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> list[object]:
-    """Flags of a run with rows in files and a model of its own, of the class that the test names."""
+def flags(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Flags of a run with rows in files and a model of its own."""
     for name, numbers in (("train", range(TRAIN)), ("val", range(TRAIN, TRAIN + 8))):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"n": number}) + "\n" for number in numbers))
-    model = host.serve(getattr(request, "param", Model)().serve, "/v1/chat/completions").removesuffix(
-        "/chat/completions"
-    )
+    model = host.serve(Model().serve, "/v1/chat/completions").removesuffix("/chat/completions")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     kwargs = json.dumps({"api_base": model})
     return [
@@ -125,40 +95,13 @@ def test_a_killed_run_ends_as_an_undisturbed_one_and_can_be_replayed(
     assert len(server.calls) == asked
 
 
-@pytest.mark.parametrize("flags", [Luring], indirect=True)
-def test_changes_of_code_race_and_a_run_that_was_killed_in_a_race_ends_as_an_undisturbed_one(
-    code_server: Serving, cli: Cli, start: Callable[..., Any], flags: list[object], tmp_path: Path
-) -> None:
-    (tmp_path / "val.jsonl").write_text("".join(json.dumps({"n": number}) + "\n" for number in range(TRAIN, 50)))
-    given = [*flags, "--validation", "race", "--max-metric-calls", 300]
-    server = lured(code_server())
-    held = HeldRace(server, TRAIN)
-    process = start("optimize", server.url, *given)
-    assert held.begun.wait(TIMEOUT_S)
-    os.kill(_child_of(process), signal.SIGKILL)
-    process.wait(TIMEOUT_S)
-    held.released.set()
-    resumed = cli("resume", "last", "--json")
-    assert resumed.status == 0, resumed.stderr
-    races = [event["race"] for event in resumed.events if event["event"] == "rejected"]
-    assert any(races)
-    assert all(server.made[branch] == 1 for branch in server.branches)
-    asked = len(server.calls)
-    replayed = cli("replay", "last", "--json")
-    assert len(server.calls) == asked
-    calm = cli("optimize", lured(code_server()).url, *given, "--store", "calm.db")
-    for other in (calm, replayed):
-        assert other.status == 0, other.stderr
-        assert (found(other), changes(other)) == (found(resumed), changes(resumed))
-        assert [event["race"] for event in other.events if event["event"] == "rejected"] == races
-
-
 def _child_of(process: "subprocess.Popen[str]") -> int:
     """Return the id of the optimizer's process; its parent prints its events."""
     [child] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(child)
 
 
+@pytest.mark.long
 def test_changes_of_code_are_explained_by_what_reflection_read(
     code_server: Serving, cli: Cli, flags: list[object], tmp_path: Path
 ) -> None:

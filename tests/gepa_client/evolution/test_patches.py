@@ -2,11 +2,10 @@
 
 import itertools
 import random
-import time
 
 import pytest
 
-from gepa_client.evolution.patches import Words, abridged, by_file, changed_words, lines, totals
+from gepa_client.evolution.patches import by_file, changed_words, lines, totals
 
 TRICKY = """diff --git a/a.sql b/a.sql
 index 1..2 100644
@@ -44,22 +43,6 @@ def test_nothing_of_a_diff_is_lost() -> None:
     assert "".join(f"{line.text}\n" for file in by_file(TRICKY) for line in file.lines) == TRICKY
 
 
-@pytest.mark.parametrize("diff", ["", "\n", "nonsense", "@@ -1 +1 @@", "@@ -9999999999 +1,99999999999 @@\nx\n+y"])
-def test_what_is_no_diff_is_still_shown(diff: str) -> None:
-    assert "\n".join(line.text for line in lines(diff)) == diff.removesuffix("\n")
-    assert len(by_file(diff)) == bool(diff)
-
-
-def test_what_no_hunk_counts_is_counted_all_the_same() -> None:
-    assert totals("--- a/x\n+++ b/x\n-old\n+new\n+newer\n") == (2, 1)
-    assert totals("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n+newer\n") == (2, 1)
-
-
-def test_diffs_that_git_did_not_write_are_split_too() -> None:
-    plain = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-1\n+2\n--- a/y\n+++ b/y\n@@ -0,0 +1 @@\n+3\n"
-    assert [(file.name, file.added, file.removed) for file in by_file(plain)] == [("x", 1, 1), ("y", 1, 0)]
-
-
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
@@ -78,7 +61,7 @@ def test_the_words_that_differ_are_found(before: str, after: str, words: list[tu
     assert [(piece.kind, piece.text) for piece in changed_words(before, after)] == words
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(10))
 def test_changed_words_hold_both_texts(seed: int) -> None:
     chosen = random.Random(seed)
     before, after = (
@@ -89,26 +72,3 @@ def test_changed_words_hold_both_texts(seed: int) -> None:
     assert "".join(piece.text for piece in words if piece.kind != "del") == after
     assert "".join(piece.text for piece in words if piece.kind != "add") == before
     assert all(one.kind != two.kind and one.text for one, two in itertools.pairwise(words))
-
-
-def test_long_unchanged_text_and_long_changes_are_cut() -> None:
-    words = [Words("same", "x" * 5000), Words("add", "y" * 9000), Words("same", "z" * 5000)]
-    assert [(piece.kind, len(piece.text)) for piece in abridged(words) if piece.kind != "cut"] == [
-        ("same", 240),
-        ("add", 4000),
-        ("same", 240),
-    ]
-    assert [piece.text for piece in abridged(words) if piece.kind == "cut"] == [
-        "4,760 unchanged characters",
-        "5,000 more characters",
-        "4,760 unchanged characters",
-    ]
-    short = [Words("same", "x" * 400), Words("del", "y")]
-    assert abridged(short) == short
-
-
-def test_large_texts_without_a_common_word_are_compared_in_bounded_time() -> None:
-    before, after = (" ".join(f"{name}{at}" for at in range(100_000)) for name in "ab")
-    started = time.process_time()
-    assert [piece.kind for piece in changed_words(before, after)] == ["del", "add"]
-    assert time.process_time() - started < 5

@@ -44,8 +44,3 @@ def steps(candidate, count, *, tasks=1, unused=(), evolve="both", **settings):
 )
 def test_steps_follow_the_settings(wanted, candidate, settings):
     assert steps(candidate, len(wanted), **settings) == wanted
-
-
-def test_the_same_calls_give_the_same_steps():
-    settings = {"prompts_per_code": 2, "tasks": 3}
-    assert steps(GROWN, 60, **settings) == steps(GROWN, 60, **settings)

@@ -6,7 +6,6 @@ import pytest
 
 from gepa_client.errors import Interrupted
 from gepa_client.transport.calls import Reply
-from protocol.errors import Overloaded
 from tests.gepa_client.fleet.conftest import SEED, Ledger, ask, begin, results, until
 
 PROPOSALS = {"candidate": SEED, "reflective_dataset": {"system": []}, "components_to_update": ["system"]}
@@ -55,19 +54,3 @@ async def test_a_call_that_no_endpoint_offers_fails_at_once(cluster, opened):
         assert not fleet.offers("proposals")
         with pytest.raises(Interrupted, match="no endpoint of the fleet offers `proposals`"):
             await results(propose(fleet))
-
-
-async def test_a_transient_failure_is_retried_on_an_endpoint_with_the_capability(cluster, opened):
-    lacking, able = without_proposals(cluster.start()), cluster.start()
-    answers = iter([Overloaded(), None])
-
-    def answer(params):
-        if (error := next(answers)) is not None:
-            raise error
-        return able.propose_new_texts(params)
-
-    able.replies["propose_new_texts"] = answer
-    async with opened(lacking, able) as fleet:
-        ledger = Ledger("proposal")
-        assert await results(propose(fleet, ledger)) == [{"system": "s!"}]
-        assert ledger.outcomes == ["refused", "ok"]

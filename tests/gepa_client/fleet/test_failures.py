@@ -5,9 +5,8 @@ import pytest
 
 from gepa_client.errors import Interrupted
 from gepa_client.transport import rpc
-from gepa_client.transport.calls import Reply
-from protocol.errors import InternalError, Overloaded, ProgramFailed, TrajectoryExpired, UnknownCandidate
-from tests.gepa_client.fleet.conftest import SEED, Ledger, ask, begin, results, until
+from protocol.errors import InternalError, Overloaded, ProgramFailed, UnknownCandidate
+from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, until
 from tests.gepa_client.scripted_server import failed, ok
 
 
@@ -72,26 +71,6 @@ async def test_a_refused_connection_moves_on_at_once(cluster, opened, monkeypatc
         assert sum(other.runs.values()) == 4
         assert sorted(len(ledger.outcomes) for ledger in ledgers) == [1, 1, 2, 2]
         assert {ledger.outcomes[0] for ledger in ledgers if len(ledger.outcomes) == 2} == {"refused"}
-
-
-async def test_every_call_of_a_replaced_instance_is_tried_anew(cluster, opened):
-    server = cluster.start(8, held=True)
-    async with opened(server) as fleet:
-        ledgers = [Ledger(f"{number}") for number in range(8)]
-        tasks = [begin(fleet, ledger.name, ledger) for ledger in ledgers]
-        await until(lambda: server._running == 8)
-        server.cuts = 8
-        server.evaluate_one = lambda *_: ok()
-        cluster.let_go(server)  # every answer is lost, and then another process answers
-        await until(lambda: not server.cuts)
-        old = server.instance_id
-        server.forget("another")
-        await results(*tasks)
-        for ledger in ledgers:
-            if ledger.outcomes != ["ok"]:  # those whose resend was quicker than the replacement
-                assert ledger.outcomes == ["lost", "ok"]
-                assert [instance for _, instance, _ in ledger.sent_to] == [old, "another"]
-        assert any(len(ledger.outcomes) == 2 for ledger in ledgers)
 
 
 async def test_an_example_that_loses_every_connection_pauses_the_run(cluster, opened):
@@ -265,42 +244,6 @@ async def test_an_interruption_ends_every_wait_and_lets_what_is_in_flight_finish
         assert [result["status"] for result in await results(*flying)] == ["ok", "ok"]
         with pytest.raises(Interrupted, match="by the user"):
             await begin(fleet, "later")
-
-
-async def test_closing_a_fleet_ends_every_wait(cluster, opened):
-    server = cluster.start(1, held=True)
-    async with opened(server) as fleet:
-        flying = begin(fleet, "flying")
-        await until(lambda: server._running == 1)
-        waiting = begin(fleet, "waiting")
-        await asyncio.sleep(0)
-        await fleet.aclose()
-        with pytest.raises(RuntimeError, match="closed"):
-            await asyncio.wait_for(waiting, 10)
-        flying.cancel()
-        await asyncio.gather(flying, return_exceptions=True)
-
-
-async def test_a_restart_that_lost_its_traces_is_reported_as_a_restart(cluster, opened, watch):
-    server = cluster.start()
-    expired = {
-        "candidate": SEED,
-        "eval_batch": {"batch": [{"id": "a", "data": 1}], "results": [ok(trajectory_ref="gone/0")]},
-    }
-
-    async def send(client, call_id):
-        return Reply(await client.make_reflective_dataset({**expired, "components_to_update": []}, call_id=call_id))
-
-    async with opened(server) as fleet:
-        with pytest.raises(TrajectoryExpired):
-            await ask(fleet, "records", send, Ledger())
-        assert not watch.of("resting")  # the server is the same process: it only dropped its traces
-        server.forget("another")
-        with pytest.raises(TrajectoryExpired):
-            await ask(fleet, "records", send, Ledger())
-        await until(lambda: watch.of("back"))
-        reasons = [event.detail for event in watch.of("resting")]
-        assert reasons == ["another process answers there now; its traces are gone"]
 
 
 @pytest.mark.parametrize("allowed", [False, True])

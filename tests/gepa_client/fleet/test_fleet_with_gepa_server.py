@@ -14,7 +14,6 @@ from typing import Any
 import orjson
 import pytest
 
-from gepa_client.fleet import Pin
 from gepa_client.transport.calls import Reply
 from tests.gepa_client.fleet.conftest import Ledger, Watch, ask, results, until
 from tests.gepa_client.scripted_server import TOKEN
@@ -118,28 +117,3 @@ async def test_a_server_that_is_killed_costs_its_running_examples_and_no_more(
         assert twice <= begun and len(twice) <= CONCURRENCY
         assert sum("lost" in ledger.outcomes for ledger in ledgers) <= CONCURRENCY
         assert all(ledger.outcomes[-1] == "ok" for ledger in ledgers)
-
-
-@pytest.mark.long
-async def test_a_server_that_stands_still_for_a_while_loses_nothing(
-    servers: list[Server], opened: Any, watch: Watch
-) -> None:
-    still, other = servers
-    async with opened(still, other) as fleet:
-        home = fleet.endpoints[0].instance
-        ledgers = [Ledger(f"run/{number}") for number in range(8)]
-        calls = [
-            asyncio.create_task(ask(fleet, f"example {number}", evaluating(number, 0.3), ledger, pin=Pin(home)))
-            for number, ledger in enumerate(ledgers)
-        ]
-        await until(lambda: len(still.ran) >= 2)
-        still.process.send_signal(signal.SIGSTOP)
-        free = [
-            asyncio.create_task(ask(fleet, "free", evaluating(number, 0.01), Ledger(f"free/{number}")))
-            for number in range(20, 24)
-        ]
-        await results(*free)
-        still.process.send_signal(signal.SIGCONT)
-        await results(*calls)
-        assert sorted(still.ran, key=int) == [str(number) for number in range(8)]
-        assert {ledger.outcomes[-1] for ledger in ledgers} == {"ok"}

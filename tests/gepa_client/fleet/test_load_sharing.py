@@ -31,22 +31,6 @@ async def test_calls_are_served_in_the_order_of_their_requests_pinned_or_not(clu
         assert [params["batch"][0]["id"] for params in server.called("evaluate")] == ["first", *"012345"]
 
 
-async def test_cancelling_who_waits_costs_no_slot(cluster, opened):
-    server = cluster.start(1, held=True)
-    async with opened(server) as fleet:
-        first = begin(fleet, "first")
-        await until(lambda: server._running == 1)
-        waiting = [begin(fleet, f"{number}") for number in range(3)]
-        await asyncio.sleep(0)
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        cluster.let_go(server)
-        await results(first, begin(fleet, "last"))
-        assert fleet.in_flight == 0
-        assert set(server.runs) == {"first", "last"}
-
-
 async def test_cancelling_a_call_in_flight_cancels_it_on_the_server(cluster, opened):
     server = cluster.start(1, held=True)
     async with opened(server) as fleet:

@@ -1,7 +1,5 @@
 """Responses that no server made: those of a proxy in between, and connections that are not trusted."""
 
-import asyncio
-
 import pytest
 from aiohttp import web
 
@@ -68,15 +66,3 @@ async def test_an_only_endpoints_junk_is_raised_as_it_came(cluster, opened, watc
         assert ledger.outcomes == ["error"]
         assert not watch.of("resting")
         assert fleet.in_flight == 0
-
-
-async def test_junk_from_every_endpoint_is_an_error_once_each_was_tried(cluster, opened):
-    servers = [cluster.start() for _ in range(3)]
-    async with opened(*servers, max_attempts=2) as fleet:
-        for server in servers:
-            server.replies["evaluate"] = lambda _: NONSENSE
-        ledger = Ledger()
-        with pytest.raises(BadResponse):
-            await asyncio.wait_for(begin(fleet, "a", ledger), 10)
-        assert {url for url, _, _ in ledger.sent_to} == {url_of(server) for server in servers}
-        assert ledger.outcomes == ["error"] * 3

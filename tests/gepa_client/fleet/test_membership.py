@@ -62,20 +62,6 @@ async def test_endpoints_that_disagree_at_the_start_are_refused_with_all_differe
     assert f"{url_of(third)}: components: system instead of style, system; split val: it has none" in message
 
 
-async def test_each_endpoint_has_its_own_token(cluster, opened, tmp_path, monkeypatch):
-    monkeypatch.delenv("GEPA_TOKEN")
-    one, other = cluster.start(1, held=True), cluster.start(1, held=True)
-    one.token, other.token = "token one", "token other"
-    path = tmp_path / "token"
-    path.write_text("token other\n", encoding="utf-8")
-    async with opened(Address(one.url, token="token one"), Address(other.url, token_file=path)) as fleet:
-        tasks = [begin(fleet, f"{number}") for number in range(2)]
-        await until(lambda: one._running == other._running == 1)
-        cluster.let_go(one)
-        cluster.let_go(other)
-        await results(*tasks)
-
-
 async def test_a_restarted_server_is_let_in_with_the_new_token_of_its_file(cluster, opened, tmp_path):
     server = cluster.start()
     path = tmp_path / "token"

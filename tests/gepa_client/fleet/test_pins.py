@@ -47,16 +47,3 @@ async def test_a_pin_moves_when_its_endpoint_stays_out_of_reach_and_another_is_u
         await until(lambda: fleet.endpoints[0].resting)
         await results(first, *(begin(fleet, f"{number}", pin=pin) for number in range(3)))
         assert pin.instance == other.instance_id
-
-
-async def test_without_references_pinned_calls_go_anywhere(cluster, opened):
-    servers = [cluster.start(1, held=True), cluster.start(1, held=True)]
-    for server in servers:
-        server.capabilities.remove("refs")
-    async with opened(*servers) as fleet:
-        pin = Pin()
-        tasks = [begin(fleet, f"{number}", pin=pin) for number in range(2)]
-        await until(lambda: all(server._running == 1 for server in servers))
-        for server in servers:
-            cluster.let_go(server)
-        await results(*tasks)

@@ -1,11 +1,8 @@
 """Endpoints behind a proxy that has tokens of its own, which expire."""
 
-import asyncio
-
 import pytest
 
-from gepa_client.errors import Interrupted
-from gepa_client.fleet import Address, Pin, handshake
+from gepa_client.fleet import Address, Pin
 from tests.gepa_client.fleet.conftest import begin, results, until
 
 
@@ -43,28 +40,3 @@ async def test_an_only_endpoint_rests_until_its_file_has_the_new_token(proxied, 
         await results(*calls)
         assert watch.kinds("back") == ["back"]
         assert pin.instance == server.instance_id
-
-
-async def test_the_beginning_waits_for_a_token_that_is_being_renewed(proxied, opened, watch, tmp_path, monkeypatch):
-    monkeypatch.setattr(handshake, "RENEWAL_POLL_S", 0.01)
-    server, address = proxied
-    server.proxy_token = "renewed"
-
-    async def begin_and_end():
-        async with opened(address) as fleet:
-            return fleet.discovery.server.instance_id
-
-    beginning = asyncio.create_task(begin_and_end())
-    await until(lambda: watch.of("resting"))
-    (tmp_path / "proxy").write_text("renewed", encoding="utf-8")
-    assert await results(beginning) == [server.instance_id]
-    assert watch.kinds() == ["resting", "joined"]
-
-
-async def test_a_token_that_is_not_renewed_pauses_the_run_in_the_end(proxied, opened):
-    server, address = proxied
-    async with opened(address, max_outage_s=0.2) as fleet:
-        server.proxy_token = "renewed"
-        with pytest.raises(Interrupted, match="refused the token") as caught:
-            await results(begin(fleet, "a"))
-        assert caught.value.status == "paused"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gepa_client.errors import ConnectionLost, Interrupted, Refused
+from gepa_client.errors import ConnectionLost, Refused
 from gepa_client.fleet import Address
 from tests.gepa_client.fleet.conftest import begin, results, until
 
@@ -35,15 +35,3 @@ async def test_a_token_file_that_vanishes_and_comes_back_with_another_token_ends
         path.write_text(server.token, encoding="utf-8")
         await results(waiting)
         assert fleet.endpoints[0].instance == "another"
-
-
-async def test_a_token_file_that_stays_away_pauses_the_run_in_the_end(cluster, opened, tmp_path):
-    server = cluster.start()
-    path = tmp_path / "token"
-    path.write_text(server.token, encoding="utf-8")
-    async with opened(Address(server.url, token_file=path), max_outage_s=0.2) as fleet:
-        path.unlink()
-        server.token = "after the restart"
-        with pytest.raises(Interrupted, match="no such file") as caught:
-            await results(begin(fleet, "a"))
-        assert caught.value.status == "paused"

@@ -10,6 +10,7 @@ from gepa.adapters.default_adapter.default_adapter import DefaultAdapter
 from gepa.strategies.proposal_sampling import PxNSampling
 
 from gepa_client import ConcurrentReflection, RemoteAdapter, Row, RowLoader
+from tests.gepa_client.gepa.silent import Silent
 
 SERVED = Path(__file__).parent / "served"
 
@@ -24,11 +25,6 @@ def task(monkeypatch):
 
 def adapter_flags(adapter, arguments, seed):
     return ["--adapter", adapter, "--adapter-args", json.dumps(arguments), "--seed-candidate", json.dumps(seed)]
-
-
-class Silent:
-    def log(self, message):
-        pass
 
 
 def loaders(task, wrap):
@@ -95,8 +91,8 @@ def default_adapter_url(gepa_server):
         yield url
 
 
-@pytest.mark.parametrize("guided", [False, True], ids=["all traced", "parents traced"])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("guided", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 def test_gepas_default_adapter_served_gives_the_run_of_one_process(task, default_adapter_url, options, seed, guided):
     theirs = in_one_process(task, DefaultAdapter(model=task.model), task.DEFAULT_SEED, seed=seed, **made(options))
@@ -106,7 +102,7 @@ def test_gepas_default_adapter_served_gives_the_run_of_one_process(task, default
     assert_same(theirs, ours)
 
 
-@pytest.mark.parametrize("guided", [False, True], ids=["all traced", "parents traced"])
+@pytest.mark.parametrize("guided", [pytest.param(False, marks=pytest.mark.long), True])
 @pytest.mark.parametrize("name", ["StatefulAdapter", "CountingAdapter"])
 def test_an_adapter_whose_state_decides_its_scores_gives_the_same_run_too(task, gepa_server, name, guided):
     kind = getattr(task, name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client import Interrupted, RemoteAdapter, Row, ServerRow
+from gepa_client import RemoteAdapter, Row
 
 SERVED = Path(__file__).parent / "served"
 PROGRAM = str(SERVED / "counting_program.py")
@@ -38,26 +38,6 @@ def test_answers_lost_on_the_way_are_collected_and_nothing_runs_twice(gepa_serve
     assert sorted(ran(), key=int) == [str(number) for number in range(30)]
     assert [record["Inputs"]["n"] for record in dataset["text"]] == list(range(30))
     assert not proxy.faults
-
-
-def test_a_server_that_holds_the_rows_gets_only_their_names(gepa_server, counted, tmp_path):
-    ran, path = counted
-    (tmp_path / "val.jsonl").write_text('{"n": 4}\n{"n": 2}\n', encoding="utf-8")
-    flags = ["--program", PROGRAM, "--datasets", f"val={tmp_path / 'val.jsonl'}"]
-    with gepa_server(SERVED, *flags, COUNT_FILE=path) as url, RemoteAdapter(url) as adapter:
-        loader = adapter.dataset("val", first_id=7)
-        assert [type(row) for row in loader.rows] == [ServerRow, ServerRow]
-        assert adapter.evaluate(loader.fetch([8, 7]), adapter.seed_candidate).scores == [0.2, 0.4]
-    assert sorted(ran()) == ["2", "4"]
-
-
-def test_a_server_that_is_gone_pauses_the_run(gepa_server, counted):
-    _, path = counted
-    with gepa_server(SERVED, "--program", PROGRAM, COUNT_FILE=path) as url:
-        adapter = RemoteAdapter(url, max_attempts=2, first_backoff_s=0.01, max_outage_s=0.5)
-    with adapter, pytest.raises(Interrupted, match="no endpoint left") as caught:
-        adapter.evaluate(rows(3), adapter.seed_candidate)
-    assert caught.value.status == "paused"
 
 
 def test_ctrl_c_stops_what_runs_on_the_server(gepa_server, counted, eventually):

@@ -1,9 +1,8 @@
 """Answers of reflection that hold no new text are recognized, and those of well-behaved models are left alone."""
 
 import pytest
-from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
-from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, extracted, wants_block
+from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm
 from gepa_client.journal.run_events import UnusableReason
 
 BEFORE = "Answer with one word."
@@ -52,7 +51,7 @@ def test_what_is_no_text_has_its_reason(answer: str, reason: UnusableReason) -> 
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("filler", ["\n", "-", " \n", "<think>\n", "</think>", "```\n", "```a\n", "~~~", "` "])
+@pytest.mark.parametrize("filler", ["\n", "<think>\n", "```a\n", "` "])
 def test_a_long_answer_is_judged_in_linear_time(filler: str) -> None:
     outcomes = ("usable", "monologue", "ambiguous", "truncated")
     assert judged(f"a{filler * 100_000}b", again=True) in outcomes
@@ -89,65 +88,8 @@ def test_the_text_alone_is_taken_from_an_answer_or_it_is_unusable(answer: str, t
     assert judged(answer) != "usable" or AnswerForm(block=True).text(answer) == text
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        f"```\n{TEXT}\n```",
-        f"Sure:\n```markdown\n{TEXT}\n\n- more\n```\nIt names the desks.",
-        f"Here it is: ```\n{TEXT}\n```",
-        f"```{TEXT}```",
-        f"```\n{TEXT}```",
-        "```\nAn example:\n```json\n{}\n```\nAnswer so.\n```",
-        f"{TEXT}\n```",
-        f"  {TEXT}\n",
-    ],
-)
-def test_the_text_of_an_ordinary_answer_is_what_gepa_takes(answer: str) -> None:
-    assert AnswerForm(block=True).text(answer) == extracted(answer)
-
-
-def test_text_around_a_block_that_no_prompt_asked_for_is_ambiguous_and_a_block_is_asked_for() -> None:
-    form = AnswerForm(block=False)
-    assert judged(f"```\n{TEXT}\n```", block=False) == "usable"
-    assert judged(f"Here it is:\n```\n{TEXT}\n```", block=False) == judged(INNER, block=False) == "ambiguous"
-    assert form.again("ambiguous").block
-    assert "within ``` blocks" in str(form.asked_again("Improve.", "ambiguous", AnswerCheck()))
-
-
 def test_an_answer_that_ended_at_the_limit_of_tokens_is_truncated_even_with_a_block() -> None:
     assert judged(f"```\n{TEXT}\n```", cut_off=True) == "truncated"
-
-
-@pytest.mark.parametrize("form", [{"again": True}, {"block": False}])
-def test_a_text_without_a_block_counts_if_no_block_is_expected_but_an_analysis_does_not(form: dict[str, bool]) -> None:
-    for text in (
-        TEXT,
-        "You are a careful assistant.",
-        "First, read the message.",
-        "The user sends a message.",
-        "答えは一語で。",
-    ):
-        assert judged(text, **form) == "usable"
-    for analysis in (
-        THOUGHT,
-        "Let me look at the examples.",
-        "Looking at the feedback, the instruction lacks the desks.",
-        "**Analysis:**\nThe desk is missing.",
-        "The assistant's responses are too long.",
-        f"<think>{THOUGHT}</think>\n{TEXT}",
-    ):
-        assert judged(analysis, **form) == "monologue"
-
-
-def test_tags_that_the_present_text_has_too_are_part_of_the_text() -> None:
-    before = "<think>your reasoning</think><answer>one word</answer>"
-    assert judged("<think>at most a line</think><answer>a desk</answer>", before=before, block=False) == "usable"
-
-
-def test_templates_that_want_a_block_are_recognized() -> None:
-    assert wants_block(InstructionProposalSignature.default_prompt_template)
-    assert wants_block("Improve:\n```\n<curr_param>\n```\n<side_info>\nAnswer in ```text\n...\n```.")
-    assert not wants_block("Improve:\n```\n<curr_param>\n```\nby\n```\n<side_info>\n```\nAnswer with the text alone.")
 
 
 @pytest.mark.parametrize(

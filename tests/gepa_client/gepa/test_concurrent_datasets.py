@@ -7,19 +7,15 @@ import gepa
 import pytest
 from gepa.strategies.proposal_sampling import PxNSampling, SameParentSampling
 
-from gepa_client import ConcurrentDatasets, Interrupted, ProgramReflection, RemoteAdapter, Row
+from gepa_client import ConcurrentDatasets, ProgramReflection, RemoteAdapter, Row
 from gepa_client.journal.entries import REFLECTIVE_DATASET, SEARCH
-from protocol.errors import InvalidParams, ProgramFailed
+from protocol.errors import ProgramFailed
+from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, watched
 
 SEED = {"system": "s", "style": "t"}
 MAKE = "make_reflective_dataset"
-
-
-class Silent:
-    def log(self, message):
-        pass
 
 
 class Overlap:
@@ -87,31 +83,6 @@ def test_the_run_and_its_journal_are_those_of_datasets_made_one_by_one(server, t
     assert len({entry.digest for entry in made}) > 4
 
 
-def test_minibatches_of_perfect_scores_take_no_turn_of_the_selector(server):
-    server.evaluate_one = lambda _, example, __: server.ok(1.0 if example.data["n"] < 6 else 0.1)
-
-    def run(at_once):
-        server.calls.clear()
-        with RemoteAdapter(server.url) as adapter:
-            found = optimize(adapter, at_once=at_once).candidates
-        return found, [params["components_to_update"] for params in server.called(MAKE)]
-
-    assert run(at_once=True) == run(at_once=False)
-
-
-@pytest.mark.parametrize("one_by_one", ["adapter_state", "whole_batches"])
-def test_a_program_that_may_make_one_from_the_one_before_makes_one_at_a_time(server, one_by_one):
-    improving(server)
-    overlap = Overlap(server)
-    if one_by_one == "adapter_state":
-        server.capabilities.append(one_by_one)
-    else:
-        server.limits[one_by_one] = True
-    with RemoteAdapter(server.url) as adapter:
-        optimize(adapter)
-    assert overlap.most == 1
-
-
 def test_a_dataset_that_the_program_fails_to_make_costs_its_own_proposal_alone(server):
     improving(server)
     make = server.make_reflective_dataset
@@ -128,60 +99,3 @@ def test_a_dataset_that_the_program_fails_to_make_costs_its_own_proposal_alone(s
         [failure] = adapter.failures.take()
     assert str(failure) == "make_reflective_dataset: ProgramFailed: no records"
     assert len(server.called("propose_new_texts")) == len(server.called(MAKE)) - 1
-
-
-def test_any_other_failure_interrupts_the_run_once_the_others_are_recorded(server, tmp_path):
-    improving(server)
-    make = server.make_reflective_dataset
-    requests = itertools.count(1)
-
-    async def reply(params):
-        if next(requests) == 2:
-            raise InvalidParams
-        await asyncio.sleep(0.05)
-        return await make(params)
-
-    server.replies[MAKE] = reply
-    with watched(tmp_path) as store:
-        with (
-            recording(store) as journal,
-            RemoteAdapter(server.url, journal=journal) as adapter,
-            pytest.raises(Interrupted, match=MAKE),
-        ):
-            optimize(adapter)
-        assert [entry.number for entry in store.entries(RUN.id, SEARCH) if entry.kind == REFLECTIVE_DATASET] == [
-            12,
-            14,
-            15,
-        ]
-
-
-def test_minibatches_whose_traces_are_lost_are_traced_again_one_after_another(server):
-    improving(server)
-    retracing = set()
-    most = 0
-
-    async def one(candidate, example, traced):
-        nonlocal most
-        if traced and server.instance_id == "second":
-            retracing.add(example.id)
-            most = max(most, len(retracing))
-            await asyncio.sleep(0.01)
-            retracing.discard(example.id)
-        return server.ok(0.1)
-
-    server.evaluate_one = one
-    make = server.make_reflective_dataset
-    requests = itertools.count(1)
-
-    def reply(params):
-        if next(requests) == 1:
-            server.forget("second")
-        return make(params)
-
-    server.replies[MAKE] = reply
-    with RemoteAdapter(server.url) as adapter:
-        optimize(adapter, calls=8)
-        assert adapter.retraced.examples == 3 * 3  # the rows suffice for three minibatches; two tasks share one
-    assert most == 3
-    assert len(server.called("propose_new_texts")) == 4

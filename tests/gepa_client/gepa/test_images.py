@@ -9,15 +9,11 @@ import pytest
 
 from gepa_client import ConcurrentReflection, RemoteAdapter
 from protocol.errors import ProgramFailed
+from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 
 SERVED = Path(__file__).parent / "served"
 SEED = {"rules": "draw"}
-
-
-class Silent:
-    def log(self, message):
-        pass
 
 
 class Model:
@@ -70,12 +66,6 @@ def test_a_reflection_model_sees_what_it_sees_in_one_process(served, monkeypatch
     assert [part["type"] for part in message["content"]] == ["text", "image_url", "image_url", "image_url"]
 
 
-def test_a_program_that_proposes_gets_its_images_back(served):
-    with served("Proposing") as url, RemoteAdapter(url) as adapter:
-        candidates, _ = optimize(adapter)
-    assert candidates[-1]["rules"].startswith("draw" + base64.b64encode(b"\x89PNG a drawing").decode())
-
-
 def test_a_program_that_proposes_gets_the_data_urls_of_its_steps_back(gepa_server):
     with gepa_server(SERVED, "--program", "describing") as url, RemoteAdapter(url) as adapter:
         assert not adapter.offers("images")
@@ -87,15 +77,6 @@ def test_a_program_that_proposes_gets_the_data_urls_of_its_steps_back(gepa_serve
     content = base64.b64encode(b"\x89PNG a drawing").decode()
     history = '```json\n  0: {"role":"user","content":"a"}\n```'
     assert texts == {"rules": f"data:image/png;base64,{content} {history}"}
-
-
-@pytest.mark.parametrize("at", ["data_url", "file"])
-def test_images_by_path_and_by_data_url_are_carried_as_they_are(served, tmp_path, at):
-    (tmp_path / "drawing.png").write_bytes(b"\x89PNG a drawing")
-    with served(at=tmp_path / "drawing.png" if at == "file" else at) as url, RemoteAdapter(url) as adapter:
-        image = records_of(adapter)["rules"][1]["Drawing"]["shown"][0]
-    assert base64.b64decode(image.base64_data) == b"\x89PNG a drawing"
-    assert image.media_type == "image/png"
 
 
 def test_what_cannot_be_carried_is_refused_with_its_place(served, tmp_path):

@@ -1,23 +1,31 @@
 """A run that is interrupted again and again, and resumed each time, ends as an undisturbed one."""
 
 import random
-import threading
 from collections import Counter
 
 import gepa
 import pytest
 from gepa.strategies.proposal_sampling import PxNSampling
 
-from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter, Row
-from gepa_client.gepa.litellm_model import Completion
+from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import ProgramFailed, TrajectoryExpired
+from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 from tests.gepa_client.scripted_server import ScriptedServer, failed, ok
+from tests.support.rounds import rounds
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")
 BUDGET = 150
+LONG_SERVERS = [
+    (False, False, False),
+    (False, True, False),
+    (False, True, True),
+    (True, False, False),
+    (True, False, True),
+    (True, True, True),
+]
 
 
 def rows(count, first=0):
@@ -92,15 +100,16 @@ def optimize(adapter, reflection=ProgramReflection):
     return result.candidates, result.parents, result.val_subscores, result.total_metric_calls
 
 
-class Silent:
-    def log(self, message):
-        pass
-
-
-@pytest.mark.parametrize("restarts", [False, True], ids=["one server", "a new server each time"])
-@pytest.mark.parametrize("keeps_state", [False, True], ids=["stateless", "with a state"])
-@pytest.mark.parametrize("whole_batches", [False, True], ids=["examples", "whole batches"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.repeated
+@pytest.mark.parametrize(
+    ("whole_batches", "keeps_state", "restarts"),
+    [
+        (False, False, True),
+        (True, True, False),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in LONG_SERVERS),
+    ],
+)
+@pytest.mark.parametrize("seed", rounds(2))
 def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(
     host, tmp_path, seed, whole_batches, keeps_state, restarts
 ):
@@ -156,7 +165,8 @@ def _discovery(server):
         return adapter.discovery
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.repeated
+@pytest.mark.parametrize("seed", rounds(3))
 def test_a_run_whose_process_dies_at_random_ends_as_an_undisturbed_one(host, tmp_path, seed, monkeypatch):
     undisturbed = scripted(host)
     with RemoteAdapter(undisturbed.url) as adapter:
@@ -188,59 +198,6 @@ def test_a_run_whose_process_dies_at_random_ends_as_an_undisturbed_one(host, tmp
         assert server.evaluated == undisturbed.evaluated  # what was finished and not recorded was collected
         attempts = store.attempts(RUN.id, SEARCH)
         assert all(made.outcome is not None for made in attempts)
-
-
-class Model:
-    """Adds a word to what it is shown; now and then it does not answer. Counts what it was asked."""
-
-    def __init__(self):
-        self.asked = Counter()
-        self.lock = threading.Lock()
-
-    def __call__(self, adapter):
-        return ConcurrentReflection(self, failures=adapter.failures, journal=adapter.journal)
-
-    def complete(self, prompt):
-        with self.lock:
-            self.asked[prompt] += 1
-        if len(prompt) % 7 == 3:
-            raise ConnectionError("no answer")
-        text = prompt.split("```")[1].strip()
-        return Completion(f"```\n{text} {WORDS[len(prompt) % len(WORDS)]}\n```", 0.5, 1, 1)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_no_answer_of_a_model_is_paid_for_twice(host, tmp_path, seed):
-    undisturbed, asked = scripted(host), Model()
-    with RemoteAdapter(undisturbed.url) as adapter:
-        wanted = optimize(adapter, asked)
-    assert len(wanted[0]) > 2
-    server, model = scripted(host), Model()
-    chance = random.Random(seed)
-    cuts = 0
-    with watched(tmp_path) as store:
-        while True:
-            left = [chance.randint(2, 25)]
-            with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
-
-                def cut(left=left, journal=journal):
-                    left[0] -= 1
-                    if left[0] == 0:
-                        journal.cancel_token.cancel(Interrupted("paused", "cut"))
-
-                journal.spending.watch(cut)
-                try:
-                    found = optimize(adapter, model)
-                except Interrupted:
-                    cuts += 1
-                    continue
-                spent = journal.spending["completion"].cost_usd
-            break
-        assert cuts > 3
-        assert found == wanted
-        answered = {prompt: count for prompt, count in model.asked.items() if len(prompt) % 7 != 3}
-        assert answered == {prompt: count for prompt, count in asked.asked.items() if len(prompt) % 7 != 3}
-        assert spent == 0.5 * sum(answered.values())
 
 
 class Died(Exception):

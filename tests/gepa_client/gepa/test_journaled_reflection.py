@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter
+from gepa_client import ConcurrentReflection, Interrupted
 from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.gepa.litellm_model import Completion
 from gepa_client.journal.entries import SEARCH
-from protocol.errors import ProgramFailed
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import asking, recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 
 
 @pytest.fixture
@@ -62,36 +61,6 @@ def test_a_models_answers_are_replayed_without_it(store):
     assert [(made.kind, made.endpoint) for made in store.attempts(RUN.id, SEARCH)] == [("completion", "openai/x")] * 3
 
 
-def test_a_failed_job_is_replayed_with_its_cause_if_the_record_continues_after_it(store):
-    with recording(store) as journal:
-        live = reflected(journal, Model(broken="two"))
-        assert [bool(texts) for texts, _ in live[0]] == [True, False, True]
-        assert live[1] == ["reflection: ConnectionError: no answer"]
-        journal.ask(asking("something else"))
-    silent = Model()
-    found, causes = reflected(replaying(store), silent)
-    assert found == live[0]
-    assert causes == ["reflection: ConnectionError: no answer"]
-    assert silent.asked == []
-
-
-def test_a_run_that_ended_at_a_failed_answer_asks_for_that_one_alone(store):
-    with recording(store) as journal:
-        reflected(journal, Model(broken="two"))
-    model = Model()
-    with recording(store) as journal:
-        found, causes = reflected(journal, model)
-    assert ([texts["a"] for texts, _ in found], causes) == (["one", "two", "three"], [])
-    [asked] = model.asked
-    assert "two" in asked
-
-
-def test_an_interruption_keeps_the_answers_that_came(store):
-    with recording(store) as journal, pytest.raises(Interrupted, match="no answer"):
-        reflected(journal, Model(broken="two", error=lambda words: Interrupted("paused", words)))
-    assert {entry.number for entry in store.entries(RUN.id, SEARCH)} == {0, 2}
-
-
 class CutOff(Model):
     """Answers no first prompt in full; `stops`: the second ones are interrupted."""
 
@@ -127,47 +96,9 @@ def test_a_process_that_ends_between_two_answers_is_continued_with_the_second_on
     assert about[2:] == [f"reflect on 'a', as the first answer was truncated, job {at}" for at in range(2)]
 
 
-@pytest.mark.parametrize("answer", [None, 7])
-def test_no_text_is_a_failure_on_record_and_no_answer(store, answer):
-    with recording(store) as journal:
-        found, causes = reflected(journal, lambda _: answer, JOBS[:1])
-        journal.ask(asking("something else"))
-    assert found[0][0] == {}
-    assert len(causes) == 1
-    assert [texts for texts, _ in reflected(replaying(store), Model(), JOBS[:1])[0]] == [{}]
-
-
 def test_another_prompt_than_the_recorded_one_stops_the_run(store):
     with recording(store) as journal:
         reflected(journal, Model())
     with recording(store) as journal, pytest.raises(Interrupted, match="not the run that was recorded") as caught:
         reflected(journal, Model(), [JOBS[0], ({"a": "changed"}, {"a": [{"x": 1}]}, ["a"]), JOBS[2]])
     assert caught.value.status == "failed"
-
-
-def test_a_programs_proposals_and_failures_are_replayed(server, store):
-    def second_fails(params):
-        number = int(params["candidate"]["system"][1:])
-        if number == 1:
-            raise ProgramFailed("no idea")
-        return {"texts": {"system": f"new {number}"} if number == 0 else {"unasked": "x"}}
-
-    server.replies["propose_new_texts"] = second_fails
-    jobs = [({"system": f"s{number}", "style": ""}, {"system": [{"x": 1}]}, ["system"]) for number in range(3)]
-
-    def proposed(adapter):
-        found = [proposal.new_texts for proposal, _ in ProgramReflection(adapter).reflect_many(jobs)]
-        return found, [str(failure) for failure in adapter.failures.take()]
-
-    with recording(store) as journal, RemoteAdapter(server.url, journal=journal, first_backoff_s=0.001) as adapter:
-        live = proposed(adapter)
-        journal.ask(asking("something else"))
-        discovery = adapter.discovery
-    assert live[0] == [{"system": "new 0"}, {}, {}]
-    before = len(server.calls)
-    with RemoteAdapter(journal=replaying(store), recorded=discovery) as adapter:
-        found, causes = proposed(adapter)
-    assert found == live[0]
-    assert len(causes) == 2
-    assert causes[0] == live[1][0] == "reflection: ProgramFailed: no idea"
-    assert len(server.calls) == before

@@ -7,7 +7,7 @@ from gepa_client import RemoteAdapter, Row
 from gepa_client.gepa.known_results import KnownResults
 from gepa_client.journal.entries import REUSE, SEARCH
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import recording, watched
 
 SEED = {"system": "s", "style": "t"}
 OTHER = {"system": "other", "style": "t"}
@@ -70,25 +70,6 @@ def test_a_row_is_evaluated_once_with_a_candidate_whichever_minibatch_it_is_in(s
     assert listed == [[[0, 1, 1], [2]], [[4, 1]], [[2], [4, 0, 1]]]
 
 
-def test_a_replay_and_a_resumed_run_reuse_the_same_and_send_nothing(server, store):
-    numbered(server)
-
-    def work(adapter):
-        first = adapter.batch_evaluate([(SEED, rows(1, 2))], capture_traces=True)
-        second = adapter.batch_evaluate([(SEED, rows(2, 3)), (OTHER, rows(1))], capture_traces=True)
-        return [(batch.scores, batch.outputs, batch.num_metric_calls) for batch in [*first, *second]]
-
-    live = recorded(server, store, work)
-    sent = len(server.calls)
-    assert recorded(server, store, work) == live
-    assert len(server.called("evaluate")) == 4
-    discovery = RemoteAdapter(server.url)
-    with discovery, RemoteAdapter(journal=replaying(store), recorded=discovery.discovery) as adapter:
-        adapter.known = KnownResults(adapter.journal)
-        assert (work(adapter), adapter.known.reused) == live
-    assert len(server.called("evaluate")) == 4 < sent
-
-
 def test_only_a_traced_result_serves_a_request_for_traces(server, store):
     def work(adapter):
         adapter.batch_evaluate([(SEED, rows(1))], capture_traces=False)
@@ -117,13 +98,3 @@ def test_large_results_are_read_from_the_journal_and_small_ones_are_not_held(ser
         return batch.outputs[0].result()["output"]
 
     assert recorded(server, store, work) == (large, 1)
-
-
-def test_without_a_store_results_are_held(server):
-    numbered(server)
-    with RemoteAdapter(server.url) as adapter:
-        adapter.known = KnownResults(adapter.journal)
-        first, second = (adapter.evaluate(rows(1, 2), SEED) for _ in range(2))
-        assert (first.scores, first.outputs) == (second.scores, second.outputs)
-        assert (second.num_metric_calls, adapter.known.reused) == (0, 2)
-    assert len(evaluated(server)) == 2

@@ -6,13 +6,9 @@ import pytest
 from gepa.optimize_anything import EngineConfig, GEPAConfig, ReflectionConfig, TrackingConfig, optimize_anything
 
 from gepa_client import RemoteAdapter
+from tests.gepa_client.gepa.silent import Silent
 
 WORDS = ["red", "green", "blue", "gold"]
-
-
-class Silent:
-    def log(self, message):
-        pass
 
 
 @pytest.fixture

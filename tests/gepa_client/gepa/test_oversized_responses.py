@@ -3,11 +3,7 @@
 import pytest
 
 from gepa_client import RemoteAdapter, Row, RpcClient
-from gepa_client.analysis.failed_examples import failed_examples
-from gepa_client.errors import AnswerTooLarge
 from protocol.errors import LimitExceeded
-from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import recording, watched
 
 SEED = {"system": "s", "style": "t"}
 ACCEPTED = 100_000
@@ -47,20 +43,3 @@ def test_a_server_that_refuses_a_large_answer_is_asked_for_one_example_after_ano
     server.refusals.append(LimitExceeded("too large", limit="answer_bytes", allowed=5, given=9))
     batch = connect().evaluate([Row(str(number), {"n": number}) for number in (0, 2, 3)], SEED)
     assert batch.scores == [0.5, 0.0, 0.5]
-
-
-@pytest.mark.usefixtures("connect")
-def test_of_a_batch_that_is_too_large_the_recorded_failure_is_the_large_example(server, tmp_path):
-    server.limits["whole_batches"] = True
-    with watched(tmp_path) as store:
-        with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
-            adapter.evaluate([Row(str(number), {"n": number}) for number in (0, 1, 3, 4, 2)], SEED)
-        found = failed_examples(store, RUN.id)
-    assert [(group.type, group.rows) for group in found.groups] == [("output_too_large", ["2"])]
-
-
-async def test_the_error_names_both_sizes(server, connect):
-    async with RpcClient(server.url, token=server.token) as client:
-        with pytest.raises(AnswerTooLarge, match=rf"answer of \d+ bytes, more than {ACCEPTED} accepted") as refused:
-            await client.evaluate(SEED, [{"id": "2", "data": {"n": 2}}])
-    assert refused.value.size > refused.value.accepted == ACCEPTED

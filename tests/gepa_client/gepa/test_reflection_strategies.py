@@ -7,11 +7,9 @@ import threading
 import pytest
 from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionLM
 
-from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter
+from gepa_client import ConcurrentReflection, ProgramReflection, RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
-from gepa_client.gepa.litellm_model import Completion
 from gepa_client.gepa.reflection_strategies import Unusable
-from protocol.errors import MethodNotFound, ProgramFailed
 
 TEMPLATE = "Improve <curr_param> given <side_info> now."
 
@@ -44,14 +42,6 @@ def test_it_proposes_exactly_what_gepas_own_strategy_does(template, seed):
     ours = ConcurrentReflection(model, template).reflect_many(jobs(seed))
     assert [proposal for proposal, _ in ours] == [proposal for proposal, _ in theirs]
     assert [list(proposal.new_texts) for proposal, _ in ours] == [list(proposal.new_texts) for proposal, _ in theirs]
-
-
-def test_one_job_is_the_same_as_many_of_one():
-    reflection = ConcurrentReflection(model)
-    [job] = jobs(count=1)
-    proposal, successor = reflection.reflect(*job)
-    assert proposal == reflection.reflect_many([job])[0][0]
-    assert successor is reflection
 
 
 def test_requests_run_at_the_same_time_and_answers_stay_in_order():
@@ -87,21 +77,6 @@ def test_a_failed_job_proposes_nothing_and_is_recorded_while_the_others_run():
     assert str(failure) == "reflection: ConnectionError: no answer"
 
 
-@pytest.mark.parametrize("answer", [None, 7])
-def test_a_model_that_answers_no_text_is_a_failed_job(answer):
-    reflection = ConcurrentReflection(lambda _: answer)
-    assert reflection.reflect_many(jobs(count=1))[0][0].new_texts == {}
-    assert reflection.failures.first is not None
-
-
-def test_an_interruption_raised_by_the_model_passes_through():
-    def capped(prompt):
-        raise Interrupted("paused", "spend cap")
-
-    with pytest.raises(Interrupted):
-        ConcurrentReflection(capped).reflect_many(jobs())
-
-
 def test_ctrl_c_does_not_wait_for_a_models_answer():
     asked, answer = threading.Event(), threading.Event()
 
@@ -129,22 +104,6 @@ def test_a_template_without_its_placeholders_is_refused():
         ConcurrentReflection(model, {"a": "only <curr_param>"})
 
 
-def test_costs_are_added_up_and_a_missing_price_is_unknown():
-    class Priced:
-        def complete(self, prompt):
-            return Completion("x", 0.5 if "first" in prompt else None, 3, 1)
-
-    asked = [({"a": text}, {"a": [{"x": 1}]}, ["a"]) for text in ("first", "second", "first again")]
-    reflection = ConcurrentReflection(Priced())
-    reflection.reflect_many(asked)
-    spent = reflection.journal.spending["completion"]
-    assert reflection.total_cost == spent.cost_usd == 1.0
-    assert (spent.calls, spent.examples, spent.input_tokens, spent.output_tokens, spent.unpriced) == (3, 3, 9, 3, 1)
-    silent = ConcurrentReflection(model)
-    silent.reflect_many(asked)
-    assert (silent.total_cost, silent.journal.spending.unpriced) == (0.0, {"completion": 3})
-
-
 @pytest.fixture
 def adapter(server):
     with RemoteAdapter(server.url, max_attempts=2, first_backoff_s=0.001) as made:
@@ -167,35 +126,6 @@ def test_the_program_is_asked_for_all_jobs_at_once_and_answers_stay_in_order(ser
     assert [proposal.new_texts for proposal, _ in found] == [{"system": f"new {number}"} for number in range(4)]
 
 
-def test_a_program_that_fails_at_one_job_keeps_the_others(server, adapter):
-    def second_fails(params):
-        number = int(params["candidate"]["system"][1:])
-        if number == 1:
-            raise ProgramFailed("no idea")
-        return {"texts": {"system": f"new {number}"} if number == 0 else {"unasked": "x"}}
-
-    server.replies["propose_new_texts"] = second_fails
-    found = ProgramReflection(adapter).reflect_many(asked_of_program(3))
-    assert [proposal.new_texts for proposal, _ in found] == [{"system": "new 0"}, {}, {}]
-    assert [type(failure.error).__name__ for failure in adapter.failures.take()] == ["ProgramFailed", "BadResponse"]
-
-
-def test_a_server_that_cannot_be_asked_interrupts(server, adapter):
-    def gone(params):
-        raise MethodNotFound(method="propose_new_texts")
-
-    server.replies["propose_new_texts"] = gone
-    with pytest.raises(Interrupted) as caught:
-        ProgramReflection(adapter).reflect_many(asked_of_program(1))
-    assert caught.value.status == "failed"
-
-
-def test_a_program_without_proposals_is_refused_as_a_proposer(server):
-    server.capabilities.remove("proposals")
-    with RemoteAdapter(server.url) as adapter, pytest.raises(ValueError, match="propose"):
-        ProgramReflection(adapter)
-
-
 def test_a_component_without_a_usable_answer_is_left_out_and_the_others_of_its_job_are_proposed():
     def half(prompt):
         return "```\nnew\n```" if "text b" in prompt else "<think>\nthe text lacks"
@@ -206,20 +136,6 @@ def test_a_component_without_a_usable_answer_is_left_out_and_the_others_of_its_j
     assert proposal.new_texts == {"b": "new"}
     assert reflection.take_unusable() == [Unusable("a", "monologue", asked_again=True, then="monologue")]
     assert reflection.take_unusable() == []
-
-
-def test_well_formed_answers_are_proposed_as_without_a_check_and_asked_for_once():
-    prompts = []
-
-    def well_formed(prompt):
-        prompts.append(prompt)
-        return f"Here it is:\n```\n{hashlib.sha256(prompt.encode()).hexdigest()}\n```"
-
-    checked = ConcurrentReflection(well_formed, check=AnswerCheck()).propose(jobs())
-    asked = sorted(prompts)
-    prompts.clear()
-    assert checked == ConcurrentReflection(well_formed).propose(jobs())
-    assert asked == sorted(prompts)
 
 
 @pytest.mark.parametrize(
@@ -237,19 +153,3 @@ def test_an_answer_whose_text_cannot_be_used_is_asked_for_once_more_with_the_rea
     assert proposal.new_texts == {"a": "new\n```\nexample\n```"}
     assert reflection.take_unusable() == [Unusable("a", reason, asked_again=True)]
     assert "could not be used: it " in prompts[1]
-
-
-def test_marks_of_a_template_in_a_text_stay_as_they_are():
-    reflection = ConcurrentReflection(model, "<curr_param> | <side_info>")
-    prompt = reflection.prompt({"a": "Read <side_info> and <curr_param>."}, {"a": [{"x": "<curr_param>"}]}, "a")
-    assert prompt.startswith("Read <side_info> and <curr_param>. | # Example 1")
-    assert prompt.rstrip().endswith("<curr_param>")
-
-
-def test_texts_of_a_program_that_are_none_are_left_out(server, adapter):
-    answer = {"texts": {"b": "new"}, "refused": {"c": "a dict is no text"}}
-    server.replies["propose_new_texts"] = lambda _: answer
-    reflection = ProgramReflection(adapter)
-    [(proposal, _)] = reflection.reflect_many([({"b": "old", "c": "old"}, {"b": [], "c": []}, ["b", "c"])])
-    assert proposal.new_texts == {"b": "new"}
-    assert reflection.take_unusable() == [Unusable("c", "not text")]

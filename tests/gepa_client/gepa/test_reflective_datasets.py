@@ -2,7 +2,8 @@ import gepa
 import pytest
 
 from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
-from protocol.errors import InvalidParams, Overloaded, ProgramFailed, TrajectoryExpired
+from protocol.errors import InvalidParams, Overloaded, ProgramFailed
+from tests.gepa_client.gepa.silent import Silent
 
 SEED = {"system": "s", "style": "t"}
 ROWS = [Row(str(number), {"n": number}) for number in range(3)]
@@ -19,17 +20,6 @@ def traced(adapter, rows=ROWS):
     return adapter.evaluate(rows, SEED, capture_traces=True)
 
 
-def test_refs_go_back_with_the_examples_and_records_come_in_their_order(server, adapter):
-    server.evaluate_one = lambda _, example, __: server.ok(example.data["n"] / 10)
-    dataset = adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
-    assert [record["Feedback"] for record in dataset["system"]] == ["0.0", "0.1", "0.2"]
-    [sent] = server.called("make_reflective_dataset")
-    assert sent["eval_batch"]["batch"] == [{"id": row.id, "data": row.data} for row in ROWS]
-    refs = [result["trajectory_ref"] for result in sent["eval_batch"]["results"]]
-    assert len({server.traces[ref][0] for ref in refs}) == 1  # one minibatch, one group
-    assert [server.traces[ref][1] for ref in refs] == ["0", "1", "2"]
-
-
 def test_trajectories_travel_inline_if_the_server_keeps_none(server):
     server.capabilities.remove("refs")
     with RemoteAdapter(server.url) as adapter:
@@ -37,10 +27,6 @@ def test_trajectories_travel_inline_if_the_server_keeps_none(server):
     [sent] = server.called("make_reflective_dataset")
     assert [result["trajectory"] for result in sent["eval_batch"]["results"]] == [{"of": row.id} for row in ROWS]
     assert all("group" not in params["_meta"] for params in server.called("evaluate"))
-
-
-def test_an_untraced_batch_has_no_trajectories(adapter):
-    assert adapter.evaluate(ROWS, SEED).trajectories is None
 
 
 def test_expired_trajectories_are_traced_once_more_while_the_scores_stand(server, adapter):
@@ -52,47 +38,6 @@ def test_expired_trajectories_are_traced_once_more_while_the_scores_stand(server
     assert batch.scores == [1.0] * 3
     assert (adapter.retraced.examples, adapter.tally.examples) == (3, 3)
     assert adapter.fleet.clients[0].instance_id == "second"
-
-
-def test_trajectories_that_expire_again_at_once_pause_the_run(server, adapter):
-    def always(params):
-        raise TrajectoryExpired(refs=["x"])
-
-    server.replies["make_reflective_dataset"] = always
-    batch = traced(adapter)
-    with pytest.raises(Interrupted, match="raise max_trace_bytes") as caught:
-        adapter.make_reflective_dataset(SEED, batch, ["system"])
-    assert caught.value.status == "paused"
-    assert adapter.retraced.examples == 3
-
-
-def replaced_before_each_dataset(server, times):
-    """Let another process answer in the server's place before each of the first datasets is made."""
-    make = server.make_reflective_dataset
-    names = iter(f"process {number}" for number in range(times))
-
-    def reply(params):
-        if (name := next(names, None)) is not None:
-            server.forget(name)
-        return make(params)
-
-    server.replies["make_reflective_dataset"] = reply
-
-
-def test_a_minibatch_is_traced_again_each_time_its_server_is_replaced(server, adapter):
-    replaced_before_each_dataset(server, 3)
-    dataset = adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
-    assert len(dataset["system"]) == len(ROWS)
-    assert adapter.retraced.examples == 3 * len(ROWS)
-
-
-def test_a_server_replaced_without_end_pauses_the_run_and_is_the_reason_given(server, adapter):
-    replaced_before_each_dataset(server, 100)
-    batch = traced(adapter)
-    with pytest.raises(Interrupted, match="the server that kept them ended") as caught:
-        adapter.make_reflective_dataset(SEED, batch, ["system"])
-    assert caught.value.status == "paused"
-    assert adapter.retraced.examples == 5 * len(ROWS)
 
 
 def raising(error):
@@ -158,43 +103,6 @@ def test_state_follows_to_another_instance(server, adapter):
     adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
     assert kept == [0, 1]
     assert server.called("make_reflective_dataset")[-1]["adapter_state"] == [0]
-
-
-def test_a_checkpoints_state_is_restored_in_another_process(server, adapter):
-    kept = states(server)
-    adapter.set_adapter_state({"adapter_state": [5, 6]})
-    assert adapter.get_adapter_state() == {"adapter_state": [5, 6]}
-    adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
-    assert kept == [5, 6, 2]
-
-
-def test_a_program_of_whole_batches_gets_a_restored_state_at_once_even_an_empty_one(server):
-    server.capabilities.append("adapter_state")
-    server.limits["whole_batches"] = True
-    kept = states(server)
-    with RemoteAdapter(server.url) as adapter:
-        adapter.set_adapter_state({})
-        adapter.set_adapter_state({"adapter_state": [5, 6]})
-        assert adapter.get_adapter_state() == {"adapter_state": [5, 6, 2]}  # its state afterwards
-    assert kept == [5, 6, 2]
-    sent = server.called("make_reflective_dataset")
-    assert [params["adapter_state"] for params in sent] == [{}, [5, 6]]
-    assert all(params["components_to_update"] == [] == params["eval_batch"]["batch"] for params in sent)
-
-
-def test_without_the_capability_state_is_neither_kept_nor_silently_dropped(server):
-    states(server)
-    with RemoteAdapter(server.url) as adapter:
-        adapter.set_adapter_state({})
-        adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
-        assert adapter.get_adapter_state() == {}
-        with pytest.raises(ValueError, match="state"):
-            adapter.set_adapter_state({"adapter_state": 1})
-
-
-class Silent:
-    def log(self, message):
-        pass
 
 
 @pytest.mark.parametrize("offered", [True, False])

@@ -1,6 +1,6 @@
 import pytest
 
-from gepa_client import Row, RowLoader, RowsError, ServerRow, load_rows
+from gepa_client import Row, RowsError, load_rows
 
 
 @pytest.mark.parametrize(
@@ -46,28 +46,3 @@ def test_a_file_that_cannot_be_read_is_an_error_with_its_place(tmp_path, name, c
     (tmp_path / name).write_bytes(content)
     with pytest.raises(RowsError, match=message):
         load_rows(tmp_path / name)
-
-
-def test_an_absent_file_is_an_error(tmp_path):
-    with pytest.raises(RowsError):
-        load_rows(tmp_path / "absent.json")
-
-
-def test_a_loader_counts_from_its_first_id():
-    loader = RowLoader([Row("x", 1), ServerRow("y", "val")], first_id=10)
-    assert (list(loader.all_ids()), len(loader)) == ([10, 11], 2)
-    assert loader.fetch([11, 10, 11]) == [ServerRow("y", "val"), Row("x", 1), ServerRow("y", "val")]
-
-
-@pytest.mark.parametrize("row_id", [9, 12, -1])
-def test_a_loader_knows_no_ids_of_others(row_id):
-    with pytest.raises(KeyError):
-        RowLoader([Row("x", 1), Row("y", 2)], first_id=10).fetch([row_id])
-
-
-def test_gepa_takes_it_for_a_loader():
-    from gepa.core.data_loader import DataLoader, ensure_loader
-
-    loader = RowLoader([Row("x", 1)])
-    assert isinstance(loader, DataLoader)
-    assert ensure_loader(loader) is loader

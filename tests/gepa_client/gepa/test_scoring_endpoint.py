@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 
 from gepa_client import Interrupted, RemoteAdapter, Row
-from gepa_client.errors import BadResponse, Refused
 from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, watched
@@ -78,39 +77,6 @@ def test_a_program_that_failed_is_not_scored_and_one_that_scores_itself_neither(
     with RemoteAdapter(program.url, score_with=scorer.url) as adapter:
         assert adapter.evaluate(rows(3), SEED).scores == [0.0, 0.75, 0.2]
     assert dict(scorer.scored) == {"2": 1}
-
-
-def test_a_scorer_without_a_score_function_is_an_error(program, scorer, server, host):
-    scorer.judge = lambda *_: {**ok(), "status": "rollout", "score": None}
-    with (
-        RemoteAdapter(program.url, score_with=scorer.url) as adapter,
-        pytest.raises(BadResponse, match="answered `rollout` again"),
-    ):
-        adapter.evaluate(rows(1), SEED)
-    plain = ScriptedServer()
-    with pytest.raises(Refused, match="does not offer `score`"):
-        RemoteAdapter(program.url, score_with=host.serve(plain.handle))
-
-
-def test_a_score_without_a_verdict_is_asked_for_again_and_the_program_is_not_run_again(program, scorer):
-    judge = scorer.judge
-    scorer.judge = lambda example, result: (
-        failed("infra_error", "APIConnectionError") if scorer.scored[example["id"]] < 3 else judge(example, result)
-    )
-    with RemoteAdapter(program.url, score_with=scorer.url, first_backoff_s=0.001) as adapter:
-        assert adapter.evaluate(rows(3), SEED).scores == [0.0, 0.1, 0.2]
-    assert set(program.runs.values()) == {1}
-    assert min(scorer.scored.values()) == 3  # a probe may score a row once more
-
-
-def test_what_was_scored_is_neither_run_nor_scored_again(program, scorer, store):
-    for _ in range(2):
-        with (
-            recording(store) as journal,
-            RemoteAdapter(program.url, score_with=scorer.url, journal=journal) as adapter,
-        ):
-            assert adapter.evaluate(rows(4), SEED).scores == [0.0, 0.1, 0.2, 0.3]
-    assert set(program.runs.values()) == set(scorer.scored.values()) == {1}
 
 
 def test_rollouts_that_wait_for_a_scorer_that_is_away_are_not_paid_for_twice(program, scorer, store, host):

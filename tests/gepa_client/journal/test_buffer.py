@@ -1,17 +1,15 @@
 """Rows share commits, and a store that fails stops the run before GEPA sees what is not recorded."""
 
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from gepa_client.errors import Interrupted, StoreUnavailable
-from gepa_client.journal.buffer import GROUP_S, PAGE, JournalBuffer
+from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.transport.event_loop import CancelToken
 from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, entry, sent
-from tests.gepa_client.journal.stored_journals import Watched, asking, recording, watched
+from tests.gepa_client.journal.stored_journals import Watched, watched
 
 LONG_S = 5.0
 
@@ -19,10 +17,6 @@ LONG_S = 5.0
 def taped(store: Watched, cancel_token: CancelToken, owner: str = OWNER) -> JournalBuffer:
     assert store.claim(RUN.id, store.run(RUN.id).claim, owner, DRIVER)
     return JournalBuffer(store, RUN.id, owner, cancel_token.cancel)
-
-
-def until(happened: threading.Event) -> None:
-    assert happened.wait(LONG_S)
 
 
 def test_a_wait_commits_at_once_and_everything_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,22 +28,6 @@ def test_a_wait_commits_at_once_and_everything_before_it(tmp_path: Path, monkeyp
         buffer.written().result(LONG_S)
         assert store.commits == [10]
         buffer.close()
-
-
-def test_rows_without_a_waiter_share_a_commit_within_20_ms(tmp_path: Path) -> None:
-    assert GROUP_S == 0.02
-    committed = threading.Event()
-    with watched(tmp_path) as store:
-        buffer = taped(store, CancelToken())
-        store.before_write = lambda _: committed.set()
-        began = time.monotonic()
-        for number in range(10):
-            buffer.write(entry(number))
-        until(committed)
-        assert time.monotonic() - began > GROUP_S * 0.9
-        buffer.close()
-        assert sum(store.commits) == 10
-        assert len(store.commits) <= 2
 
 
 def test_a_store_that_fails_pauses_the_run_and_nothing_more_is_accepted(tmp_path: Path) -> None:
@@ -106,19 +84,6 @@ def test_a_number_that_is_taken_pauses_the_run_naming_it(tmp_path: Path, row: Ro
             late.written().result(LONG_S)
         late.close()
     assert caught.value.status == "paused"
-
-
-def test_a_long_record_is_read_a_page_at_a_time(tmp_path: Path) -> None:
-    count = PAGE * 2 + 3
-    with watched(tmp_path) as store:
-        words = [str(number) for number in range(count)]
-        with recording(store) as journal:
-            journal.record(*((slot, slot.number) for slot in journal.ask(asking(*words))))
-        with recording(store) as journal:
-            for start in range(0, count, 100):
-                slots = journal.ask(asking(*words[start : start + 100]))
-                assert [slot.answer for slot in slots] == list(range(start, min(start + 100, count)))
-                assert journal.replaying == (start + 100 < count)
 
 
 def test_a_gap_in_the_record_is_a_request_without_an_answer(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ import orjson
 import pytest
 
 from gepa_client.errors import Interrupted, JournalMismatch
-from gepa_client.journal.entries import FAILURE, SEARCH, STOP, AttemptFinished, AttemptStarted, Entry
+from gepa_client.journal.entries import FAILURE, SEARCH, STOP, Entry
 from gepa_client.journal.journal import Journal, JournaledAttempts
 from gepa_client.journal.store import Store
 from protocol.errors import ProgramFailed
-from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN
+from tests.gepa_client.journal.sample_runs import KEPT, RUN
 from tests.gepa_client.journal.stored_journals import asking, recording, replaying, watched
 
 
@@ -211,23 +211,3 @@ def test_after_a_cancellation_no_request_and_no_attempt_begins(tmp_path: Path) -
         journal.settle()
         assert len(entries(store)) == 1
         assert store.attempts(RUN.id, SEARCH) == []
-
-
-def test_what_earlier_processes_spent_is_part_of_every_figure(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        assert store.claim(RUN.id, store.run(RUN.id).claim, OWNER, "x")
-        store.write(
-            RUN.id,
-            OWNER,
-            [
-                AttemptStarted(SEARCH, 0, 1, "evaluate", "http://a", None),
-                AttemptFinished(SEARCH, 0, 1, "ok", 0.1, {"cost_usd": 0.5, "output_tokens": 7}),
-                AttemptStarted(SEARCH, 1, 1, "completion", "model", None),
-                AttemptFinished(SEARCH, 1, 1, "ok", 0.1, None, 1, 1),
-            ],
-        )
-        store.release(RUN.id, OWNER)
-        with recording(store) as journal:
-            assert journal.spending["evaluate"].output_tokens == 7
-            journal.spending.finished("evaluate", {"cost_usd": 0.25}, 1, 0)
-            assert (journal.spending.cost_usd, journal.spending.unpriced) == (0.75, {"completion": 1})

@@ -2,8 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -50,24 +49,6 @@ def test_a_living_driver_keeps_its_run_and_is_named(store: Store, another: Calla
     assert store.run(RUN.id).claim.owner == OWNER
 
 
-def test_of_two_who_wait_for_a_dead_driver_one_gets_the_run(store: Store, another: Callable[[], Store]) -> None:
-    driven(store)
-    stores = [another(), another()]
-
-    def attempt(index: int) -> str:
-        try:
-            taken(stores[index], owner=f"owner {index}")
-        except RunBusy as error:
-            return str(error)
-        return "got it"
-
-    with ThreadPoolExecutor(2) as pool:
-        ends = list(pool.map(attempt, range(2)))
-    assert ends.count("got it") == 1
-    assert any("pid 2" in end for end in ends)
-    assert store.run(RUN.id).claim.owner == f"owner {ends.index('got it')}"
-
-
 def test_a_run_is_kept_from_another_process_and_taken_over_when_that_is_killed(store: Store, store_url: str) -> None:
     store.create(RUN)
     with start("drive", store_url, RUN.id, 1.0) as process:
@@ -93,29 +74,6 @@ def test_a_driver_in_another_process_receives_requested_actions_and_its_loss(sto
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(WAIT_S) == 0
-
-
-def test_each_requested_action_is_received_once(store: Store) -> None:
-    driven(store)
-    received: list[str] = []
-    beats = threading.Semaphore(0)
-    arrivals = threading.Semaphore(0)
-
-    def changes() -> Mapping[str, Any]:
-        beats.release()
-        return {}
-
-    def hear(requested_action: str) -> None:
-        received.append(requested_action)
-        arrivals.release()
-
-    with LeaseHeartbeat(store, RUN.id, OWNER, LIVING_S, changes, hear, never):
-        for requested_action in ("cancel", "pause"):
-            store.update(RUN.id, {"requested_action": requested_action})
-            assert arrivals.acquire(timeout=WAIT_S)
-            for _ in range(2):
-                assert beats.acquire(timeout=WAIT_S)
-    assert received == ["cancel", "pause"]
 
 
 class Silent:

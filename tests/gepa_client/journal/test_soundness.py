@@ -73,29 +73,3 @@ def test_lost_entries_are_found_even_at_the_end(written: Store, store_url: str) 
     found = damage(written, RUN.id)
     assert found is not None
     assert (found.altered, found.lost, found.usable) == ([], 51, 250)
-
-
-@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
-def test_an_altered_row_of_the_data_leaves_the_whole_search_usable(written: Store, store_url: str) -> None:
-    change(
-        store_url,
-        "UPDATE entries SET digest = 'x' WHERE part = 'start' AND number = 3",
-        lambda entries: entries.update_one({"part": "start", "number": 3}, {"$set": {"digest": "x"}}),
-    )
-    found = damage(written, RUN.id)
-    assert found is not None
-    assert (found.altered, found.usable) == ([("start", 3)], 311)
-
-
-@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
-def test_an_answer_that_cannot_be_decompressed_is_found(written: Store, store_url: str) -> None:
-    change(
-        store_url,
-        "UPDATE entries SET answer = ZEROBLOB(LENGTH(answer)) WHERE number = 300",
-        lambda entries: entries.update_one({"number": 300}, {"$set": {"data": bytes(20)}}),
-    )
-    with pytest.raises(StoreDamaged):
-        written.entries(RUN.id, SEARCH, 300)
-    found = damage(written, RUN.id)
-    assert found is not None
-    assert found.usable == 300

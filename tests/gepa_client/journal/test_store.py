@@ -72,17 +72,6 @@ def test_runs_are_listed_with_the_last_one_first(store: Store) -> None:
     assert [found.id for found in store.runs()] == ["c", "b", "a"]
 
 
-def test_fields_are_replaced_one_by_one(store: Store) -> None:
-    store.create(RUN)
-    best = {"index": 1, "score": 0.5, "texts": {"a.b": "x"}}
-    store.update(RUN.id, {"status": "paused", "reason": "by hand", "best": best, "requested_action": "cancel"})
-    found = store.run(RUN.id)
-    assert found.updated > RUN.updated
-    assert replace(found, updated=RUN.updated) == run(
-        status="paused", reason="by hand", best=best, requested_action="cancel"
-    )
-
-
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
 def test_a_run_has_a_completed_time_exactly_while_it_has_ended(store: Store, status: str) -> None:
     store.create(RUN)
@@ -230,17 +219,6 @@ def test_entries_are_read_in_order_part_by_part_and_page_by_page(store: Store) -
     assert store.parts(RUN.id) == {SEARCH: 20, "start": 1}
 
 
-def test_entries_of_a_kind_can_be_taken_out_and_their_numbers_written_anew(store: Store) -> None:
-    driven(store)
-    store.write(RUN.id, OWNER, [entry(0), entry(1, kind="stop"), entry(0, kind="stop", part="test-0")])
-    store.drop(RUN.id, SEARCH, "stop")
-    store.drop(RUN.id, SEARCH, "stop")
-    assert len(store.entries(RUN.id, "test-0")) == 1
-    assert store.entries(RUN.id, SEARCH) == [entry(0)]
-    store.write(RUN.id, OWNER, [entry(1, b"2")])
-    assert store.entries(RUN.id, SEARCH, 1) == [entry(1, b"2")]
-
-
 BATCH: list[Row] = [sent(0), sent(1), ended(1), entry(0), entry(1), KEPT]
 
 
@@ -321,24 +299,6 @@ def test_spending_adds_up_the_reported_usage(store: Store) -> None:
     ]
 
 
-def test_attempts_that_may_have_failed_examples_are_listed_with_the_entries_at_their_numbers(store: Store) -> None:
-    driven(store)
-    outcomes = ("ok", "timeout", "program_error", "infra_error", "lost")
-    rows: list[Row] = [
-        *(sent(number) for number in range(7)),
-        *(ended(number, outcome=outcome) for number, outcome in enumerate(outcomes)),
-        ended(5, outcome="rollout", examples=3),
-        sent(0, part="test-0"),
-        ended(0, part="test-0", outcome="timeout"),
-        *(entry(number) for number in range(7)),
-    ]
-    store.write(RUN.id, OWNER, rows)
-    found = store.failed_attempts(RUN.id)
-    assert found == [(SEARCH, 1, 1), (SEARCH, 2, 1), (SEARCH, 5, 3), (SEARCH, 6, 1), ("test-0", 0, 1)]
-    assert store.entries_at(RUN.id, SEARCH, [5, 1, 99]) == [entry(1), entry(5)]
-    assert store.entries_at(RUN.id, "test-0", [0]) == []
-
-
 @pytest.mark.parametrize("store_url", EVERY, indirect=True)
 def test_candidates_are_kept_by_index_and_replaced(store: Store) -> None:
     driven(store)
@@ -371,20 +331,6 @@ def test_all_rows_of_a_run_begin_another(store: Store) -> None:
     assert list(all_rows(store, "copy")) == found
     assert store.spending("copy") == store.spending(RUN.id)
     assert store.run("copy").claim.owner is None
-
-
-def test_several_threads_write_and_read_one_store(store: Store, another: Callable[[], Store]) -> None:
-    driven(store)
-    stores = [store, another()]
-
-    def write(index: int) -> None:
-        for number in range(index * 20, index * 20 + 20):
-            stores[index % 2].write(RUN.id, OWNER, [sent(number), ended(number), entry(number)])
-            stores[index % 2].entries(RUN.id, SEARCH, number, 1)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(write, range(8)))
-    assert [found.number for found in store.entries(RUN.id, SEARCH)] == list(range(160))
 
 
 def test_a_candidate_of_any_length_is_kept(store: Store) -> None:

@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -18,7 +17,6 @@ from gepa_client.page import connections, page_server
 from gepa_client.page.page_server import HEADERS, PageServer
 from gepa_client.steering.posted_requests import post_request
 from tests.gepa_client.page.browsing import TIMEOUT_S, Browser, served
-from tests.gepa_client.page.page_state import PageState, read_run
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 
 HARMFUL = "\ud800</script><img src=x onerror=alert(1)>\x00\x1b[31m\u202e{}"
@@ -121,28 +119,6 @@ async def test_texts_of_any_kind_come_as_they_are_and_large_ones_when_they_are_a
         assert text == OUTPUT
         _, shown = await browser.get(f"/api/runs/{RUN_ID}/text?candidate=5&component=long&from=999990")
         assert shown == {"text": "word word ", "omitted": 0}
-
-
-def test_a_run_that_is_deleted_or_a_store_that_cannot_be_read_is_stated(tmp_path: Path) -> None:
-    path = str(tmp_path / "runs.db")
-    put(path, Made())
-    opened = open_store(path)
-
-    def trouble(page: PageState) -> bool:
-        if page.of("candidate") and page.one("store") is None:
-            opened._file.transaction(  # type: ignore[attr-defined]
-                lambda connection: [
-                    connection.execute(f"DELETE FROM {table}")  # noqa: S608 (constants)
-                    for table in ("entries", "chains", "attempts", "candidates", "runs")
-                ]
-            )
-        return page.one("store") is not None
-
-    page = read_run(path, RUN_ID, replays=False, until=trouble)
-    opened.close()
-    stated = page.one("store")
-    assert stated is not None and stated["gone"] and "holds no run" in stated["problem"]
-    assert len(page.of("candidate")) == 5
 
 
 async def test_a_body_that_is_no_small_json_is_refused_with_the_headers_of_every_answer(server: PageServer) -> None:

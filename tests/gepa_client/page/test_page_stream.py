@@ -2,7 +2,6 @@
 
 import asyncio
 import html
-import json
 import os
 import random
 import shlex
@@ -19,8 +18,6 @@ from urllib.request import url2pathname
 import pytest
 from aiohttp import ClientConnectionError
 
-from gepa_client.journal.entries import EVALUATE, SEARCH
-from gepa_client.journal.history import entries
 from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import open_store
 from gepa_client.steering.request_queue import request
@@ -29,7 +26,7 @@ from tests.gepa_client.page.browsing import Browser
 from tests.gepa_client.page.page_state import PageState, begun, read_run
 from tests.gepa_client.page.test_time_travel import half_scored, wavering
 from tests.gepa_client.stored_run import RUN_ID, Made, put
-from tests.gepa_client.word_program import Script, rows, scored
+from tests.gepa_client.word_program import Script, rows
 from tests.support.rounds import rounds
 
 COMPARED = ("rows", "candidate", "proposal", "pool", "metric_calls", "iteration", "reflection", "failures", "finished")
@@ -235,35 +232,3 @@ def test_optimize_serves_the_page_of_its_run_until_it_ends(
     assert running.wait(TIMEOUT_S) == 0
     with pytest.raises(ClientConnectionError):
         asyncio.run(look())
-
-
-@pytest.mark.long
-@pytest.mark.timeout(120)
-def test_a_run_paused_by_failures_names_their_rows_their_proposal_and_where_a_fork_begins(
-    cli: Callable[..., Ran], serve: Callable[[Script], str], tmp_path: Path
-) -> None:
-    def evaluated(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        if not candidate["rules"]:
-            return scored(row, candidate)
-        error = {"type": "KeyError", "message": "'region'"}
-        return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
-
-    script = Script(datasets={"train": rows(40), "val": rows(40, 100)}, evaluate=evaluated)
-    store = str(tmp_path / "runs.db")
-    flags = ("--max-metric-calls", 400, "--reflection-minibatch-size", 40, "--check", "off", "--store", store)
-    ran = cli("optimize", serve(script), *flags)
-    with closing(open_store(store)) as opened:
-        [run] = opened.runs()
-    assert run.status == "paused", ran.stdout + ran.stderr
-    page = read_run(store, run.id)
-    [proposal] = page.of("proposal")
-    assert (proposal["outcome"], proposal["why"]) == ("unfinished", "the run was paused before it was decided")
-    failures = page.one("failures")
-    assert failures is not None
-    [group] = failures["groups"]
-    assert group["candidates"] == {proposal["digest"]: failures["failed"]}
-    assert all(row.startswith("train ") for row in group["rows"]), "the ids of both splits are equal"
-    forked = cli("fork", run.id, "--at", failures["first"], "--store", store, "--json")
-    with closing(open_store(store)) as opened:
-        copied = list(entries(opened, json.loads(forked.stdout)["id"], SEARCH))
-    assert sum(entry.kind == EVALUATE for entry in copied) == 80, "the seed's results and those of its minibatch"

@@ -45,19 +45,5 @@ def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_l
     assert noted.changes()["now"]["longest"] == []
 
 
-def test_a_time_out_is_no_result_and_the_next_result_ends_their_count() -> None:
-    noted = Activity()
-    noted.example_done(_done("ok", 1.0))
-    noted.example_done(_done("program_error", 2.0))
-    before = noted.changes()["now"]
-    noted.example_done(_done("timeout", 300.0))
-    noted.example_done(_done("timeout", 300.0))
-    after = noted.changes()["now"]
-    assert (before["timeouts"], after["timeouts"]) == (0, 2)
-    assert (after["last_result"], after["usual_s"]) == (before["last_result"], 1.5)
-    noted.example_done(_done("ok", 3.0))
-    assert (noted.changes()["now"]["timeouts"], noted.changes()["now"]["usual_s"]) == (0, 2.0)
-
-
 def _done(status: str, seconds: float) -> ExampleDone:
     return ExampleDone("1", status, 1.0, seconds, in_flight=1, usage=None, error=None)

@@ -9,7 +9,7 @@ import pytest
 
 from gepa_client.errors import Interrupted
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.run_events import CandidateFound, Emit, Event, Finished, Started, Warned
+from gepa_client.journal.run_events import CandidateFound, Emit, Event, Finished, Started
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.driver import drive
 from gepa_client.run.gateway_record import GatewayRecord
@@ -94,20 +94,6 @@ def test_a_run_stopped_during_its_replay_keeps_its_newer_figures(serve: Serve, c
     assert {name: (folder / name).read_bytes() for name in files} == files
 
 
-@pytest.mark.long
-def test_a_fork_that_ends_within_what_it_inherits_has_all_its_figures(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    optimized(serve, cli)
-    before = record(tmp_path)
-    with stored(tmp_path) as (store, run_id):
-        end = store.parts(run_id)["search"]
-    assert cli("fork", "last", "--at", end, "--name", "same").status == 0
-    assert cli("resume", "same").status == 0
-    [same] = [json.loads(line) for line in cli("runs", "--json").stdout.splitlines() if '"same"' in line]
-    assert same["best"] == before.best
-    for figure in ("metric_calls", "candidates", "iteration", "seed_score"):
-        assert same["counters"][figure] == before.counters[figure]
-
-
 def test_a_budget_below_what_is_recorded_is_refused_and_changes_nothing(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     optimized(serve, cli)
     before = record(tmp_path)
@@ -116,32 +102,6 @@ def test_a_budget_below_what_is_recorded_is_refused_and_changes_nothing(serve: S
     assert "--max-metric-calls 20 is less than" in refused.stderr
     assert f"the {before.counters['metric_calls']} metric calls" in refused.stderr
     assert record(tmp_path) == before
-
-
-@pytest.mark.long
-def test_a_cancel_during_the_wait_for_a_claim_ends_the_run(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    script = optimized(serve, cli, "--lease-s", 1)
-    spent = len(script.calls("evaluate"))
-    with stored(tmp_path) as (store, run_id):
-        assert store.claim(run_id, store.run(run_id).claim, "dead", "pid 7 on elsewhere")
-
-        def cancel(event: Event) -> None:
-            if isinstance(event, Warned) and "waiting 1 s for a sign of life" in event.message:
-                store.update(run_id, {"requested_action": "cancel"})
-
-        events = driven(tmp_path, on=cancel, config={"max_metric_calls": 400})
-    assert (finished(events).status, finished(events).reason) == (
-        "cancelled",
-        "on request",
-    )
-    run = record(tmp_path)
-    assert (run.status, run.reason, run.requested_action, run.claim.owner) == (
-        "cancelled",
-        finished(events).reason,
-        None,
-        None,
-    )
-    assert len(script.calls("evaluate")) == spent
 
 
 def test_a_replay_writes_to_no_tracker(serve: Serve, cli: Cli, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def read(tmp_path: Path) -> Read:
 
 
 def test_events_and_summary_are_written_to_the_descriptor_beside_the_display(
-    serve: Callable[[Script], str], words: Script, read: Read, tmp_path: Path
+    serve: Callable[[Script], str], words: Script, read: Read, cli: Callable[..., Ran]
 ) -> None:
     ran, events = read("optimize", serve(words), "--max-metric-calls", 60, "--check", "off")
     assert (ran.status, events[0]["event"], events[-2]["event"]) == (0, "phase", "finished")
@@ -44,14 +44,12 @@ def test_events_and_summary_are_written_to_the_descriptor_beside_the_display(
     again, (complete,) = read("resume", summary["run_id"])
     assert f"next: the program that started it, with `resume` {summary['run_id']}" in again.stdout
     assert (complete["output"], complete["status"]) == (summary["output"], "completed")
-    typed_words = command("resume", summary["run_id"])
-    typed = subprocess.run(
-        typed_words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S
-    )
-    assert typed.returncode == 2
+    typed = cli("resume", summary["run_id"])
+    assert typed.status == 2
     assert f"continue it with the program that started it, with `resume` {summary['run_id']}, or" in typed.stderr
 
 
+@pytest.mark.long
 def test_messages_name_the_options_of_typescript(serve: Callable[[Script], str], words: Script, read: Read) -> None:
     ran, _ = read("optimize", serve(words))
     assert "give maxMetricCalls N (or auto light|medium|heavy, maxFullEvals" in " ".join(ran.stderr.split())

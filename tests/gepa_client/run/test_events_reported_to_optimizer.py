@@ -1,8 +1,6 @@
 """The driver process receives the model calls, refusals and caps of a gateway while it drives a run."""
 
 import asyncio
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -174,35 +172,6 @@ def test_calls_and_refusals_are_in_report_and_show(serve: Serve, cli: Cli, words
     assert "openai/small" in shown.stdout
     assert "not allowed (3 times)" in shown.stdout
     assert "\x1b" not in shown.stdout
-
-
-@pytest.mark.long
-def test_sending_never_blocks_and_every_message_arrives(serve: Serve, words: Script, job: DriverJob) -> None:
-    words.delay_s = 0.02
-    job = created(job, url=[serve(words)], max_metric_calls=200)
-    threads: list[threading.Thread] = []
-
-    def send(process: DriverProcess, first: int) -> None:
-        for number in range(first, first + 500):
-            process.send(model_call(number, model="m" * 100, cost_usd=0.0001))
-
-    def on_event(_event: Event, process: DriverProcess) -> None:
-        if threads:
-            return
-        os.kill(process.pid, signal.SIGSTOP)  # it reads nothing, and no pipe holds so much
-        try:
-            threads.extend(threading.Thread(target=send, args=(process, first * 500)) for first in range(4))
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(TIMEOUT_S)
-            assert not any(thread.is_alive() for thread in threads)
-        finally:
-            os.kill(process.pid, signal.SIGCONT)
-
-    record = driven(job, on_event)
-    assert record.model_calls is not None
-    assert record.model_calls.total.calls == 2000
 
 
 @pytest.mark.parametrize(

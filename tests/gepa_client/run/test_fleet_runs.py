@@ -77,27 +77,6 @@ def test_a_server_that_dies_and_returns_costs_the_run_nothing_but_time(
     assert len(answered) == len(set(answered))
 
 
-@pytest.mark.long
-def test_a_run_without_a_server_waits_and_continues_when_one_returns(
-    serve: Serve, host: Host, cli: Cli, start: Start
-) -> None:
-    words = program(delay_s=0.03)
-    url = serve(words)
-    process = start("optimize", url, *ARGUMENTS, "--max-outage-s", 60)
-    until(lambda: len(words.calls("evaluate")) >= 30)
-    host.stop(url)
-    assert process.stdout is not None
-    lines: list[str] = []
-    while not lines or '"kind":"waiting"' not in lines[-1]:
-        lines.append(process.stdout.readline())
-        assert lines[-1], "it ended instead of waiting"
-    assert process.poll() is None
-    host.serve(words.server().handle, port=int(url.split(":")[2].removesuffix("/rpc")))
-    events = [json.loads(line) for line in lines] + ended(process)
-    assert "back" in changes_of(events, url)
-    assert candidates(events) == undisturbed(serve, cli)
-
-
 def test_servers_of_a_fleet_file_join_and_leave_while_it_runs(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path
 ) -> None:

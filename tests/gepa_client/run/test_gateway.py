@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from gepa_client.errors import JournalError
 from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SCORE, Spending
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.run_events import CallRefused, Event, ModelCalls, ModelTally
 from gepa_client.run.control_messages import CapMessage, ModelCallMessage, RefusalMessage, StopMessage, parse_message
-from gepa_client.run.gateway_record import GatewayRecord, record_late_calls, recorded_gateway_events
-from tests.gepa_client.journal.sample_runs import OWNER, RUN
+from gepa_client.run.gateway_record import GatewayRecord, recorded_gateway_events
+from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import Watched, recording, watched
 
 
@@ -140,24 +139,3 @@ def test_a_line_holds_one_message() -> None:
 def test_a_line_without_a_known_message_is_an_error(line: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_message(line)
-
-
-def test_calls_that_end_after_the_optimizer_are_recorded_if_the_run_has_no_driver(store: Watched) -> None:
-    received(store, call(), refusal())
-    store.release(RUN.id, OWNER)
-
-    news = record_late_calls(
-        store.url, RUN.id, ["a-secret-of-the-run"], [call(1), refusal().model_copy(update={"times": 3})]
-    )
-
-    calls = [event for event in news if isinstance(event, ModelCalls)]
-    assert calls[-1].total == ModelTally(calls=2, input_tokens=14, output_tokens=4, cost_usd=0.5)
-    assert sum(spent.cost_usd for spent in store.spending(RUN.id)) == 0.5
-    assert [refused.times for refused in recorded_gateway_events(store, RUN.id)[1]] == [4]
-
-
-def test_late_calls_are_not_recorded_while_another_process_drives_the_run(store: Watched) -> None:
-    store.release(RUN.id, OWNER)
-    assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 1")
-    with pytest.raises(JournalError):
-        record_late_calls(store.url, RUN.id, [], [call()])

@@ -5,14 +5,12 @@ from typing import Any, cast
 import pytest
 from gepa.core.callbacks import EvaluationSkippedEvent, IterationEndEvent, ProposalEndEvent
 
-from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure
+from gepa_client.errors import ConnectionLost, Interrupted
 from gepa_client.gepa.hooks import Failures
-from gepa_client.gepa.reflection_strategies import WHERE as REFLECTION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Event, StepFailed, Warned
 from gepa_client.run.guards import IDLE, FailureGuard, IdleGuard, PriceGuard
 from gepa_client.settings.run_config import RunConfig
-from protocol.errors import ProgramFailed
 
 
 class Iterations:
@@ -68,15 +66,6 @@ def test_a_run_pauses_after_three_iterations_in_a_row_without_a_connection_to_th
     assert all(isinstance(event, StepFailed) for event in run.events)
 
 
-def test_the_first_cause_is_reported_in_full() -> None:
-    run = Iterations(limit=2)
-    run.one(fails=ProgramFailed(stage="make_reflective_dataset", log_tail="line 1\nline 2"))
-    with pytest.raises(Interrupted):
-        run.one(fails=ValueError("another"))
-    assert run.guard.cause is not None
-    assert run.guard.cause.details == "stage: make_reflective_dataset\nlog_tail: line 1\nline 2"
-
-
 END = cast("IterationEndEvent", {"iteration": 1})
 
 
@@ -126,22 +115,3 @@ def test_a_run_warns_once_if_minibatches_in_a_row_have_perfect_scores() -> None:
         "nothing was proposed for 10 minibatches in a row: their training rows have perfect"
     )
     assert "gepa-client cancel 20260131 --store runs.db" in event.message
-
-
-def test_a_recorded_failure_does_not_end_a_replay_as_a_permanent_one() -> None:
-    failures = Failures()
-    asked: list[Exception] = []
-
-    def hopeless(error: Exception) -> bool:
-        asked.append(error)
-        return True
-
-    guard = FailureGuard(failures, lambda _: None, hopeless)
-    event = cast("IterationEndEvent", {"iteration": 1})
-    failures.record(REFLECTION, RecordedFailure("AuthenticationError: no key"))
-    guard.on_iteration_end(event)
-    assert asked == []
-    failures.record(REFLECTION, ValueError("no key"))
-    with pytest.raises(Interrupted):
-        guard.on_iteration_end(event)
-    assert len(asked) == 1

@@ -177,26 +177,6 @@ def test_a_key_that_the_model_refuses_ends_the_run_at_the_first_response_with_on
     assert "Traceback" in (only_run(tmp_path) / "run.log").read_text()
 
 
-def test_ctrl_c_keeps_the_best_candidate_and_has_its_own_exit_status(
-    serve: Serve, start: Start, words: Script, tmp_path: Path
-) -> None:
-    words.delay_s = 0.05
-    process = start(
-        "optimize", serve(words), "--max-metric-calls", 100_000, "--no-skip-perfect-score", "--check", "off"
-    )
-    until(lambda: bool(best_so_far(tmp_path)))
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 130, stdout + stderr
-    assert "paused: stopped by hand" in stdout
-    run = only_run(tmp_path)
-    assert re.search(rf"next +gepa-client resume {run.name}\n", stdout)
-    assert json.loads((run / "result.json").read_text())["status"] == "paused"
-    assert best_so_far(tmp_path)
-    assert (run / "report.html").is_file()
-    assert words.calls("finalize") == []
-
-
 def test_a_parent_that_dies_takes_the_optimizer_with_it_and_the_result_stays(
     serve: Serve, start: Start, words: Script, tmp_path: Path
 ) -> None:

@@ -1,20 +1,16 @@
 """A whole run with races by the command line: its events, summary, report and record, and its replay and fork."""
 
 import json
-import os
-import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from protocol import Example
-from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run
-from tests.gepa_client.scripted_server import Host, ScriptedServer, ok
-from tests.gepa_client.selection.raced_run import TRAIN, VAL, HeldRace, Program, rows
+from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.selection.raced_run import TRAIN, VAL, Program, rows
 
 Cli = Callable[..., Ran]
 
@@ -67,41 +63,3 @@ def test_a_run_with_races_reports_them_and_is_replayed_and_forked(
     assert found(cli("replay", run_id, "--json")) == found(ran)
     assert cli("fork", run_id, "--at", 200).status == 0
     assert found(cli("resume", "last", "--json")) == found(ran)
-
-
-@pytest.mark.long
-def test_a_race_of_results_that_another_server_scores_is_killed_resumed_and_replayed_to_the_same_end(
-    host: Host, cli: Cli, start: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
-) -> None:
-    program, scorer = Program(lures=TRAIN), ScriptedServer()
-    scorer.capabilities, scorer.rows, scorer.instance_id = ["scoring", "idempotency"], {}, "scorer"
-    url, score = program.serve(host), program.server.evaluate_one
-
-    def unscored(candidate: dict[str, str], example: Example, traced: bool) -> dict[str, Any]:
-        return score(candidate, example, traced) | {"status": "rollout", "score": None}
-
-    def scored(params: dict[str, Any]) -> dict[str, Any]:
-        return {"results": [ok(result["output"][1], feedback="seen") for result in params["results"]]}
-
-    program.server.evaluate_one, scorer.replies["score"] = unscored, scored
-    given = ("optimize", url, "--score-with", host.serve(scorer.handle), *SETTINGS)
-    write_rows(tmp_path)
-    held = HeldRace(program.server, TRAIN)
-    process = start(*given)
-    assert held.begun.wait(TIMEOUT_S)
-    [driver] = subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(process.pid)], text=True).split()
-    os.kill(int(driver), signal.SIGKILL)
-    process.communicate(timeout=TIMEOUT_S)
-    held.released.set()
-    killed = len(program.server.called("evaluate"))
-    resumed = cli("resume", "last", "--json")
-    assert resumed.status == 0, resumed.stderr
-    assert resumed.event("summary")["raced_out"] > 0
-    assert resumed.event("summary")["metric_calls"] > killed
-    sent = len(program.server.calls), len(scorer.calls)
-    assert found(cli("replay", "last", "--json")) == found(resumed)
-    assert (len(program.server.calls), len(scorer.calls)) == sent
-    calm = cli(*given, "--store", "calm.db")
-    assert found(calm) == found(resumed)
-    for name in ("metric_calls", "raced_out", "saved_calls", "best_score"):
-        assert calm.event("summary")[name] == resumed.event("summary")[name]

@@ -241,6 +241,9 @@ def test_ctrl_c_lets_calls_in_flight_end_and_the_run_resumes_after_them(
     assert process.returncode == 130, stdout + stderr
     assert "stopping after examples in flight" in stdout
     assert f"next            gepa-client resume {only_run(tmp_path).name}" in stdout
+    assert json.loads((only_run(tmp_path) / "result.json").read_text())["status"] == "paused"
+    assert (only_run(tmp_path) / "report.html").is_file()
+    assert words.calls("finalize") == []
     numbers, attempts = evaluations(tmp_path)
     counts = re.search(r" (\d+) metric calls(?: counted, (\d+) more results recorded of the batch)?", stdout)
     assert counts is not None
@@ -417,6 +420,7 @@ def _reports(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in only_run(folder).iterdir() if path.name.startswith("re")}
 
 
+@pytest.mark.long
 def test_ctrl_c_before_the_replay_of_a_resumed_run_keeps_its_reports_and_states_what_is_recorded(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path
 ) -> None:

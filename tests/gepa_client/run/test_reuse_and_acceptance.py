@@ -84,6 +84,7 @@ def test_a_program_with_another_score_for_the_same_row_is_reported_once(serve: S
         assert all("scored 0.125 and then 0.25 with the same candidate" in message for message in found)
 
 
+@pytest.mark.long
 def test_a_search_in_which_every_result_is_known_ends(serve: Serve, cli: Cli) -> None:
     def stubborn(params: dict[str, Any]) -> dict[str, Any]:
         return {"texts": dict.fromkeys(params["components_to_update"], "white")}

@@ -1,6 +1,5 @@
 """Users steer runs while they run: what they asked for is recorded, and replayed, resumed and forked as it was."""
 
-import itertools
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ import pytest
 from gepa_client import load_result
 from gepa_client.journal.entries import CONTROL, REFLECTIVE_DATASET, SEARCH, SteeringRequest
 from gepa_client.journal.history import entries
-from gepa_client.journal.steer_entries import Pin, SetBudget
+from gepa_client.journal.steer_entries import Pin
 from gepa_client.journal.store import open_store
 from gepa_client.page.proposal_answers import proposals
 from gepa_client.steering.request_queue import request
@@ -170,40 +169,6 @@ def test_limits_of_time_and_money_that_users_set_hold_at_once(
     assert ended.event("finished")["reason"].startswith(reason)
     with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
         assert store.run(run).config[flag.removeprefix("--").replace("-", "_")] == limit
-
-
-@pytest.mark.long
-def test_a_budget_that_is_raised_during_the_last_iteration_is_taken_before_the_run_ends(
-    serve: Serve, cli: Cli, tmp_path: Path
-) -> None:
-    evaluated = itertools.count(1)
-
-    def evaluate(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        if next(evaluated) == 60:
-            with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
-                request(store, store.runs()[0].id, SetBudget(max_metric_calls=80))
-        return scored(row, candidate)
-
-    words = Script(datasets={"train": rows(30), "val": rows(12, 100)}, evaluate=evaluate)
-    limits = ["--max-metric-calls", 60, "--past-perfect"]
-    ended = cli("optimize", serve(words), *limits, "--check", "off", "--json")
-    assert ended.event("finished")["reason"] == "max_metric_calls of 80 is reached"
-    assert [kind for _, kind, *_ in steered(ended)] == ["budget"]
-    assert found(cli("replay", "last", "--json")) == found(ended)
-
-
-@pytest.mark.long
-def test_a_text_by_hand_whose_parent_cannot_be_improved_is_withdrawn(serve: Serve, cli: Cli) -> None:
-    red = [{"text": f"row {at}", "need": "red"} for at in range(9)]
-    words = Script(seed={"rules": "red"}, datasets={"train": red, "val": rows(6, 100)})
-    run = not_begun(cli, serve(words))
-    assert cli("steer", "propose", run, "--component", "rules", "--text", "red blue").status == 0
-    ended = cli("resume", run, "--max-iterations", 13, "--max-metric-calls", 500, "--json")
-    assert ended.status == 0, ended.stdout
-    [asked, withdrawn] = [event for event in ended.events if event["event"] == "steered"]
-    assert (asked["action"], withdrawn["action"], withdrawn["author"]) == ("propose", "withdraw", "the optimizer")
-    assert withdrawn["number"] - asked["number"] == 10 * 3 + 1
-    assert len(found(ended)) == 1
 
 
 def test_a_run_is_paused_by_another_process_and_resumed_to_the_same_result(

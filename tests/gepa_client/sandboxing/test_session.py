@@ -4,8 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -122,14 +120,6 @@ def until(met: Callable[[], bool], meanwhile: Callable[[], object] = lambda: Non
         time.sleep(0.002)
 
 
-def test_commands_load_nothing_of_sandboxes_until_they_are_to_start_some() -> None:
-    commands = ("optimize", "resume", "check", "sandboxes")
-    imports = f"from gepa_client.cli.commands import {', '.join(commands)}"
-    probe = f"import sys; {imports}; print('sandbox_runtime' in sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
-    assert ended.stdout == "False\n"
-
-
 def test_the_first_is_ready_when_the_block_begins_and_all_are_gone_after_it(
     setup: FakeSetup, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -212,14 +202,6 @@ def test_events_of_the_gateway_are_sent_to_the_optimizer(setup: FakeSetup) -> No
     assert messages[1] == control_messages.RefusalMessage(sandbox="s0", what="example.com", reason="not allowed")
     assert messages[2] == control_messages.CapMessage(reason="max_cost_usd of 2.5 is reached")
     assert notes[-1] == Log("fetching [x]")
-
-
-def test_calls_made_before_there_is_an_optimizer_are_kept_for_it(setup: FakeSetup) -> None:
-    call = ProviderCall("s0", "openai", "m", "/v1/chat", 200, 0.1, None, 0.5, 0.5, streamed=False)
-    setup.on_start = lambda: setup.receive(call)
-    driver = FakeDriver()
-    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
-        until(lambda: len(driver.lines) == 1, lambda: sandboxes.forward(driver, print))
 
 
 def test_events_of_the_optimizer_reach_the_sandboxes(setup: FakeSetup) -> None:

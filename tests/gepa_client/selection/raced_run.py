@@ -1,7 +1,5 @@
 """A run of GEPA with racing in the test's own process, through the client, against a scripted server."""
 
-import asyncio
-import threading
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +12,7 @@ from gepa_client.gepa.row_loaders import Row, RowLoader
 from gepa_client.run import strategies
 from gepa_client.settings.run_config import RunConfig
 from protocol import Example
-from tests.gepa_client.conftest import TIMEOUT_S
+from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.scripted_server import Host, ScriptedServer, ok
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")
@@ -79,31 +77,6 @@ class Program:
         return {"texts": {"rules": " ".join([*known, *fresh[:1]])}}
 
 
-class HeldRace:
-    """Holds one evaluation of a server until it is released: one in the race of the first proposal that passed.
-
-    `first`: the number of the first validation row, as `n` in its data. `begun` is set when the evaluation is held.
-    """
-
-    RESULTS = 7
-    """Of the race that are there before."""
-
-    def __init__(self, server: ScriptedServer, first: int) -> None:
-        self.begun, self.released = threading.Event(), threading.Event()
-        self._server, self._first, self._evaluate = server, first, server.evaluate_one
-        self._raced = 0
-        server.evaluate_one = self._held
-
-    async def _held(self, candidate: dict[str, str], example: Example, traced: bool) -> dict[str, Any]:
-        assert isinstance(example.data, dict)
-        if example.data["n"] >= self._first and candidate != self._server.seed_candidate:
-            self._raced += 1
-            if self._raced > self.RESULTS:
-                self.begun.set()
-                await asyncio.to_thread(self.released.wait, TIMEOUT_S)
-        return dict(self._evaluate(candidate, example, traced))
-
-
 def records(params: dict[str, Any]) -> dict[str, Any]:
     """The word that each example needs."""
     return {"dataset": {"rules": [{"Feedback": result["output"][0]} for result in params["eval_batch"]["results"]]}}
@@ -155,8 +128,3 @@ class Rejections:
     def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
         race = self.next_rejected()
         self.found.append((event["reason"], None if race is None else race.model_dump()))
-
-
-class Silent:
-    def log(self, message: str) -> None:
-        pass

@@ -61,35 +61,6 @@ def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(host: Host, tmp_
             assert run(adapter, **SETTINGS) == wanted
 
 
-@pytest.mark.parametrize("seed", rounds(15))
-def test_a_run_whose_process_dies_at_random_ends_as_an_undisturbed_one(host: Host, tmp_path: Path, seed: int) -> None:
-    wanted = undisturbed(host)
-    program, chance, deaths = Program(lures=TRAIN), random.Random(seed), 0
-    url = program.serve(host)
-    with watched(tmp_path) as store:
-        while True:
-            left = [chance.randint(5, 40)]
-
-            def dies(_rows: Any, left: list[int] = left) -> None:
-                left[0] -= 1
-                if left[0] <= 0:
-                    raise Died  # nothing of this commit, and of no later one, is in the store
-
-            store.before_write = dies
-            try:
-                with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
-                    found = run(adapter, **SETTINGS)
-            except Interrupted as interrupted:
-                assert "Died" in interrupted.reason
-                deaths += 1
-                store.before_write = lambda _: None
-                continue
-            break
-        assert deaths > 2
-        assert found == wanted
-        assert sum(program.server.runs.values()) == wanted.metric_calls
-
-
 def test_a_limit_that_ends_a_run_within_a_race_is_replayed_and_resumed(host: Host, tmp_path: Path) -> None:
     wanted = undisturbed(host)
     url = Program(lures=TRAIN).serve(host)
@@ -109,27 +80,6 @@ def test_a_limit_that_ends_a_run_within_a_race_is_replayed_and_resumed(host: Hos
             assert run(adapter, **SETTINGS) == wanted
 
 
-@pytest.mark.long
-def test_a_race_that_another_fleet_continues_keeps_its_blocks(host: Host, tmp_path: Path) -> None:
-    wanted = undisturbed(host)
-    program = Program(lures=TRAIN)
-    url = program.serve(host)
-    with watched(tmp_path) as store:
-        with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
-            journal.spending.watch(_cut_in_a_race(store, journal))
-            with pytest.raises(Interrupted, match="cut"):
-                run(adapter, **SETTINGS)
-        first = sum(entry.kind == RACE for entry in entries(store, RUN.id, SEARCH))
-        assert first
-        program.server.limits["max_concurrency"] = 64
-        with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
-            found = run(adapter, **SETTINGS)
-        assert found.candidates[:2] == wanted.candidates[:2]
-        assert found.rejected[:1] == wanted.rejected[:1]
-        with RemoteAdapter(journal=replaying(store), recorded=_discovery(url)) as adapter:
-            assert run(adapter, **SETTINGS) == found
-
-
 def _cut_in_a_race(store: Any, journal: Any) -> Any:
     def cut() -> None:
         if any(entry.kind == RACE for entry in entries(store, RUN.id, SEARCH)):
@@ -141,7 +91,3 @@ def _cut_in_a_race(store: Any, journal: Any) -> Any:
 def _discovery(url: str) -> Any:
     with RemoteAdapter(url) as adapter:
         return adapter.discovery
-
-
-class Died(Exception):
-    pass

@@ -4,15 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 from gepa.core.adapter import EvaluationBatch
 from gepa.core.state import EvaluationCache
 from gepa.proposer.base import CandidateProposal
-from gepa.strategies.proposal_selection import AllImprovements
 
 from gepa_client.gepa.row_loaders import AnyRow, Row, RowLoader
 from gepa_client.gepa.versions import cached_scores
-from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
+from gepa_client.selection.paired_acceptance import PairedAcceptance
 
 TRAIN = RowLoader([Row(str(at), {"n": at}) for at in range(40)])
 Score = Callable[[str, int], float]
@@ -104,23 +102,6 @@ def test_a_proposal_that_stays_open_is_rejected_at_the_bound() -> None:
     assert state.counted == 18
 
 
-@pytest.mark.parametrize(("minibatch", "rows", "ids"), [(6, 6, [0, 1, 2, 3, 4, 4]), (50, 50, [*range(30), *range(20)])])
-def test_rows_that_a_padded_minibatch_has_twice_are_replaced_by_others(
-    minibatch: int, rows: int, ids: list[int]
-) -> None:
-    accepted, [reason], adapter, _ = decided(
-        lambda text, _at: 1.0 if text == "new" else 0.0, [ids], minibatch=minibatch, rows=rows
-    )
-    assert accepted == [True]
-    looked = min(minibatch, len(TRAIN))
-    assert f"+1 a row on {looked} training rows" in reason
-    assert [len(further) for _, further in adapter.asked[0]] == [looked - len(set(ids))] * 2
-    _, [reason], _, _ = decided(
-        lambda text, at: 1.0 if text == "new" and at == 0 else 0.0, [ids], minibatch=minibatch, rows=rows
-    )
-    assert reason.startswith("too little evidence")
-
-
 def test_open_proposals_of_an_iteration_share_a_batch_and_their_parents_rows() -> None:
     cache: EvaluationCache[Any, int] = EvaluationCache()
     _, _, adapter, state = decided(
@@ -136,14 +117,3 @@ def test_open_proposals_of_an_iteration_share_a_batch_and_their_parents_rows() -
     assert sorted(call[0][1]) == sorted({*own[0], *own[1]})
     assert state.counted == sum(len(rows) for _, rows in call)
     assert cached_scores(state, {"text": "newer"}, own[1]) == dict.fromkeys(own[1], 1.0)  # type: ignore[arg-type]  # as much of it as is used
-
-
-def test_selection_gets_the_decisions_of_all_proposals() -> None:
-    def score(text: str, _at: int) -> float:
-        return 1.0 if text == "better" else 0.0
-
-    adapter, state = Adapter(score), State([{"text": "seed"}])
-    acceptance = PairedAcceptance(adapter, TRAIN, minibatch=3, error=0.2, rows=12, seed=0)
-    proposals = [proposal(text, [0, 1, 2], score) for text in ("better", "worse")]
-    selection = DecidingSelection(AllImprovements(), acceptance)
-    assert selection.select(proposals, state, acceptance) == proposals[:1]  # type: ignore[arg-type]

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from gepa_client.errors import Interrupted
 from gepa_client.transport.event_loop import GroupTask, run_group
 
 
@@ -66,17 +65,6 @@ async def test_after_a_failure_those_under_way_end_and_those_that_wait_are_cance
         await running
     assert log.ended == ["under way"]
     assert log.begun == ["under way", "fails"]
-
-
-async def test_an_interruption_is_raised_before_anything_else_whichever_came_first():
-    log, go = Log(), asyncio.Event()
-    jobs = [log.job("late", ends=go, error=Interrupted("paused", "enough")), log.job("early", error=ValueError("no"))]
-    running = asyncio.create_task(run_group(jobs))
-    for _ in range(5):
-        await asyncio.sleep(0)
-    go.set()
-    with pytest.raises(Interrupted, match="enough"):
-        await running
 
 
 async def test_cancelling_it_cancels_all_of_them_even_those_under_way():

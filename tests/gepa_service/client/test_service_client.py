@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,15 @@ from gepa_service.api.routes.jobs import BudgetChange, OptimizeRequest
 from gepa_service.api.routes.keys import KeyRequest
 from gepa_service.api.routes.programs import PromoteRequest
 from gepa_service.api.routes.repositories import ConnectRequest
+from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.auth.keys import make_key
+from gepa_service.auth.oidc import OidcTokens
+from gepa_service.auth.recognize import Recognizer
 from gepa_service.client import ServiceClient, ServiceProblem, ServiceUnreachable
+from gepa_service.model.tenant import TENANTS, Tenant
+from gepa_service.records.open_records import open_records
 from tests.docs import pages
+from tests.gepa_service import serving
 from tests.gepa_service.cli.test_up import up
 from tests.gepa_service.served import served
 
@@ -23,6 +31,18 @@ pytestmark = pytest.mark.timeout(400)
 def service(tmp_path: Path) -> Iterator[dict[str, Any]]:
     with up(tmp_path / "data") as started:
         yield started
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """The address of an API in this process, and the key of an owner."""
+    with closing(open_records(str(tmp_path / "records.db"))) as records:
+        records.insert(Tenant(tenant=TENANTS, id="acme", name="acme"))
+        key, record = make_key("acme", "test", "owner")
+        records.insert(record)
+        recognize = Recognizer(records, JobTokens(records, [b"m" * 32]), OidcTokens([]))
+        with serving.served(serving.service_of(records, str(tmp_path / "journals.db"), recognize)) as url:
+            yield url, key
 
 
 def repository(folder: Path) -> Path:
@@ -66,18 +86,19 @@ def test_a_program_is_connected_optimized_followed_and_promoted(service: dict[st
         assert (refused.value.status, refused.value.type) == (409, "urn:evolverpc:wrong-status")
 
 
-def test_a_refusal_is_a_problem_with_its_status_and_kind(service: dict[str, Any]) -> None:
-    with ServiceClient(service["url"], service["key"]) as client:
+def test_a_refusal_is_a_problem_with_its_status_and_kind(api: tuple[str, str]) -> None:
+    url, key = api
+    with ServiceClient(url, key) as client:
         with pytest.raises(ServiceProblem) as absent:
             client.job("job_of/another?")
         assert absent.value.status in (404, 422)
         viewer = client.create_key(KeyRequest(name="reader", role="viewer")).key
-    with ServiceClient(service["url"], viewer) as client:
+    with ServiceClient(url, viewer) as client:
         assert client.jobs(status=["running", "paused"]).items == []
         with pytest.raises(ServiceProblem) as forbidden:
             client.create_key(KeyRequest(name="more", role="owner"))
         assert (forbidden.value.status, forbidden.value.type) == (403, "urn:evolverpc:forbidden")
-    with ServiceClient(service["url"], "grk_wrong") as client, pytest.raises(ServiceProblem, match="401"):
+    with ServiceClient(url, "grk_wrong") as client, pytest.raises(ServiceProblem, match="401"):
         next(client.follow("job_1"))
 
 

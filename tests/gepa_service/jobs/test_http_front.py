@@ -78,16 +78,6 @@ async def test_parts_of_a_response_arrive_before_its_end(front: HttpFront) -> No
         assert await answer.content.read() == b" last"
 
 
-async def test_a_path_without_a_route_is_not_found_and_a_server_that_is_gone_is_stated(front: HttpFront) -> None:
-    async with aiohttp.ClientSession() as client:
-        for path in ("", "/", "/models", "/http://127.0.0.1/", "/../models"):
-            async with client.get(front.url + path) as answer:
-                assert answer.status == 404, path
-        gone = front.route("gone", f"http://127.0.0.1:{free_port()}")
-        async with client.get(gone) as answer:
-            assert (answer.status, await answer.text()) == (502, "the server behind this address does not answer")
-
-
 def test_a_forwarded_port_that_another_process_took_ends_the_attempt_and_not_the_job() -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]

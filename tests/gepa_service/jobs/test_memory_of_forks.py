@@ -16,6 +16,7 @@ from tests.gepa_service.platform import platform, word_repository, word_settings
 SECRETS = {"acme": "4ZbY0kRwq8vLd2NnTfJcXsHm1", "rival": "Q9uGe6PaWoV5iBhM3tKrDxSy7"}
 
 
+@pytest.mark.long
 def test_a_forked_driver_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zygotes, "ISOLATED_MODULES", (*zygotes.ISOLATED_MODULES, memory_probe.__name__))
     secrets = {tenant: BEGINNING.decode() + rest for tenant, rest in SECRETS.items()}

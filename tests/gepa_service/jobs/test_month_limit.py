@@ -62,6 +62,7 @@ def service(tmp_path: Path) -> Iterator[Platform]:
         yield opened
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_jobs_that_run_at_once_stop_at_the_months_money_and_continue_when_there_is_more(
     service: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

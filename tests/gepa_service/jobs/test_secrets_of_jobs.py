@@ -1,6 +1,5 @@
 """A tenant's secrets and the token of its repository are used for its job, and are in none of its programs."""
 
-import asyncio
 import http.server
 import json
 import threading
@@ -16,14 +15,10 @@ from gepa_service.jobs.attempt import Revealed
 from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.settings_of_jobs import SettingRefused, checked_settings
 from gepa_service.jobs.tenant_secrets import revealed
-from gepa_service.model.job import Job
-from gepa_service.model.program_version import Repository
-from gepa_service.records.record import new_id
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
 from tests.gepa_client.cli.test_optimize_in_isolation import api
-from tests.gepa_service.github_server import INSTALLATION, loopback_github
 from tests.gepa_service.platform import MASTER, Platform, platform, working
 from tests.sandbox_runtime.source.repositories import commit
 
@@ -124,60 +119,6 @@ def holders(text: str) -> dict[str, str]:
             except OSError:
                 continue
     return found
-
-
-@pytest.mark.long
-async def test_a_private_repository_is_read_and_a_model_called_with_keys_that_no_process_shows(
-    service: Platform, tmp_path: Path
-) -> None:
-    commit(tmp_path / "program", {"program.py": PROGRAM, "gepa.toml": 'program = "program.py"\n'})
-    service.sandbox = "bubblewrap"
-    service.secrets["acme"] = Revealed({"OPENAI_API_KEY": SECRET})
-    headers, shown = list[str | None](), list[dict[str, str]]()
-
-    def asked(header: str | None) -> None:
-        headers.append(header)
-        shown.append(holders(SECRET) | holders("ghs_"))  # while the driver waits for the model, beside its sandboxes
-
-    async with loopback_github(tmp_path / "github") as github:
-        github.add("acme/words", tmp_path / "program")
-        url = github.url("acme/words")
-        service.github = github.app()
-        known = Repository(tenant="acme", id="client_1", repo_url=url, installation_id=str(INSTALLATION))
-        service.records.insert(known)
-        with model(asked) as base_url, working(service.parts()):
-            rows = [{"text": str(at)} for at in range(4)]
-            settings = {
-                "trainset": rows,
-                "valset": rows,
-                "max_metric_calls": 16,
-                "reflection_lm": "openai/m",
-                "model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}},
-            }
-            with_token = job(service, url, "client_1", settings)
-            without = job(service, url, None, settings)
-            ended = await asyncio.to_thread(service.ended, with_token)
-            refused = await asyncio.to_thread(service.ended, without)
-    assert ended.status == "completed", f"{ended!r}\n{service.log(ended)}"
-    assert ended.progress.best_candidate == {"prompt": "better"}
-    assert set(headers) == {f"Bearer {SECRET}"}
-    assert [each for each in shown if each] == []
-    assert github.tokens, "the repository was read without a token"
-    assert (refused.status, (refused.failure or {}).get("kind")) == ("failed", "sandbox")
-    assert not list((tmp_path / "jobs").glob("*/gitconfig"))
-
-
-def job(service: Platform, url: str, client_id: str | None, settings: dict[str, object]) -> Job:
-    made = Job(
-        tenant="acme" if client_id else "rival",
-        id=new_id("job"),
-        repo_url=url,
-        client_id=client_id,
-        settings={"repo": url, **settings},
-        created_by="key:test",
-    )
-    service.records.insert(made)
-    return made
 
 
 def test_the_gateway_of_a_tenants_job_puts_its_secret_on_requests_to_the_host_and_shows_it_to_no_program(

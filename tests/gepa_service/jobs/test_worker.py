@@ -1,27 +1,18 @@
 """A worker runs jobs to their ends, and leaves them whole when it is stopped."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gepa_client.errors import ConnectionLost
-from gepa_client.journal.http_store import HttpStore
-from gepa_client.sandboxing.session_interface import NoSandboxes
-from gepa_client.settings.run_config import RunConfig
-from gepa_service.jobs import attempt, control, job_process
-from gepa_service.jobs.driver_place import place_for
-from gepa_service.jobs.job_order import JobOrder
-from gepa_service.jobs.queue import Queue
+from gepa_service.jobs import attempt, control
 from gepa_service.model.job import Job
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.program_version import Program
 from tests.faults.execution_log import executions, until
 from tests.gepa_service.killed_build import kills_its_installer_once
 from tests.gepa_service.platform import (
-    LEASE_S,
     Platform,
     platform,
     processes_of,
@@ -172,34 +163,3 @@ def test_a_job_whose_server_is_lost_in_its_check_is_tried_again_until_it_was_too
     )
     assert [example["status"] for example in ended.failure["check"]["examples"]] == ["ok"] * 6
     assert service.journals.runs() == []
-
-
-def test_a_job_whose_only_sandbox_is_being_replaced_is_tried_again_at_each_step(
-    service: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = service.submit(word_repository(tmp_path / "repo"), word_settings(tmp_path / "log"))
-    folder = tmp_path / "jobs" / job.id
-    folder.mkdir(parents=True)
-    claimed = Queue(service.records, "w", LEASE_S).claim()
-    assert claimed is not None
-    (folder / "token").write_text(service.tokens.issue(claimed))
-    (folder / "fleet").write_text("")
-    monkeypatch.setenv("GEPA_STORE_TOKEN_FILE", str(folder / "token"))
-    order = JobOrder(
-        run_id=job.id,
-        api=service.api,
-        folder=folder,
-        token_file=folder / "token",
-        settings={},
-        budget={},
-        isolated=False,
-    )
-    settings = RunConfig.model_validate({**job.settings, "fleet": folder / "fleet"})
-    with pytest.raises(ConnectionLost):  # which `carry_out` reports as an interruption
-        job_process._check(NoSandboxes(settings), order)  # type: ignore[arg-type]
-    with (
-        closing(HttpStore(order.api, token_file=order.token_file)) as store,
-        place_for(order, NoSandboxes(settings)) as place,  # type: ignore[arg-type]
-    ):
-        ended = job_process._driven(order, store, None, place)
-    assert ended.status == "interrupted", ended

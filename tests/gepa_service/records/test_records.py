@@ -1,9 +1,6 @@
 """What every store of records promises."""
 
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +19,6 @@ from gepa_service.records.store import (
 from tests.gepa_service.records.conftest import Open
 from tests.gepa_service.records.sample import Other, Sample
 
-ROOT = Path(__file__).parents[3]
 ODD = "\u00e9 \U0001f600 ' \" % _ $ . / \\ \u2028"
 
 
@@ -169,44 +165,6 @@ def test_a_change_is_made_on_top_of_what_others_wrote(records: RecordStore, anot
     records.delete(after)
     with pytest.raises(RecordChanged):
         changed(records, after, lambda found: found.model_copy(update={"number": 0}))
-
-
-@pytest.mark.long
-def test_no_write_of_two_processes_and_two_threads_is_lost(records: RecordStore, url: str) -> None:
-    times = 30
-    records.insert(sample("s1"))
-    command = [sys.executable, "-m", "tests.gepa_service.records.swapping_process", url, "acme", "s1", str(times)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
-    with subprocess.Popen(command, **pipes) as one, subprocess.Popen(command, **pipes) as two:
-        for process in (one, two):
-            assert process.stdout.readline() == "ready\n"
-        for process in (one, two):
-            process.stdin.write("start\n")
-            process.stdin.flush()
-        for process in (one, two):
-            process.communicate(timeout=60)
-            assert process.returncode == 0
-    failures: list[BaseException] = []
-
-    def add() -> None:
-        for _ in range(times):
-            try:
-                found = records.get(Sample, "acme", "s1")
-                records.replace(found.model_copy(update={"number": found.number + 1}))
-            except RecordChanged:
-                continue
-            except BaseException as error:
-                failures.append(error)
-                raise
-
-    threads = [threading.Thread(target=add) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not failures
-    found = records.get(Sample, "acme", "s1")
-    assert found.number == found.version >= 3 * times
 
 
 def test_of_many_inserts_at_once_one_succeeds(records: RecordStore) -> None:

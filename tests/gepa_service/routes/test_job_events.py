@@ -108,13 +108,6 @@ async def test_a_stream_has_every_event_once_and_ends_with_its_job(ended: Job, u
         assert rest.named == ["end"]
 
 
-async def test_a_stream_of_another_server_begins_again_after_a_reset(ended: Job, url: str) -> None:
-    async with streaming(url, ended.id, last="0123456789abcdef-7") as lines:
-        whole = await read(lines)
-    assert whole.named == ["reset", "end"]
-    assert whole.events[0]["type"] == "job"
-
-
 async def test_a_stream_shows_the_status_of_its_job_as_it_changes(url: str, acme: TenantRecords) -> None:
     job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
     acme.insert(job)

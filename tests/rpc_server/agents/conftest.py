@@ -18,12 +18,9 @@ from tests.support.scripted_anthropic import ScriptedModel
 MARK = "AGENT_TEST_MARK"
 
 
-def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], Any]]:
-    """The server's loop; processes are started on the other one too, on which a server may be embedded."""
-    factories: dict[str, Callable[[], Any]] = {"uvloop": uvloop.new_event_loop}
-    if item.path.name == "test_command_agent.py":
-        factories["asyncio"] = asyncio.new_event_loop
-    return factories
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], Any]]:
+    """The server's loop."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 class Workplace:

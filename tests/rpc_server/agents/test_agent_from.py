@@ -1,22 +1,13 @@
 """Which agent the settings name."""
 
 import importlib.util
-from typing import Any
 
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from rpc_server.mutations.agents import AgentFailed, agent_from, agent_label
+from rpc_server.mutations.agents import AgentFailed, agent_from
 from rpc_server.settings.code_settings import CodeChangeSettings
 from tests.support.scripted_anthropic import Script, use
-
-
-async def test_a_command_with_its_deadline(workplace):
-    agent = agent_from(CodeChangeSettings(allow_mutations=True, agent_command=("sleep", "600"), agent_timeout_s=0.2))
-
-    assert agent.name == "sleep"
-    with pytest.raises(AgentFailed, match="sleep was not done"):
-        await workplace.work(agent)
 
 
 async def test_claude_with_its_model_tools_and_limits(workplace, model):
@@ -36,15 +27,3 @@ def test_claude_without_its_sdk_names_what_to_install(monkeypatch):
 
     with pytest.raises(SettingsError, match=r"pip install '\.\[agent\]' in the folder.*`agent_command`"):
         agent_from(CodeChangeSettings(allow_mutations=True))
-
-
-@pytest.mark.parametrize(
-    ("given", "label"),
-    [
-        ({"agent_command": ("python", "fix.py")}, "fix.py"),
-        ({"agent_model": "claude-opus-4-1"}, "Claude (model claude-opus-4-1)"),
-        ({}, "Claude (model of its own choice; --agent-model names one)"),
-    ],
-)
-def test_an_agent_is_announced_with_its_model(given: dict[str, Any], label: str) -> None:
-    assert agent_label(CodeChangeSettings(allow_mutations=True, **given)) == label

@@ -2,15 +2,12 @@
 
 import asyncio
 import json
-import os
-import shutil
-import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from rpc_server.mutations.agents import Agent, AgentFailed, ClaudeAgent, CommandAgent
+from rpc_server.mutations.agents import Agent, ClaudeAgent, CommandAgent
 from tests.support.scripted_anthropic import Script, Silence, served, use
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere only its process group ends")
@@ -71,23 +68,11 @@ async def test_all_processes_end_when_the_agent_ends(workplace, until):
     assert not workplace.processes()
 
 
-async def test_the_deadline_ends_all_processes(workplace, until):
-    agent = CommandAgent(("sh", "-c", STARTS_DAEMONS + "sleep 600"), timeout_s=2.0)
-    working = asyncio.create_task(workplace.work(agent))
-    await until(lambda: sleeping(workplace))
-
-    with pytest.raises(AgentFailed):
-        await working
-
-    assert not workplace.processes()
-
-
-@pytest.mark.parametrize("cancels", [1, 3])
-async def test_cancelling_ends_all_processes_before_it_returns(workplace, until, cancels):
+async def test_cancelling_ends_all_processes_before_it_returns(workplace, until):
     working = asyncio.create_task(workplace.work(command("sleep 600")))
     await until(lambda: sleeping(workplace))
 
-    for _ in range(cancels):
+    for _ in range(3):
         working.cancel()
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
@@ -96,7 +81,7 @@ async def test_cancelling_ends_all_processes_before_it_returns(workplace, until,
     assert not workplace.processes()
 
 
-@pytest.mark.parametrize("passes", range(4))
+@pytest.mark.parametrize("passes", [0, 2])
 async def test_cancelling_while_it_starts_leaves_nothing(workplace, passes):
     working = asyncio.create_task(workplace.work(command("sleep 600")))
     for _ in range(passes):
@@ -121,7 +106,7 @@ async def test_cancelling_the_claude_agent_ends_what_its_shell_started(workplace
     assert not workplace.processes()
 
 
-@pytest.mark.parametrize("kind", ["command", "claude"])
+@pytest.mark.parametrize("kind", ["command", pytest.param("claude", marks=pytest.mark.long)])
 async def test_a_server_killed_with_sigkill_takes_its_agents_along(workplace, until, tmp_path, kind):
     scripts = tmp_path / "scripts.json"
     turns = [[{"tool": "Bash", "input": {"command": STARTS_DAEMONS}}], None]
@@ -141,19 +126,6 @@ async def test_a_server_killed_with_sigkill_takes_its_agents_along(workplace, un
             await server.wait()
         await until(lambda: not workplace.processes(), 5.0)
         await until(lambda: not list(Path(workplace.environment["TMPDIR"]).iterdir()), 5.0)
-
-
-async def test_a_killed_reaper_takes_the_command_along(workplace, until):
-    working = asyncio.create_task(workplace.work(CommandAgent(("sleep", "600"), timeout_s=60.0)))
-    await until(lambda: "sleep 600 " in workplace.processes().values())
-
-    (reaper,) = (pid for pid, line in workplace.processes().items() if "process_reaper.py" in line)
-    os.kill(reaper, signal.SIGKILL)
-
-    with pytest.raises(AgentFailed, match="killed by SIGKILL"):
-        await working
-    await until(lambda: not workplace.processes(), 5.0)
-    shutil.rmtree(workplace.environment["TMPDIR"])  # the killed reaper could not remove it
 
 
 async def test_a_process_that_keeps_forking_ends_too(workplace, until):

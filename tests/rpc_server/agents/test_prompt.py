@@ -39,18 +39,6 @@ def test_a_bare_request_is_sent_with_the_rules_alone():
     assert "state in a few sentences what you changed and why" in text
 
 
-def test_the_same_request_makes_the_same_prompt():
-    records = [{"Inputs": {"question": "2+2"}, "Feedback": "wrong"}]
-
-    assert reported(records=records, notes={"AGENTS.md": "x"}) == reported(records=records, notes={"AGENTS.md": "x"})
-
-
-def test_a_location_is_where_to_look_first():
-    assert fenced(reported(location="app.py:\nanswer()"), "change-request") == [
-        "Retry twice.\n\nLook here first: app.py: answer()"
-    ]
-
-
 def test_the_rules_name_the_checks_of_a_change():
     settings = CodeChangeSettings(
         allow_mutations=True,
@@ -94,13 +82,6 @@ def test_history_holds_the_outcome_of_each_change():
     ]
 
 
-def test_notes_are_sent_by_their_names():
-    text = reported(notes={"AGENTS.md": "Use tabs.", "CLAUDE.md": "Use spaces."})
-
-    assert fenced(text, "notes") == ["Use tabs.", "Use spaces."]
-    assert text.index("# AGENTS.md\n") < text.index("# CLAUDE.md\n") < text.index("# Rules\n")
-
-
 @pytest.mark.parametrize("place", ["request", "location", "records", "record keys", "history", "notes"])
 def test_hostile_text_cannot_leave_its_fence(place):
     honest = reported(records=[{"Feedback": "x"}], history=[past()], notes={"AGENTS.md": "x"}, location="app.py")
@@ -140,16 +121,6 @@ def test_a_prompt_is_bounded():
     assert fenced(text, "history")[0].startswith("(980 earlier ones left out)\n")
 
 
-def test_records_nested_without_end_are_cut():
-    deep: list[object] = []
-    for _ in range(900):
-        deep = [deep]
-
-    (records,) = fenced(reported(records=[{"Inputs": deep}]), "records")
-
-    assert "(deeper levels left out)" in records
-
-
 def test_conflicts_are_sent_with_the_files_and_the_purpose_of_each_line():
     text = conflict_prompt(
         ["app.py", 'evil"\nname'], ours=["Retry\ntwice."], theirs=["Cache answers.", "Log."], settings=PLAIN
@@ -159,10 +130,3 @@ def test_conflicts_are_sent_with_the_files_and_the_purpose_of_each_line():
     assert fenced(text, "our-requests") == ["- Retry twice."]
     assert fenced(text, "their-requests") == ["- Cache answers.\n- Log."]
     assert "do not commit" in text
-
-
-def test_conflicts_of_lines_without_known_requests():
-    text = conflict_prompt([f"{number}.py" for number in range(1000)], ours=[], theirs=[], settings=PLAIN)
-
-    assert "-requests-" not in text
-    assert "(900 more)" in text

@@ -10,12 +10,11 @@ import pytest
 
 from tests.docs import pages
 from tests.rpc_server.dspy.conftest import NEWEST, environment
-from tests.support.rounds import ALL
 
 ROOT = Path(__file__).parents[3]
 OURS = ("aiohttp", "gitpython", "jsonrpcserver", "orjson", "platformdirs", "pydantic", "rich", "typer", "uvloop")
 OPTIONS = {"seed": 1, "max_metric_calls": 150, "use_merge": False}
-PROPOSERS = ("dspy", "own") if ALL else ("own",)
+PROPOSERS = ("dspy", "own")
 
 pytestmark = pytest.mark.timeout(300)  # two whole runs
 
@@ -48,7 +47,7 @@ def printed(python: Path, project: Path, *command: str) -> Any:
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-@pytest.mark.repeated
+@pytest.mark.long
 def test_the_candidates_are_those_of_dspy_gepa_with_the_same_seed_and_proposer(project, python):
     argument = json.dumps([[proposer, OPTIONS] for proposer in PROPOSERS])
     theirs = printed(python, project, "with_dspy.py", argument)

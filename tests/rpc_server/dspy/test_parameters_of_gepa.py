@@ -48,9 +48,13 @@ async def proposed(running, results):
     ("settings", "expected"),
     [
         pytest.param({"instruction_proposer": "codes.Proposer"}, "word3 is ", marks=HELD_BY_EQUALITY),
-        ({"instruction_proposer": "variants.whose_model"}, "scripted"),
+        pytest.param({"instruction_proposer": "variants.whose_model"}, "scripted", marks=pytest.mark.long),
         ({"instruction_proposer": "variants.whose_model", "reflection_lm": "variants.asked"}, "asked"),
-        ({"instruction_proposer": "variants.brief", "reflection_lm": "variants.asked"}, "Code the word."),
+        pytest.param(
+            {"instruction_proposer": "variants.brief", "reflection_lm": "variants.asked"},
+            "Code the word.",
+            marks=pytest.mark.long,
+        ),
         pytest.param({"reflection_lm": "variants.asked"}, "Guess.", marks=HELD_BY_EQUALITY),
     ],
     ids=["class", "function", "function with a model", "dspy's with options", "dspy's"],
@@ -65,6 +69,7 @@ async def test_an_instruction_proposer_runs_beside_the_program_in_the_context_of
     assert any(text.startswith(expected) for text in texts.values())
 
 
+@pytest.mark.long
 async def test_an_instruction_proposer_works_with_the_oldest_dspy_too(opened, oldest_dspy_python):
     settings = {"dspy": {"instruction_proposer": "codes.Proposer"}}
     async with opened(python=oldest_dspy_python, **settings) as running:
@@ -72,6 +77,7 @@ async def test_an_instruction_proposer_works_with_the_oldest_dspy_too(opened, ol
         assert any("word3 is " in text for text in (await proposed(running, results)).values())
 
 
+@pytest.mark.long
 async def test_texts_for_another_component_are_named(opened):
     async with opened(dspy={"instruction_proposer": "variants.nonsense"}) as running:
         results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
@@ -87,7 +93,7 @@ async def test_a_proposer_that_cannot_be_called_is_named_at_the_start(opened):
     assert failed.value.message == "variants.NUMBER is a int, which cannot be called"
 
 
-@pytest.mark.parametrize("warns", [True, False])
+@pytest.mark.parametrize("warns", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_dspys_warning_of_a_predictors_other_score_is_in_the_log_unless_it_is_off(opened, caplog, warns):
     with caplog.at_level(logging.INFO, written_output.name):
         async with opened(metric="variants.harsher", dspy={"warn_on_score_mismatch": warns}) as running:

@@ -10,8 +10,6 @@ from protocol.errors import ProgramFailed
 
 WRONG = {
     ("codes.Nothing", "codes.metric"): "codes has no 'Nothing'",
-    ("nowhere.Program", "codes.metric"): "ModuleNotFoundError: No module named 'nowhere'",
-    ("codes.Codes", "variants.NUMBER"): "variants.NUMBER is a int, not a function",
     ("codes.Codes", "variants.four"): (
         "variants.four takes (gold, pred, trace, pred_name); a metric takes one of (example, prediction), "
         "(example, prediction, trace), (gold, pred, trace, pred_name, pred_trace)"
@@ -19,8 +17,6 @@ WRONG = {
     ("variants.NoPredictors", "codes.metric"): "variants.NoPredictors has no predictors, so no instructions",
     ("variants.Codeful", "codes.metric"): "'flex' is a dspy.Flex, whose code is not evolved here",
     ("variants.NoModule", "codes.metric"): "variants.NoModule makes a variants.NoModule, not a dspy.Module",
-    ("variants.NeedsArgument", "codes.metric"): "TypeError: NeedsArgument.__init__() missing 1 required positional",
-    ("variants.NUMBER", "codes.metric"): "variants.NUMBER is a int, not a class",
 }
 
 
@@ -49,6 +45,7 @@ async def test_an_environment_without_dspy_is_named_with_what_to_do(opened):
     assert failed.value.details["interpreter"].startswith(sys.executable)
 
 
+@pytest.mark.long
 async def test_a_dspy_without_a_proposer_of_its_own_is_named(opened, oldest_dspy_python):
     with pytest.raises(ProgramFailed) as failed:
         async with opened(python=oldest_dspy_python, dspy={"reflection_lm": "codes.reflection_lm"}):

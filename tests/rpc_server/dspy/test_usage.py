@@ -7,6 +7,7 @@ from tests.rpc_server.model_provider import COUNTED, provider
 __all__ = ["provider"]
 
 
+@pytest.mark.long
 async def test_with_track_usage_the_metric_reads_the_usage_of_a_prediction_and_calls_are_counted(opened, provider):
     env = {"PROVIDER_URL": provider, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "TRACK_USAGE": "1"}
     async with opened("litellm_program.Ask", metric="litellm_program.judged", env=env) as running:
@@ -30,9 +31,9 @@ async def test_calls_of_a_dspy_program_are_counted_and_cached_ones_are_free(open
 @pytest.mark.parametrize(
     ("program", "metric", "kind"),
     [
-        ("Ask", "metric", None),
+        pytest.param("Ask", "metric", None, marks=pytest.mark.long),
         ("Hiding", "metric", "model_unavailable"),
-        ("Silent", "judged_by_a_model", "model_unavailable"),
+        pytest.param("Silent", "judged_by_a_model", "model_unavailable", marks=pytest.mark.long),
     ],
 )
 async def test_an_outage_of_the_programs_or_the_metrics_model_is_no_score(opened, provider, program, metric, kind):

@@ -88,22 +88,3 @@ def test_a_call_of_a_killed_client_continues_and_is_collected(endpoint: ServerEn
         printed, _ = second.communicate(timeout=30)
     assert json.loads(printed)["result"]["results"][0]["status"] == "ok"
     assert lines(tmp_path / "ran") == ["a"]
-
-
-def test_scores_are_collected_by_another_process_too(endpoint: ServerEndpoint, tmp_path: Path) -> None:
-    rollout = {"status": "rollout", "score": None, "output": "x", "seconds": 0}
-    params = {"batch": [{"id": "7", "data": {"name": "a"}}], "results": [rollout], "_meta": {"call_id": CALL_ID}}
-    first = asked(endpoint, "score", params)
-    assert first["results"][0]["score"] == 1.0
-    assert asked(endpoint, "score", params) == first
-    assert lines(tmp_path / "scored") == ["a"]
-
-
-def test_a_group_of_such_a_name_keeps_its_trajectories_for_another_process(endpoint: ServerEndpoint) -> None:
-    meta = {"call_id": CALL_ID, "group": "20261120-171700-3fa9-tickets/120"}
-    params = evaluation({"name": "a"}, capture_traces=True, _meta=meta)
-    results = asked(endpoint, "evaluate", params)["results"]
-    assert "trajectory_ref" in results[0]
-    eval_batch = {"batch": params["batch"], "results": results}
-    reflection = {"candidate": {"prompt": "x"}, "eval_batch": eval_batch, "components_to_update": ["prompt"]}
-    assert asked(endpoint, "make_reflective_dataset", reflection)["dataset"]["prompt"][0]["Trace"] == ["looked"]

@@ -50,16 +50,6 @@ async def test_a_batch_larger_than_all_room_runs_when_nothing_else_does(start: A
     await asked
 
 
-async def test_an_overloaded_call_may_be_asked_again_with_its_id(start: Any, fake_program: Any) -> None:
-    server = await start(fake_program(max_concurrency=1), max_queue=0)
-    asked = await occupied(server, 1)
-    with pytest.raises(errors.Overloaded):
-        await server.evaluate("a", call_id="c")
-    server.program.gate("gate").set()
-    await asked
-    assert len(await server.evaluate("a", call_id="c")) == 1
-
-
 async def test_a_cancelled_call_gives_its_room_back(start: Any, fake_program: Any) -> None:
     server = await start(fake_program(max_concurrency=1), max_queue=0)
     asked = await occupied(server, 1, call_id="c")
@@ -105,16 +95,6 @@ async def test_while_draining_a_running_call_can_be_joined_and_cancelled(server:
     await asyncio.wait_for(draining, 10)
 
 
-async def test_draining_does_not_wait_for_an_answer_that_was_ready_when_it_was_cancelled(server: Any) -> None:
-    await server.evaluate(WAITING, call_id="c", wait_s=0)
-    draining = asyncio.create_task(server.service.drain())
-    server.program.gate("gate").set()
-    await server.call("discover")  # time enough for the call to finish
-    assert not draining.done()
-    assert await server.call("cancel", {"call_id": "c"}) == {"status": "finished"}
-    await asyncio.wait_for(draining, 10)
-
-
 async def test_draining_ends_after_drain_s_while_calls_run(start: Any) -> None:
     server = await start(drain_s=0.05)
     asked = await occupied(server, 1)
@@ -122,8 +102,3 @@ async def test_draining_ends_after_drain_s_while_calls_run(start: Any) -> None:
     assert not asked.done()
     server.program.gate("gate").set()
     await asked
-
-
-async def test_an_idle_server_is_drained_at_once(server: Any) -> None:
-    await server.still_works()
-    await asyncio.wait_for(server.service.drain(), 1)

@@ -21,38 +21,6 @@ async def reflect(server: Any, *results: dict[str, Any]) -> list[dict[str, Any]]
     return seen
 
 
-async def test_without_a_group_trajectories_travel_inline(server: Any) -> None:
-    (result,) = await server.evaluate(traced(), capture_traces=True)
-    assert result["trajectory"] == traced()["trajectory"]
-    assert "trajectory_ref" not in result
-    assert (await reflect(server, result)) == [result]
-
-
-async def test_with_a_group_a_ref_goes_out_and_the_trajectory_comes_back(server: Any) -> None:
-    results = await server.evaluate(traced(1), traced(2), "untraced", capture_traces=True, group="g")
-    assert all("trajectory" not in result for result in results)
-    assert results[0]["trajectory_ref"].startswith(server.service.instance_id + "/")
-    assert results[0]["trajectory_ref"] != results[1]["trajectory_ref"]
-    assert "trajectory_ref" not in results[2]
-    seen = await reflect(server, *results)
-    assert [result.get("trajectory") for result in seen] == [traced(1)["trajectory"], traced(2)["trajectory"], None]
-    assert all("trajectory_ref" not in result for result in seen)
-
-
-async def test_a_ref_can_be_used_again(server: Any) -> None:
-    (result,) = await server.evaluate(traced(), capture_traces=True, group="g")
-    assert await reflect(server, result) == await reflect(server, result)
-
-
-async def test_refs_of_another_instance_are_expired(server: Any, start: Any) -> None:
-    (foreign,) = await (await start()).evaluate(traced(), capture_traces=True, group="g")
-    (own,) = await server.evaluate(traced(), capture_traces=True, group="g")
-    with pytest.raises(errors.TrajectoryExpired) as caught:
-        await reflect(server, own, foreign, {**own, "trajectory_ref": "nonsense"})
-    assert caught.value.details["refs"] == [foreign["trajectory_ref"], "nonsense"]
-    await server.still_works()
-
-
 async def test_whole_groups_are_let_go_the_one_longest_untouched_first(start: Any) -> None:
     server = await start(max_trace_bytes=5000)
     first = await server.evaluate(traced(900), traced(900), capture_traces=True, group="1")
@@ -65,15 +33,6 @@ async def test_whole_groups_are_let_go_the_one_longest_untouched_first(start: An
     assert len(await reflect(server, *first, *third)) == 3
 
 
-async def test_a_group_may_grow_over_several_calls(start: Any) -> None:
-    server = await start(max_trace_bytes=5000)
-    (first,) = await server.evaluate(traced(900), capture_traces=True, group="a")
-    await server.evaluate(traced(900), capture_traces=True, group="b")
-    (second,) = await server.evaluate(traced(900), capture_traces=True, group="a")
-    await server.evaluate(traced(900), traced(900), capture_traces=True, group="c")
-    assert len(await reflect(server, first, second)) == 2
-
-
 async def test_what_does_not_fit_travels_inline(start: Any) -> None:
     server = await start(max_trace_bytes=2000)
     small, large = await server.evaluate(traced(900), traced(1500), capture_traces=True, group="g")
@@ -81,12 +40,6 @@ async def test_what_does_not_fit_travels_inline(start: Any) -> None:
     assert large["trajectory"] == traced(1500)["trajectory"]
     seen = await reflect(server, small, large)
     assert [len(result["trajectory"]["steps"]) for result in seen] == [900, 1500]
-
-
-async def test_many_empty_trajectories_are_bounded_too(start: Any) -> None:
-    server = await start(max_trace_bytes=10_000)
-    results = await server.evaluate(*[{"trajectory": {}}] * 500, capture_traces=True, group="g")
-    assert 0 < sum("trajectory_ref" in result for result in results) < 100
 
 
 class TestAProgramThatKeepsItsOwn:
@@ -98,13 +51,6 @@ class TestAProgramThatKeepsItsOwn:
         assert result["trajectory_ref"] == f"{server.service.instance_id}/7"
         (seen,) = await reflect(server, result)
         assert seen["trajectory_ref"] == "7"
-
-    async def test_refs_of_another_instance_never_reach_it(self, start: Any, fake_program: Any) -> None:
-        server = await start(fake_program("refs"))
-        (result,) = await server.evaluate({"ref": "7"}, capture_traces=True)
-        with pytest.raises(errors.TrajectoryExpired) as caught:
-            await reflect(server, {**result, "trajectory_ref": "elsewhere/7"})
-        assert caught.value.details["refs"] == ["elsewhere/7"]
 
     async def test_expired_trajectories_are_named_by_the_clients_refs(self, start: Any, fake_program: Any) -> None:
         server = await start(fake_program("refs"))

@@ -38,47 +38,6 @@ async def test_nothing_of_an_earlier_verdict_is_left(scorer: Any) -> None:
     assert answer["results"] == [{"status": "ok", "score": 1.0, "output": "an answer", "seconds": 0.1}]
 
 
-async def test_failures_come_back_as_they_were_and_never_reach_the_program(scorer: Any) -> None:
-    error = {"type": "E", "message": "m"}
-    failed = {"status": "timeout", "score": None, "output": None, "seconds": 1.0, "error": error, "usage": {"calls": 2}}
-    cancelled = {"status": "cancelled", "score": None, "output": None, "seconds": 0}
-    answer = await scorer.call("score", params(failed, ROLLOUT, cancelled))
-    assert answer["results"][0] == failed
-    assert answer["results"][1]["score"] == 0.5
-    assert answer["results"][2] == cancelled
-    assert scorer.program.calls == [("score", {"batch": ["row"], "results": [ROLLOUT]})]
-
-
-async def test_rows_held_here_are_scored_by_their_id_beside_others(scorer: Any) -> None:
-    batch = [{"id": "1", "split": "val"}, {"id": "x", "data": {"want": 7}}]
-    answer = await scorer.call("score", {"batch": batch, "results": [ROLLOUT, ROLLOUT]})
-    assert [result["score"] for result in answer["results"]] == [0.5, 0.5]
-    assert scorer.program.calls[0][1]["batch"] == [{"want": 1}, {"want": 7}]
-    with pytest.raises(errors.UnknownExample) as unknown:
-        await scorer.call("score", {"batch": [{"id": "9", "split": "val"}], "results": [ROLLOUT]})
-    assert unknown.value.details == {"split": "val", "ids": ["9"]}
-
-
-async def test_a_verdict_without_a_score_is_the_programs_failure(scorer: Any) -> None:
-    scorer.program.answers["score"] = ROLLOUT
-    (result,) = (await scorer.call("score", params(ROLLOUT)))["results"]
-    assert (result["status"], result["error"]["type"], result["output"]) == (
-        "program_error",
-        "invalid_result",
-        "an answer",
-    )
-
-
-async def test_no_results_are_scored_at_once(scorer: Any) -> None:
-    assert await scorer.call("score", params()) == {"results": []}
-
-
-async def test_the_same_call_asked_twice_is_scored_once(scorer: Any) -> None:
-    first = await scorer.call("score", params(ROLLOUT), call_id="run/120/1")
-    assert await scorer.call("score", params(ROLLOUT), call_id="run/120/1") == first
-    assert len(scorer.program.calls) == 1
-
-
 async def test_a_scoring_call_reports_progress_and_can_be_cancelled(scorer: Any) -> None:
     waiting = params(ROLLOUT, {**ROLLOUT, "status": "infra_error"}, data={"wait": "gate"})
     pending = await scorer.call("score", waiting, call_id="c", wait_s=0)

@@ -15,37 +15,11 @@ from rpc_server.jail.jail import check_jail, create_jails
 from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
 from tests.rpc_server.mutations.mutation_server import SCRIPTED
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.worktrees.worktree_project import second
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
-WAITS = (
-    "import os, time\n"
-    "open('%s', 'w').close()\n"
-    "end = time.monotonic() + 15\n"
-    "while not os.path.exists('%s'):\n"
-    "    assert time.monotonic() < end\n"
-    "    time.sleep(0.01)\n"
-    "found = os.getpid()\n"
-)
-
-
-async def test_examples_of_a_commit_run_at_the_same_time(server: Server) -> None:
-    one, other = await server.results(WAITS % ("one", "other"), WAITS % ("other", "one"))
-    assert [one["status"], other["status"]] == ["ok", "ok"]
-    assert one["output"] != other["output"]
-
-
-async def test_what_a_program_writes_to_its_own_files_stays_there(server: Server) -> None:
-    assert await server.found("import os\nopen('x.txt', 'w').write('x')\nfound = os.getcwd()")
-    assert await server.found("found = open('x.txt').read()") == "x"
-
-
-async def test_another_commit_runs_its_own_code(server: Server, project: Project) -> None:
-    commit = second(project, {"app.py": PROGRAM.replace('scope["found"]', '"changed"')})
-    assert await server.found("", git_branch=f"x@{commit}") == "changed"
 
 
 async def test_a_command_agent_changes_its_draft_and_nothing_else(server: Server, project: Project) -> None:
@@ -90,19 +64,6 @@ async def test_an_agent_is_jailed_unless_that_is_turned_off(
     reported = capfd.readouterr().err
     assert ("run in a jail that can write only to" in reported) == (escapes == 0)
     assert ("run with all rights of your user" in reported) == (escapes > 0)
-
-
-async def test_hidden_folders_may_be_in_one_another(tmp_path: Path) -> None:
-    own, other = tmp_path / "outer" / "inner" / "own", tmp_path / "outer" / "other"
-    for folder in (own, other):
-        folder.mkdir(parents=True)
-    jails = create_jails().extend(hidden=(own.parent, own.parents[1]), readable=(tmp_path,))
-    command = ("sh", "-c", 'touch "$0/made" && ls "$1"; exit 3', str(own), str(own.parents[1]))
-    jailed = jails.jail(own).wrap(command, folder=own, environment={})
-    process = await asyncio.create_subprocess_exec(*jailed, stdout=PIPE)
-    assert (await process.communicate())[0] == b"inner\n"
-    assert process.returncode == 3
-    assert [path.name for path in own.iterdir()] == ["made"]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")

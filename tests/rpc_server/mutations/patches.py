@@ -256,3 +256,29 @@ PATCHES = (
     Case("is an e-mail", "From: a\nSubject: [PATCH] b\n\nWords.\n---\n" + added("notes/mail.txt") + "-- \n2.39\n", APPLIED),
 )  # fmt: skip
 """For a project with `links = ["shared"]`, `deny = ["secrets", "**/*.lock"]` and at most 60,000 bytes of a diff."""
+
+SHORT_PATCHES = frozenset(
+    (
+        *(
+            "adds '../beside/canary.txt'",
+            "adds '/etc/gepa-test'",
+            "adds '.git/hooks/pre-commit'",
+            "adds 'GIT~1/hooks/x'",
+        ),
+        *("adds 'inner/new.txt'", "links at '.GIT/config'", "renames to 'a/../../x'", "adds '.gitmodules'"),
+        *(
+            "adds 'secrets/new.txt'",
+            "adds 'shared/mine.txt'",
+            "adds 'locked.lock'",
+            "renames to 'notes/new\\nline.txt'",
+        ),
+        *("adds 'notes/$(touch pwned)'", "links to '/etc/passwd'", "links to 'inner/../..'", "links to 'self'"),
+        *("links to 'notes/one.txt'", "is cut off", "was made for other content", "changes it to what it is"),
+        *("breaks the program", "renames into a new folder", "renames what may not change", "copies from .git"),
+        *("makes a file a link by its mode", "adds a submodule", "replaces a file by a link out"),
+        *("adds a link and a file through it", "adds two links that lead out together", "adds a binary file"),
+        *("is larger than allowed", "is small and makes much of it", "has CRLF where the file has"),
+        "adds attributes that name filters",
+    )
+)
+"""What is run by `make test`."""

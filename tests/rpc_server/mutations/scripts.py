@@ -157,6 +157,31 @@ _OTHERWISE = (
     Case("hides a large change by attributes", "echo 'big.txt -diff' > notes/.gitattributes; cat notes/big.txt notes/big.txt notes/big.txt > b; cp b notes/big.txt; rm b", "size"),
 )  # fmt: skip
 
+SHORT_SCRIPTS = frozenset(
+    (
+        *(
+            "its .git: removes it",
+            "its .git: makes it a link to the user's",
+            "its .git: commits",
+            "its .git: has a hook",
+        ),
+        *(
+            "its .git: has a monitor",
+            "its .git: has a filter",
+            "its .git: works elsewhere",
+            "its .git: loses its index",
+        ),
+        *("its .git: hides a file from its index", "its .git: borrows from elsewhere"),
+        *("edits a file", "deletes a folder", "turns a file into a link", "leaves a process", "has odd names"),
+        *("finds no other repository", "links out by a relative path", "links out through a link", "links into .git"),
+        *("nests a repository", "adds a submodule", "changes what may not change", "replaces what is linked"),
+        *("has a name of two lines", "makes a file a pipe", "makes its folder a link", "does nothing", "writes .GIT"),
+        *("fails", "breaks the program", "removes everything", "writes a huge file"),
+        "hides a large change by attributes",
+    )
+)
+"""What is run by `make test`."""
+
 SCRIPTS = (
     *(Case(f"its .git: {about}", f"{_EDIT}; {script}", APPLIED) for about, script in _WITH_ITS_REPOSITORY),
     *(Case(about, script, APPLIED) for about, script in _ENDS_WELL),

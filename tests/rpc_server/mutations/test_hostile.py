@@ -1,16 +1,20 @@
-"""Some two hundred patches and agents, most of them hostile: each is applied or refused, and nothing else changes."""
+"""Some three hundred patches and agents, most of them hostile: each is applied or refused, and nothing else changes.
+
+`make test` runs one of each way to harm, `make faults` all.
+"""
 
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from tests.rpc_server.mutations.mutation_server import Served, served
-from tests.rpc_server.mutations.patches import APPLIED, PATCHES, Case
+from tests.rpc_server.mutations.patches import APPLIED, PATCHES, SHORT_PATCHES, Case
 from tests.rpc_server.mutations.project import FILES, Project
-from tests.rpc_server.mutations.scripts import SCRIPTS
+from tests.rpc_server.mutations.scripts import SCRIPTS, SHORT_SCRIPTS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -53,19 +57,24 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Watc
         yield Watched(running)
 
 
-def _named(case: Case) -> str:
-    return case.about.encode("unicode_escape").decode()
+def _parameters(cases: tuple[Case, ...], short: frozenset[str]) -> list[Any]:
+    """The cases, of which those that are not in `short` by what they are about are long."""
+    assert short <= {case.about for case in cases}
+    return [
+        pytest.param(
+            case,
+            id=case.about.encode("unicode_escape").decode(),
+            marks=[] if case.about in short else [pytest.mark.long],
+        )
+        for case in cases
+    ]
 
 
-@pytest.mark.parametrize("case", PATCHES, ids=_named)
+@pytest.mark.parametrize("case", _parameters(PATCHES, SHORT_PATCHES))
 async def test_a_patch_is_applied_or_refused_and_nothing_else_changes(server: Watched, case: Case) -> None:
     await server.comes_to(case, "patch", diff=case.given)
 
 
-@pytest.mark.parametrize("case", SCRIPTS, ids=_named)
+@pytest.mark.parametrize("case", _parameters(SCRIPTS, SHORT_SCRIPTS))
 async def test_what_an_agent_leaves_is_taken_or_refused_and_nothing_else_changes(server: Watched, case: Case) -> None:
     await server.comes_to(case, "change_request", request=case.given)
-
-
-async def test_there_are_many_cases() -> None:
-    assert len({*PATCHES, *SCRIPTS}) >= 200

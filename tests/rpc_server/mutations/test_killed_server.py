@@ -142,17 +142,10 @@ def test_a_server_without_the_flag_changes_nothing(server: Served, fork_server: 
     assert server.project.branches() == {}
 
 
-def test_what_a_program_offers_its_server_alone_is_not_advertised(server: Served) -> None:
-    server.project.write(
-        {"app.py": (server.project.folder / "app.py").read_text() + "\ndef write_texts(candidate): ...\n"}
-    )
-    server.project.commit("It can write")
-    with server.running() as endpoint:
-        assert "write_texts" not in ask(endpoint, "discover")["capabilities"]
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere not every orphan can be found")
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    "stage", ["agent", *(pytest.param(each, marks=pytest.mark.long) for each in ("build", "start", "check"))]
+)
 async def test_a_server_killed_in_the_middle_leaves_nothing_after_the_next_start(server: Served, stage: str) -> None:
     mutation, settings = STAGES[stage]
     before = server.project.digest()
@@ -179,6 +172,7 @@ async def test_a_server_killed_in_the_middle_leaves_nothing_after_the_next_start
     assert again.commit == made["commit"]
 
 
+@pytest.mark.long
 def test_a_server_killed_while_it_pushes_leaves_what_the_repeated_call_finds(server: Served, tmp_path: Path) -> None:
     remote = tmp_path / "remote.git"
     server.project.git("init", "--quiet", "--bare", str(remote))

@@ -7,8 +7,8 @@ import pytest
 
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, git_branch
 from tests.rpc_server.mutations.mutation_server import Served, served
-from tests.rpc_server.mutations.patches import APP_LINE, added, changed, deleted
-from tests.rpc_server.mutations.project import FILES, Project
+from tests.rpc_server.mutations.patches import APP_LINE, added, changed
+from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.mutations.test_transaction import greets
 
 RESOLVE = """cat > "$TMPDIR/prompt"; cp "$TMPDIR/prompt" "$BESIDE/prompt"; cp -r .git "$BESIDE/repository"
@@ -63,6 +63,7 @@ async def test_a_merge_driver_that_the_user_configured_does_not_run_on_what_agen
     assert not ran.exists()
 
 
+@pytest.mark.long
 async def test_what_was_added_to_either_is_in_the_new_candidate(project: Project) -> None:
     async with served(project) as server:
         ours, theirs = await _both(server, first_line("uno"), greets("hello", tone="kind"))
@@ -95,7 +96,7 @@ async def test_the_agents_prompt_names_the_purpose_of_each_line(project: Project
     assert re.search(r"<their-requests-.*\n- second request\n", reported)
 
 
-@pytest.mark.parametrize("script", [":", "sed -i '/^=======$/d' notes/one.txt", "git add -A; git commit -qm done"])
+@pytest.mark.parametrize("script", [":", "git add -A; git commit -qm done"])
 async def test_conflict_markers_that_are_left_reject(project: Project, script: str) -> None:
     async with served(project, agent_command=("sh", "-c", f"cat >/dev/null; {script}")) as server:
         ours, theirs = await _both(server, first_line("uno"), first_line("eins"))
@@ -105,13 +106,6 @@ async def test_conflict_markers_that_are_left_reject(project: Project, script: s
         assert (project.branches(), server.left()) == (before, [])
 
 
-async def test_a_file_deleted_here_and_changed_there_is_the_agent_s_to_settle(project: Project) -> None:
-    async with served(project, agent_command=("sh", "-c", "cat >/dev/null; rm -f notes/one.txt; echo x > x")) as server:
-        ours, theirs = await _both(server, deleted("notes/one.txt", str(FILES["notes/one.txt"])), first_line("eins"))
-        result = await server.apply("merge", candidate=ours, other=theirs)
-    assert result.files == ["x"]
-
-
 async def test_what_is_part_of_it_already_is_nothing_to_merge(project: Project) -> None:
     async with served(project) as server:
         child = (await server.apply("patch", diff=greets("bye"))).candidate
@@ -119,19 +113,7 @@ async def test_what_is_part_of_it_already_is_nothing_to_merge(project: Project) 
             assert (await server.rejected("merge", candidate=child, other=other))["stage"] == "empty"
 
 
-async def test_what_builds_on_it_is_merged_by_a_commit_of_its_own(project: Project) -> None:
-    async with served(project) as server:
-        child = (await server.apply("patch", diff=greets("bye"))).candidate
-        result = await server.apply("merge", other=child)
-    assert project.git("rev-parse", f"{result.commit}^2") == child[GIT_BRANCH].partition("@")[2]
-
-
-async def test_both_having_made_the_same_change_is_empty(project: Project) -> None:
-    async with served(project) as server:
-        ours, theirs = await _both(server, greets("bye"), greets("bye"))
-        assert (await server.rejected("merge", candidate=ours, other=theirs))["stage"] == "empty"
-
-
+@pytest.mark.long
 async def test_histories_without_a_common_commit_cannot_be_merged(project: Project) -> None:
     tree = project.git("rev-parse", "HEAD^{tree}")
     stranger = project.git("commit-tree", "-m", "alone", tree)

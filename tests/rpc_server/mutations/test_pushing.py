@@ -57,12 +57,6 @@ async def test_a_branch_is_pushed(project: Project, remote: Path) -> None:
     assert project.git("-C", str(remote), "rev-parse", "evolve/r/1") == result.commit
 
 
-async def test_a_rejected_mutation_is_not_pushed(project: Project, remote: Path) -> None:
-    async with served(project, push="origin", deny=("*",)) as server:
-        await server.rejected("patch", diff=greets("bye"))
-    assert _there(project, remote) == ""
-
-
 async def test_a_remote_that_refuses_rejects_the_mutation(project: Project, remote: Path) -> None:
     hook = _hook(remote, "echo no mutants here >&2; exit 1")
     before = project.digest()
@@ -75,13 +69,6 @@ async def test_a_remote_that_refuses_rejects_the_mutation(project: Project, remo
     assert _there(project, remote) == "refs/heads/evolve/r/1"
 
 
-async def test_a_remote_that_is_gone_rejects_the_mutation(project: Project, tmp_path: Path) -> None:
-    project.git("remote", "set-url", "origin", str(tmp_path / "gone.git"))
-    async with served(project, push="origin") as server:
-        assert (await server.rejected("patch", diff=greets("bye")))["stage"] == "push"
-        assert project.branches() == {}
-
-
 async def test_a_branch_that_the_remote_has_otherwise_is_not_overwritten(project: Project, remote: Path) -> None:
     project.git("push", "--quiet", "origin", "main:refs/heads/evolve/r/1")
     project.git("commit", "--quiet", "--allow-empty", "-m", "more")
@@ -92,6 +79,7 @@ async def test_a_branch_that_the_remote_has_otherwise_is_not_overwritten(project
     assert project.branches() == {}
 
 
+@pytest.mark.long
 async def test_what_was_made_and_not_yet_pushed_is_pushed_when_asked_again(project: Project, remote: Path) -> None:
     async with served(project) as server:
         result = await server.apply("patch", diff=greets("bye"), name="r/1")
@@ -125,6 +113,7 @@ async def test_a_remote_that_does_not_answer_rejects_the_mutation(
     assert not _runs(tmp_path / "pid")
 
 
+@pytest.mark.long
 async def test_what_is_done_stays_where_it_cannot_be_pushed_again(
     project: Project, remote: Path, tmp_path: Path
 ) -> None:
@@ -140,7 +129,9 @@ async def test_what_is_done_stays_where_it_cannot_be_pushed_again(
         assert await server.apply("patch", diff=greets("bye"), name="r/1") == result
 
 
-@pytest.mark.parametrize("source", ["the default", "the environment's", "the configuration's"])
+@pytest.mark.parametrize(
+    "source", ["the default", pytest.param("the environment's", marks=pytest.mark.long), "the configuration's"]
+)
 async def test_ssh_never_prompts_unless_the_user_configures_its_command(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:

@@ -39,10 +39,6 @@ def test_a_glob_means_paths_from_the_top(glob: str, meant: str, others: str) -> 
     assert [path for path in others.split() if globs.matching(path) is not None] == []
 
 
-def test_the_glob_that_matched_is_named() -> None:
-    assert Globs(["a", "b/*"]).matching("b/x") == "b/*"
-
-
 def test_a_glob_that_cannot_be_read_is_a_fault_of_the_settings() -> None:
     settings = Settings(program="app.py", allow_mutations=True, allow=("[z-a]",))
     with pytest.raises(SettingsError, match="glob"):

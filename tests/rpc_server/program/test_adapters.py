@@ -54,12 +54,6 @@ async def test_a_batch_is_one_call_and_its_metric_calls_are_spread_without_loss(
         assert [result["metric_calls"] for result in results] == [4, 3, 3]
 
 
-async def test_an_output_that_is_not_json_is_shown_by_its_type_and_repr(served):
-    async with served("Adapter") as running:
-        result = await running.one({"text": "a"})
-        assert result["output"] == {"type": "adapters.Output", "repr": "Output(text='a')"}
-
-
 async def test_trajectories_stay_in_the_process_and_come_back_as_they_were(served):
     rows = [{"text": "a"}, {"text": "bb"}]
     async with served("Adapter") as running:
@@ -99,15 +93,6 @@ async def test_trajectories_are_kept_up_to_so_many_bytes_whole_batches_oldest_fi
         assert expired.value.details["refs"] == [result["trajectory_ref"] for result in first]
 
 
-async def test_the_newest_batch_is_kept_at_any_size(served):
-    big = {"text": "x" * 400_000}
-    async with served("Adapter", max_trace_bytes=0) as running:
-        for _ in range(2):
-            results = await running.evaluate(big, capture_traces=True)
-            answer = await running.program.call("make_reflective_dataset", reflection(results, [big]))
-            assert len(answer["dataset"]["prompt"]) == 1
-
-
 async def test_an_exception_fails_every_example_of_the_batch_with_its_traceback(served):
     async with served("Adapter") as running:
         results = await running.evaluate({"text": "a"}, {"do": "raise"})
@@ -125,14 +110,6 @@ async def test_a_batch_of_the_wrong_shape_is_an_invalid_result_for_all(served, d
         for result in await running.evaluate({"do": do}, {"text": "a"}):
             assert result["error"]["type"] == "invalid_result"
             assert message in result["error"]["message"]
-
-
-async def test_a_score_that_is_not_finite_is_that_examples_alone(served):
-    async with served("Adapter") as running:
-        bad, good = await running.evaluate({"do": "nan"}, {"text": "a"}, capture_traces=True)
-        assert bad["error"]["message"] == "score is NaN"
-        assert bad["trajectory_ref"]
-        assert good["score"] == 1.0
 
 
 async def test_the_deadline_of_a_batch_is_that_of_its_examples_together(served):

@@ -3,10 +3,6 @@
 import asyncio
 import time
 
-import pytest
-
-from protocol.errors import ProgramFailed
-
 
 async def test_async_functions_share_one_process_and_run_at_once(opened):
     async with opened("waits.py", workers=None) as running:
@@ -24,13 +20,6 @@ async def test_the_settings_bound_how_many_run_at_once_on_the_loop(opened):
         assert max(result["output"]["most"] for result in results) == 3
 
 
-async def test_threads_for_async_functions_are_refused(opened):
-    with pytest.raises(ProgramFailed, match="`threads`") as failed:
-        async with opened("waits.py", workers=1, threads=4):
-            pass
-    assert failed.value.details["stage"] == "settings"
-
-
 async def test_an_async_example_over_its_time_ends_alone(opened):
     async with opened("waits.py", workers=1, example_timeout_s=0.5) as running:
         pid = (await running.one({"do": "pid"}))["output"]
@@ -38,12 +27,6 @@ async def test_an_async_example_over_its_time_ends_alone(opened):
         assert slow["status"] == "timeout"
         assert fast["status"] == "ok"
         assert (await running.one({"do": "pid"}))["output"] == pid
-
-
-async def test_an_async_example_that_will_not_be_cancelled_is_a_time_out_all_the_same(opened):
-    async with opened("waits.py", workers=1, example_timeout_s=0.5) as running:
-        assert (await running.one({"do": "stubborn"}))["status"] == "timeout"
-        assert (await running.one({}))["status"] == "ok"
 
 
 async def test_an_async_example_that_holds_the_loop_is_killed_and_its_neighbours_run_again(opened):

@@ -50,13 +50,3 @@ async def test_an_abandoned_thread_keeps_running_beside_other_examples(opened, t
         assert (await running.one({"output": "beside"}))["output"] == "beside"
         assert (await neighbour)["output"] == "slept"
         assert (await running.one({"output": "after"}))["output"] == "after"
-
-
-async def test_a_cancelled_call_leaves_nothing_behind_in_the_queue(opened, tmp_path, until):
-    pids = tmp_path / "pids"
-    async with opened("behaves.py", workers=1) as running:
-        row = {"do": "write_pid_and_sleep", "file": str(pids), "seconds": 60}
-        await cancelled(running, until, pids.exists, row, 50)
-        results = await running.evaluate(*[{"output": number} for number in range(10)])
-        assert [result["output"] for result in results] == list(range(10))
-        assert len(pids.read_text().split()) == 1

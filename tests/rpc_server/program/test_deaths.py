@@ -28,12 +28,6 @@ async def test_a_worker_killed_from_outside_leaves_the_result_intact(opened, tmp
         assert first != second
 
 
-async def test_an_example_that_dies_once_runs_again_and_succeeds(opened, tmp_path):
-    async with opened("behaves.py") as running:
-        result = await running.one({"do": "die_once", "file": str(tmp_path / "died")})
-        assert result["output"] == "survived"
-
-
 async def test_deaths_hurt_no_neighbour(opened):
     async with opened("behaves.py", workers=3) as running:
         rows = [{"do": "exit"} if number % 4 == 0 else {"output": number} for number in range(24)]
@@ -45,20 +39,6 @@ async def test_deaths_hurt_no_neighbour(opened):
                 assert result["output"] == number
 
 
-async def test_a_hanging_example_delays_its_neighbours_by_nothing(opened):
-    async with opened("behaves.py", workers=2, example_timeout_s=1.5) as running:
-        hanging = asyncio.create_task(running.one({"do": "spin_in_c"}))
-        await running.evaluate(*[{"output": 1}] * 20)
-        assert not hanging.done()
-        assert (await hanging)["status"] == "timeout"
-
-
-async def test_time_in_the_queue_does_not_count_towards_the_deadline(opened):
-    async with opened("behaves.py", workers=1, example_timeout_s=0.8) as running:
-        results = await running.evaluate(*[{"do": "sleep", "seconds": 0.3}] * 5)
-        assert [result["status"] for result in results] == ["ok"] * 5
-
-
 async def test_calls_take_turns(opened):
     async with opened("behaves.py", workers=1) as running:
         long = asyncio.create_task(running.evaluate(*[{"do": "sleep", "seconds": 0.1}] * 20))
@@ -66,25 +46,6 @@ async def test_calls_take_turns(opened):
         await running.one({"output": 1})
         assert not long.done()
         long.cancel()
-
-
-async def test_the_warm_parent_is_started_again_when_it_was_killed(opened, tmp_path, until):
-    pids = tmp_path / "pids"
-    async with opened("behaves.py", workers=1) as running:
-        pid = (await running.one({"do": "python", "python": "os.getppid()"}))["output"]
-        evaluation = asyncio.create_task(running.one({"do": "write_pid_and_sleep", "file": str(pids), "seconds": 0.5}))
-        await until(lambda: pids_in(pids))
-        os.kill(pid, signal.SIGKILL)
-        assert (await evaluation)["output"] == "slept"
-        assert (await running.one({"do": "python", "python": "os.getppid()"}))["output"] != pid
-
-
-async def test_only_the_example_that_kills_the_warm_parent_is_blamed_for_it(opened):
-    slow = {"do": "sleep", "seconds": 0.2}
-    async with opened("behaves.py", workers=3) as running:
-        results = await running.evaluate(slow, {"do": "kill_parent"}, slow, slow, {"do": "kill_parent"}, slow)
-        assert [result["status"] == "ok" for result in results] == [True, False, True, True, False, True]
-        assert results[1]["error"]["type"] == results[4]["error"]["type"] == "process_died"
 
 
 async def test_the_suspects_of_a_shared_process_are_distinguished(opened, tmp_path):
@@ -125,28 +86,6 @@ async def test_a_call_whose_process_dies_is_made_again(opened, tmp_path):
     async with opened("mine.py", root=tmp_path) as running:
         params = {"candidate": {"a": "b"}, "reflective_dataset": {}, "components_to_update": ["a"]}
         assert await running.program.call("propose_new_texts", params) == {"texts": {"a": "new"}}
-
-
-async def test_a_call_that_is_no_evaluation_has_a_time_of_its_own(opened, tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "import time\n"
-        "seed_candidate = {'a': 'b'}\n"
-        "def run(example, candidate): return 1\n"
-        "def propose_new_texts(candidate, reflective_dataset, components_to_update):\n"
-        "    time.sleep(float(candidate['a']))\n"
-        "    return {'a': 'new'}\n"
-    )
-
-    async def propose(running, seconds):
-        params = {"candidate": {"a": str(seconds)}, "reflective_dataset": {}, "components_to_update": ["a"]}
-        return await running.program.call("propose_new_texts", params)
-
-    times = {"example_timeout_s": 0.5, "start_timeout_s": 2.0}
-    async with opened("mine.py", root=tmp_path, call_timeout_s=10.0, **times) as running:
-        assert await propose(running, 2.0 + process_pool.GRACE_S + 0.25) == {"texts": {"a": "new"}}
-    async with opened("mine.py", root=tmp_path, call_timeout_s=0.5, **times) as running:
-        with pytest.raises(ProgramFailed, match=r"ran longer than 0\.5 s"):
-            await propose(running, 60)
 
 
 async def test_a_program_that_cannot_be_had_any_more_is_not_ready_and_recovers(opened, tmp_path, until):

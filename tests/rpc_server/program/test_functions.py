@@ -19,11 +19,6 @@ async def test_a_module_with_seed_and_run_is_a_program_whose_results_await_a_sco
         assert set(result) == {"status", "score", "output", "seconds"}
 
 
-async def test_a_dotted_module_is_found_from_the_root(opened):
-    async with opened("plain") as running:
-        assert (await running.one({"question": "?"}))["status"] == "rollout"
-
-
 async def test_a_program_describes_all_its_capabilities(opened):
     async with opened("full.py") as running:
         info = running.program.info
@@ -38,21 +33,6 @@ async def test_name_version_and_seed_of_the_settings_come_first(opened):
     async with opened("full.py", name="mine", version="9", seed_candidate={"prompt": "other"}) as running:
         info = running.program.info
         assert (info.name, info.version, info.seed_candidate) == ("mine", "9", {"prompt": "other"})
-
-
-async def test_score_feedback_objectives_usage_and_steps_arrive(opened):
-    async with opened("full.py") as running:
-        result = await running.one({"output": "text"}, capture_traces=True)
-        assert result["score"] == 0.5
-        assert result["feedback"] == "so so"
-        assert result["objective_scores"] == {"brevity": 1.0}
-        assert result["usage"] == {"cost_usd": 0.25, "input_tokens": 10}
-        assert result["trajectory"] == [{"step": "read"}, {"step": "answered", "text": "seed"}]
-
-
-async def test_without_traces_asked_for_there_is_no_trajectory(opened):
-    async with opened("full.py") as running:
-        assert "trajectory" not in await running.one({"output": "text"})
 
 
 async def test_a_program_that_records_no_steps_has_a_default_trajectory(opened):
@@ -130,24 +110,6 @@ async def test_the_default_reflective_dataset_holds_inputs_outputs_and_feedback(
         assert bad["Feedback"].startswith("The program failed: ValueError: asked to fail\nTraceback")
 
 
-async def test_the_default_reflective_dataset_holds_the_steps_a_program_recorded(opened):
-    async with opened("behaves.py") as running:
-        (result,) = await running.evaluate({"output": 1}, capture_traces=True)
-        asked = {
-            "candidate": {"prompt": "p"},
-            "eval_batch": {"batch": [{"id": "0", "data": {"output": 1}}], "results": [result]},
-            "components_to_update": ["prompt"],
-        }
-        dataset = (await running.program.call("make_reflective_dataset", asked))["dataset"]
-        assert dataset["prompt"][0]["Trace"] == [{"prompt": "seed"}]
-
-
-async def test_a_method_the_program_lacks_is_refused(opened):
-    async with opened("plain.py") as running:
-        with pytest.raises(Exception, match="not found"):
-            await running.program.call("finalize", {})
-
-
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
@@ -180,22 +142,6 @@ async def test_a_new_text_that_is_no_text_of_unicode_is_refused_by_its_component
             "texts": {"a": "new"},
             "refused": {"b": "a dict is no text", "c": "character 5 is half of a surrogate pair"},
         }
-
-
-async def test_a_component_that_a_proposer_misspells_is_answered_with_the_names_there_are(opened, tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "seed_candidate = {'rules': 'b'}\n"
-        "def run(example, candidate): return 1\n"
-        "def propose_new_texts(candidate, reflective_dataset, components): return reflective_dataset['rule']\n"
-    )
-    async with opened("mine.py", root=tmp_path) as running:
-        params = {
-            "candidate": {"rules": "b"},
-            "reflective_dataset": {"rules": []},
-            "components_to_update": ["rules"],
-        }
-        with pytest.raises(ProgramFailed, match=r"KeyError: 'rule' \[did you mean 'rules'\? components of the cand"):
-            await running.program.call("propose_new_texts", params)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from rpc_server.program.process_output import MAX_LOG_BYTES, BoundedLog, ProcessOutput, written_output
+from rpc_server.program.process_output import MAX_LOG_BYTES, written_output
 from tests.rpc_server.program.conftest import DATA
 
 PACKAGE = DATA.parents[3] / "clients" / "typescript" / "dist" / "index.js"
@@ -58,16 +58,6 @@ async def test_output_that_may_be_of_several_examples_is_of_none_and_is_not_lost
     assert {"from a thread", "from echo"} <= set("\n".join(caplog.messages).splitlines())
 
 
-async def test_what_another_method_writes_is_reported_by_its_name(opened, caplog):
-    with caplog.at_level(logging.INFO, written_output.name):
-        async with opened("writes.py", workers=1) as running:
-            params = {"candidate": {"prompt": "p"}, "eval_batch": {"batch": [], "results": []}}
-            await running.program.call("make_reflective_dataset", {**params, "components_to_update": ["prompt"]})
-    assert [(record.source, record.message) for record in caplog.records if record.name == written_output.name] == [
-        ("make_reflective_dataset", "making records\n")
-    ]
-
-
 async def test_a_failure_a_time_out_and_a_death_keep_their_own_logs(opened):
     async with opened("writes.py", workers=1, threads=3, example_timeout_s=1.0) as running:
         failed, late, dead = await running.evaluate(
@@ -95,20 +85,6 @@ async def test_a_long_log_keeps_its_first_and_last_lines_and_states_what_is_left
     assert int(left_out.replace(",", "")) == len("first\n") + 20_000 * 10 + len("last\n") - len(first) - len(last)
 
 
-@pytest.mark.parametrize("character", ["x", "é", "…", "😀"])
-@pytest.mark.parametrize("shift", range(4))
-def test_a_long_line_keeps_its_beginning_and_its_end_cut_between_characters(character, shift):
-    log, size = BoundedLog(), len(character.encode())
-    line = "s" * shift + character * (20_000 // size)
-    log.write(f"before\n{line}\nafter\n".encode())
-    first, left_out, last = re.split("\n… (.*) bytes left out …\n", log.text())
-    kept = len(first.encode()) + len(last.encode())
-    assert first == "before\n" + line[: len(first) - len("before\n")]
-    assert last == line[len(line) + len("\nafter\n") - len(last) :] + "\nafter\n"
-    assert MAX_LOG_BYTES - 2 * size < kept <= MAX_LOG_BYTES
-    assert int(left_out.replace(",", "")) == len(f"before\n{line}\nafter\n".encode()) - kept
-
-
 @pytest.mark.skipif(shutil.which("node") is None or not PACKAGE.is_file(), reason="node, or the package, is missing")
 async def test_a_typescript_program_marks_what_each_example_writes_even_if_it_is_killed(opened, caplog):
     command = ("node", str(DATA / "writes.mjs"), str(PACKAGE))
@@ -121,26 +97,3 @@ async def test_a_typescript_program_marks_what_each_example_writes_even_if_it_is
     assert (stuck["status"], stuck["error"]["log"]) == ("timeout", "stuck\n")
     assert (dead["error"]["type"], dead["error"]["log"]) == ("process_died", "dead\n")
     assert not caplog.messages
-
-
-def test_a_log_as_long_as_the_limit_is_whole():
-    log = BoundedLog()
-    for _ in range(MAX_LOG_BYTES):
-        log.write(b"x")
-    assert log.text() == "x" * MAX_LOG_BYTES
-    log.write(b"y")
-    assert "… 1 bytes left out …" in log.text()
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_frames_are_read_in_chunks_of_any_size(size):
-    output, one, two = ProcessOutput(), BoundedLog(), BoundedLog()
-    output.open(1, one)
-    output.open(2, two)
-    data = b"\x001:3\0abcraw\0\x002:5\0\x001:1\0\x003:4\0late\x001:2\0de\0" + b"9" * 20 + b"\x001:9\0cut"
-    for start in range(0, len(data), size):
-        output.feed(data[start : start + size])
-    output.end()
-    assert one.text() == "abcde"
-    assert two.text() == "\x001:1\0"
-    assert output.tail.text() == "abcraw\0\x001:1\0latede\0" + "9" * 20 + "\x001:9\0cut"

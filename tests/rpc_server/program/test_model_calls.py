@@ -35,6 +35,7 @@ async def test_calls_are_counted_by_model(opened, provider, by, models):
         assert result["usage"] == {**summed, "models": models}
 
 
+@pytest.mark.long
 async def test_calls_by_litellm_are_counted(opened, provider):
     settings = {"workers": 1, "example_timeout_s": 55.0}  # it takes seconds to import
     async with opened("calls_litellm.py", env=environment(provider), **settings) as running:

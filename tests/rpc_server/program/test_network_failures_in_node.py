@@ -9,17 +9,19 @@ from tests.rpc_server.failure_matrix import missing_rows, wrong_cells
 from tests.rpc_server.program.test_frameworks import PACKAGE, node_libraries
 from tests.rpc_server.scripted_host import CLOSES, HTTP_FAILURES, SOCKET_FAILURES, STATUSES, scripted_host
 from tests.support.installed import node_with
+from tests.support.rounds import ALL
 
 CALLS = Path(__file__).parent / "data" / "network"
 WAYS = (*HTTP_FAILURES, "hang", "400", "401", "ok")
 SECONDS = 120.0
-HEALTHY_RUNS = 200
+HEALTHY_RUNS = 200 if ALL else 60
 
 OF_MODELS = ("ai 6", "ai 7", "@mastra/core")
-SHORT = (
+SHORT = ("ai 7", "ai 7, text stream", "openai, stream", "undici", "fetch", "node:http")
+"""One for each way in which calls are seen; run by `make test`."""
+FURTHER = (
     *(f"{client}{way}" for client in OF_MODELS for way in ("", ", stream", ", text stream")),
     *(f"{client}{way}" for client in ("openai", "@anthropic-ai/sdk", "@langchain/openai") for way in ("", ", stream")),
-    *("undici", "fetch", "node:http"),
 )
 LONG = (
     *("ai 5", "ai 5, stream", "ai 5, text stream", "@google/genai", "@google/genai, stream"),
@@ -72,6 +74,11 @@ async def check(opened, folder: Path, clients: tuple[str, ...]) -> None:
 
 async def test_no_failure_of_a_model_or_the_network_is_a_score_in_node(opened):
     await check(opened, node_libraries(), SHORT)
+
+
+@pytest.mark.long
+async def test_no_failure_is_a_score_with_further_clients_of_models_in_node(opened):
+    await check(opened, node_libraries(), FURTHER)
 
 
 @pytest.mark.long

@@ -42,16 +42,6 @@ def endpoint():
         yield running
 
 
-def test_the_line_for_people_names_node_as_what_runs_the_program():
-    command = [str(SERVER), "--workers", "1", "--command", "node", str(PROGRAM), str(PACKAGE)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            line = process.stdout.readline()
-        finally:
-            process.terminate()
-    assert " (node) ready on http://127.0.0.1:" in line
-
-
 async def one(endpoint, data):
     async with RpcClient(endpoint.url, token=endpoint.token) as client:
         answer = await client.evaluate({"prompt": ""}, [{"id": "0", "data": data}])
@@ -68,7 +58,6 @@ async def one(endpoint, data):
         ({"way": "raise"}, "program_error", "RangeError", "out of range"),
         ({"way": "not_json"}, "program_error", "invalid_result", "Map"),
         ({"way": "good", "score": "high"}, "program_error", "invalid_result", "score"),
-        ({"way": "good", "score": None}, "program_error", "invalid_result", "score"),
     ],
 )
 async def test_a_failure_is_of_its_kind_and_the_next_example_succeeds(endpoint, data, status, kind, message):
@@ -98,12 +87,9 @@ WITH_TSX = f"--import {TSX.as_uri()}"
 FAULTY = "console.error('first');\nconst broken = (a) => { return a ; , };\n"
 FILES = {
     "package.json": '{"type": "module"}',
-    "served.mjs": "",
     "built/package.json": '{"scripts": {"build": "tsc"}}',
-    "built/index.mjs": "import './dist/made.mjs';\n",
     "faulty.mjs": FAULTY,
     "faulty.ts": FAULTY,
-    "imports.mjs": "import './gone.mjs';\n",
     "requires.cjs": "require('./gone');\n",
     "package.mjs": "import 'not-installed';\n",
     "throws.mjs": "console.error('first');\nconst f = () => { throw new Error('no key'); };\nf();\n",
@@ -113,22 +99,18 @@ FILES = {
 @pytest.mark.parametrize(
     ("started", "message", "rest"),
     [
-        ("serve.mjs", "{folder}/serve.mjs: no such file; did you mean served.mjs?; correct the command", []),
         (f"{WITH_TSX} gone.ts", "{folder}/gone.ts: no such file; correct the command", []),
         (
             "faulty.mjs",
             "{folder}/faulty.mjs, line 2: SyntaxError: Unexpected token ','; correct it and start again",
             ["const broken = (a) => { return a ; , };", "                                   ^"],
         ),
-        (f"{WITH_TSX} faulty.ts", '{folder}/faulty.ts, line 2: Unexpected ","; correct it and start again', []),
         ("faulty.ts", "{folder}/faulty.ts: this Node runs no TypeScript: npm install tsx, then start it with", []),
-        ("imports.mjs", "{folder}/gone.mjs: no such file; {folder}/imports.mjs imports it", []),
         (
             "built/dist/serve.mjs",
             "there is no folder {folder}/built/dist; {folder}/built has a script `build`: set build_command",
             [],
         ),
-        ("built/index.mjs", "{folder}/built/dist; {folder}/built has a script `build`", []),
         ("requires.cjs", "{folder}/requires.cjs requires ./gone, which is not there: install or correct it", []),
         ("package.mjs", "imports not-installed, which is not installed: run npm install in {folder}", []),
         (

@@ -47,6 +47,7 @@ async def test_programs_run_under_python_3_8(opened, program):
         assert slow["status"] == "timeout"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(old_python() is None, reason="no Python 3.8 is installed here (looked for by pyenv)")
 async def test_an_adapter_runs_under_python_3_8(opened):
     settings = {"adapter": "adapters:Counting", "seed_candidate": {"prompt": "seed"}, "python": old_python()}

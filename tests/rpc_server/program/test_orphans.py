@@ -35,13 +35,8 @@ asyncio.run(main())
     ("settings", "rows"),
     [
         ({**PYTHON, "program": "behaves.py", "workers": 2}, [{"do": "spin_in_c"}, {"do": "sleep", "seconds": 600}]),
-        ({**PYTHON, "program": "behaves.py", "workers": 1, "threads": 2}, [{"do": "spin_in_c"}]),
         ({**PYTHON, "program": "waits.py"}, [{"do": "hold"}]),
         ({**PYTHON, "program": "starts_threads.py"}, [{"seconds": 600}]),
-        (
-            {**PYTHON, "adapter": "adapters:Adapter", "seed_candidate": {"prompt": "s"}},
-            [{"do": "sleep", "seconds": 600}],
-        ),
         ({"command": [sys.executable, "stdio.py"], "workers": 1}, [{"do": "busy"}]),
     ],
 )

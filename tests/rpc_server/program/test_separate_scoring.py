@@ -76,7 +76,9 @@ def command_for(folder: Path, given):
     return [*command, name]
 
 
-@pytest.mark.parametrize(("agent", "judge"), PAIRS)
+@pytest.mark.parametrize(
+    ("agent", "judge"), [PAIRS[-1], *(pytest.param(*pair, marks=pytest.mark.long) for pair in PAIRS[:-1])]
+)
 async def test_what_one_server_runs_another_scores(tmp_path, agent, judge):
     batch = [{"id": q, "data": {"q": q}} for q in ("fast", "slow")]
     with (

@@ -64,8 +64,7 @@ def virtual_environment(project: Project, **installed: str) -> Path:
     return folder / "bin" / "python"
 
 
-@pytest.mark.parametrize("package", ["src/parts", "libraries/one/parts"])
-@pytest.mark.parametrize("kind", ["path", "finder"])
+@pytest.mark.parametrize(("package", "kind"), [("src/parts", "path"), ("libraries/one/parts", "finder")])
 async def test_a_tree_imports_its_own_files_where_the_project_is_installed_editable(
     tmp_path: Path, opened: Open, package: str, kind: str
 ) -> None:
@@ -83,10 +82,3 @@ async def test_a_tree_imports_its_own_files_where_the_project_is_installed_edita
     one, two = await here.output(here.seed), await here.output(here.at(other))
     assert (one["answer"], two["answer"]) == (1, 2)
     assert Path(two["file"]).is_relative_to(here.state)
-
-
-async def test_an_environment_in_the_repository_is_none_of_its_code(tmp_path: Path, opened: Open) -> None:
-    project, _ = project_of(tmp_path, "parts")
-    here = await opened(project, python=virtual_environment(project), links=(".venv",))
-    messages = await here.output(here.seed)
-    assert not [path for path in messages["paths"] if path.startswith(f"{here.state}/") and "site-packages" in path]

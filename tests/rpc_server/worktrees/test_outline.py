@@ -76,7 +76,7 @@ OUTLINE = """\
 """
 
 
-@pytest.mark.parametrize("suffix", [".ts", ".mts", ".tsx", ".js"])
+@pytest.mark.parametrize("suffix", [".ts", ".tsx"])
 def test_typescript_and_javascript_have_their_definitions(tmp_path: Path, suffix: str) -> None:
     jsx = "export const Page = ({ team }: Props) => <b>{team}</b>;\n" if suffix == ".tsx" else ""
     shown = "    export const Page = ({ team }: Props)\n" if jsx else ""
@@ -129,20 +129,3 @@ def test_it_is_bounded_however_much_there_is(tmp_path: Path) -> None:
     assert "README.md:\nwords" in messages
     assert "(more files than fit here)" in messages
     assert MAX_NOTES < len(messages) <= MAX_CHARACTERS + 100
-
-
-def test_packages_of_the_repository_that_a_node_program_requires_come_after_its_own_files(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
-        "package.json": '{"workspaces": ["apps/*", "libs/*"]}',
-        "apps/app/package.json": '{"name": "app", "dependencies": {"rules": "*"}}',
-        "apps/app/serve.ts": "export function serve() {}\n",
-        "docs/other.ts": "",
-        "libs/rules/package.json": '{"name": "rules"}',
-        "libs/rules/index.ts": "export function team() {}\n",
-    }
-    project = Project(tmp_path, files)
-    outline = outline_of(UserRepository(project.folder / "apps/app"), project.first)
-    assert outline == (
-        "Files (4):\napps/app/package.json (1 lines)\napps/app/serve.ts (1 lines)\n    export function serve()\n"
-        "libs/rules/index.ts (1 lines)\n    export function team()\nlibs/rules/package.json (1 lines)\n"
-    )

@@ -15,8 +15,8 @@ from protocol.errors import ProgramFailed
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees import worktree
 from rpc_server.worktrees.environments import Environment
-from rpc_server.worktrees.server_folder import ServerFolder, servers_folder
-from rpc_server.worktrees.worktree import Worktree, copy_artifacts, worktree_environment, worktree_settings
+from rpc_server.worktrees.server_folder import ServerFolder
+from rpc_server.worktrees.worktree import Worktree, copy_artifacts, worktree_settings
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
 from tests.support.pnpm_workspace import PNPM_WORKSPACE, needs_npm_registry
@@ -53,11 +53,6 @@ def test_paths_below_the_users_root_lead_into_the_tree(root: Path) -> None:
     assert found.env["TMPDIR"] == str(tree.scratch)
 
 
-def test_a_relative_interpreter_is_the_users(root: Path) -> None:
-    found, _ = in_tree(root, program="app.py", python=Path(".venv/bin/python"))
-    assert found.python == root / ".venv/bin/python"
-
-
 @pytest.mark.parametrize("absolute", [True, False])
 def test_a_commands_files_are_the_trees_and_its_interpreter_the_users(root: Path, absolute: bool) -> None:
     start = f"{root}/" if absolute else ""
@@ -65,40 +60,6 @@ def test_a_commands_files_are_the_trees_and_its_interpreter_the_users(root: Path
     assert found.command is not None
     assert found.command[0] == str(root / ".venv/bin/python")
     assert Path(tree.root, found.command[1]) == tree.root / "app.py"
-
-
-@pytest.mark.parametrize(("word", "is_in_tree"), [("./run.sh", True), ("node", False)])
-def test_a_commands_own_script_is_the_trees(root: Path, word: str, is_in_tree: bool) -> None:
-    found, tree = in_tree(root, command=(word,))
-    assert found.command == ((str(tree.root / "run.sh"),) if is_in_tree else (word,))
-
-
-def test_an_environment_that_was_built_takes_the_place_of_the_projects_own(root: Path) -> None:
-    venv = Path("/built")
-    found, _ = in_tree(root, Environment(venv, variables={"PATH": "/p"}), command=(".venv/bin/python", "app.py"))
-    assert found.command == ("/built/bin/python", "app.py")
-
-
-def test_a_program_knows_of_no_repository_that_the_server_was_started_in(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GIT_DIR", str(root))
-    found, tree = in_tree(root, program="app.py")
-    environment = worktree_environment(found, tree)
-    assert "GIT_DIR" not in environment
-    assert environment["GIT_CEILING_DIRECTORIES"] == str(tree.folder)
-
-
-async def test_a_package_in_src_is_the_trees_though_it_is_installed_from_the_users_folder(
-    tmp_path: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = str(FILES["app.py"]).replace("from helper", "from pkg.helper").replace('["helper"]', '["pkg.helper"]')
-    files = {"src/pkg/__init__.py": "", "src/pkg/helper.py": "ANSWER = 1\n", "src/pkg/app.py": app}
-    project = Project(tmp_path, dict(files))
-    monkeypatch.setenv("PYTHONPATH", str(project.folder / "src"))  # as the .pth file of an editable install does
-    other = second(project, {"src/pkg/helper.py": "ANSWER = 2\n"})
-    here = await opened(project, program="pkg.app")
-    assert (await here.output(here.at(other)))["answer"] == 2
 
 
 async def test_links_lead_to_the_users_own_files_and_the_build_runs_in_each_tree(
@@ -116,7 +77,9 @@ async def test_links_lead_to_the_users_own_files_and_the_build_runs_in_each_tree
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-@pytest.mark.parametrize("requires", ["{}", '{"shared": "file:./shared"}'], ids=["the user's", "built"])
+@pytest.mark.parametrize(
+    "requires", [pytest.param("{}", marks=pytest.mark.long, id="the user's"), '{"shared": "file:./shared"}']
+)
 async def test_a_local_node_package_is_the_trees_and_is_prepared_in_it(
     tmp_path: Path, opened: Open, requires: str
 ) -> None:
@@ -143,7 +106,7 @@ async def test_a_local_node_package_is_the_trees_and_is_prepared_in_it(
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-@pytest.mark.parametrize("requires", ["*", "file:../../libs/rules"], ids=["workspace", "file"])
+@pytest.mark.parametrize("requires", ["*", pytest.param("file:../../libs/rules", marks=pytest.mark.long)])
 async def test_a_program_below_its_packages_is_built_with_them_in_each_tree(
     tmp_path: Path, opened: Open, requires: str
 ) -> None:
@@ -189,19 +152,6 @@ async def test_a_build_that_fails_is_the_commits_own_fault(project: Project, ope
     assert here.folders == 1
 
 
-async def test_the_root_must_be_in_the_commit(tmp_path: Path, opened: Open) -> None:
-    project = Project(tmp_path, {**FILES, "sub/app.py": FILES["app.py"], "sub/helper.py": "ANSWER = 1\n"})
-    gone = second(project, {"sub2/x": ""})
-    project.git("checkout", "--quiet", gone)
-    project.git("rm", "--quiet", "-r", "sub")
-    gone = project.commit("gone")
-    project.git("checkout", "--quiet", "main")
-    here = await opened(project, root=project.folder / "sub")
-    assert (await here.output(here.seed))["cwd"].endswith("/files/sub")
-    (result,) = await here.results(here.at(gone))
-    assert "there is no folder sub in" in result["error"]["message"]
-
-
 @pytest.mark.parametrize(
     ("link", "printed"), [("app.py", "every worktree has it"), ("../x", "not a path below"), ("nowhere", "there is no")]
 )
@@ -235,11 +185,6 @@ def test_the_state_of_a_server_that_is_gone_is_swept_and_that_of_a_living_one_st
     assert later.only_server
     later.close()
     assert list((tmp_path / "servers").iterdir()) == []
-
-
-def test_a_place_that_paths_in_variables_cannot_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="`tree_dir`"):
-        servers_folder(tmp_path, tmp_path / "a:b")
 
 
 def test_artifacts_are_copied_and_no_link_is_followed_on_either_side(root: Path, tmp_path: Path) -> None:

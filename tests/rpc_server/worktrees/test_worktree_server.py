@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import requests
 
 from sandbox_runtime import ServerEndpoint, running_server
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.worktrees.worktree_project import second
 from tests.support.forked_client import ForkServer
 
 WAIT_S = 30
@@ -82,6 +82,7 @@ def test_a_killed_server_leaves_nothing_once_the_next_one_has_started(
     assert project.digest() == before
 
 
+@pytest.mark.long
 def test_servers_of_one_repository_live_side_by_side(project: Project, tmp_path: Path, fork_server: ForkServer) -> None:
     state = tmp_path / "state"
     with served(project, state, fork_server) as one, served(project, state, fork_server) as two:
@@ -108,14 +109,3 @@ def test_uncommitted_changes_are_announced_at_the_start(project: Project, tmp_pa
         _, messages = process.communicate(timeout=WAIT_S)
     start = f"candidates start from main@{project.first[:12]} of {project.folder}"
     assert f"{start}; left out, as not committed: helper.py" in messages
-
-
-def test_a_commit_of_another_branch_is_evaluated_over_http(
-    project: Project, tmp_path: Path, fork_server: ForkServer
-) -> None:
-    other = second(project, {"helper.py": "ANSWER = 7\n"})
-    with served(project, tmp_path / "state", fork_server) as endpoint:
-        seed = call(endpoint, "discover", {})["program"]["seed_candidate"]
-        candidate = {**seed, "git_branch": f"any@{other}"}
-        results = call(endpoint, "evaluate", {"candidate": candidate, "batch": [{"id": "0", "data": {}}]})["results"]
-        assert results[0]["output"]["answer"] == 7

@@ -66,16 +66,6 @@ async def test_a_build_reaches_only_its_gateway_session(runtime: BubblewrapRunti
     await gateway_session.close()
 
 
-async def test_a_build_that_takes_too_long_is_ended(
-    runtime: BubblewrapRuntime, tmp_path: Path, records: SandboxRecords, sockets: Path
-) -> None:
-    site = tmp_path / "site"
-    site.mkdir()
-    with pytest.raises(TimeoutError):
-        await builder(runtime)(["sleep", "60"], site, ENV, 0.3, [])
-    assert left_of(records, sockets) == []
-
-
 async def test_a_build_whose_daemon_or_container_is_killed_is_interrupted(
     runtime: BubblewrapRuntime, tmp_path: Path, records: SandboxRecords, sockets: Path
 ) -> None:

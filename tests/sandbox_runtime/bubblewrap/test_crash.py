@@ -38,7 +38,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("together", [pytest.param(False, marks=pytest.mark.long), True])
 async def test_when_the_owner_is_killed_its_sandboxes_end_and_a_sweep_removes_the_rest(
     find_control_groups: None, records: SandboxRecords, sockets: Path, tmp_path: Path, together: bool
 ) -> None:

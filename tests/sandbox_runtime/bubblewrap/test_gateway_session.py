@@ -7,7 +7,7 @@ import pytest
 
 from sandbox_runtime import Allow, EgressNotEnforced, Open
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from tests.sandbox_runtime.bubblewrap.containers import python, shell, shell_output, spec_of, started
+from tests.sandbox_runtime.bubblewrap.containers import python, shell, spec_of, started
 
 
 @dataclass
@@ -67,15 +67,3 @@ async def test_an_egress_that_nothing_would_enforce_is_refused(
     with pytest.raises(EgressNotEnforced):
         await runtime.start(await spec_of(runtime, egress=egress))
     assert await runtime.found() == []
-
-
-async def test_two_with_a_gateway_session_have_the_same_ports_and_different_sockets(runtime: BubblewrapRuntime) -> None:
-    ways = [Echoing(), Echoing()]
-    sandboxes = await asyncio.gather(*(started(runtime, gateway_session=way) for way in ways))
-    for sandbox in sandboxes:
-        assert await shell_output(sandbox, "echo $MODELS") == "http://127.0.0.1:8181"
-    await ways[0].close()
-    code = "import socket; print(socket.create_connection(('127.0.0.1', 8181)).makefile().read())"
-    assert (await sandboxes[0].exec(python(code))).status == 1
-    assert (await sandboxes[1].exec(python(code))).stdout == b"models\n"
-    await ways[1].close()

@@ -73,6 +73,7 @@ def used_mb(sandbox: Sandbox) -> int | None:
     return None
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 async def test_memory_is_flat_over_many_kept_answers(sandbox: Sandbox) -> None:
     used: list[int | None] = []
@@ -91,6 +92,7 @@ async def test_memory_is_flat_over_many_kept_answers(sandbox: Sandbox) -> None:
     assert all(each is None or each < 700 for each in used)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 async def test_connections_closed_during_an_answer_end_no_server(sandbox: Sandbox) -> None:
     endpoint = await sandbox.endpoint()

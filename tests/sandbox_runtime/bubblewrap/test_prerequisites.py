@@ -21,13 +21,6 @@ async def test_without_bubblewrap_the_error_names_the_package_to_install(
         await BubblewrapRuntime().__aenter__()
 
 
-def test_a_bubblewrap_that_is_too_old_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    program(tmp_path, "echo '    --tmpfs DEST'")
-    with pytest.raises(RuntimeUnavailable, match=r"0\.7 or later"):
-        bubblewrap(None)
-
-
 def test_a_bubblewrap_that_cannot_create_namespaces_is_refused_with_its_own_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ def packed(folder: Path) -> bytes:
     return content.getvalue()
 
 
-@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("warm", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_a_server_forked_or_executed_serves_a_program(
     find_control_groups: None, records: SandboxRecords, sockets: Path, warm: bool
 ) -> None:

@@ -96,18 +96,3 @@ async def test_an_environment_unused_for_a_month_is_swept_and_a_used_one_stays(c
     assert exists(used.mounts[0])
     assert not exists(unused.mounts[0])
     assert len(places(cache)) == 1
-
-
-async def test_a_folder_that_its_build_made_unreadable_is_removed_all_the_same(cache: Path) -> None:
-    class Spoiling(HostRun):
-        async def __call__(self, *arguments: object, **_: object) -> tuple[int, bytes]:
-            deep = Path(str(arguments[1]))
-            for _name in range(40):
-                deep = deep / ("d" * 60)
-                deep.mkdir()
-            deep.parent.chmod(0)
-            return 1, b"spoilt"
-
-    with pytest.raises(Exception, match="spoilt"):
-        await EnvironmentCache(cache).ready(RECIPE, run=Spoiling(), on_progress=print)
-    assert places(cache) == []

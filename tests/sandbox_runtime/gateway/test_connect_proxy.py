@@ -137,30 +137,23 @@ async def test_a_name_is_resolved_once_and_the_checked_address_is_connected_to(o
 
 CASES: list[tuple[Egress, str, int]] = [
     (Closed(), "good.example", 403),
-    (Closed(), "127.0.0.1", 403),
     (Allow(("good.example",), LOOPBACK), "good.example", 200),
-    (Allow(("good.example",), LOOPBACK), "127.0.0.1", 200),
     (Allow(("good.example",), LOOPBACK), "[::ffff:127.0.0.1]", 200),
     (Allow(("good.example",)), "good.example", 502),
     (Allow(("good.example",), LOOPBACK), "bad.example", 403),
     (Allow(("good.example",), LOOPBACK), "sub.good.example", 403),
     (Allow(("*.example",), LOOPBACK), "good.example", 200),
-    (Allow(("*.example",), LOOPBACK), "example", 403),
     (Allow(("*.example",), LOOPBACK), "evilexample", 403),
     (Allow(("*.example",), LOOPBACK), "mixed.example", 502),
     (Allow(("*.example",), LOOPBACK), "missing.example", 502),
-    (Allow(("*.example",), LOOPBACK), "a b.example", 400),
     (Allow(("*.example",), LOOPBACK), "127.0.0.2", 403),
-    (Allow((), LOOPBACK), "good.example", 403),
     (Allow((), LOOPBACK), "2130706433", 403),
     (Open(), "good.example", 502),
-    (Open(), "missing.example", 502),
     (Open(), "127.0.0.1", 502),
     (Open(), "[::1]", 502),
     (Open(), "169.254.169.254", 502),
     (Open(), "0.0.0.0", 502),  # noqa: S104  nothing is bound to it
     (Open(), "2130706433", 502),
-    (Open(), "0x7f000001", 502),
     (Open(), "good.example/x", 403),
 ]
 
@@ -174,7 +167,6 @@ async def test_the_egress_decides_which_hosts_are_reachable(
             "good.example": [["127.0.0.1"]],
             "mixed.example": [["127.0.0.1", "127.0.0.2"]],
             "2130706433": [["127.0.0.1"]],
-            "0x7f000001": [["127.0.0.1"]],
         }
     )
     async with opened(GatewayPolicy(ports=None), resolve=names) as gateway:
@@ -202,25 +194,21 @@ async def test_a_refusal_names_the_setting_that_would_open_the_host(opened: Open
     ]
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        *("0.0.0.0", "10.0.0.1", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1", "192.168.1.1"),  # noqa: S104
-        *("168.63.129.16", "192.0.2.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"),
-        *("::", "::1", "fe80::1%eth0", "fc00::1", "fec0::1", "ff02::1", "ff0e::1", "2001:db8::1", "100::1"),
-        *("::ffff:10.0.0.1", "::ffff:127.0.0.1", "::127.0.0.1", "2002:7f00:1::", "2002:808:808::", "2001::1"),
-        *("64:ff9b::7f00:1", "64:ff9b::a00:1", "64:ff9b:1::808:808", "5f00::1"),
-    ],
+PRIVATE = (
+    *("0.0.0.0", "10.0.0.1", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1", "192.168.1.1"),  # noqa: S104
+    *("168.63.129.16", "192.0.2.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"),
+    *("::", "::1", "fe80::1%eth0", "fc00::1", "fec0::1", "ff02::1", "ff0e::1", "2001:db8::1", "100::1"),
+    *("::ffff:10.0.0.1", "::ffff:127.0.0.1", "::127.0.0.1", "2002:7f00:1::", "2002:808:808::", "2001::1"),
+    *("64:ff9b::7f00:1", "64:ff9b::a00:1", "64:ff9b:1::808:808", "5f00::1"),
 )
-def test_addresses_that_are_not_public(address: str) -> None:
-    found = parse_address(address)
-    assert found is not None and not is_public(found)
+PUBLIC = ("8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700:4700::1111")
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700:4700::1111"])
-def test_addresses_that_are(address: str) -> None:
-    found = parse_address(address)
-    assert found is not None and is_public(found)
+def test_addresses_that_are_public_and_those_that_are_not() -> None:
+    for addresses, expected in ((PRIVATE, False), (PUBLIC, True)):
+        for address in addresses:
+            found = parse_address(address)
+            assert found is not None and is_public(found) is expected, address
 
 
 async def test_a_refusal_is_the_same_whether_the_host_exists_or_not(opened: Opens) -> None:
@@ -257,7 +245,6 @@ async def test_plain_http_is_forwarded_to_one_host_without_the_proxy_headers(ope
         ("GET http://user@{}/ HTTP/1.1", 400),
         ("CONNECT {}\tx HTTP/1.1", 400),
         ("CONNECT {}0000 HTTP/1.1", 400),
-        ("CONNECT {}:1 HTTP/1.1", 400),
         ("CONNECT {} HTTP/2.0", 400),
         ("CONNECT {} HTTP/1.1\r\n folded: 1", 400),
         ("CONNECT {} HTTP/1.1\r\nbad header", 400),
@@ -324,24 +311,3 @@ async def test_a_sandbox_has_so_many_connections_and_further_ones_wait(opened: O
         assert await asyncio.wait_for(late, 30) == 200
         for _, writer in flood:
             writer.close()
-
-
-async def test_a_flood_of_connections_does_not_affect_other_sandboxes(opened: Opens, echo: Echo) -> None:
-    async with opened(GatewayPolicy(ports=None)) as gateway:
-        one = await sandbox(gateway, Allow((), LOOPBACK))
-        two = await sandbox(gateway, Allow((), LOOPBACK), name="sandbox-2")
-        port = int(one.tunnel.rpartition(":")[2])
-        flood = [await asyncio.open_connection("127.0.0.1", port) for _ in range(150)]
-        assert await status(two, f"127.0.0.1:{echo.port}") == 200
-        for _, writer in flood:
-            writer.close()
-        assert await status(one, f"127.0.0.1:{echo.port}") == 200
-
-
-async def test_a_host_that_does_not_listen_is_an_error_without_detail(opened: Opens) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    async with opened(GatewayPolicy(ports=None)) as gateway:
-        one = await sandbox(gateway, Allow((), LOOPBACK))
-        answered = await connect(one, f"127.0.0.1:{port}")
-        assert (answered.status, await answered.rest()) == (502, b"that host cannot be reached\n")

@@ -23,13 +23,8 @@ from tests.sandbox_runtime.gateway.stub_provider import StubProvider
         "/openai/v1/chat/../files",
         "/openai/v1/chat/%2e%2e/files",
         "/openai/v1/chat%2fcompletions",
-        "/openai/v1//chat/completions",
-        "/openai/v1/chat/completions/",
-        "/openai/v1/chat/completions;x",
         "/openai/v1/messages",
         "/unknown/v1/chat/completions",
-        "/openai/chat/completions",
-        "//openai/v1/chat/completions",
         "http://evil.example/openai/v1/chat/completions",
         "/openai/v1/chat/completions?key=mine",
         "/",
@@ -130,26 +125,20 @@ async def test_a_token_is_valid_only_on_its_own_sandboxs_socket_and_until_the_se
     [
         {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
         {"tools": [{"type": "mcp", "server_url": "https://evil.example"}]},
-        {"tools": [{"type": ["mcp"]}]},
         {"model": "gpt-4o-search-preview"},
         {"mcp_servers": [{"url": "https://evil.example"}]},
         {"web_search_options": {}},
-        {"mcp_servers": []},
         {"tools": [{"googleSearch": {}}]},
         {"tools": [{"name": "a", "url_context": {}}]},
         {"messages": [{"content": [{"type": "input_audio", "input_audio": {"data": "https://evil.example"}}]}]},
         {"messages": [{"content": [{"type": "file", "file": {"file_id": "gs://evil/a"}}]}]},
         {"messages": [{"content": [{"type": "media", "file_uri": "https://evil.example"}]}]},
-        {"messages": [{"content": [{"type": "video", "video": "https://evil.example"}]}]},
         {"messages": [{"content": [{"type": "image", "image": " HTTPS://evil.example"}]}]},
         {"messages": [{"content": [{"type": "image_url", "image_url": "data:http://evil.example"}]}]},
         {"messages": [{"content": [{"type": "image_url", "image_url": {"url": "data:,https://evil.example"}}]}]},
-        {"messages": [{"content": [{"type": "text", "url": "https://evil.example"}]}]},
         {"messages": [{"content": [{"type": "image_url", "image_url": {"url": "https://evil.example/?secret"}}]}]},
         {"messages": [{"content": [{"type": "tool_result", "content": [{"type": "image", "source": {"url": "x:"}}]}]}]},
         {"input": [{"content": [{"type": "input_file", "file_url": "https://evil.example"}]}]},
-        {"messages": [{"content": [{"type": "video_url", "video_url": {"url": "https://evil.example"}}]}]},
-        {"messages": [{"content": [{"type": "file", "file": {"file_data": "https://evil.example"}}]}]},
         {"messages": [{"type": "text", "content": [{"type": "new", "new_url": ["https://evil.example"]}]}]},
         {"input": [{"type": "computer_call_output", "output": {"image_url": "https://evil.example"}}]},
         {"prompt": {"variables": {"a": {"type": "input_image", "image_url": "https://evil.example"}}}},
@@ -192,19 +181,7 @@ async def test_tools_of_the_program_and_pictures_within_the_request_pass(
             assert response.status == 200
 
 
-FIELDS = {
-    "fallbacks": ["dear"],
-    "models": ["dear"],
-    "provider": {},
-    "preset": {},
-    "route": {},
-    "plugins": [],
-    "extra_body": {},
-    "api_base": "https://evil.example",
-    "base_url": "https://evil.example",
-    "custom_llm_provider": "x",
-    "user_config": {},
-}
+FIELDS = {"fallbacks": ["dear"], "models": ["dear"], "provider": {}, "plugins": [], "api_base": "https://evil.example"}
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -243,9 +220,7 @@ async def test_extra_fields_of_a_provider_are_forwarded(
         (b'{"model": "m", "n": "3"}', {}, 400),
         (b'{"model": "m@preset/dear"}', {}, 400),
         (b'{"model": "m", "max_tokens": 1e3}', {}, 400),
-        (b'{"model": "m", "max_tokens": 1000001}', {}, 400),
         (b'{"model": "m", "n": 1000000000000, "max_tokens": 16000}', {}, 400),
-        (b'{"model": "m", "best_of": 129}', {}, 400),
         (b'{"model": "m", "user": ' + b"[" * 500 + b"]" * 500 + b"}", {}, 400),
         (b'{"model": "m", "a": [' + b"[]," * 2_000_000 + b"[]]}", {}, 413),
         (b'{"model": "m", "temperature": NaN}', {}, 400),
@@ -275,17 +250,6 @@ async def test_a_malformed_body_is_not_forwarded(
     assert provider.seen == []
 
 
-@pytest.mark.parametrize("model", ["x" * 257, "claude-x\n\x1b[2J"])
-async def test_an_impossible_model_name_is_refused_without_a_report(
-    opened: Opens, http: aiohttp.ClientSession, recorded: Recorded, model: str
-) -> None:
-    async with opened(GatewayPolicy(models=("gpt-*",))) as gateway:
-        one = await sandbox(gateway)
-        async with one.chat(http, {**ASKED, "model": model}) as response:
-            assert response.status == 400
-    assert recorded.refusals == [] and recorded.calls == []
-
-
 async def test_models_that_are_not_listed_are_refused(
     opened: Opens, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
@@ -313,21 +277,6 @@ async def test_calls_per_minute_are_over_all_sandboxes(
                 assert response.status == status
         assert 50 < int(response.headers["Retry-After"]) <= 60
     assert len(recorded.calls) == 2 and len(recorded.refusals) == 1
-
-
-async def test_excess_connections_of_one_sandbox_wait_and_do_not_affect_others(
-    opened: Opens, http: aiohttp.ClientSession
-) -> None:
-    async with opened() as gateway:
-        one, two = await sandbox(gateway), await sandbox(gateway, name="sandbox-2")
-        port = int(one.models.rpartition(":")[2])
-        flood = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
-        async with two.chat(http) as response:
-            assert response.status == 200
-        for _, writer in flood:
-            writer.close()
-        async with one.chat(http) as response:
-            assert response.status == 200
 
 
 async def test_a_connection_without_a_token_is_closed_soon_and_one_with_a_token_stays(

@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from sandbox_runtime.api.egress import Open
 from sandbox_runtime.gateway import SecretHeader
 from tests.sandbox_runtime.gateway.conftest import Opens, Recorded, Sandbox, sandbox
-from tests.sandbox_runtime.gateway.stub_provider import Answer, events, replying
+from tests.sandbox_runtime.gateway.stub_provider import Answer, replying
 
 SECRET = "the-real-secret-0123456789"
 
@@ -176,54 +176,15 @@ async def test_another_host_token_or_method_is_refused_and_the_report_has_no_tok
     assert "GET elsewhere.example" in found and not any(token in found for token in tokens)
 
 
-async def test_a_host_that_breaks_off_leaves_no_answer_that_looks_whole(
-    opened: Opens, api: Api, http: aiohttp.ClientSession, recorded: Recorded
-) -> None:
-    async def breaks(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b"a part")
-        assert request.transport is not None
-        request.transport.close()
-        return response
-
-    api.answer = breaks
-    async with opened(secret_headers=(api.header(),), tls=api.trust) as gateway:
-        one = await sandbox(gateway)
-        with pytest.raises(aiohttp.ClientError):
-            async with http.get(api.url(one)) as response:
-                await response.read()
-    assert [each.received for each in recorded.connections] == [6]
-
-
-async def test_closing_the_session_ends_a_running_request_and_reports_it(
-    opened: Opens, api: Api, http: aiohttp.ClientSession, recorded: Recorded
-) -> None:
-    api.answer = events([b"a", b"b"], asyncio.Semaphore(1))
-    async with opened(secret_headers=(api.header(),), tls=api.trust) as gateway:
-        one = await sandbox(gateway)
-        async with http.get(api.url(one)) as response:
-            assert await response.content.readany() == b"a"
-            await one.session.close()
-            assert [each.received for each in recorded.connections] == [1]
-            with pytest.raises(aiohttp.ClientError):
-                await response.content.read()
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"host": "https://a.example"}, "is not a host"),
-        ({"host": "a.example/path"}, "is not a host"),
         ({"host": "a.example:99999"}, "is not a host"),
         ({"header": "Host"}, "can carry a secret"),
         ({"header": "content-length"}, "can carry a secret"),
-        ({"header": "Connection"}, "can carry a secret"),
-        ({"header": "Transfer-Encoding"}, "can carry a secret"),
         ({"header": "X Key"}, "can carry a secret"),
-        ({"header": "X-Key:"}, "can carry a secret"),
         ({"secret": f"{SECRET}\n"}, "line break"),
-        ({"secret": f"{SECRET}\r\nX: y"}, "line break"),
         ({"secret": ""}, "is empty"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from sandbox_runtime.gateway import GatewayPolicy
 from sandbox_runtime.gateway.spend_cap import SpendCap
 from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Recorded, Sandbox, sandbox
-from tests.sandbox_runtime.gateway.stub_provider import StubProvider, completion, replying
+from tests.sandbox_runtime.gateway.stub_provider import StubProvider, completion
 
 COST = 0.01  # of a call: what it reads is free, and it writes 1,000 tokens at 10 dollars a million
 PRICES = {"m": (0.0, 10.0), "free": (0.0, 0.0)}
@@ -26,13 +26,12 @@ async def asks(one: Sandbox, http: aiohttp.ClientSession, times: int) -> None:
             await response.read()
 
 
-@pytest.mark.parametrize("cap", [0.5, 0.495])
 async def test_twenty_concurrent_sandboxes_stop_within_one_call_of_the_cap(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded, cap: float
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     provider.answer = completion(0, 1000, seconds=0.002)
     reached = asyncio.Event()
-    async with opened(capped(cap), on_cap=reached.set) as gateway:
+    async with opened(capped(0.495), on_cap=reached.set) as gateway:
         sandboxes = [await sandbox(gateway, name=f"sandbox-{number}") for number in range(4)]
         programs = [asyncio.create_task(asks(sandboxes[number % 4], http, 50)) for number in range(20)]
         await asyncio.wait_for(reached.wait(), 30)
@@ -122,18 +121,6 @@ async def test_a_held_call_that_is_cancelled_frees_its_reservation() -> None:
     await late.end(0.0)
 
 
-async def test_a_call_that_is_cancelled_when_admitted_frees_its_reservation() -> None:
-    spend = SpendCap(1.0, lambda: None)
-    async with spend.charge(1.0) as charge:
-        second, third = (UpstreamCall(spend, 1.0) for _ in range(2))
-        await settled()
-        charge.counted_usd = 0.0
-    second.task.cancel()
-    await settled()
-    assert third.out.is_set()
-    await third.end(0.0)
-
-
 async def test_spending_elsewhere_counts_and_a_held_call_continues_when_it_falls() -> None:
     spend = SpendCap(1.0, lambda: None)
     spend.other_spend_usd = 1.0
@@ -180,15 +167,3 @@ async def test_without_a_cap_a_model_without_a_price_is_reported_as_unpriced(
         await asks(one, http, 1)
     (call,) = recorded.calls
     assert call.cost_usd is None and call.counted_usd == 0.0 and call.tokens is not None
-
-
-async def test_an_error_of_the_provider_costs_nothing(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
-) -> None:
-    provider.answer = replying(500, b"{}")
-    async with opened(capped(COST)) as gateway:
-        one = await sandbox(gateway)
-        for _ in range(3):
-            async with one.chat(http) as response:
-                assert response.status == 500
-        assert gateway.spent_usd == 0.0

@@ -7,7 +7,7 @@ import pytest
 
 from evolverpc_common.model_prices import PriceTable, TokenCounts, bundled
 from sandbox_runtime.gateway.providers import Provider, anthropic, configured, known, openai
-from sandbox_runtime.gateway.request_parsing import UnusableRequest, parse_request
+from sandbox_runtime.gateway.request_parsing import parse_request
 from sandbox_runtime.gateway.token_usage import JsonUsageReader, StreamUsageReader
 
 TABLE = {
@@ -166,25 +166,6 @@ def test_input_that_is_not_text_counts_as_the_models_whole_context() -> None:
         assert asked.max_cost_usd(price) >= 0.6
 
 
-def test_counting_tokens_is_free() -> None:
-    price = PriceTable({}, TABLE).of("openai", "gpt")
-    assert price is not None
-    assert parse_request(anthropic("k"), "/messages/count_tokens", b'{"model": "gpt"}').max_cost_usd(price) == 0.0
-
-
-def test_a_request_body_is_released_once_it_is_sent() -> None:
-    asked = parse_request(openai("k"), "/embeddings", b'{"model": "gpt"}')
-    assert asked.take().read() == b'{"model":"gpt"}' and asked.sent == b""
-
-
-def test_a_stream_of_a_provider_without_usage_is_unchanged() -> None:
-    provider = configured("plain", "http://plain.example/v1", {}, counts_streams=False)
-    asked = parse_request(provider, "/chat/completions", b'{"model": "m", "stream": true}')
-    assert not asked.usage_added and b"stream_options" not in asked.sent
-    with pytest.raises(UnusableRequest):
-        parse_request(provider, "/chat/completions", b'{"stream": true}')
-
-
 def test_providers_are_read_from_the_environment() -> None:
     found = known({"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "https://my.example/v1/", "ANTHROPIC_API_KEY": "sk-2"})
     assert [provider.url("/messages") for provider in found] == [
@@ -200,13 +181,11 @@ def test_providers_are_read_from_the_environment() -> None:
     "wrong",
     [
         {"name": "A"},
-        {"name": "../a"},
         {"base_url": "ftp://a.example"},
         {"base_url": "https://user:pass@a.example"},
         {"key_env": "BAD"},
         {"key_env": "NONE"},
         {"key_header": "a: b"},
-        {"key_variables": ["A B"]},
         {"dialect": "other"},
     ],
 )

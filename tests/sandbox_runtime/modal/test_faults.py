@@ -8,7 +8,7 @@ import pytest
 from grpclib import Status
 from modal_proto import api_pb2
 
-from sandbox_runtime import Command, RuntimeThrottled, RuntimeUnavailable, SandboxError, SandboxGone, SandboxNotReady
+from sandbox_runtime import Command, RuntimeThrottled, RuntimeUnavailable, SandboxError, SandboxGone
 from sandbox_runtime.backends.modal import commands
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
 from tests.sandbox_runtime.modal.echo_server import MAIN, WAIT_S, spec, until
@@ -28,15 +28,6 @@ async def test_a_creation_that_is_cancelled_midway_leaves_nothing(cloud: Cloud, 
     assert cloud.running == []
 
 
-async def test_a_creation_without_an_answer_times_out_and_leaves_nothing(cloud: Cloud, runtime: ModalRuntime) -> None:
-    cloud.faults.create_hangs = True
-    with pytest.raises(SandboxNotReady) as caught:
-        await runtime.start(spec(cloud, ready_s=2.0))
-    assert caught.value.stage == "create"
-    assert len(cloud.boxes) == 1
-    assert cloud.running == []
-
-
 async def test_a_creation_whose_answer_is_lost_leaves_nothing(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.fail("SandboxCreateV2", Status.UNAVAILABLE, None, done=True)
     with pytest.raises(RuntimeUnavailable):
@@ -45,8 +36,8 @@ async def test_a_creation_whose_answer_is_lost_leaves_nothing(cloud: Cloud, runt
     assert cloud.running == []
 
 
-@pytest.mark.parametrize("status", [Status.UNAVAILABLE, Status.INTERNAL])
-async def test_transient_errors_are_retried(cloud: Cloud, runtime: ModalRuntime, status: Status) -> None:
+async def test_transient_errors_are_retried(cloud: Cloud, runtime: ModalRuntime) -> None:
+    status = Status.UNAVAILABLE
     for method in ("SandboxCreateV2", "SandboxCreateConnectTokenV2", "TaskExecStart", "SandboxTerminateV2"):
         cloud.faults.fail(method, status, 2)
     cloud.faults.fail("SandboxWaitV2", status, 1)
@@ -75,14 +66,6 @@ async def test_a_refused_token_is_an_error_with_the_command_for_a_new_one(cloud:
     assert cloud.boxes == []
 
 
-async def test_a_wrong_token_is_refused_before_anything_is_started(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-wrong")
-    with pytest.raises(RuntimeUnavailable, match="modal token new"):
-        await ModalRuntime().__aenter__()
-
-
 async def test_missing_credentials_are_an_error_with_the_command_that_creates_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -90,14 +73,6 @@ async def test_missing_credentials_are_an_error_with_the_command_that_creates_th
         monkeypatch.setenv(name, "")
     with pytest.raises(RuntimeUnavailable, match="modal token new"):
         await ModalRuntime().__aenter__()
-
-
-async def test_an_unreachable_server_is_not_ready_and_its_sandbox_is_ended(cloud: Cloud, runtime: ModalRuntime) -> None:
-    cloud.faults.never_listens = True
-    with pytest.raises(SandboxNotReady, match="502") as caught:
-        await runtime.start(spec(cloud, ready_s=6.0))
-    assert caught.value.stage == "ready"
-    assert cloud.running == []
 
 
 async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runtime: ModalRuntime) -> None:
@@ -112,23 +87,6 @@ async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runti
         await sandbox.endpoint()
     assert "serving" in await sandbox.logs()
     await sandbox.close()
-
-
-async def test_a_sandbox_that_another_client_ends_is_terminated(cloud: Cloud, runtime: ModalRuntime) -> None:
-    sandbox = await runtime.start(spec(cloud))
-    await cloud.box(sandbox.id).end(Result.GENERIC_STATUS_TERMINATED)
-    assert (await asyncio.wait_for(sandbox.wait(), WAIT_S)).kind == "terminated"
-
-
-async def test_when_the_server_exits_the_sandbox_is_ended_too(cloud: Cloud, runtime: ModalRuntime) -> None:
-    sandbox = await runtime.start(spec(cloud))
-    endpoint = await sandbox.endpoint()
-    headers = {"Authorization": f"Bearer {endpoint.proxy_token}"}
-    async with aiohttp.ClientSession(headers=headers) as session, session.get(f"{endpoint.url}/end") as answer:
-        assert answer.status == 200
-    ended = await asyncio.wait_for(sandbox.wait(), WAIT_S)
-    assert (ended.kind, ended.status) == ("exited", 5)
-    await asyncio.wait_for(cloud.box(sandbox.id).ended, WAIT_S)
 
 
 async def test_a_command_whose_end_modal_never_reports_times_out_here(
@@ -165,16 +123,6 @@ async def test_a_close_that_modal_refuses_raises_and_can_be_repeated(cloud: Clou
     assert cloud.running == [sandbox.id]
     assert (await sandbox.wait()).kind == "lost"
     await sandbox.close()
-    assert cloud.running == []
-
-
-async def test_a_sandbox_that_could_not_be_closed_is_closed_again_when_the_runtime_is_left(cloud: Cloud) -> None:
-    async with ModalRuntime() as runtime:
-        sandbox = await runtime.start(spec(cloud))
-        cloud.faults.fail("SandboxTerminateV2", Status.PERMISSION_DENIED)
-        with pytest.raises(SandboxError):
-            await sandbox.close()
-        assert cloud.running == [sandbox.id]
     assert cloud.running == []
 
 

@@ -32,10 +32,6 @@ def test_one_whose_owner_is_gone_is_swept(tmp_path: Path) -> None:
         assert list((tmp_path / "fleets").iterdir()) == [folder]
 
 
-def test_there_may_be_none_to_sweep(tmp_path: Path) -> None:
-    sweep_endpoints_folders(tmp_path)
-
-
 def test_nothing_is_swept_through_a_link_or_where_others_may_write(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", DIES, str(tmp_path / "theirs")], check=False, timeout=60)
     [theirs] = (tmp_path / "theirs" / "fleets").iterdir()

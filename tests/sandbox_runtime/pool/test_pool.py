@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import EgressNotEnforced, RuntimeThrottled, SandboxError, SandboxNotReady, ServerEndpoint
-from sandbox_runtime.pool import PoolFailed, SandboxPool
+from sandbox_runtime import EgressNotEnforced, RuntimeThrottled, SandboxError, SandboxNotReady
+from sandbox_runtime.pool import PoolFailed
 from sandbox_runtime.pool import pool as pool_module
-from tests.sandbox_runtime.pool.fakes import LIMIT_S, FakeSandbox, FakeStarter, listed, modes, pool_of, until
+from tests.sandbox_runtime.pool.fakes import LIMIT_S, FakeSandbox, FakeStarter, listed, pool_of, until
 
 
 def not_ready(stage: str = "ready") -> SandboxNotReady:
@@ -31,19 +31,6 @@ async def test_all_are_started_at_once_and_listed_as_they_become_ready(tmp_path:
         assert [event.ready for event in watched.events if event.kind == "ready"] == list(range(1, 21))
     assert listed(tmp_path) == []
     assert all(sandbox.closed for sandbox in yard.made)
-
-
-async def test_starts_keep_to_their_budget(tmp_path: Path) -> None:
-    loop, times = asyncio.get_running_loop(), []
-    yard = FakeStarter(lambda _: times.append(loop.time()))
-    async with pool_of(yard, 12, tmp_path, starts_per_s=20.0) as (pool, watched):
-        await watched.until(lambda: pool.ready == 12)
-    assert len(times) == 12
-    yard = FakeStarter(lambda _: times.append(loop.time()))
-    times.clear()
-    async with pool_of(yard, 6, tmp_path, starts_per_s=2.0) as (pool, watched):
-        await watched.until(lambda: pool.ready >= 3)
-    assert times[1] - times[0] < 0.4 <= times[2] - times[1]
 
 
 async def test_one_that_dies_is_unlisted_freed_and_replaced(tmp_path: Path) -> None:
@@ -126,19 +113,6 @@ async def test_an_error_that_no_further_start_can_fix_is_raised_early(
     assert yard.begun == starts
 
 
-async def test_one_server_that_dies_as_it_starts_does_not_doom_the_others(tmp_path: Path) -> None:
-    dead = asyncio.Event()
-
-    async def fail(begun: int) -> None:
-        if begun == 1:
-            dead.set()
-            raise not_ready("main")
-        await dead.wait()
-
-    async with pool_of(FakeStarter(fail), 3, tmp_path) as (pool, watched):
-        await watched.until(lambda: pool.ready == 3)
-
-
 async def test_failures_while_others_are_up_are_waited_out(tmp_path: Path) -> None:
     failing = True
 
@@ -187,37 +161,6 @@ async def test_it_shrinks_when_there_is_work_for_fewer_and_grows_when_work_waits
         assert kept < set(listed(tmp_path))
 
 
-async def test_one_stays_when_nothing_is_to_be_done(tmp_path: Path) -> None:
-    yard = FakeStarter()
-    async with pool_of(yard, 3, tmp_path, idle_s=0.02, retire_s=0.0) as (pool, watched):
-        await watched.until(lambda: pool.ready == 3)
-        pool.demand(0)
-        await watched.until(lambda: watched.kinds().count("ended") == 2)
-        assert pool.ready == len(yard.up) == 1
-
-
-async def test_a_moment_of_work_for_all_keeps_all(tmp_path: Path) -> None:
-    yard = FakeStarter()
-    async with pool_of(yard, 4, tmp_path, idle_s=3600.0) as (pool, watched):
-        await watched.until(lambda: pool.ready == 4)
-        for sandboxes in (1, 4, 1):
-            pool.demand(sandboxes)
-        pool._reconsider()
-        assert pool.wanted == 4
-        pool._reconsider()
-        assert pool.wanted == 1
-
-
-async def test_those_still_being_started_are_the_first_to_go(tmp_path: Path) -> None:
-    yard = FakeStarter(lambda begun: asyncio.Event().wait() if begun > 1 else None)
-    async with pool_of(yard, 4, tmp_path, idle_s=0.02) as (pool, watched):
-        await watched.until(lambda: yard.begun == 4)
-        pool.demand(1)
-        await watched.until(lambda: "shrinks" in watched.kinds())
-        await until(lambda: yard.cancelled == 3)
-        assert pool.ready == 1
-
-
 async def test_a_refusal_has_the_token_files_written_anew_in_their_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,14 +183,6 @@ async def test_a_refusal_has_the_token_files_written_anew_in_their_places(
         await until(lambda: proxy.read_text() == "proxy 3\n")
 
 
-async def test_tokens_are_their_owners_alone_and_go_with_their_sandbox(tmp_path: Path) -> None:
-    yard = FakeStarter()
-    async with pool_of(yard, 2, tmp_path) as (pool, watched):
-        await watched.until(lambda: pool.ready == 2)
-        assert modes(tmp_path) == [0o600] * 5
-    assert modes(tmp_path) == [0o600]
-
-
 async def test_closing_while_all_are_being_started_cancels_every_start(tmp_path: Path) -> None:
     yard = FakeStarter(lambda _: asyncio.Event().wait())
     async with pool_of(yard, 8, tmp_path) as (pool, watched):
@@ -256,43 +191,6 @@ async def test_closing_while_all_are_being_started_cancels_every_start(tmp_path:
         assert yard.cancelled == 8
         await pool.close()
     assert yard.made == []
-
-
-async def test_a_cancelled_user_leaves_nothing_behind(tmp_path: Path) -> None:
-    yard = FakeStarter()
-    up = asyncio.Event()
-
-    async def use() -> None:
-        async with pool_of(yard, 3, tmp_path) as (pool, watched):
-            await watched.until(lambda: pool.ready == 3)
-            up.set()
-            await asyncio.Event().wait()
-
-    task = asyncio.create_task(use())
-    await asyncio.wait_for(up.wait(), LIMIT_S)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert [sandbox.closed for sandbox in yard.made] == [1, 1, 1]
-
-
-async def test_a_sandbox_without_an_endpoint_is_freed(tmp_path: Path) -> None:
-    class Mute(FakeSandbox):
-        async def endpoint(self) -> ServerEndpoint:
-            raise SandboxError("no endpoint")
-
-    mute: list[Mute] = []
-
-    async def start(number: int) -> Mute:
-        mute.append(Mute(f"m{number}"))
-        return mute[-1]
-
-    yard = FakeStarter()
-    yard.start = start  # type: ignore[method-assign,assignment]
-    async with pool_of(yard, 1, tmp_path) as (pool, _):
-        with pytest.raises(PoolFailed, match="no endpoint"):
-            await pool.first_ready()
-    assert [sandbox.closed for sandbox in mute] == [1, 1, 1]
 
 
 async def test_a_sandbox_that_cannot_be_freed_is_reported_and_replaced(tmp_path: Path) -> None:
@@ -320,25 +218,6 @@ async def test_a_sandbox_that_cannot_be_freed_is_reported_and_replaced(tmp_path:
     assert "gave_up" not in watched.kinds()
 
 
-async def test_an_endpoint_that_cannot_be_renewed_is_not_a_failed_start(tmp_path: Path) -> None:
-    class Forgetful(FakeSandbox):
-        async def endpoint(self) -> ServerEndpoint:
-            if self.tokens:
-                raise SandboxError("no token")
-            return await super().endpoint()
-
-    async def start(number: int) -> Forgetful:
-        return Forgetful(f"m{number}")
-
-    yard = FakeStarter()
-    yard.start = start  # type: ignore[method-assign,assignment]
-    async with pool_of(yard, 1, tmp_path) as (pool, watched):
-        await pool.first_ready()
-        pool.refused("http://127.0.0.1/m0/rpc")
-        await watched.until(lambda: "unasked" in watched.kinds())
-    assert "failed" not in watched.kinds()
-
-
 async def test_closing_waits_no_longer_than_it_may_for_one_that_does_not_end(tmp_path: Path) -> None:
     never = asyncio.Event()
 
@@ -356,9 +235,3 @@ async def test_closing_waits_no_longer_than_it_may_for_one_that_does_not_end(tmp
     assert watched.kinds()[-1] == "not_freed"
     assert "did not end" in watched.events[-1].detail
     never.set()
-
-
-async def test_the_first_is_waited_for_in_its_block_alone(tmp_path: Path) -> None:
-    pool = SandboxPool(FakeStarter().start, 1, endpoints_file=None, on_event=lambda _: None)  # type: ignore[arg-type]
-    with pytest.raises(RuntimeError):
-        await pool.first_ready()

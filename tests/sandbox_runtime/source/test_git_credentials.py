@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.source import CredentialsFailed, GitFailed, GitToken, Source
+from sandbox_runtime.source import GitFailed, GitToken, Source
 from tests.sandbox_runtime.source.repositories import commit, git_host
 
 GITS_OWN = {"git", "git-remote-http", "git-remote-https", "sh"}
@@ -90,15 +90,3 @@ async def test_a_token_is_sent_to_its_host_only_and_never_unencrypted() -> None:
         "file:///git.example.com/r",
     ):
         assert await token.for_url(url) is None
-
-
-def test_a_token_is_read_from_a_file_of_one_line(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("abc\n")
-    assert GitToken.from_file(tmp_path / "token").token == "abc"
-    (tmp_path / "token").write_text("two\nlines\n")
-    for read in (
-        lambda: GitToken.from_file(tmp_path / "token"),
-        lambda: GitToken.from_file(tmp_path / "missing"),
-    ):
-        with pytest.raises(CredentialsFailed):
-            read()

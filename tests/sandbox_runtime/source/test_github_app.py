@@ -104,11 +104,6 @@ async def test_the_jwt_is_backdated_a_minute_and_expires_within_githubs_limit(
         assert set(claims) == {"iat", "exp", "iss"}
 
 
-async def test_a_configured_installation_is_not_looked_up(github: GitHub, app: GitHubAppSettings) -> None:
-    await GitHubApp(replace(app, installation=7)).for_url("https://github.com/owner/name")
-    assert [path for _, path, _ in github.asked] == ["/app/installations/7/access_tokens"]
-
-
 async def test_a_token_is_cached_for_its_repository_until_shortly_before_it_expires(
     github: GitHub, app: GitHubAppSettings
 ) -> None:
@@ -161,11 +156,6 @@ async def test_a_password_that_the_user_keeps_for_the_host_is_not_taken_for_ours
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password else\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     assert await GitHubApp(app).for_url("https://github.com/owner/name") is not None
-
-
-async def test_an_unreachable_api_is_an_error(app: GitHubAppSettings) -> None:
-    with pytest.raises(CredentialsFailed, match="cannot be asked"):
-        await GitHubApp(replace(app, api="http://127.0.0.1:1")).for_url("https://github.com/owner/name")
 
 
 def test_nothing_is_sent_in_the_clear_beyond_this_machine_and_no_key_is_shown(app: GitHubAppSettings) -> None:

@@ -1,6 +1,5 @@
 """A commit on its way into a sandbox: found, fetched alone, packed, and unpacked there."""
 
-import asyncio
 import os
 import subprocess
 import tarfile
@@ -86,22 +85,17 @@ async def test_only_the_commit_is_unpacked_without_remotes_hooks_or_settings(
     assert sorted(objects) == ["blob", "blob", "blob", "commit", "tree", "tree"]
 
 
-async def test_the_second_time_nothing_is_packed(repository: Path, cache: Path) -> None:
-    first = await ready(str(repository), cache)
-    written = first.tar.stat().st_ino
-    assert (await ready(str(repository / "app"), cache)).tar.stat().st_ino == written
-
-
-@pytest.mark.parametrize("ref", ["release", "v1", "topic", "short"])
-async def test_a_ref_may_be_a_branch_a_tag_or_a_commit(repository: Path, cache: Path, ref: str) -> None:
+async def test_a_ref_may_be_a_branch_a_tag_or_a_commit_here_and_elsewhere(repository: Path, cache: Path) -> None:
     wanted = git(repository, "rev-parse", "HEAD")
     git(repository, "tag", "--annotate", "--message=one", "v1")
     git(repository, "tag", "release")
     git(repository, "branch", "topic")
     commit(repository, {"later.txt": "later"})
-    checkout = await ready(str(repository), cache, wanted[:12] if ref == "short" else ref)
-    assert checkout.commit == wanted
-    assert checkout.branch == ("topic" if ref == "topic" else "main")
+    here, elsewhere = str(repository), f"file://{repository}"
+    for where, ref in ((here, "release"), (here, "topic"), (here, wanted[:12]), (elsewhere, "v1"), (elsewhere, wanted)):
+        checkout = await ready(where, cache, ref)
+        assert checkout.commit == wanted
+        assert checkout.branch == ("topic" if ref == "topic" else "main")
 
 
 async def test_uncommitted_changes_are_left_out_and_reported(repository: Path, cache: Path, tmp_path: Path) -> None:
@@ -128,11 +122,6 @@ async def test_a_missing_ref_or_folder_is_an_error(
         await ready(f"file://{repository}#{folder}", cache, ref)
 
 
-async def test_a_folder_outside_any_repository_is_an_error_with_the_next_step(tmp_path: Path, cache: Path) -> None:
-    with pytest.raises(SandboxError, match="git init, git add, git commit"):
-        await ready(str(tmp_path), cache)
-
-
 async def test_only_the_commit_of_a_remote_repository_is_fetched_and_only_once(
     repository: Path, cache: Path, tmp_path: Path
 ) -> None:
@@ -146,19 +135,6 @@ async def test_only_the_commit_of_a_remote_repository_is_fetched_and_only_once(
     again = await ready(f"file://{repository}#app", cache, checkout.commit, progress)
     assert again.commit == checkout.commit
     assert len(progress) == 1
-
-
-@pytest.mark.parametrize("ref", ["v1", "topic", "earlier"])
-async def test_branches_tags_and_full_ids_of_a_remote_repository_are_resolved(
-    repository: Path, cache: Path, ref: str
-) -> None:
-    wanted = git(repository, "rev-parse", "HEAD")
-    git(repository, "tag", "--annotate", "--message=one", "v1")
-    git(repository, "branch", "topic")
-    commit(repository, {"later.txt": "later"})
-    checkout = await ready(f"file://{repository}", cache, wanted if ref == "earlier" else ref)
-    assert checkout.commit == wanted
-    assert checkout.branch == ("topic" if ref == "topic" else "main")
 
 
 async def test_a_sweep_leaves_a_mirror_in_use_and_cannot_fail_a_start(
@@ -182,24 +158,6 @@ async def test_a_sweep_leaves_a_mirror_in_use_and_cannot_fail_a_start(
     commit(elsewhere, {"more.txt": "3"})
     await ready(str(elsewhere), cache)
     assert not mirror.exists()
-
-
-async def test_a_source_that_another_process_works_with_is_waited_for_in_words(repository: Path, cache: Path) -> None:
-    await ready(f"file://{repository}", cache)
-    (mirror,) = (cache / "mirrors").iterdir()
-    progress: list[str] = []
-    waiting = asyncio.Event()
-    source = Source(f"file://{repository}#app", cache=cache)
-
-    def report(words: str) -> None:
-        progress.append(words)
-        waiting.set()
-
-    with lock_if_free(cache / "locks" / mirror.name):
-        starting = asyncio.create_task(source.ready(on_progress=report))
-        await asyncio.wait_for(waiting.wait(), 10)
-    await starting
-    assert progress == [f"waiting for another process that works with file://{repository}#app"]
 
 
 def failing(_: Path) -> None:
@@ -257,14 +215,6 @@ async def test_no_command_that_a_repositorys_own_configuration_names_is_run(repo
     with pytest.raises(GitFailed, match=blob):
         await ready(str(repository / "app"), cache)
     assert not mark.exists()
-
-
-async def test_a_repository_that_is_committed_as_files_is_none(repository: Path, cache: Path) -> None:
-    git(repository, "init", "--quiet", "--bare", str(repository / "inner"))
-    git(repository / "inner", "config", "core.bare", "false")
-    git(repository / "inner", "config", "core.worktree", str(repository))
-    with pytest.raises(SandboxError, match="cannot use bare repository"):
-        await ready(str(repository / "inner"), cache)
 
 
 async def test_a_killed_fetch_does_not_block_the_next_one(repository: Path, cache: Path) -> None:

@@ -28,13 +28,3 @@ class Adapter:
     def make_reflective_dataset(self, candidate, eval_batch, components_to_update):  # noqa: ARG002 - GEPA's signature
         records = [{"Row": row, "Drawing": {"shown": [Image(**self.image)]}} for row in eval_batch.trajectories]
         return dict.fromkeys(components_to_update, records)
-
-
-class Proposing(Adapter):
-    """Proposes from what it sees."""
-
-    def propose_new_texts(self, candidate, reflective_dataset, components_to_update):
-        images = [record["Drawing"]["shown"][0] for record in reflective_dataset["rules"]]
-        if any(not isinstance(image, Image) for image in images):
-            raise TypeError(f"no images: {images}")
-        return {name: candidate[name] + images[0].base64_data for name in components_to_update}

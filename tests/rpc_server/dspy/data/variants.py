@@ -27,13 +27,6 @@ class Slow(codes.Codes):
         return super().forward(word)
 
 
-class Anything(codes.Codes):
-    """Takes any inputs; returns their names."""
-
-    def forward(self, **inputs):
-        return dspy.Prediction(code=" ".join(sorted(inputs)), thing=object() if "found" in inputs else None)
-
-
 class Crashing(codes.Codes):
     def forward(self, word):
         if word == "word5":
@@ -77,21 +70,12 @@ class NoPredictors(dspy.Module):
         return dspy.Prediction(code=word)
 
 
-class NeedsArgument(codes.Codes):
-    def __init__(self, size):  # noqa: ARG002  # it is never given
-        super().__init__()
-
-
 class NoModule:
     pass
 
 
 def plain(example, prediction):
     return prediction.code == example.code
-
-
-def scoreless(example, prediction):
-    return dspy.Prediction(feedback="well done")
 
 
 def four(gold, pred, trace, pred_name):

@@ -8,8 +8,6 @@ import time
 
 seed_candidate = {"prompt": "seed"}
 
-_STARTED = time.monotonic()
-
 
 class Opaque:
     pass
@@ -23,29 +21,9 @@ class Wrong(ConnectionError):
     retryable = False
 
 
-class Unreadable(Exception):
-    @property
-    def retryable(self):
-        raise KeyError("retryable")
-
-    @property
-    def __cause__(self):
-        raise KeyError("cause")
-
-    def __str__(self):
-        raise SystemExit("message")
-
-
 class Hostile(dict):
     def items(self):
         raise KeyError("items")
-
-
-class Broken:
-    def write(self, text):
-        raise RuntimeError("write")
-
-    flush = write
 
 
 def run(example, candidate, trace, usage):
@@ -65,10 +43,6 @@ def do_nothing(example, candidate):
     return example.get("output")
 
 
-def do_candidate(example, candidate):
-    return candidate
-
-
 def do_pid(example, candidate):
     return os.getpid()
 
@@ -81,27 +55,8 @@ def do_where(example, candidate):
     return {"cwd": os.getcwd(), "path": sys.path[0]}
 
 
-def do_stdin(example, candidate):
-    return sys.stdin.read()
-
-
 def do_python(example, candidate):
     return eval(example["python"])
-
-
-def do_own_alarm(example, candidate):
-    def ring(*_):
-        raise RuntimeError("the alarm of another example")
-
-    signal.signal(signal.SIGALRM, ring)
-
-
-def do_stop_the_clock(example, candidate):
-    time.monotonic = lambda: float("nan") if example.get("nan") else -1e9
-
-
-def do_break_streams(example, candidate):
-    sys.stdout = sys.stderr = Broken()
 
 
 def do_print(example, candidate):
@@ -115,15 +70,6 @@ def do_print(example, candidate):
 def do_print_and_raise(example, candidate):
     print("before the failure")
     raise ValueError("after printing")
-
-
-def do_flood(example, candidate):
-    chunk = "x" * 65536
-    for _ in range(example["chunks"]):
-        sys.stderr.write(chunk)
-    if example.get("raise"):
-        raise ValueError("flooded")
-    return "flooded"
 
 
 def do_raise(example, candidate):
@@ -141,10 +87,6 @@ def do_exit(example, candidate):
     os._exit(example.get("status", 3))
 
 
-def do_sys_exit(example, candidate):
-    sys.exit("leaving")
-
-
 def do_kill(example, candidate):
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -152,15 +94,6 @@ def do_kill(example, candidate):
 def do_segfault(example, candidate):
     print("about to crash", flush=True)
     ctypes.string_at(0)
-
-
-def do_die_once(example, candidate):
-    """Dies the first time only, in any process; the file marks the first time."""
-    if os.path.exists(example["file"]):
-        return "survived"
-    with open(example["file"], "w"):
-        pass
-    os._exit(9)
 
 
 def do_recurse(example, candidate):
@@ -232,16 +165,3 @@ def do_leave_child(example, candidate):
 def do_kill_parent(example, candidate):
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(60)
-
-
-def do_close_descriptors(example, candidate):
-    os.closerange(3, 1024)
-    return "closed"
-
-
-def do_opaque(example, candidate):
-    return {"deep": [1, Opaque()]}
-
-
-def do_age(example, candidate):
-    return time.monotonic() - _STARTED

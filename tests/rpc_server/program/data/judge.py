@@ -13,8 +13,6 @@ def score(example, output, usage):
         raise ConnectionError("try later")
     if do == "sleep":
         time.sleep(60)
-    if do == "compute":
-        sum(range(10**11))  # no signal ends it
     if do == "exit":
         os._exit(4)
     if do == "unscored":

@@ -42,10 +42,10 @@ def discovery():
 
 
 def list_examples(request):
-    """Two rows a page, of three; `few` runs out early, `secret` keeps the rows to itself, `texts` has no objects."""
+    """Two rows a page, of three; `few` runs out early, `texts` has no objects."""
     offset = request["params"]["offset"]
     ids = [str(number) for number in range(2 if "few" in MANNERS else 3)][offset : offset + 2]
-    data = {} if "secret" in MANNERS else {"data": "held" if "texts" in MANNERS else {"output": "held"}}
+    data = {"data": "held" if "texts" in MANNERS else {"output": "held"}}
     answer(request, result={"examples": [{"id": name, "split": "train", **data} for name in ids], "total": 3})
 
 
@@ -78,15 +78,10 @@ def evaluate(request):
         write('{"jsonrpc":"2.0","id":12345678,"result":{}}')
         sys.stdout.write("no newline before this:")
         answer(request, result={"results": [good]})
-    elif do == "echo":
-        write(json.dumps(request))
-        write("got " + json.dumps(request))
-        answer(request, result={"results": [good]})
     elif do == "large":
         head, number = '"jsonrpc":"2.0"', '"id":%s' % json.dumps(request["id"])
         result = '"result":' + json.dumps({"results": [{**good, "output": "y" * data["bytes"]}]})
-        rest = '"more":"%s"' % ("y" * 1000)
-        orders = {"first": (head, number, result), "last": (head, result, number), "middle": (result, number, rest)}
+        orders = {"first": (head, number, result), "last": (head, result, number)}
         write("{%s}" % ",".join(orders[data["id"]]))
     elif do == "flood_stdout":
         for _ in range(300):

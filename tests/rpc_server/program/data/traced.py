@@ -1,9 +1,7 @@
 """Spans as instrumentations of several conventions make them; SETUP names how OpenTelemetry is set up."""
 
-import asyncio
 import json
 import os
-import random
 import threading
 
 from opentelemetry import context, trace
@@ -96,83 +94,6 @@ def recording(_):
         return str(span.is_recording())
 
 
-def events(_):
-    attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
-    with tracer.start_as_current_span("chat m", attributes=attributes) as span:
-        span.add_event("gen_ai.system.message", {"content": "Plan the trip in days."})
-        span.add_event("gen_ai.user.message", {"content": "Rome?"})
-        span.add_event("gen_ai.choice", {"message": '{"role": "assistant", "content": "Two days."}', "index": 0})
-
-
-def openllmetry(_):
-    attributes = {"gen_ai.system": "openai", "gen_ai.request.model": "m"}
-    attributes |= {"gen_ai.usage.prompt_tokens": 7, "gen_ai.usage.completion_tokens": 3}
-    attributes |= {"gen_ai.prompt.0.role": "system", "gen_ai.prompt.0.content": "Plan the trip in days."}
-    for number in range(1, 12):
-        attributes |= {f"gen_ai.prompt.{number}.role": "user", f"gen_ai.prompt.{number}.content": f"city {number}"}
-    attributes |= {"gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.content": "Two days."}
-    with tracer.start_as_current_span("openai.chat", attributes=attributes):
-        pass
-
-
-def openinference(_):
-    with tracer.start_as_current_span("Chain", attributes={"openinference.span.kind": "CHAIN", "input.value": "Rome?"}):
-        attributes = {"openinference.span.kind": "LLM", "llm.model_name": "m", "output.value": "left aside"}
-        attributes |= {"llm.token_count.prompt": 7, "llm.token_count.completion": 3}
-        message = "llm.input_messages.0.message."
-        attributes |= {message + "role": "system", message + "content": "Plan the trip in days."}
-        message = "llm.output_messages.0.message."
-        function = message + "tool_calls.0.tool_call.function."
-        attributes |= {message + "role": "assistant", function + "name": "search", function + "arguments": '{"a": 1}'}
-        with tracer.start_as_current_span("ChatCompletion", attributes=attributes):
-            pass
-        attributes = {"openinference.span.kind": "TOOL", "tool.name": "search", "input.value": "5"}
-        attributes |= {"output.value": '{"found": 1}', "output.mime_type": "application/json"}
-        with tracer.start_as_current_span("Tool", attributes=attributes):
-            pass
-
-
-def components(_):
-    both = system("Plan the trip in days. Solve it.")
-    with chat(evolverpc__component="checker", gen_ai__system_instructions=both):
-        pass
-    with chat("solver", gen_ai__agent__name="planner"):
-        pass
-    with chat(gen_ai__agent__name="solver", gen_ai__system_instructions=both):
-        pass
-    with chat(gen_ai__system_instructions=both):  # the longest
-        pass
-    with chat(gen_ai__system_instructions=system("Plan it.")):  # holds only a short one
-        pass
-    with chat(evolverpc__component="planer", gen_ai__usage__output_tokens="unknown"):
-        pass
-
-
-def nested(trace):
-    with trace.step("planner", question="Rome?") as step:
-        with tracer.start_as_current_span("POST"):  # no step of its own
-            with chat("agent", gen_ai__operation__name="invoke_agent"), tracer.start_as_current_span("task"):
-                with trace.tool("lookup", city="Rome"), chat("inner"):
-                    pass
-            with chat(gen_ai__system_instructions=system("Plan the trip in days.")), chat("of the model"):
-                pass
-        step.outputs = "own"
-    with trace.step("solver"):  # takes what it has not from those that stand for the same
-        for text in ("first", "last"):
-            with chat(gen_ai__agent__name="solver", gen_ai__output__messages=answer(text)):
-                pass
-
-
-def failed(_):
-    try:
-        with chat("raises"):
-            raise ValueError("no luck")
-    except ValueError:
-        pass
-    with chat("states") as span:
-        span.set_status(trace.StatusCode.ERROR, "overloaded")
-
-
 def threads(_):
     def lone():
         with chat("lone"):
@@ -189,44 +110,10 @@ def threads(_):
             thread.join()
 
 
-def unfinished(_):
-    tracer.start_span("left", attributes={"gen_ai.operation.name": "chat"})
-    tracer.start_span("no step", attributes={"http.method": "GET"})
-
-
-def odd(_):
-    broken = {"gen_ai.input.messages": "[{", "gen_ai.output.messages": "[1, {}, null]"}
-    with tracer.start_as_current_span("chat m", attributes={"gen_ai.operation.name": "chat", **broken}):
-        pass
-    deep = {"gen_ai.input.messages": "[" * 100_000, "gen_ai.prompt.0": "x", "gen_ai.prompt.0.role": "user"}
-    deep |= {"gen_ai.completion.²": "x", "gen_ai.usage.input_tokens": True}
-    with tracer.start_as_current_span("deep", attributes={"gen_ai.system": "x", **deep}):
-        pass
-
-
-def drawn(_):
-    random.seed(1)
-    with chat():
-        return random.random()
-
-
 def exported(_):
     with chat():
         pass
     return list(EXPORTED)
-
-
-def concurrent(_):
-    async def one(name):
-        with chat(name):
-            await asyncio.sleep(0)
-            with chat("within " + name):
-                await asyncio.sleep(0)
-
-    async def both():
-        await asyncio.gather(one("a"), one("b"))
-
-    asyncio.run(both())
 
 
 def score(example, output):
