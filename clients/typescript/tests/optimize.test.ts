@@ -225,8 +225,8 @@ describe("in a process of its own", () => {
     expect(child.stderr()).toMatch(new RegExp(`^all failures +${process.env.GEPA_CLIENT} show `, "m"));
   });
 
-  it.each([true, false])("a program that ends its process ends the optimizer (noCheck: %s)", async (noCheck) => {
-    const child = begin({ noCheck }, { TEST_HARM: "exit" });
+  it.each(["off", "strict"])("a program that ends its process ends the optimizer (check: %s)", async (check) => {
+    const child = begin({ check }, { TEST_HARM: "exit" });
     expect(await child.ended).toBe(7); // the optimizer writes to its standard error, so it has ended too
     expect(child.stderr().match(/^evolverpc: .*/gm)).toEqual([
       "evolverpc: the process ended before the run did. If the program ends it, set `isolated: true`: its examples then run in other processes",

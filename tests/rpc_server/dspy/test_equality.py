@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(300)  # two whole runs
 
 
 def options(seed: int) -> dict[str, Any]:
-    return {"seed": seed, "max_metric_calls": 300, "use_merge": True, "max_merge_invocations": 5}
+    return {"seed": seed, "max_metric_calls": 300, "use_merge": True}
 
 
 def outcome(python: Path, project: Path, script: str, argument: Any, **environment: str) -> list[dict[str, Any]]:

@@ -85,7 +85,7 @@ def propose(candidate, dataset, components):
 
 def optimized(calls, **given):
     program = {"student": Student(), "metric": metric}
-    return evolverpc.optimize(program, propose=propose, max_metric_calls=calls, ignore_findings=["scores"], **given)
+    return evolverpc.optimize(program, propose=propose, max_metric_calls=calls, check="warn", **given)
 
 
 with dspy.context(lm=Constant("of the context", cache=False), mine="a setting"):
