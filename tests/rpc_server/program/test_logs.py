@@ -96,4 +96,4 @@ async def test_a_typescript_program_marks_what_each_example_writes_even_if_it_is
     assert [result["log"] for result in results] == [_lines(words) for words in WORDS]
     assert (stuck["status"], stuck["error"]["log"]) == ("timeout", "stuck\n")
     assert (dead["error"]["type"], dead["error"]["log"]) == ("process_died", "dead\n")
-    assert not caplog.messages
+    assert [record.message for record in caplog.records if record.name == written_output.name] == []
