@@ -129,8 +129,9 @@ def _optimize(
             raise SettingsError(
                 f'`server` is {_a(server)}: give a dict of settings of gepa-server, as {{"threads": 4}}'
             )
-        own: dict[str, Any] = {"seed": settings.get("seed", 0)} if is_dspy(program) else {}
-        own |= server or {}
+        own: dict[str, Any] = dict(server or {})
+        if is_dspy(program):
+            own["dspy"] = {"seed": settings.get("seed", 0), **own.get("dspy", {})}
         _check_names(settings, own)
         if propose is not None and settings.get("reflection_lm") is not None:
             raise SettingsError("`propose` and `reflection_lm` both propose new texts: leave one of them out")

@@ -39,6 +39,9 @@ from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted, SandboxError
 from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.pool import EndpointsFile, PoolEvent, PoolFailed, SandboxPool, endpoints_folder
 
+IDLE_S = 60.0
+"""Seconds of work for fewer sandboxes after which one ends."""
+
 CLOSE_S = 60.0
 """Seconds that ending everything may take; a sweep ends what is left then."""
 
@@ -341,6 +344,7 @@ class SandboxSession(NoSandboxes):
                     self._size,
                     endpoints_file=endpoints_file,
                     on_event=self._messages.put,
+                    idle_s=IDLE_S,
                     retire_s=MUTATION_LIMIT_S,
                 ) as pool:
                     self._pool = pool

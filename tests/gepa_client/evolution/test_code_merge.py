@@ -19,7 +19,7 @@ class Merging:
     def __init__(self, server, adapter, first, second):
         self.server, self.adapter, self.events = server, adapter, []
         self.lineage = Lineage(adapter.commits)
-        self.mutations = MutationRunner(adapter, self.lineage, self.events.append, 30.0)
+        self.mutations = MutationRunner(adapter, self.lineage, self.events.append)
         self.code_merge = CodeMerge(adapter, self.mutations)
         self.evolving = EvolvingAdapter(adapter, self.code_merge)
         seed = adapter.seed_candidate

@@ -38,7 +38,7 @@ def flags(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[o
     return [
         *("--trainset", "train.jsonl", "--valset", "val.jsonl", "--check", "off", "--json", "--proposals", "2x2"),
         *("--reflection-lm", "openai/x", "--reflection-lm-kwargs", kwargs, "--reflection-minibatch-size", 6),
-        *("--max-metric-calls", 120, "--seed", 5, "--merge-val-overlap-floor", 2, "--use-merge"),
+        *("--max-metric-calls", 120, "--seed", 5, "--use-merge"),
     ]
 
 
