@@ -36,7 +36,7 @@ export const given = {
     return { words: `${words} ${(missed?.Inputs as Row | undefined)?.text.split(" ")[2] ?? "x"}` };
   },
   maxMetricCalls: 120,
-  check: "off",
+  check: "off" as const,
 };
 
 if (process.argv[1]?.match(/optimizing\.[jt]s$/)) {
