@@ -230,7 +230,8 @@ async def scripted_host() -> AsyncIterator[dict[str, str]]:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             connections.add(asyncio.current_task())
             with closing(writer), suppress(asyncio.CancelledError):
-                await answer(reader, writer)
+                if not host.over.is_set():  # a connection may arrive at the end
+                    await answer(reader, writer)
 
         return serve
 

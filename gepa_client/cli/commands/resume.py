@@ -111,10 +111,11 @@ def _is_over(run: StoredRun, settings: RunConfig) -> bool:
     if run.status != "completed":
         return False
     defaults = RunConfig.model_construct().model_dump(mode="json")
-    before = run.config
     apart = {*FleetSettings.model_fields, *SandboxSettings.model_fields, "store", "output", "lease_s", "check"}
     return all(
-        value == before.get(name, defaults[name]) for name, value in settings.recorded().items() if name not in apart
+        value == run.config.get(name, defaults[name])
+        for name, value in settings.recorded().items()
+        if name not in apart
     )
 
 
