@@ -82,7 +82,6 @@ class ScriptedHost:
 
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}
-        self.over = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection."""
@@ -135,7 +134,7 @@ class ScriptedHost:
             _reset(writer)
             return False
         if way == "hang":
-            await self.over.wait()
+            await asyncio.get_running_loop().create_future()  # until it is cancelled
             return False
         if way == "echo":
             body, is_packed = asked["answer"].encode(), bool(asked.get("is_packed"))
@@ -224,16 +223,18 @@ async def _serve_cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 @asynccontextmanager
 async def scripted_host() -> AsyncIterator[dict[str, str]]:
     """URLs: by failure or other way, and of the host itself as `host`."""
-    host, connections = ScriptedHost(), set()
+    host, writers, answers = ScriptedHost(), [], []
 
-    def until_the_end(answer: Answer) -> Answer:
+    def until_the_end(answer: Answer) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            connections.add(asyncio.current_task())
             with closing(writer), suppress(asyncio.CancelledError):
-                if not host.over.is_set():  # a connection may arrive at the end
-                    await answer(reader, writer)
+                await answer(reader, writer)
 
-        return serve
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.append(writer)
+            answers.append(asyncio.create_task(serve(reader, writer)))
+
+        return connected
 
     servers = [
         await asyncio.start_server(until_the_end(each), "127.0.0.1", 0, backlog=1000)
@@ -249,10 +250,14 @@ async def scripted_host() -> AsyncIterator[dict[str, str]]:
         try:
             yield urls
         finally:
-            host.over.set()
+            for server in servers:  # asyncio leaks a connection that it accepted just before its server is closed
+                asyncio.get_running_loop().remove_reader(server.sockets[0].fileno())
+            await asyncio.sleep(0.1)
             for server in servers:
                 server.close()
-            if connections:
-                for each in connections:
-                    each.cancel()
-                await asyncio.wait(connections, timeout=20)
+            for each in answers:
+                each.cancel()
+            await asyncio.gather(*answers)
+            for writer in writers:
+                writer.transport.abort()
+            await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
