@@ -42,6 +42,9 @@ WORKER = "_evolverpc_worker"
 """The module by which a process of a program is known: that of `rpc_server/worker/bootstrap.py`."""
 
 OWN = ("program", "propose", "server", "resume")
+NAMES_OF_CHECK = {"no_check": "off", "ignore_findings": "warn"}
+"""Other names of the setting `check`, and the value that each stands for; the first of several counts."""
+
 NO_SERVER_YET = "http://127.0.0.1:1"
 """Takes the place of the server while the settings are checked."""
 
@@ -115,7 +118,12 @@ def _optimize(
             'call below `if __name__ == "__main__":`'
         )
     try:
-        given = {name: _value(name, value) for name, value in settings.items()}
+        own: dict[str, Any] = dict(server) if isinstance(server, Mapping) else {}
+        given = {name: _value(name, value) for name, value in settings.items() if name not in NAMES_OF_CHECK}
+        for name, value in NAMES_OF_CHECK.items():
+            if settings.get(name):
+                given.setdefault("check", value)
+        _check_names(given, own)
         given_rows = dict(zip(ROW_SETTINGS, rows, strict=True))
         held = held_rows(given_rows) if is_dspy(program) else {}
         given |= {name: name if name in held else _rows(name, value) for name, value in given_rows.items()}
@@ -129,10 +137,8 @@ def _optimize(
             raise SettingsError(
                 f'`server` is {_a(server)}: give a dict of settings of gepa-server, as {{"threads": 4}}'
             )
-        own: dict[str, Any] = dict(server or {})
         if is_dspy(program):
             own["dspy"] = {"seed": settings.get("seed", 0), **own.get("dspy", {})}
-        _check_names(settings, own)
         if propose is not None and settings.get("reflection_lm") is not None:
             raise SettingsError("`propose` and `reflection_lm` both propose new texts: leave one of them out")
         if resume is None:

@@ -24,7 +24,12 @@ class SettingsCommand(TyperCommand):
     refused: Mapping[str, str] = {}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; fail for a flag in `refused`, with the reason."""
+        """Read the arguments; fail for a flag in `refused`, with the reason.
+
+        `--no-NAME` is `--NAME off` for a setting that has this choice.
+        """
+        off = {f"--no-{each.flag[2:]}": (each.flag, "off") for each in self.settings.values() if each.has_off}
+        args = [part for argument in args for part in off.get(argument, (argument,))]
         for argument in args:
             flag = argument.partition("=")[0]
             name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")

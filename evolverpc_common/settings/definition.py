@@ -93,6 +93,11 @@ class Setting:
         return f"--no-{self.flag[2:]}" if self.kind is bool and not self.name.startswith("no_") else None
 
     @property
+    def has_off(self) -> bool:
+        """Whether `off` is one of its choices."""
+        return get_origin(self.kind) is Literal and "off" in get_args(self.kind)
+
+    @property
     def repeatable(self) -> bool:
         """Whether the flag may be given several times."""
         return self.parse in (None, pair) and get_origin(self.kind) in (tuple, dict)
