@@ -164,7 +164,7 @@ class Run:
 
     def start(self, *more: object) -> Driver:
         """`gepa-client optimize`."""
-        flags = [*self.setup.flags(), "--store", self.store, "--lease-s", self.lease_s, "--check", "off"]
+        flags = [*self.setup.flags(), "--store", self.store, "--lease-s", self.lease_s, "--no-check"]
         return self._drive("optimize", *self.urls, *flags, *more)
 
     def resume(self, *more: object, environment: Mapping[str, str] | None = None) -> Driver:
