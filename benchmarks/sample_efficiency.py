@@ -151,7 +151,7 @@ def run(server: ServerEndpoint, task: Task, seed: int, arm: str) -> Curve:
 def served(task: Task) -> Iterator[ServerEndpoint]:
     """Serve the program while the block runs."""
     command = [str(Path(sys.executable).with_name("gepa-server")), "--python", sys.executable]
-    command += ["--program", str(task.program.__file__), "--workers", "1", "--threads", str(SLOTS)]
+    command += ["--program", str(task.program.__file__), "--workers", "1", "--concurrency", str(SLOTS)]
     with running_server(command, cwd=ROOT) as server:
         yield server
 

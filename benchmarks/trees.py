@@ -239,7 +239,7 @@ def main() -> int:
                 "--workers",
                 "1",
             ),
-            *("--max-concurrency", str(TREES)),
+            *("--concurrency", str(TREES)),
             *("--tree-dir", str(folder / "served"), "--python", sys.executable),
         ]
         with running_server(server, cwd=repository) as endpoint:

@@ -11,12 +11,12 @@ NOT_OF_RUN = frozenset(
 )
 """Settings of a run that name servers, or where they come from, and the exit status that it has."""
 
-NOT_OF_SERVER = frozenset({*ListenSettings.model_fields, *CodeChangeSettings.model_fields, "jail", "program"})
-"""Settings of a server that are for the command."""
+NOT_OF_SERVER = frozenset({*ListenSettings.model_fields, *CodeChangeSettings.model_fields, "jail", "name", "program"})
+"""Settings of a server that are for the command; `name` is that of the run."""
 
 NOT_OF_THREADS = frozenset({"workers", "python", "env", "root", "logs"})
 """Settings of a server that do not apply to a program that runs in threads of this process."""
 
-RUN = {name: each for name, each in SETTINGS.items() if name not in NOT_OF_RUN}
-KEYWORDS = {name: each for name, each in RUN.items() if name not in ROW_SETTINGS}
 SERVER = {name: each for name, each in SERVER_SETTINGS.items() if name not in NOT_OF_SERVER}
+KEYWORDS = {name: each for name, each in SETTINGS.items() if name not in {*NOT_OF_RUN, *ROW_SETTINGS}}
+"""Settings of the run; if the server has one of that name too, it is given to the server."""

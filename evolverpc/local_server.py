@@ -93,7 +93,7 @@ def _settings(program: object, server: Mapping[str, Any]) -> Settings:
         return load_settings(None, {"python": sys.executable, **named, **server}, find=False)
     for name in NOT_OF_THREADS.intersection(server):
         raise SettingsError(
-            f"server: `{name}` is for programs in processes of their own, and an object is served by this process: "
+            f"`{name}` is for programs in processes of their own, and an object is served by this process: "
             "give the program as the path of its file, or leave it out"
         )
     if not is_dspy(program):
@@ -101,7 +101,14 @@ def _settings(program: object, server: Mapping[str, Any]) -> Settings:
     own = {name: name for name in ("reflection_lm", "instruction_proposer") if program.get(name) is not None}
     return load_settings(
         None,
-        {"program": _name(), "kind": "dspy", "metric": "metric", **server, "dspy": {**server.get("dspy", {}), **own}},
+        {
+            "program": _name(),
+            "kind": "dspy",
+            "metric": "metric",
+            "workers": 1,
+            **server,
+            "dspy": {**server.get("dspy", {}), **own},
+        },
         find=False,
     )
 

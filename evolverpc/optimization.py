@@ -14,7 +14,7 @@ from evolverpc.applicable_settings import KEYWORDS, NOT_OF_RUN, NOT_OF_SERVER, S
 from evolverpc.held_rows import held_rows
 from evolverpc.local_server import is_named, served
 from evolverpc.result import Result, result_of
-from evolverpc.settings_types import OptimizeSettings, ServerSettings
+from evolverpc.settings_types import OptimizeSettings
 from evolverpc_common.exact_values import InexactValueError, packed
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight
@@ -41,7 +41,7 @@ from rpc_server.program.with_proposer import Propose
 WORKER = "_evolverpc_worker"
 """The module by which a process of a program is known: that of `rpc_server/worker/bootstrap.py`."""
 
-OWN = ("program", "propose", "server", "resume")
+OWN = ("program", "propose", "resume")
 NAMES_OF_CHECK = {"no_check": "off", "ignore_findings": "warn"}
 """Other names of the setting `check`, and the value that each stands for; the first of several counts."""
 
@@ -78,22 +78,21 @@ def optimize(
     valset: Rows | None = None,
     testset: Rows | None = None,
     propose: Propose | None = None,
-    server: ServerSettings | None = None,
     resume: str | None = None,
     **settings: Unpack[OptimizeSettings],
 ) -> Result:
     """Improve the texts of a program with GEPA; show the progress, and return the best candidate.
 
-    Everything is recorded as by `gepa-client optimize`, whose settings are the other keyword arguments; the candidates
-    are those of the command with the same seed. Ctrl-C pauses the run, and raises the error that has its result.
+    Everything is recorded as by `gepa-client optimize`, whose settings are the other keyword arguments, with those of
+    `gepa-server`; the candidates are those of the command with the same seed. Ctrl-C pauses the run, and raises the
+    error that has its result.
 
     `program`: the path of a Python file or the name of a module, which runs in processes of its own, where an example
     that hangs is ended. Or functions of this process, as a dict of them by name (`seed_candidate`, `run`, `score`, ...)
     or an object that has them, or a DSPy program as `{"student": ..., "metric": ...}`: these run in threads of this
-    process. None if `server` names an `adapter` or a `command`. `trainset`, `valset`, `testset`: a file of rows, or the
+    process. None if an `adapter` or a `command` is given. `trainset`, `valset`, `testset`: a file of rows, or the
     rows. `propose`: a function of (candidate, reflective dataset, components) that returns new texts by component, in
-    place of a `reflection_lm`. `server`: settings of `gepa-server`, such as `{"threads": 16}` for 16 examples at once,
-    or `{"max_concurrency": 16}` if `run` is async. `resume`: the id of a run to continue, or `last`; the settings given
+    place of a `reflection_lm`. `resume`: the id of a run to continue, or `last`; the settings given
     replace those recorded.
 
     Raises:
@@ -101,14 +100,13 @@ def optimize(
             complete; then the error has the `run_id` to resume, and what was found so far.
     """
     with options_named(str):
-        return _optimize(program, (trainset, valset, testset), propose, server, resume, settings)
+        return _optimize(program, (trainset, valset, testset), propose, resume, settings)
 
 
 def _optimize(
     program: object,
     rows: Sequence[Rows | None],
     propose: Propose | None,
-    server: ServerSettings | None,
     resume: str | None,
     settings: OptimizeSettings,
 ) -> Result:
@@ -118,12 +116,12 @@ def _optimize(
             'call below `if __name__ == "__main__":`'
         )
     try:
-        own: dict[str, Any] = dict(server) if isinstance(server, Mapping) else {}
-        given = {name: _value(name, value) for name, value in settings.items() if name not in NAMES_OF_CHECK}
+        _check_names(settings)
+        own: dict[str, Any] = {name: value for name, value in settings.items() if name in SERVER}
+        given = {name: _value(name, value) for name, value in settings.items() if name in KEYWORDS and name not in own}
         for name, value in NAMES_OF_CHECK.items():
             if settings.get(name):
                 given.setdefault("check", value)
-        _check_names(given, own)
         given_rows = dict(zip(ROW_SETTINGS, rows, strict=True))
         held = held_rows(given_rows) if is_dspy(program) else {}
         given |= {name: name if name in held else _rows(name, value) for name, value in given_rows.items()}
@@ -132,10 +130,6 @@ def _optimize(
             raise SettingsError(
                 '`reflection_lm` is the name of a model, such as "openai/gpt-5": give a function that returns new '
                 "texts as `propose`"
-            )
-        if not isinstance(server, Mapping | None):
-            raise SettingsError(
-                f'`server` is {_a(server)}: give a dict of settings of gepa-server, as {{"threads": 4}}'
             )
         if is_dspy(program):
             own["dspy"] = {"seed": settings.get("seed", 0), **own.get("dspy", {})}
@@ -163,28 +157,18 @@ def _check_program(program: object) -> None:
         raise SettingsError(f"`program` is {_a(program)}: give {FUNCTIONS}, or the path of a Python file")
 
 
-def _check_names(settings: Mapping[str, Any], server: Mapping[str, Any]) -> None:
+def _check_names(settings: Iterable[str]) -> None:
     """Raise `SettingsError` for arguments that are no settings, each with the nearest one."""
+    known = {*KEYWORDS, *SERVER, *NAMES_OF_CHECK}
     for name in settings:
         if name in NOT_OF_RUN:
             why = "its result has a `verdict`" if name == "require" else "it serves the program itself"
             raise SettingsError(f"`{name}` is for the command gepa-client, not for evolverpc.optimize: {why}")
-        if name not in KEYWORDS and name in SERVER:
-            raise SettingsError(f'`{name}` is a setting of the server: give server={{"{name}": ...}}')
-        if name not in KEYWORDS:
-            raise SettingsError(f"there is no setting `{name}`{_nearest(name, [*OWN, *ROW_SETTINGS, *KEYWORDS])}")
-    for name in server:
-        if name in NOT_OF_SERVER:
-            raise SettingsError(
-                f"server: `{name}` is for the command gepa-server: evolverpc.optimize has its own server"
-            )
-        if name not in SERVER:
-            raise SettingsError(f"server: there is no setting `{name}`{_nearest(name, [*SERVER])}")
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean `{near[0]}`?" if near else ""
+        if name in NOT_OF_SERVER - known:
+            raise SettingsError(f"`{name}` is for the command gepa-server: evolverpc.optimize has its own server")
+        if name not in known:
+            near = difflib.get_close_matches(name, [*OWN, *ROW_SETTINGS, *known], n=1, cutoff=0.5)
+            raise SettingsError(f"there is no setting `{name}`" + (f"; did you mean `{near[0]}`?" if near else ""))
 
 
 def _value(name: str, value: Any) -> Any:

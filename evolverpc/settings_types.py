@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict
 
 
 class OptimizeSettings(TypedDict, total=False):
-    """Settings of `gepa-client optimize`."""
+    """Settings of a run and of its server."""
 
     val_fraction: float | None
     """Share of the training rows to keep for validation if there is no valset; 0 uses all rows for both."""
@@ -122,12 +122,6 @@ class OptimizeSettings(TypedDict, total=False):
     allow_mixed_programs: bool
     """Allow programs of different names, or that change during the run, with the same components."""
 
-    max_in_flight: int | None
-    """Examples in flight at the same time, over all servers together."""
-
-    example_timeout_s: float | None
-    """Seconds that one example may run, if less than the server's own limit."""
-
     max_attempts: int
     """Attempts per example before a failure of the infrastructure pauses the run."""
 
@@ -164,10 +158,6 @@ class OptimizeSettings(TypedDict, total=False):
     lease_s: float
     """Seconds without a heartbeat after which another process may resume the run."""
 
-
-class ServerSettings(TypedDict, total=False):
-    """Settings of `gepa-server`."""
-
     adapter: str | None
     """GEPAAdapter class, or a function that makes one."""
 
@@ -182,9 +172,6 @@ class ServerSettings(TypedDict, total=False):
 
     kind: Literal["program", "adapter", "command", "dspy"] | None
     """Kind of program; only dspy must be given."""
-
-    name: str | None
-    """Name of the program."""
 
     version: str | None
     """Version of the program; alone, print that of gepa-server and exit."""
@@ -213,20 +200,14 @@ class ServerSettings(TypedDict, total=False):
     dspy: Any
     """Options of dspy.GEPA, such as {"demos": true, "reflection_lm": "pkg.module.lm"}; the guide has all."""
 
+    concurrency: int
+    """Examples at the same time, in all processes together; for an adapter, calls."""
+
     workers: int | None
     """Processes of the program."""
 
     example_timeout_s: float | None
     """Seconds that one example may run; inf for no limit."""
-
-    max_concurrency: int | None
-    """Examples at the same time, over all processes and commits."""
-
-    threads: int | None
-    """Examples at the same time in each process (--workers of them)."""
-
-    thread_safe: bool
-    """The adapter supports overlapping calls."""
 
     trust_results: bool
     """Score what the program returns, even if its last call of a model failed."""

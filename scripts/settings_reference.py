@@ -76,13 +76,12 @@ def module() -> str:
     imports = (
         "from collections.abc import Sequence\nfrom pathlib import Path\nfrom typing import Any, Literal, TypedDict"
     )
-    run = _typed("OptimizeSettings", "Settings of `gepa-client optimize`.", RunConfig, KEYWORDS)
-    server = _typed("ServerSettings", "Settings of `gepa-server`.", Settings, OF_SERVER)
-    return "\n".join([head, "", imports, *run, *server, ""])
+    name = 'class OptimizeSettings(TypedDict, total=False):\n    """Settings of a run and of its server."""'
+    run = _typed(RunConfig, {name: each for name, each in KEYWORDS.items() if name not in OF_SERVER})
+    return "\n".join([head, "", imports, "\n", name, *run, *_typed(Settings, OF_SERVER), ""])
 
 
-def _typed(name: str, about: str, model: type[SettingsGroup], settings: Mapping[str, Setting]) -> Iterator[str]:
-    yield f'\n\nclass {name}(TypedDict, total=False):\n    """{about}"""'
+def _typed(model: type[SettingsGroup], settings: Mapping[str, Setting]) -> Iterator[str]:
     for each in settings:
         yield f"\n    {each}: {' | '.join(dict.fromkeys(_types(model.model_fields[each].annotation)))}"
         yield f'    """{settings[each].description}"""'

@@ -305,7 +305,7 @@ class _ServerCheck:
             mixed = self.config.allow_mixed_programs
             if different := differences(self.discovery, found, (), allow_mixed_programs=mixed):
                 self.note("handshake", "failed", f"{server.url} does not serve the same: {'; '.join(different)}")
-        self.at_once = min(self.at_once, self.config.max_in_flight or self.at_once)
+        self.at_once = min(self.at_once, self.config.concurrency or self.at_once)
 
     def _example_timeout(self, url: str, discovery: DiscoverResult) -> None:
         """Note if the server cannot be given the limit on the time of an example, or has a lower one of its own."""
@@ -543,8 +543,8 @@ class _ServerCheck:
                 results[at] = {**result, "usage": priced(usage, prices)} if usage else result
 
         limits = self.discovery.limits
-        most = self.config.max_in_flight or limits.max_concurrency
-        width = min(len(rows), self.config.max_in_flight or len(rows)) if limits.whole_batches else 1
+        most = self.config.concurrency or limits.max_concurrency
+        width = min(len(rows), self.config.concurrency or len(rows)) if limits.whole_batches else 1
         jobs = [GroupTask(functools.partial(evaluate, at, rows[at : at + width])) for at in range(0, len(rows), width)]
         reporting = asyncio.create_task(report())
         try:

@@ -22,7 +22,7 @@ COMMAND = settings_command(SETTINGS, REPLACED)
 CHECK_SETTINGS = (
     *SandboxSettings.model_fields,
     *("fleet", "token_file", "allow_insecure", "allow_mixed_programs", "score_with", "score_token_file"),
-    *("max_in_flight", "example_timeout_s"),
+    *("concurrency", "example_timeout_s"),
     *("trainset", "valset", "testset", "val_fraction", "max_metric_calls", "perfect_score", "auto"),
     *(
         "reflection_lm",

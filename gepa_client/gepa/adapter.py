@@ -69,7 +69,7 @@ class RemoteAdapter:
     `failure_score`: the score of an example that failed because of the candidate, in every objective too.
     `max_attempts`: calls for one example before the run pauses; `first_backoff_s`: the mean wait in seconds after the
     first of them fails. `max_outage_s`: seconds without any endpoint before the run pauses.
-    `max_in_flight`: examples that all endpoints together evaluate or score at once. `example_timeout_s`: seconds that
+    `concurrency`: examples that all endpoints together evaluate or score at once. `example_timeout_s`: seconds that
     one example may run, if less than the server's own limit; endpoints without `example_timeout` are refused.
     `score_with`: endpoints that score what the program answers as `rollout`; `score_token_file`: their token
     (GEPA_TOKEN without it).
@@ -105,7 +105,7 @@ class RemoteAdapter:
         max_attempts: int = 5,
         first_backoff_s: float = 0.5,
         max_outage_s: float = 600.0,
-        max_in_flight: int | None = None,
+        concurrency: int | None = None,
         example_timeout_s: float | None = None,
         score_with: str | Sequence[str] = (),
         score_token_file: Path | str | None = None,
@@ -176,7 +176,7 @@ class RemoteAdapter:
             self.scorers,
             on_example,
             prices or PriceTable({}),
-            InFlightLimit(max_in_flight),
+            InFlightLimit(concurrency),
             example_timeout_s,
         )
         self._datasets = ReflectiveDatasets(

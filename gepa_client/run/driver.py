@@ -326,7 +326,7 @@ class _DriverRun:
             failure_score=config.failure_score,
             max_attempts=config.max_attempts,
             max_outage_s=config.max_outage_s,
-            max_in_flight=config.max_in_flight,
+            concurrency=config.concurrency,
             example_timeout_s=config.example_timeout_s,
             score_with=config.score_with,
             score_token_file=config.score_token_file,
@@ -387,7 +387,7 @@ class _DriverRun:
             )
             messages.append(
                 f"validation is race, but the servers take {slots} examples at once, so a proposal {when}: with a "
-                "smaller --max-in-flight it is dropped earlier, and the run takes longer"
+                "smaller --concurrency it is dropped earlier, and the run takes longer"
             )
         limit = self.config.max_component_tokens
         messages += [

@@ -325,7 +325,7 @@ class FleetSettings(SettingsGroup, title="Servers"):
     allow_mixed_programs: bool = setting(
         False, "Allow programs of different names, or that change during the run, with the same components.", rare=True
     )
-    max_in_flight: PositiveInt | None = setting(
+    concurrency: PositiveInt | None = setting(
         None, "Examples in flight at the same time, over all servers together.", shown="what the servers take"
     )
     example_timeout_s: PositiveFloat | None = setting(

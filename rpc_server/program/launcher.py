@@ -151,18 +151,20 @@ class PythonLauncher:
         self._env = env
         self._starting = asyncio.Lock()
         self._zygote: _ZygoteClient | None = None
-        self._forks = True
+        self.forks = True
+        """Whether processes are forks; decided by the first one."""
+
         self.mode: str | None = None
         """"sync", "threads" or "async"; None before the first process."""
 
     async def launch(self) -> ProgramProcess:
         """Fork the warm process, or start a process."""
-        if not self._forks:
+        if not self.forks:
             return (await self._start())[0]
         async with self._starting:
             if self._zygote is None or not self._zygote.alive:
                 process, control = await self._start()
-                if not self._forks:
+                if not self.forks:
                     return process
                 self._zygote = _ZygoteClient(process, control, jailed=self._jail is not None)
         return self._zygote.fork()
@@ -202,8 +204,8 @@ class PythonLauncher:
             await process.end(grace_s=0)
             raise
         self.mode = hello["mode"]
-        self._forks = hello["ready"] == "fork"
-        if not self._forks:
+        self.forks = hello["ready"] == "fork"
+        if not self.forks:
             ours.close()
         return process, ours
 

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -82,14 +83,11 @@ def _dspy_options(settings: Settings) -> dict[str, Any]:
 
 
 _WORKER_SETTINGS = (
-    *("program", "adapter", "adapter_args", "name", "version", "max_concurrency", "thread_safe"),
+    *("program", "adapter", "adapter_args", "name", "version", "concurrency"),
     *("trust_results", "model_hosts"),
     *("example_timeout_s", "max_batch_size", "max_request_bytes", "max_trace_bytes", "metric", "inputs"),
 )
 """Settings that the worker gets as they are."""
-
-_THREADS = {"dspy": 8}
-"""Default examples at once in one process: DSPy's programs wait for models, and are thread-safe."""
 
 
 async def open_program(
@@ -150,11 +148,19 @@ def _worker_config(settings: Settings, stated: dict[str, Any], jail: Jail | None
         "kind": settings.is_a,
         "seed_candidate": stated["seed_candidate"],
         "saved_program": None if settings.saved_program_json_path is None else str(settings.saved_program_json_path),
-        "threads": settings.threads or _THREADS.get(settings.is_a, 1),
+        "threads": _threads(settings),
+        "prefers_forks": settings.workers is None,
         "server_version": installed_version(),
         "digested": stated,
         "jailed": jail is not None,
     }
+
+
+def _threads(settings: Settings) -> int:
+    """Return how many examples a process that runs several at once takes."""
+    if settings.is_a != "adapter":
+        return math.ceil(settings.concurrency / (settings.workers or _cores()))
+    return settings.concurrency if "concurrency" in settings.model_fields_set else 1  # few are safe in threads
 
 
 def _seed_candidate(settings: Settings) -> dict[str, str] | None:
@@ -181,13 +187,14 @@ def _plan(
     single = "refs" in capabilities  # what it keeps for its refs is in that one process
     if single:
         _check_applicable(settings)
-    size = 1 if single else settings.workers or _default_size(launcher)
+    size = 1 if single else settings.workers or _default_size(launcher, settings)
     most = described.limits.model_copy(update={"max_concurrency": size * described.limits.max_concurrency})
     return PoolPlan(
         info=_info(settings, described.program, identity),
         capabilities=capabilities & PROGRAM_CAPABILITIES,
         limits=combined_limits(most, settings),
         size=size,
+        size_at_rest=min(size, settings.workers or _cores()),
         single=single,
         splits={split: held.size for split, held in described.datasets.items()} if "datasets" in capabilities else {},
         cancels="cancel" in capabilities,
@@ -206,10 +213,15 @@ def _check_applicable(settings: Settings) -> None:
         raise ProgramFailed("`max_trace_bytes`: the program offers `refs`, so it keeps them itself", stage="settings")
 
 
-def _default_size(launcher: Launcher) -> int:
-    """Return one process a core, but one for async functions, which share it."""
+def _default_size(launcher: Launcher, settings: Settings) -> int:
+    """Return one process for async functions, which share it, one for each example if it is a fork, else one a core."""
     if isinstance(launcher, PythonLauncher) and launcher.mode == "async":
         return 1
+    is_forked = isinstance(launcher, PythonLauncher) and launcher.forks and launcher.mode == "sync"
+    return settings.concurrency if is_forked else min(_cores(), settings.concurrency)
+
+
+def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -43,7 +43,8 @@ _RESPONSIVE = "while its process was responsive"
 class PoolPlan:
     """The constant parameters of a pool.
 
-    `limits`: of all processes together. `size`: processes. `single`: one process, kept as long as it lives for its
+    `limits`: of all processes together. `size`: processes at most, besides those that a suspect needs to itself;
+    `size_at_rest`: those that are started before examples wait. `single`: one process, kept as long as it lives for its
     memory. `max_line_bytes`: the longest request. `fresh_after_deadline`: a process that ended an example late is
     replaced.
     """
@@ -52,6 +53,7 @@ class PoolPlan:
     capabilities: frozenset[str]
     limits: Limits
     size: int
+    size_at_rest: int
     single: bool
     splits: Mapping[str, int]
     cancels: bool
@@ -436,7 +438,10 @@ class Pool:
         return self._plan.size + min(isolated, _EXTRA_PROCESSES)
 
     def _fill(self) -> None:
-        self._factory.ensure_starting(self._wanted() - len(self._slots))
+        wanted = self._wanted()
+        if wanted == self._plan.size:  # nothing needs a process to itself
+            wanted = min(wanted, max(self._plan.size_at_rest, self._running + self._scheduler.queued))
+        self._factory.ensure_starting(wanted - len(self._slots))
 
     def _process_started(self, started: StartedProcess) -> None:
         self._add(started)

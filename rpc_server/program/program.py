@@ -103,10 +103,9 @@ def combined_limits(program: Limits, settings: Settings) -> Limits:
 
     `program.max_concurrency`: of all of its processes together.
     """
-    most = program.max_concurrency
     deadlines = [limit for limit in (settings.example_timeout_s, program.example_timeout_s) if limit is not None]
     return Limits(
-        max_concurrency=most if settings.max_concurrency is None else min(most, settings.max_concurrency),
+        max_concurrency=min(program.max_concurrency, settings.concurrency),
         max_batch_size=min(program.max_batch_size, settings.max_batch_size),
         max_request_bytes=min(program.max_request_bytes, settings.max_request_bytes),
         example_timeout_s=min(deadlines, default=None),

@@ -138,6 +138,11 @@ class Scheduler:
         return len(self._isolated) + len(self._exclusive)
 
     @property
+    def queued(self) -> int:
+        """The number of items that wait for any process."""
+        return len(self._requeued) + sum(map(len, self._lines))
+
+    @property
     def any_isolated(self) -> bool:
         """Whether an isolated item waits."""
         return bool(self._isolated)

@@ -39,8 +39,6 @@ _FOR: dict[str, tuple[Kind, ...]] = {
     "adapter_args": ("adapter",),
     "python": ("program", "adapter", "dspy"),
     "workers": ("program", "command"),
-    "threads": ("program", "dspy"),
-    "thread_safe": ("adapter",),
     "trust_results": ("program", "adapter", "dspy"),
     "model_hosts": ("program", "adapter", "dspy"),
     "metric": ("dspy",),
@@ -176,17 +174,20 @@ class DspySettings(SettingsGroup, title="DSPy programs"):
 class ProcessSettings(SettingsGroup, title="Processes"):
     """How the program runs."""
 
-    workers: Count | None = setting(None, "Processes of the program.", everyday=True, shown="one per core")
+    concurrency: Count = setting(
+        16,
+        "Examples at the same time, in all processes together; for an adapter, calls.",
+        everyday=True,
+        shown="16; 1 call of an adapter",
+    )
+    workers: Count | None = setting(
+        None,
+        "Processes of the program.",
+        shown="one for each example if the program can be forked, else one per core",
+    )
     example_timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=True), AfterValidator(_none_if_infinite)] | None = (
         setting(300.0, "Seconds that one example may run; inf for no limit.", everyday=True)
     )
-    max_concurrency: Count | None = setting(
-        None, "Examples at the same time, over all processes and commits.", shown="64 if async, else what they can take"
-    )
-    threads: Count | None = setting(
-        None, "Examples at the same time in each process (--workers of them).", shown="1; dspy 8"
-    )
-    thread_safe: bool = setting(False, "The adapter supports overlapping calls.")
     trust_results: bool = setting(
         False, "Score what the program returns, even if its last call of a model failed.", rare=True
     )

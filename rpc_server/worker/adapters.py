@@ -50,7 +50,6 @@ _NO_SEED = (
     """{"instructions": "Answer briefly."}"""
 )
 _TRAJECTORY_EXPIRED = -32024
-_OVERLAPPING_CALLS = 8
 
 
 class AdapterProgram:
@@ -62,9 +61,8 @@ class AdapterProgram:
         self._config = config
         self._adapter: Any = None
         self._store = BatchStore(config.max_trace_bytes)
-        self.mode = "threads" if config.thread_safe else "sync"
-        # Of calls, each a whole batch.
-        self.max_concurrency = (config.max_concurrency or _OVERLAPPING_CALLS) if config.thread_safe else 1
+        self.mode = "threads" if config.threads > 1 else "sync"
+        self.max_concurrency = config.threads  # of calls, each a whole batch
         self.whole_batches = True
         self.descriptions: dict[str, str] = {}
         self.info: dict[str, Any] = {

@@ -16,6 +16,7 @@ from .exact_values import packed
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
 from .steps import Trace, warn, warn_of_feedback
+from .zygote import may_fork
 
 # Kept from the result; all other fields come from the scoring.
 _KEPT = ("output", "trajectory", "trajectory_ref", "metric_calls")
@@ -78,15 +79,10 @@ class FunctionProgram:
             else {},  # there is nothing that a candidate would change
         }
         self.descriptions = dict(getattr(module, "component_descriptions", None) or {})
-        main = "run" if self._run is not None else "score"
         is_async = inspect.iscoroutinefunction(self._run if self._run is not None else self._score)
-        self.mode = "async" if is_async else ("threads" if config.threads > 1 else "sync")
-        if self.mode == "async" and config.threads > 1:
-            raise ProgramProblem(
-                "settings",
-                "`%s` is an async function: set `max_concurrency`; `threads` is for functions that block" % main,
-            )
-        self.max_concurrency = (config.max_concurrency or 64) if self.mode == "async" else config.threads
+        is_alone = config.threads == 1 or (config.prefers_forks and may_fork())  # one example in each process
+        self.mode = "async" if is_async else "sync" if is_alone else "threads"
+        self.max_concurrency = {"async": config.concurrency, "sync": 1, "threads": config.threads}[self.mode]
         self.whole_batches = False
         offered = {
             "proposals": self._propose,

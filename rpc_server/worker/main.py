@@ -9,7 +9,6 @@ import json
 import os
 import socket
 import sys
-import threading
 from typing import Any, Iterator
 
 from .adapters import AdapterProgram
@@ -20,7 +19,7 @@ from .parent_death import die_with_parent
 from .program_loading import Config, import_adapter, import_program
 from .stdio_server import Channel, Server, failure, parse
 from .watching import watch
-from .zygote import ProcessReaper, Zygote
+from .zygote import ProcessReaper, Zygote, may_fork
 
 _RARE = 1_000_000
 """New objects between two garbage collections while the program is imported; Python's default is some hundreds."""
@@ -43,7 +42,7 @@ def main(control_descriptor: int) -> None:
     except BaseException as problem:  # noqa: BLE001  # a module may raise anything while it is imported
         _send(control, {"failed": failure("import", problem)})
         sys.exit(1)
-    if not _may_fork():
+    if not may_fork():
         _send(control, {"ready": "serve", "mode": program.mode})
         control.close()
     else:
@@ -89,11 +88,6 @@ def _load(config: Config) -> Any:
         make, arguments = import_adapter(config.adapter, config.adapter_args, config.root)
         return AdapterProgram(make, arguments, config)
     raise ValueError("neither a program nor an adapter is configured")
-
-
-def _may_fork() -> bool:
-    """Report whether a fork is safe: a forked process keeps only the thread that forked."""
-    return hasattr(os, "fork") and threading.active_count() == 1
 
 
 def _send(control: socket.socket, message: dict[str, Any]) -> None:

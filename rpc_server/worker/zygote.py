@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import socket
+import threading
 import time
 import warnings
 from typing import Any, Collection, NamedTuple
@@ -118,6 +119,11 @@ _NICENESS = 10
 """Added to the niceness of jailed forks, so that the warm parent and the server stay responsive."""
 
 _MAX_AT_ONCE = 32 * _DESCRIPTORS_EACH
+
+
+def may_fork() -> bool:
+    """Report whether a fork is safe: a forked process keeps only the thread that forked."""
+    return hasattr(os, "fork") and threading.active_count() == 1
 
 
 class ForkPipes(NamedTuple):

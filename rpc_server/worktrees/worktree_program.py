@@ -8,7 +8,7 @@ from evolverpc_common.git import GitError
 from protocol import Candidate, CandidateItem, Example
 from protocol.errors import InvalidParams, ProgramFailed, TrajectoryExpired, UnknownCandidate
 from rpc_server.program.process_factory import NoProcessAvailable
-from rpc_server.program.program import ProgramRefs, ResultDict, combined_limits
+from rpc_server.program.program import ProgramRefs, ResultDict
 from rpc_server.worktrees.candidates import (
     by_requested_component,
     dataset_of,
@@ -36,10 +36,7 @@ class WorktreeProgram:
         self._seed = seed.worktree.commit
         self.info = with_code_components(program.info, branch, self._seed)
         self.capabilities = program.capabilities - {"batch_evaluate"}
-        settings = instances.settings
-        # The program's limits hold for one commit's processes; the setting bounds those of all commits.
-        most = settings.max_concurrency or program.limits.max_concurrency
-        self.limits = combined_limits(program.limits.model_copy(update={"max_concurrency": most}), settings)
+        self.limits = program.limits
         self.splits = program.splits
         self._state: Any = None
 

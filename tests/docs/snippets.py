@@ -59,7 +59,7 @@ RUN = {
         "docs/guides/long-runs.md: from pymongo import MongoClient",
     ],
     "tests/docs/test_commands.py": [
-        "README.md: gepa-server --program program.py --port 8000 --token-file token --threads 16",
+        "README.md: gepa-server --program program.py --port 8000 --token-file token",
         "README.md: export OPENAI_API_KEY=...",
         "docs/quickstart.md: export OPENAI_API_KEY=...",
         "docs/quickstart.md: gepa-client check http://127.0.0.1:8000 --token-file token --trainset train.jsonl --valset val.jsonl --reflection-lm openai/gpt-5",

@@ -74,7 +74,7 @@ def test_rows_may_come_from_any_iterable_or_a_file_and_functions_may_be_async(fo
 
 
 @pytest.mark.usefixtures("folder")
-def test_functions_of_this_process_run_in_its_threads_as_many_at_once_as_the_server_is_given() -> None:
+def test_functions_of_this_process_run_in_its_threads_as_many_at_once_as_it_is_given() -> None:
     together = threading.Barrier(4)
     calls = itertools.count()
     seen = set()
@@ -85,7 +85,7 @@ def test_functions_of_this_process_run_in_its_threads_as_many_at_once_as_the_ser
             together.wait(30)
         return int(texts["number"])
 
-    short(counting(run), server={"threads": 4}, check="off")
+    short(counting(run), concurrency=4, check="off")
     assert seen == {os.getpid()}
 
 
@@ -105,7 +105,9 @@ def test_what_functions_of_this_process_print_appears_and_is_kept_with_their_exa
         return int(candidate["number"])
 
     streams = sys.stdout, sys.stderr
-    result = short(counting(run), server={"threads": 8}, no_check=True, ignore_findings=["scores"], output=folder / "out")
+    result = short(
+        counting(run), concurrency=8, no_check=True, ignore_findings=["scores"], output=folder / "out"
+    )
     assert (sys.stdout, sys.stderr) == streams
     events = [json.loads(line) for line in (result.output / "events.jsonl").read_text().splitlines()]
     [failed] = [event for event in events if event["event"] == "failed_examples"]
@@ -128,8 +130,8 @@ def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_ru
     async def run_in_loop(example: dict[str, Any], texts: dict[str, str]) -> int:
         return run(example, texts)
 
-    server: Any = {"example_timeout_s": 0.3, **({} if blocks_a_loop else {"threads": 4})}
-    result = short(counting(run_in_loop if blocks_a_loop else run), server=server, max_metric_calls=20)
+    program = counting(run_in_loop if blocks_a_loop else run)
+    result = short(program, example_timeout_s=0.3, concurrency=4, max_metric_calls=20)
     hang.set()
     assert result.status == "completed"
     assert result.best_score == pytest.approx((7 * 0.1 + sum(range(8)) / 1000 - 0.003) / 8)
@@ -302,10 +304,10 @@ def test_a_proposer_that_raises_or_returns_nonsense_ends_the_run_with_its_reason
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "misspelt": ({"max_metric_cals": 3}, "no setting `max_metric_cals`; did you mean `max_metric_calls`?"),
-    "of the server": ({"threads": 3}, '`threads` is a setting of the server: give server={"threads": ...}'),
+    "of the server": ({"port": 3}, "`port` is for the command gepa-server"),
     "of the command": ({"repo": "."}, "`repo` is for the command gepa-client"),
-    "misspelt server": ({"server": {"thread": 2}}, "server: there is no setting `thread`; did you mean `threads`?"),
-    "processes": ({"server": {"workers": 2}}, "an object is served by this process"),
+    "misspelt of the server": ({"concurency": 2}, "there is no setting `concurency`; did you mean `concurrency`?"),
+    "processes": ({"workers": 2}, "an object is served by this process"),
     "no end": ({"max_metric_calls": None}, "no limit ends the run: give max_metric_calls N (or auto"),
     "wrong kind": ({"patience": "x"}, "patience: must be a valid integer (given: 'x')"),
     "two proposers": ({"reflection_lm": "openai/x"}, "`propose` and `reflection_lm` both propose new texts"),

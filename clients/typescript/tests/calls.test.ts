@@ -116,7 +116,7 @@ it("a call without an id is cancelled when its connection closes", async () => {
 
 it("a cancelled evaluation keeps what is finished", async () => {
   const { opened } = gate();
-  const server = await served(programOf({ run: (data) => (data === "hang" ? opened : data) }), { maxConcurrency: 2 });
+  const server = await served(programOf({ run: (data) => (data === "hang" ? opened : data) }), { concurrency: 2 });
   const batch = ["quick", "hang", "hang", "hang"].map((data, at) => ({ id: String(at), data }));
   const params = { candidate: { rules: "" }, batch };
   let progress = { done: 0 };

@@ -9,7 +9,7 @@ it("overlapping evaluations never mix candidates, and a program that changes its
     candidate.rules = "spoilt";
     return { turn: data.turn, seen, still };
   };
-  const server = await served(programOf({ run }), { maxConcurrency: 8 });
+  const server = await served(programOf({ run }), { concurrency: 8 });
   const turns = Array.from({ length: 40 }, (_, turn) => turn);
   const all = await Promise.all(
     turns.map((turn) => evaluate(server, [{ turn }, { turn }], { candidate: { rules: `rules ${turn}` } })),
@@ -27,7 +27,7 @@ it("no more examples run at once than the server states", async () => {
     await new Promise((resolve) => setTimeout(resolve, 3));
     running--;
   };
-  const server = await served(programOf({ run }), { maxConcurrency: 3 });
+  const server = await served(programOf({ run }), { concurrency: 3 });
   await Promise.all([evaluate(server, Array(10).fill(0)), evaluate(server, Array(10).fill(0))]);
   expect(most).toBe(3);
   expect((await call(server, "discover")).result.limits.max_concurrency).toBe(3);
@@ -35,7 +35,7 @@ it("no more examples run at once than the server states", async () => {
 
 it("examples beyond the queue are refused as overloaded, and room is released", async () => {
   const { opened, open } = gate();
-  const server = await served(programOf({ run: () => opened }), { maxConcurrency: 1, maxQueue: 1 });
+  const server = await served(programOf({ run: () => opened }), { concurrency: 1, maxQueue: 1 });
   const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
   for (const call_id of ["runs", "waits"]) {
     expect((await call(server, "evaluate", params, { call_id, wait_s: 0 })).result.pending).toBeDefined();
@@ -48,7 +48,7 @@ it("examples beyond the queue are refused as overloaded, and room is released", 
 });
 
 it("a batch larger than all the room is admitted when nothing else runs", async () => {
-  const server = await served(programOf(), { maxConcurrency: 1, maxQueue: 0 });
+  const server = await served(programOf(), { concurrency: 1, maxQueue: 0 });
   expect(await evaluate(server, [1, 2, 3])).toHaveLength(3);
 });
 

@@ -51,10 +51,10 @@ it.each([
 });
 
 it.each<[ServeOptions, string]>([
-  [{ prot: 80 } as ServeOptions, "there is no option `prot`; there are: maxConcurrency, "],
+  [{ prot: 80 } as ServeOptions, "there is no option `prot`; there are: concurrency, "],
   [{ port: Number.NaN }, "`port` must be a whole number from 0 to 65535, not NaN"],
   [{ port: "8000" as never }, '`port` must be a whole number from 0 to 65535, not "8000"'],
-  [{ maxConcurrency: 0 }, "`maxConcurrency` must be a whole number of at least 1, not 0"],
+  [{ concurrency: 0 }, "`concurrency` must be a whole number of at least 1, not 0"],
   [{ maxAnswerBytes: -1 }, "`maxAnswerBytes` must be a whole number of at least 0, not -1"],
   [{ exampleTimeoutS: 0 }, "`exampleTimeoutS` must be above 0, or null"],
   [{ drainS: Number.NaN }, "`drainS` must be a number of seconds, not NaN"],
@@ -64,7 +64,7 @@ it.each<[ServeOptions, string]>([
   expect((await failure(programOf(), options)).message).toContain(message);
 });
 
-it.each([["port"], ["maxConcurrency"]])("the option %s in the program's object literal", async (name) => {
+it.each([["port"], ["concurrency"]])("the option %s in the program's object literal", async (name) => {
   const { message } = await failure(programOf({ [name]: 80 } as never));
   expect(message).toContain(`\`${name}\` is an option, not a part of the program: pass it in the second argument`);
 });

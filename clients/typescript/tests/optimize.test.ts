@@ -175,7 +175,7 @@ it.each([
   [{ onEvent: 1 }, "`onEvent` must be a function, not 1"],
   [{ isolated: "yes" }, '`isolated` must be true or false, not "yes"'],
   [{ resume: true }, '`resume` must be the id of a run, or "last", not true'],
-  [{ maxInFlight: 0 }, "`maxInFlight` must be a whole number of at least 1"],
+  [{ concurrency: 0 }, "`concurrency` must be a whole number of at least 1"],
   [{ maxMetricCalls: -1 }, "`maxMetricCalls` must be a whole number of at least 1"],
   [{ maxMetricCalls: 2.5 }, "`maxMetricCalls` must be a whole number of at least 1"],
   [{ program: { name: "n" } }, "the program needs a function"],

@@ -127,7 +127,7 @@ describe("an output", () => {
   it("is copied when it is returned, so that later changes have no effect", async () => {
     const shared = { turn: 0 };
     const run = (turn: number) => Object.assign(shared, { turn });
-    const server = await served(programOf({ run }), { maxConcurrency: 1 });
+    const server = await served(programOf({ run }), { concurrency: 1 });
     expect((await evaluate(server, [1, 2, 3])).map(({ output }) => output.turn)).toEqual([1, 2, 3]);
   });
 });
@@ -233,7 +233,7 @@ describe("a deadline", () => {
       signal.addEventListener("abort", () => reason.open(signal.reason.name));
       return new Promise(() => {});
     };
-    const server = await served(programOf({ run }), { exampleTimeoutS: 0.2, maxConcurrency: 1 });
+    const server = await served(programOf({ run }), { exampleTimeoutS: 0.2, concurrency: 1 });
     expect(await evaluate(server, ["a", "hang", "b"])).toMatchObject([
       { status: "ok" },
       { status: "timeout", score: null, error: { type: "timeout" } },
@@ -364,7 +364,7 @@ describe("scoring the outputs of another server", () => {
       running--;
       return [1, "fine"] as const;
     };
-    const server = await served(programOf({ score: judge }), { maxConcurrency: 2, exampleTimeoutS: 0.5 });
+    const server = await served(programOf({ score: judge }), { concurrency: 2, exampleTimeoutS: 0.5 });
     const results = await score(server, Array(5).fill(rollout));
     expect(results.map(({ status }: any) => status)).toEqual(["ok", "ok", "ok", "timeout", "ok"]);
     expect(results[0]).toEqual({

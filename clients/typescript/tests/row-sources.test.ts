@@ -217,7 +217,7 @@ describe("a program with a row schema", () => {
     let ran = 0;
     const server = await served(
       { name: "p", seedCandidate: { rules: "" }, rowSchema: SCHEMAS.zod, run: () => ++ran, score: () => 1 },
-      { maxQueue: 0, maxConcurrency: 2 },
+      { maxQueue: 0, concurrency: 2 },
     );
     const good = { text: "x", label: "a" };
     for (const _ of [1, 2]) {

@@ -48,7 +48,7 @@ PositiveAmount = Annotated[float, Field(gt=0, le=1e9)]
 
 SPLITS = {"train": "trainset", "val": "valset", "test": "testset"}
 PATHS = tuple(f"{name}_path" for name in SPLITS.values())
-SAME = {"num_threads": "max_in_flight"}
+SAME = {"num_threads": "concurrency"}
 """Fields of a request that have another name among the settings."""
 
 OWN = ("reflection_lm", "max_metric_calls", "num_threads", "evolve", "sandboxes", "max_cost_usd")

@@ -33,7 +33,7 @@ def serving(folder: Path, name: str) -> Iterator[tuple[str, subprocess.Popen[byt
         listener.bind(str(path))
         listener.listen(64)
         command = [sys.executable, "-m", "rpc_server", "--root", str(folder), "--python", sys.executable]
-        command += ["--program", str(folder / "program.py"), "--workers", "2", "--max-concurrency", "10"]
+        command += ["--program", str(folder / "program.py"), "--workers", "2", "--concurrency", "10"]
         process = subprocess.Popen(
             [*command, "--env", f"COUNT_FILE={ran}"],
             env=os.environ | {"GEPA_TOKEN": TOKEN, "GEPA_LISTEN": f"fd:{listener.fileno()}"},

@@ -47,7 +47,7 @@ class Server:
         (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
         self.command = [sys.executable, "-m", "rpc_server", "--json", "--root", str(folder), "--python", sys.executable]
         self.command += ["--program", str(folder / "program.py"), "--workers", "2"]
-        self.command += ["--max-concurrency", str(CONCURRENCY)]
+        self.command += ["--concurrency", str(CONCURRENCY)]
         self.port = "0"
         self.start()
 

@@ -212,7 +212,7 @@ def test_no_more_examples_are_in_flight_than_the_run_allows_over_all_endpoints(c
     for number, one in enumerate(servers):
         one.evaluate_one, one.instance_id = slow, f"instance {number}"
         one.limits["whole_batches"] = whole_batches
-    adapter = connect([host.serve(one.handle) for one in servers], max_in_flight=3)
+    adapter = connect([host.serve(one.handle) for one in servers], concurrency=3)
     assert adapter.evaluate(rows(20), SEED).scores == [1.0] * 20
     assert most == 3
     if not whole_batches:

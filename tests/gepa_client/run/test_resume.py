@@ -160,11 +160,11 @@ def test_a_server_that_runs_without_a_change_of_its_files_is_warned_of_in_optimi
 
 def test_the_time_of_an_example_and_how_many_are_in_flight_are_recorded_and_may_change(serve: Serve, cli: Cli) -> None:
     words = program(capabilities=("proposals", "finalize", "datasets", "example_timeout"))
-    limits = ("--max-in-flight", 2, "--example-timeout-s", 9)
+    limits = ("--concurrency", 2, "--example-timeout-s", 9)
     first = cli("optimize", serve(words), "--max-metric-calls", 30, *limits, "--check", "off", "--json")
     run_id = first.event("started")["run_id"]
     sent = {params["_meta"]["example_timeout_s"] for params in words.calls("evaluate")}
-    again = cli("resume", run_id, "--max-metric-calls", 60, "--json", "--example-timeout-s", 8, "--max-in-flight", 5)
+    again = cli("resume", run_id, "--max-metric-calls", 60, "--json", "--example-timeout-s", 8, "--concurrency", 5)
     assert (first.status, again.status) == (0, 0), again.stderr
     assert sent == {9.0}
     assert {params["_meta"]["example_timeout_s"] for params in words.calls("evaluate")} == {9.0, 8.0}

@@ -26,7 +26,7 @@ MAY_CHANGE = frozenset(
     {
         # who does the work: the program is the same everywhere
         *("url", "fleet", "token_file", "allow_insecure", "allow_mixed_programs", "max_attempts", "max_outage_s"),
-        *("max_in_flight", "example_timeout_s"),
+        *("concurrency", "example_timeout_s"),
         *("score_with", "score_token_file"),
         *SandboxSettings.model_fields,
         # where the rows are; that they are the same rows is seen in the rows themselves

@@ -83,7 +83,7 @@ def test_jobs_that_run_at_once_stop_at_the_months_money_and_continue_when_there_
             "trainset": rows,
             "valset": rows,
             "max_metric_calls": CALLS,
-            "max_in_flight": 1,
+            "concurrency": 1,
             "model_prices": {"m": [0, CALL_USD * 1_000_000]},
             "model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}},
         }

@@ -55,7 +55,7 @@ async def test_the_fields_of_a_request_become_the_settings_of_its_job(
         "ref": "trunk",
         "trainset": [{"text": "a"}],
         "reflection_lm": "openai/gpt-5",
-        "max_in_flight": 8,
+        "concurrency": 8,
         "sandboxes": 2,
         "max_cost_usd": 1.5,
         "max_metric_calls": 30,

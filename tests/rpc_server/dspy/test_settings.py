@@ -20,4 +20,4 @@ GIVEN = {"kind": "dspy", "program": "codes.Codes", "metric": "codes.metric"}
 )
 def test_what_changes_the_program_changes_what_is_digested(changed):
     assert digest_settings(Settings(**{**GIVEN, **changed}), None) != digest_settings(Settings(**GIVEN), None)
-    assert digest_settings(Settings(**GIVEN, threads=3), None) == digest_settings(Settings(**GIVEN), None)
+    assert digest_settings(Settings(**GIVEN, concurrency=3), None) == digest_settings(Settings(**GIVEN), None)

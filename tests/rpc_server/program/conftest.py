@@ -113,6 +113,7 @@ def opened() -> Callable[..., Any]:
             "root": DATA,
             "python": Path(sys.executable),
             "workers": 2,
+            **({"concurrency": settings.get("workers", 2) or 16} if kind == "program" else {}),
             "example_timeout_s": 20.0,
             "start_timeout_s": 20.0,
         }

@@ -129,7 +129,7 @@ async def test_calls_overlap_only_if_the_adapter_is_thread_safe(served):
 
     async with served("Adapter") as running:
         assert await most(running) == 1
-    async with served("Adapter", thread_safe=True) as running:
+    async with served("Adapter", concurrency=8) as running:
         assert await most(running) == 4
 
 

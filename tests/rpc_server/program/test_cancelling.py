@@ -43,7 +43,7 @@ async def test_async_functions_are_cancelled_in_place(opened, tmp_path, until):
 
 async def test_an_abandoned_thread_keeps_running_beside_other_examples(opened, tmp_path, until):
     pids = tmp_path / "pids"
-    async with opened("behaves.py", workers=1, threads=2) as running:
+    async with opened("behaves.py", workers=1, concurrency=2) as running:
         neighbour = asyncio.create_task(running.one({"do": "sleep", "seconds": 0.6}))
         row = {"do": "write_pid_and_sleep", "file": str(pids), "seconds": 60}
         await cancelled(running, until, pids.exists, row, 1)

@@ -29,7 +29,7 @@ async def test_each_process_has_its_own_concurrency_and_the_settings_bound_the_t
     async with opened(command=COMMAND, workers=2) as running:
         assert running.program.limits.max_concurrency == 8
         assert running.program.info.name == "stdio"
-    async with opened(command=COMMAND, workers=2, max_concurrency=5, name="mine") as running:
+    async with opened(command=COMMAND, workers=2, concurrency=5, name="mine") as running:
         assert running.program.limits.max_concurrency == 5
         assert running.program.info.name == "mine"
 

@@ -50,7 +50,7 @@ async def test_calls_take_turns(opened):
 
 async def test_the_suspects_of_a_shared_process_are_distinguished(opened, tmp_path):
     """With threads, a death ends the neighbours too: only the example that kills its process again when alone fails."""
-    async with opened("behaves.py", workers=1, threads=4) as running:
+    async with opened("behaves.py", workers=1, concurrency=4) as running:
         rows = [{"do": "sleep", "seconds": 0.3}, {"do": "exit"}, {"do": "sleep", "seconds": 0.3}]
         results = await running.evaluate(*rows)
         assert [result["status"] for result in results] == ["ok", "program_error", "ok"]
@@ -58,7 +58,7 @@ async def test_the_suspects_of_a_shared_process_are_distinguished(opened, tmp_pa
 
 
 async def test_threads_share_a_process_and_a_hang_in_one_makes_the_others_run_again(opened, until, tmp_path):
-    async with opened("behaves.py", workers=1, threads=4, example_timeout_s=2.0) as running:
+    async with opened("behaves.py", workers=1, concurrency=4, example_timeout_s=2.0) as running:
         assert running.program.limits.max_concurrency == 4
         pids = {result["output"] for result in await running.evaluate(*[{"do": "pid"}] * 8)}
         assert len(pids) == 1

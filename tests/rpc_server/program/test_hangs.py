@@ -24,7 +24,7 @@ LIMIT_S = 1.0
 PACKAGE = Path(__file__).parents[3] / "clients" / "typescript" / "dist" / "index.js"
 NODE = ("node", "hangs.mjs", str(PACKAGE))
 WAYS = {
-    "threads": {"program": "hangs.py", "threads": 16},
+    "threads": {"program": "hangs.py", "concurrency": 16},
     "async": {"program": "hangs_async.py"},
     "node": {"command": NODE},
 }
@@ -103,7 +103,7 @@ async def test_a_timeout_that_neighbours_may_have_caused_is_seen_alone_and_costs
 
 async def test_a_call_that_is_no_evaluation_does_not_fail_for_a_row_that_hangs(opened):
     params = {"candidate": {"prompt": ""}, "reflective_dataset": {}, "components_to_update": ["prompt"]}
-    settings = {"workers": 1, "example_timeout_s": LIMIT_S, "call_timeout_s": LIMIT_S}
+    settings = {"workers": 1, "concurrency": 16, "example_timeout_s": LIMIT_S, "call_timeout_s": LIMIT_S}
     async with opened("hangs_async.py", **settings) as running:
         hanging = asyncio.create_task(running.one(row(0, "hold")))
         assert await running.program.call("propose_new_texts", params) == {"texts": {"prompt": "new"}}
@@ -111,7 +111,7 @@ async def test_a_call_that_is_no_evaluation_does_not_fail_for_a_row_that_hangs(o
 
 
 async def test_batches_of_a_thread_safe_adapter_are_judged_one_by_one(opened):
-    settings = {"adapter": "hangs:Adapter", "thread_safe": True, "seed_candidate": {"prompt": ""}}
+    settings = {"adapter": "hangs:Adapter", "concurrency": 8, "seed_candidate": {"prompt": ""}}
     async with opened(**settings, example_timeout_s=LIMIT_S) as running:
         calls = [[row(0)], [row(1, "hold")], [row(2), row(3)]]
         results = await asyncio.gather(*(running.evaluate(*rows) for rows in calls))

@@ -18,7 +18,7 @@ def _lines(words: list[str]) -> str:
 
 
 async def test_examples_in_threads_have_logs_of_their_own(opened):
-    async with opened("writes.py", workers=1, threads=4) as running:
+    async with opened("writes.py", workers=1, concurrency=4) as running:
         results = await running.evaluate(*[{"print": words} for words in WORDS])
     assert [result["log"] for result in results] == [_lines(words) for words in WORDS]
 
@@ -31,7 +31,7 @@ async def test_examples_on_one_event_loop_have_logs_of_their_own(opened):
 
 
 async def test_logging_warnings_bytes_and_unfinished_lines_are_kept_in_order(opened):
-    async with opened("writes.py", workers=1, threads=2) as running:
+    async with opened("writes.py", workers=1, concurrency=2) as running:
         result = await running.one({"print": ["é"], "log": "mind"})
     printed, logged, warning, source, after = result["log"].splitlines()
     assert (printed, logged) == ("é", "mind")
@@ -40,7 +40,7 @@ async def test_logging_warnings_bytes_and_unfinished_lines_are_kept_in_order(ope
     assert after == "without end bytes"
 
 
-@pytest.mark.parametrize("settings", [{}, {"threads": 2}])
+@pytest.mark.parametrize("settings", [{}, {"concurrency": 2}])
 async def test_output_of_threads_subprocesses_and_forks_belongs_to_the_only_open_example(opened, settings):
     async with opened("writes.py", workers=1, **settings) as running:
         result = await running.one({"thread": "from a thread", "subprocess": "from echo", "fork": "from a fork"})
@@ -49,7 +49,7 @@ async def test_output_of_threads_subprocesses_and_forks_belongs_to_the_only_open
 
 async def test_output_that_may_be_of_several_examples_is_of_none_and_is_not_lost(opened, caplog):
     with caplog.at_level(logging.INFO, written_output.name):
-        async with opened("writes.py", workers=1, threads=2) as running:
+        async with opened("writes.py", workers=1, concurrency=2) as running:
             results = await running.evaluate(
                 {"meet": True, "print": ["a"], "thread": "from a thread", "subprocess": "from echo"},
                 {"meet": True, "print": ["b"]},
@@ -59,7 +59,7 @@ async def test_output_that_may_be_of_several_examples_is_of_none_and_is_not_lost
 
 
 async def test_a_failure_a_time_out_and_a_death_keep_their_own_logs(opened):
-    async with opened("writes.py", workers=1, threads=3, example_timeout_s=1.0) as running:
+    async with opened("writes.py", workers=1, concurrency=3, example_timeout_s=1.0) as running:
         failed, late, dead = await running.evaluate(
             {"print": ["of the failure"], "raise": "no"},
             {"print": ["of the time-out"], "sleep": 60},
@@ -76,7 +76,7 @@ async def test_a_failure_a_time_out_and_a_death_keep_their_own_logs(opened):
 
 
 async def test_a_long_log_keeps_its_first_and_last_lines_and_states_what_is_left_out(opened):
-    async with opened("writes.py", workers=1, threads=2) as running:
+    async with opened("writes.py", workers=1, concurrency=2) as running:
         log = (await running.one({"flood": 20_000}))["log"]
     first, left_out, last = re.split("(?<=\n)… (.*) bytes left out …\n", log)
     assert first.startswith("first\n000000000\n")

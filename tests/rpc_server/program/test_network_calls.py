@@ -27,7 +27,7 @@ SLOW = {"example_timeout_s": 300.0, "start_timeout_s": 300.0}
 
 @pytest.mark.timeout(300)
 async def test_no_failure_of_a_model_or_the_network_is_a_score(opened):
-    async with opened("clients.py", root=CALLS, threads=4, env={"CLIENTS": ",".join(HERE)}, **SLOW) as running:
+    async with opened("clients.py", root=CALLS, concurrency=4, env={"CLIENTS": ",".join(HERE)}, **SLOW) as running:
         assert await wrong_cells(running, dict.fromkeys(HERE, HTTP_FAILURES), swallow=(False, True)) == []
 
 
@@ -41,7 +41,7 @@ async def test_no_failure_is_a_score_with_any_client(opened):
     versions = about["output"]
     assert len(versions) >= 27
     env["CLIENTS"] = ",".join(versions)
-    async with opened("clients.py", root=CALLS, python=python, threads=4, env=env, **SLOW) as running:
+    async with opened("clients.py", root=CALLS, python=python, concurrency=4, env=env, **SLOW) as running:
         of_models = dict.fromkeys(versions.keys() - OTHER_FAILURES.keys(), HTTP_FAILURES)
         assert await wrong_cells(running, of_models, swallow=(False, True)) == []
         assert await wrong_cells(running, OTHER_FAILURES) == []
@@ -53,7 +53,7 @@ async def test_no_failure_is_a_score_with_any_client(opened):
 async def test_programs_that_handle_failures_are_judged_by_what_they_return(opened, executor):
     """Of each way, none is held up."""
     program = "healthy_async.py" if executor == "event loop" else "healthy.py"
-    more = {"threads": 4} if executor == "threads" else {"workers": 1} if executor == "event loop" else {}
+    more = {"concurrency": 4} if executor == "threads" else {"workers": 1} if executor == "event loop" else {}
     async with opened(program, root=CALLS, **SLOW, **more) as running:
         (about,) = await running.evaluate({"way": None}, seconds=120.0)
         statuses = about["output"]

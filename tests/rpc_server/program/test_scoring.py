@@ -43,7 +43,7 @@ async def test_a_program_that_runs_and_scores_reports_the_sum_of_both_usages(ope
 
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.long)])
 async def test_a_scorer_that_fails_fails_one_example_each_in_its_own_way(opened, threads):
-    async with opened("judge.py", threads=threads, example_timeout_s=1.0) as running:
+    async with opened("judge.py", concurrency=threads, example_timeout_s=1.0) as running:
         ways = ("raise", "transient", "sleep", "exit", "unscored", "fine")
         results = await running.score(*(({"do": way, **WANT}, "x") for way in ways))
         raised, transient, slept, died, unscored, fine = results

@@ -51,7 +51,7 @@ async def test_spans_of_threads_belong_to_the_only_open_example(opened):
 
 async def test_spans_of_examples_at_the_same_time_are_not_mixed(opened):
     names = [f"example {number}" for number in range(5)]
-    async with opened("traced_async.py", workers=1, max_concurrency=8) as running:
+    async with opened("traced_async.py", workers=1, concurrency=8) as running:
         results = await running.evaluate(*({"name": name} for name in names), capture_traces=True)
     assert [shape(result["trajectory"]["steps"]) for result in results] == [
         [(name, ["within " + name])] for name in names

@@ -62,7 +62,7 @@ def test_flags_override_the_file_and_their_paths_start_where_they_are_typed(tmp_
 def test_an_unknown_key_names_the_nearest_and_the_file(tmp_path: Path) -> None:
     message = wrong(tmp_path, 'program = "a"\nmax_concurency = 3')
     assert "`max_concurency`" in message
-    assert "`max_concurrency`" in message
+    assert "`concurrency`" in message
     assert str(tmp_path / "gepa.toml") in message
     assert "`example_timeout_s`" in wrong(tmp_path, "example-timeout = 3")
 
@@ -108,9 +108,6 @@ def test_exactly_one_program_is_needed(tmp_path: Path) -> None:
     ("setting", "good", "bad"),
     [
         ("adapter_args = { a = 1 }", ["adapter"], ["program", "command"]),
-        ("thread_safe = true", ["adapter"], ["program", "command"]),
-        ("threads = 2", ["program"], ["adapter", "command"]),
-        ("threads = 1", ["program"], ["adapter", "command"]),
         ("workers = 2", ["program", "command"], ["adapter"]),
         ('model_hosts = ["a:1"]', ["program", "adapter"], ["command"]),
         ('python = "python3"', ["program", "adapter"], ["command"]),
@@ -167,7 +164,7 @@ def test_flags_and_variables_are_read_as_a_file_would_hold_them(tmp_path: Path) 
         "env": ["A=1"],
         "seed_candidate": ' {"system": "y"}',
         "port": "0",
-        "thread_safe": None,
+        "trust_results": None,
         "model_hosts": [],
     }
     settings = load_settings(flags=given, folder=tmp_path, environment={})

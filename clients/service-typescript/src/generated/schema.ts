@@ -2548,7 +2548,7 @@ export interface components {
              * Max In Flight
              * @description Examples in flight at the same time, over all servers together.
              */
-            max_in_flight?: number | null;
+            concurrency?: number | null;
             /**
              * Max Iterations
              * @description Stop after N iterations.

@@ -8,7 +8,7 @@ import { type ServeOptions, serve } from "../server/serve.js";
 import { serveStdio } from "../server/stdio.js";
 
 const USAGE = `evolverpc-conformance [--stdio] [--host ADDRESS] [--port N] [--token-file FILE] [--json]
-  [--max-concurrency N] [--max-queue N] [--example-timeout-s SECONDS] [--drain-s SECONDS] [-h|--help]`;
+  [--concurrency N] [--max-queue N] [--example-timeout-s SECONDS] [--drain-s SECONDS] [-h|--help]`;
 
 const OPTIONS = {
   stdio: { type: "boolean" },
@@ -16,7 +16,7 @@ const OPTIONS = {
   port: { type: "string" },
   "token-file": { type: "string" },
   "example-timeout-s": { type: "string" },
-  "max-concurrency": { type: "string" },
+  concurrency: { type: "string" },
   "max-queue": { type: "string" },
   "drain-s": { type: "string" },
   json: { type: "boolean" },

@@ -168,7 +168,7 @@ export interface OptimizeSettings {
   /**
    * Examples in flight at the same time, over all servers together. Default: what the servers take.
    */
-  maxInFlight?: number;
+  concurrency?: number;
   /**
    * Seconds that one example may run, if less than the server's own limit. Default: the server's.
    */
@@ -269,7 +269,7 @@ export const SETTINGS: readonly string[] = [
   "scoreWith",
   "scoreTokenFile",
   "allowMixedPrograms",
-  "maxInFlight",
+  "concurrency",
   "exampleTimeoutS",
   "maxAttempts",
   "maxOutageS",

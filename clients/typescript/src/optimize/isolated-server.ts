@@ -15,11 +15,16 @@ export interface ProgramServer {
 }
 
 /** Start this process's own command as the workers of a `gepa-server`, which is beside the optimizer's command. */
-export async function serveIsolated(optimizer: string, exampleTimeoutS: number | undefined): Promise<ProgramServer> {
+export async function serveIsolated(
+  optimizer: string,
+  exampleTimeoutS: number | undefined,
+  concurrency: number | undefined,
+): Promise<ProgramServer> {
   const command = basename(optimizer) === optimizer ? "gepa-server" : join(dirname(optimizer), "gepa-server");
   // No gepa.toml: it would be about another server.
   const words = ["--json", "--until-stdin-closes", "--config", devNull, "--root", process.cwd()];
   if (exampleTimeoutS !== undefined) words.push("--example-timeout-s", String(exampleTimeoutS));
+  if (concurrency !== undefined) words.push("--concurrency", String(concurrency));
   const own = [process.execPath, ...process.execArgv, ...process.argv.slice(1)];
   const child = spawn(command, [...words, "--command", ...own], { stdio: ["pipe", "pipe", "inherit"], detached: true });
   const failed = once(child, "close").then(

@@ -110,7 +110,7 @@ export function checkOptions(options: AnyOptions, calls: number): void {
     if (value === undefined || isUsable(value)) continue;
     throw new SetupError(`\`${name}\` must be ${kind}, not ${shown(value)}`);
   }
-  for (const name of ["maxMetricCalls", "maxInFlight"] as const) {
+  for (const name of ["maxMetricCalls", "concurrency"] as const) {
     if (options[name] !== undefined) wholeNumber(name, options[name], 1);
   }
   if (propose !== undefined && (reflectionLm !== undefined || program.proposeNewTexts !== undefined)) {

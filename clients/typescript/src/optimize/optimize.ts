@@ -73,14 +73,14 @@ async function optimized(options: AnyOptions): Promise<OptimizeResult> {
 }
 
 function served(program: Program, digest: string, optimizer: string, options: AnyOptions): Promise<ProgramServer> {
-  const { exampleTimeoutS, isolated, maxInFlight } = options;
-  if (isolated) return serveIsolated(optimizer, exampleTimeoutS);
+  const { exampleTimeoutS, isolated, concurrency } = options;
+  if (isolated) return serveIsolated(optimizer, exampleTimeoutS, concurrency);
   return serve(program, {
     digest,
     ...networkOptions(options),
     ownsProcess: false,
     announce: () => {},
-    ...(maxInFlight !== undefined && { maxConcurrency: maxInFlight }),
+    ...(concurrency !== undefined && { concurrency }),
     ...(exampleTimeoutS !== undefined && { exampleTimeoutS }),
   });
 }

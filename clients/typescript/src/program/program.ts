@@ -141,7 +141,7 @@ export interface BatchProgram<Data = unknown, Output = unknown, Component extend
   ): BatchResult[] | Promise<BatchResult[]>;
   /**
    * True (the default): a minibatch reaches `evaluate` as one call, with the deadline of one example times its length.
-   * False: `evaluate` is called with one example at a time, as many at once as `maxConcurrency` allows.
+   * False: `evaluate` is called with one example at a time, as many at once as `concurrency` allows.
    */
   wholeBatches?: boolean;
 }

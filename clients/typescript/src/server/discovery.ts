@@ -45,7 +45,7 @@ export async function discoveryOf(
     datasets: await rows.describe(),
     capabilities,
     limits: {
-      max_concurrency: settings.maxConcurrency,
+      max_concurrency: settings.concurrency,
       max_batch_size: settings.maxBatchSize,
       max_request_bytes: settings.maxRequestBytes,
       max_result_bytes: settings.maxResultBytes,

@@ -67,7 +67,7 @@ export class Dispatcher {
     const seedCandidate = await seedOf(program);
     const rows = await Rows.create(program.datasets ?? {}, program.rowSchema, settings.shareRows);
     const discovery = await discoveryOf(program, seedCandidate, rows, settings, transport);
-    const slots = new Slots(settings.maxConcurrency, settings.maxQueue);
+    const slots = new Slots(settings.concurrency, settings.maxQueue);
     const methods = new Methods({
       program,
       seedCandidate,

@@ -6,7 +6,7 @@ import { shown } from "../base/values.js";
 
 export interface EndpointOptions {
   /** Examples that run at the same time; default 16. */
-  maxConcurrency?: number;
+  concurrency?: number;
   /** Examples that may wait beyond those running; default 10,000. */
   maxQueue?: number;
   /** Examples in one call; default 1,000. */
@@ -39,7 +39,7 @@ export interface EndpointOptions {
 
 /** Their names; each transport adds its own. */
 export const ENDPOINT_OPTIONS = namesOf<EndpointOptions>({
-  maxConcurrency: 1,
+  concurrency: 1,
   maxQueue: 1,
   maxBatchSize: 1,
   maxBatchEntries: 1,
@@ -55,7 +55,7 @@ export const ENDPOINT_OPTIONS = namesOf<EndpointOptions>({
 
 /** The same with defaults filled in; `exampleTimeoutS` is undefined if there is no deadline. */
 export interface Settings {
-  maxConcurrency: number;
+  concurrency: number;
   maxQueue: number;
   maxBatchSize: number;
   maxBatchEntries: number;
@@ -79,7 +79,7 @@ export function settingsOf(options: EndpointOptions): Settings {
     throw new SetupError(`\`digest\` must be a text, and not empty, not ${shown(digest)}`);
   }
   return {
-    maxConcurrency: wholeNumber("maxConcurrency", options.maxConcurrency ?? 16, 1),
+    concurrency: wholeNumber("concurrency", options.concurrency ?? 16, 1),
     maxQueue: wholeNumber("maxQueue", options.maxQueue ?? 10_000, 0),
     maxBatchSize: wholeNumber("maxBatchSize", options.maxBatchSize ?? 1000, 1),
     maxBatchEntries: wholeNumber("maxBatchEntries", options.maxBatchEntries ?? 100, 1),

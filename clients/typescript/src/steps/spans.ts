@@ -157,7 +157,7 @@ function soleRecorder(span: Span): StepRecorder | undefined {
     traced.notices.once(`stray ${span.name}`, () => {
       return (
         `the span ${JSON.stringify(span.name)} is not recorded: it has no asynchronous context, and several examples ` +
-        "run; await the call in `run`, or set `maxConcurrency` to 1"
+        "run; await the call in `run`, or set `concurrency` to 1"
       );
     });
   }

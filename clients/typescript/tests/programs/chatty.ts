@@ -16,5 +16,5 @@ await serveStdio(
     },
     score: () => 1,
   },
-  { maxConcurrency: 3, maxRequestBytes: 4096 },
+  { concurrency: 3, maxRequestBytes: 4096 },
 );

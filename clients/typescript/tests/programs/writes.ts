@@ -31,6 +31,6 @@ const program = {
 };
 
 const [way, exampleTimeoutS] = process.argv.slice(2);
-const options = { maxConcurrency: 8, exampleTimeoutS: Number(exampleTimeoutS) };
+const options = { concurrency: 8, exampleTimeoutS: Number(exampleTimeoutS) };
 if (way === "stdio") await serveStdio(program, options);
 else await serve(program, { ...options, json: true });

@@ -24,7 +24,7 @@ const program = {
 };
 
 if (process.env.GEPA_STDIO === undefined) {
-  await serve(program, { exampleTimeoutS: Number(process.argv[3]), maxConcurrency: 64 });
+  await serve(program, { exampleTimeoutS: Number(process.argv[3]), concurrency: 64 });
 } else {
-  await serveStdio(program, { maxConcurrency: 64 });
+  await serveStdio(program, { concurrency: 64 });
 }

@@ -18,5 +18,5 @@ await serveStdio(
     },
     score: () => 1,
   },
-  { maxConcurrency: 4 },
+  { concurrency: 4 },
 );

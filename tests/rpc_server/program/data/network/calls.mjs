@@ -330,4 +330,4 @@ const program = {
   },
   score: () => 1,
 };
-await serveStdio(program, { maxConcurrency: 32 });
+await serveStdio(program, { concurrency: 32 });
