@@ -105,7 +105,6 @@ def _settings(program: object, server: Mapping[str, Any]) -> Settings:
             "program": _name(),
             "kind": "dspy",
             "metric": "metric",
-            "workers": 1,
             **server,
             "dspy": {**server.get("dspy", {}), **own},
         },

@@ -20,7 +20,7 @@ from rpc_server.program.process_factory import StartedProcess, start_process
 from rpc_server.program.process_pool import Pool, PoolPlan
 from rpc_server.program.program import PROGRAM_CAPABILITIES, Program, combined_limits
 from rpc_server.rpc import wire
-from rpc_server.settings.settings import Settings
+from rpc_server.settings.settings import Settings, concerns
 
 _FILE_DIGEST = 16
 """Characters of a file's digest in `ProgramInfo.files`."""
@@ -158,9 +158,10 @@ def _worker_config(settings: Settings, stated: dict[str, Any], jail: Jail | None
 
 def _threads(settings: Settings) -> int:
     """Return how many examples a process that runs several at once takes."""
-    if settings.is_a != "adapter":
-        return math.ceil(settings.concurrency / (settings.workers or _cores()))
-    return settings.concurrency if "concurrency" in settings.model_fields_set else 1  # few are safe in threads
+    if settings.is_a == "adapter" and "concurrency" not in settings.model_fields_set:
+        return 1  # few adapters are safe in threads
+    processes = settings.workers or _cores() if concerns("workers", settings.is_a) else 1
+    return math.ceil(settings.concurrency / processes)
 
 
 def _seed_candidate(settings: Settings) -> dict[str, str] | None:

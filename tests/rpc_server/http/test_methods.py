@@ -38,7 +38,7 @@ async def test_limits_of_the_program_that_are_smaller_than_the_settings_hold(sta
     program = fake_program(whole_batches=True)
     own = {"max_batch_size": 3, "max_request_bytes": 5000, "example_timeout_s": 2.5}
     program.limits = program.limits.model_copy(update=own)
-    server = await start(program, max_concurrency=2)
+    server = await start(program, concurrency=2)
     limits = (await server.call("discover"))["limits"]
     assert {name: limits[name] for name in own} == own
     assert limits["max_concurrency"] == 2
