@@ -36,7 +36,7 @@ endif
 
 help:
 	@echo "make demo         optimize the tickets example, in TypeScript too if Node is there; needs no key"
-	@echo "                  (ARGS=... goes to gepa-client optimize: make demo ARGS='--reflection-lm openai/gpt-5')"
+	@echo "                  (ARGS=... goes to evolverpc optimize: make demo ARGS='--reflection-lm openai/gpt-5')"
 	@echo "make demo-sandbox the same example over 20 sandboxes (bubblewrap), and that the result is the same"
 	@echo "make demo-service the service: connect a repository, optimize it over HTTP, promote the result; needs no key"
 	@echo "                  (ARGS=--keep leaves it running, and prints its key)"

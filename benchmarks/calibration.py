@@ -1,6 +1,6 @@
 """How often a run's result is luck: what the certificate, GEPA's own rule and one standard error make of known truths.
 
-Every run is real GEPA through the remote adapter, against a `gepa-server` with a program whose true scores are known
+Every run is real GEPA through the remote adapter, against a server of a program whose true scores are known
 (`benchmarks/luck_program.py`). A scripted model proposes texts: in A/A runs with the seed's own skills, so that no
 proposal is truly better; in the others with skills that differ at random and are a little better on average. Half of
 each kind of runs is noisy. The best candidate and the seed are then scored on fresh test rows.

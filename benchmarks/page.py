@@ -203,7 +203,7 @@ def _resume(figures: Figures) -> str:
     return f"""
 A run of {figures["recorded_examples"]:,} recorded examples, 200 validation rows and {figures["candidates"]} candidates
 is resumed with a larger budget: {figures["resume_s"]:g} s from the command to the first new example at the server.
-`gepa-client replay` of the demo's run, with no server running, takes {figures["replay_demo_s"]:g} s. Both include the
+`evolverpc replay` of the demo's run, with no server running, takes {figures["replay_demo_s"]:g} s. Both include the
 start of two Python processes.
 """
 
@@ -321,7 +321,7 @@ def _calibration(figures: Figures) -> str:
     covered = figures["coverage_by_kind"]
     head = ("task", "candidates", "luck, raw", "luck, shrunk", "error, raw", "error, shrunk", "error, seed")
     return f"""
-Real GEPA through the remote adapter, against a `gepa-server` with a program whose true scores are known
+Real GEPA through the remote adapter, against a `evolverpc serve` with a program whose true scores are known
 (`benchmarks/luck_program.py`): scores of 0 and 1 on eight kinds of rows; the scores of two candidates correlate over
 the rows by about a half. A scripted model proposes. {figures["aa_runs"]:,} A/A runs, in which no proposal is truly
 better than the seed; {figures["gain_runs"]:,} runs whose best candidate is truly better by
@@ -491,7 +491,7 @@ def _service_start(figures: Figures) -> str:
         for key, words in (("claimed_s", "a worker claims the job"), ("first_example_s", "the first scored example"))
     ]
     return f"""
-`gepa-service up` with bubblewrap, and the tickets example: from `POST /optimize` to what its stream shows, in
+`evolverpc service up` with bubblewrap, and the tickets example: from `POST /optimize` to what its stream shows, in
 {figures["rounds"]} jobs one after the other. The first job of a repository, which packs its commit, took
 {figures["cold_first_example_s"]:g} s.
 

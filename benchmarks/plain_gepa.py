@@ -17,7 +17,7 @@ Found = list[tuple[int, Candidate]]
 
 @dataclass
 class FunctionsAdapter:
-    """GEPA's adapter for a module with `run`, `score` and `propose_new_texts`, with the records of `gepa-server`."""
+    """GEPA's adapter for a module with `run`, `score` and `propose_new_texts`, with the records of the server."""
 
     program: ModuleType
 

@@ -141,18 +141,16 @@ def served(program: Stub) -> Iterator[str]:
 
 
 def client(folder: Path, *arguments: object, token: str = payload.TOKEN) -> list[dict[str, Any]]:
-    """Run `gepa-client` in `folder` to its good end; its events."""
+    """Run `evolverpc` in `folder` to its good end; its events."""
     with started(folder, *arguments, token=token) as process:
         stdout, _ = process.communicate(timeout=TIMEOUT_S)
     if process.returncode != 0:
-        raise SystemExit(
-            f"gepa-client {' '.join(map(str, arguments))} ended with {process.returncode}\n{stdout[-2000:]}"
-        )
+        raise SystemExit(f"evolverpc {' '.join(map(str, arguments))} ended with {process.returncode}\n{stdout[-2000:]}")
     return [json.loads(line) for line in stdout.splitlines()]
 
 
 def started(folder: Path, *arguments: object, token: str = payload.TOKEN) -> "subprocess.Popen[str]":
-    """`gepa-client` as a process of its own."""
+    """`evolverpc` as a process of its own."""
     command = [sys.executable, "-m", "gepa_client", *map(str, arguments), "--store", str(folder / "store.db"), "--json"]
     environment = {**os.environ, "GEPA_TOKEN": token, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)

@@ -3,7 +3,7 @@
     python benchmarks/sample_efficiency.py [TASK ...] [--seeds N] [--kept FILE]
 
 For each task and seed GEPA runs once with each of `ARMS`, at the whole budget. `race` runs through the whole client as
-`gepa-client optimize` drives it, over HTTP to a server of the program. All other arms are baselines: what a user can
+`evolverpc optimize` drives it, over HTTP to a server of the program. All other arms are baselines: what a user can
 choose without racing. They run in one process; those of the first seed run through the client too, and the benchmark
 fails if these differ. The quality of a run after so many metric calls is that of its best candidate by then, on rows
 that neither proposals nor selection see. A raced run compares its best candidate with the seed after the search: these

@@ -1,6 +1,6 @@
 """The service under load: `python benchmarks/service_load.py`. Its limits are for two idle cores.
 
-The API is a process of `gepa-service api` over a SQLite file. Twenty tenants submit 100 jobs a second, at times
+The API is a process of `evolverpc service api` over a SQLite file. Twenty tenants submit 100 jobs a second, at times
 that do not depend on the answers; 500 streams of 50 jobs are opened at once, and each must end with its job; the same
 submissions are made again while the streams are open. Then 200 jobs of 20 tenants, one of whom submitted more than all
 others before them, are claimed by one worker whose jobs are done at once: the queue's order is measured, not the jobs.

@@ -1,6 +1,6 @@
 """From a request to its first scored example: `python benchmarks/service_start.py`. Its limit is for two idle cores.
 
-`gepa-service up` runs with bubblewrap, as an operator starts it. The tickets example is connected, and optimized
+`evolverpc service up` runs with bubblewrap, as an operator starts it. The tickets example is connected, and optimized
 `ROUNDS` times, one job after the other: each is followed by its stream until the first result of an example comes, and
 then cancelled. The first job, which packs the repository, is not counted.
 """

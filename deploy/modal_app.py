@@ -30,7 +30,7 @@ LONGEST_S = 24 * 3600
 """As long as Modal lets a function run; a run that needs longer is resumed in the next one."""
 
 PAUSED = 3
-"""The exit status of `gepa-client` for a run that can be resumed."""
+"""The exit status of `evolverpc` for a run that can be resumed."""
 
 LEASE_S = 15.0
 """After which a run whose process was killed may be taken over; a little more than its `lease_s`."""
@@ -73,13 +73,13 @@ def optimize(name: str, arguments: list[str], files: dict[str, bytes]) -> int:
 @app.function(image=_image(), secrets=[modal.Secret.from_name(SECRET)], timeout=3600)
 def publish(repo: str, arguments: list[str]) -> None:
     """Build the image that the program's sandboxes are made of, and publish it."""
-    build = ["gepa-client", "sandboxes", "--publish", "--sandbox", "modal", "--repo", repo]
+    build = ["evolverpc", "sandboxes", "--publish", "--sandbox", "modal", "--repo", repo]
     subprocess.run([*build, *git_token(), *arguments], check=True)  # noqa: S603  our own command
 
 
 @app.local_entrypoint()
 def main(*words: str) -> None:
-    """`modal run --detach deploy/modal_app.py::main --repo URL ...`: those of `gepa-client optimize`, and `--data`."""
+    """`modal run --detach deploy/modal_app.py::main --repo URL ...`: those of `evolverpc optimize`, and `--data`."""
     name, arguments, files = planned(words)
     print(f"run {name}; its store is GEPA_STORE of the secret {SECRET!r}, its results are in {RUNS}/{name}")
     status = optimize.remote(name, arguments, files)
@@ -95,7 +95,7 @@ def prepare(*words: str) -> None:
 
 
 def start_or_resume(name: str, arguments: Sequence[str], files: Mapping[str, bytes]) -> int:
-    """Run `gepa-client optimize`, or resume the run of this name if an earlier try has started it.
+    """Run `evolverpc optimize`, or resume the run of this name if an earlier try has started it.
 
     Return its exit status. Raise if the run has paused, which Modal tries again.
     """
@@ -112,7 +112,7 @@ def start_or_resume(name: str, arguments: Sequence[str], files: Mapping[str, byt
         status = run_to_its_end([*argv, *git_token()], folder)
     results.commit()
     if status == PAUSED:
-        raise RuntimeError(f"run {name} has paused: `gepa-client resume {name}`, or the next try here, resumes it")
+        raise RuntimeError(f"run {name} has paused: `evolverpc resume {name}`, or the next try here, resumes it")
     return status
 
 
@@ -141,8 +141,8 @@ def command(name: str, arguments: Sequence[str], run: str | None, gateway_url: s
     """Return the arguments of the command; `run`: the id of the run that was started under this name."""
     where = ["--sandbox", "modal", "--gateway-port", str(GATEWAY_PORT), "--gateway-url", gateway_url]
     if run is None:
-        return ["gepa-client", "optimize", *arguments, "--name", name, "--output", f"{RUNS}/{name}", *where]
-    return ["gepa-client", "resume", run, *where]
+        return ["evolverpc", "optimize", *arguments, "--name", name, "--output", f"{RUNS}/{name}", *where]
+    return ["evolverpc", "resume", run, *where]
 
 
 def git_token() -> list[str]:
@@ -211,8 +211,8 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 
 def _stored(name: str) -> dict[str, str] | None:
-    """Return the run of this name in the store, as `gepa-client runs --json` prints it."""
-    listed = subprocess.run(["gepa-client", "runs", "--json"], check=True, capture_output=True, text=True)  # noqa: S607
+    """Return the run of this name in the store, as `evolverpc runs --json` prints it."""
+    listed = subprocess.run(["evolverpc", "runs", "--json"], check=True, capture_output=True, text=True)  # noqa: S607
     found = [json.loads(line) for line in listed.stdout.splitlines()]
     return next((run for run in found if run["name"] == name), None)
 
@@ -221,7 +221,7 @@ def _take_over(run: dict[str, str]) -> None:
     """Its process is gone, as only one is tried at a time: let its lease end, and end its sandboxes."""
     if run["status"] == "running":
         time.sleep(LEASE_S)
-    sweep = ["gepa-client", "sandboxes", "--sandbox", "modal", "--run", run["id"], "--sweep"]
+    sweep = ["evolverpc", "sandboxes", "--sandbox", "modal", "--run", run["id"], "--sweep"]
     subprocess.run(sweep, check=True)  # noqa: S603  our own command
 
 

@@ -61,7 +61,7 @@ app = modal.App(NAME, image=_image(), secrets=[modal.Secret.from_name(SECRET, re
 @modal.concurrent(max_inputs=500)
 @modal.asgi_app()
 def api() -> Any:
-    """Serve the HTTP API: the application of `gepa-service api`."""
+    """Serve the HTTP API: the application of `evolverpc service api`."""
     from gepa_service.api.app import create_app
 
     parts = contextlib.ExitStack()

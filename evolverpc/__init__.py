@@ -126,7 +126,7 @@ def _missing(path: Path) -> str:
     meant = f"; did you mean {in_runs}?" if in_runs.is_dir() else ""
     return (
         f'{path}: there is no such file or folder in {Path.cwd()}{meant}; give "last", or the folder of a run, which '
-        f"`gepa-client show last` prints as `results in`, or the {_FILE} in it"
+        f"`evolverpc show last` prints as `results in`, or the {_FILE} in it"
     )
 
 

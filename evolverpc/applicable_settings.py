@@ -1,4 +1,4 @@
-"""Which settings of `gepa-client optimize` and `gepa-server` apply to `evolverpc.optimize`."""
+"""Which settings of `evolverpc optimize` and `evolverpc serve` apply to `evolverpc.optimize`."""
 
 from gepa_client.settings.groups import SandboxSettings
 from gepa_client.settings.run_config import ROW_SETTINGS, SETTINGS

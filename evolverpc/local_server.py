@@ -44,9 +44,9 @@ def served(
 ) -> Iterator[ServedProgram]:
     """Serve the program for the block.
 
-    `program`: a file or a module by its name, which runs in processes as those of `gepa-server`; any other object runs
-    in threads of this process, in the context of the caller. `server`: settings of `gepa-server`. `propose`: proposes
-    new texts in place of the program. `rows`: objects that a DSPy program gets as they are, by split.
+    `program`: a file or a module by its name, which runs in processes as those of `evolverpc serve`; any other object
+    runs in threads of this process, in the context of the caller. `server`: settings of `evolverpc serve`. `propose`:
+    proposes new texts in place of the program. `rows`: objects that a DSPy program gets as they are, by split.
 
     Raises:
         SettingsError: the settings are wrong, or the program cannot start.

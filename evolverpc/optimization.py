@@ -83,8 +83,8 @@ def optimize(
 ) -> Result:
     """Improve the texts of a program with GEPA; show the progress, and return the best candidate.
 
-    Everything is recorded as by `gepa-client optimize`, whose settings are the other keyword arguments, with those of
-    `gepa-server`; the candidates are those of the command with the same seed. Ctrl-C pauses the run, and raises the
+    Everything is recorded as by `evolverpc optimize`, whose settings are the other keyword arguments, with those of
+    `evolverpc serve`; the candidates are those of the command with the same seed. Ctrl-C pauses the run, and raises the
     error that has its result.
 
     `program`: the path of a Python file or the name of a module, which runs in processes of its own, where an example
@@ -163,9 +163,9 @@ def _check_names(settings: Iterable[str]) -> None:
     for name in settings:
         if name in NOT_OF_RUN:
             why = "its result has a `verdict`" if name == "require" else "it serves the program itself"
-            raise SettingsError(f"`{name}` is for the command gepa-client, not for evolverpc.optimize: {why}")
+            raise SettingsError(f"`{name}` is for the command evolverpc, not for evolverpc.optimize: {why}")
         if name in NOT_OF_SERVER - known:
-            raise SettingsError(f"`{name}` is for the command gepa-server: evolverpc.optimize has its own server")
+            raise SettingsError(f"`{name}` is for the command evolverpc serve: evolverpc.optimize has its own server")
         if name not in known:
             near = difflib.get_close_matches(name, [*OWN, *ROW_SETTINGS, *known], n=1, cutoff=0.5)
             raise SettingsError(f"there is no setting `{name}`" + (f"; did you mean `{near[0]}`?" if near else ""))

@@ -174,7 +174,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Kind of program; only dspy must be given."""
 
     version: str | None
-    """Version of the program; alone, print that of gepa-server and exit."""
+    """Version of the program; alone, print that of evolverpc and exit."""
 
     root: Path | str
     """Folder that paths start from and the program runs in."""

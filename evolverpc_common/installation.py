@@ -37,6 +37,11 @@ def installed_version() -> str:
         return "0+checkout"
 
 
+def stated_version() -> str:
+    """Return what `--version` prints: the version, and which package this is."""
+    return f"evolverpc {installed_version()} (Python package in {_HOME})"
+
+
 PACKAGES = ("protocol", "rpc_server", "gepa_client", "gepa_service", "sandbox_runtime", "evolverpc_common", "evolverpc")
 """The packages that one distribution installs at the top level, where a user's module may have the same name."""
 

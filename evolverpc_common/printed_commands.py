@@ -9,13 +9,13 @@ SUGGESTED_METRIC_CALLS = 1000
 
 
 def command(name: str, *words: str, store: str | None) -> str:
-    """Return `gepa-client NAME WORDS` for a shell. `store`: None for the one that commands open by default."""
-    return shell_line(["gepa-client", name, *words, *(["--store", without_password(store)] if store else [])])
+    """Return `evolverpc NAME WORDS` for a shell. `store`: None for the one that commands open by default."""
+    return shell_line([name, *words, *(["--store", without_password(store)] if store else [])])
 
 
 def shell_line(words: list[str]) -> str:
-    """Quote the words of a `gepa-client` command, by the path in `GEPA_CLIENT` if the npm package started it by one."""
-    return shlex.join([os.environ.get("GEPA_CLIENT") or words[0], *words[1:]])
+    """Return `evolverpc WORDS`, quoted; the npm package gives another begin of the line in `EVOLVERPC_COMMAND`."""
+    return f"{os.environ.get('EVOLVERPC_COMMAND', 'evolverpc')} {shlex.join(words)}"
 
 
 def without_password(url: str) -> str:

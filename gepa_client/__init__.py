@@ -70,7 +70,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import lazily: gepa and aiohttp take a quarter of a second that `gepa-client --help` need not wait."""
+    """Import lazily: gepa and aiohttp take a quarter of a second that `evolverpc --help` need not wait."""
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

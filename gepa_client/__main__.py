@@ -1,6 +1,6 @@
-"""`python -m gepa_client` is `gepa-client`."""
+"""`python -m gepa_client` is `evolverpc`."""
 
-from gepa_client.cli import main
+from evolverpc_common.console_scripts import evolverpc
 
 if __name__ == "__main__":
-    main()
+    evolverpc()

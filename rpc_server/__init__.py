@@ -1,4 +1,4 @@
-"""`gepa-server`: runs beside a program and answers the evaluation protocol over HTTP for it."""
+"""`evolverpc serve`: runs beside a program and answers the evaluation protocol over HTTP for it."""
 
 from typing import TYPE_CHECKING, Any
 

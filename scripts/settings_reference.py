@@ -29,9 +29,9 @@ HEAD = """\
 
 Every setting is a flag, a key of a TOML file and an environment variable of one name: `--max-seconds 60`,
 `max_seconds = 60`, `GEPA_MAX_SECONDS=60`. **A flag has precedence over a variable, a variable over the file, the file
-over the default.** `gepa-client resume` and `fork` take the settings that the run recorded, below all others.
+over the default.** `evolverpc resume` and `fork` take the settings that the run recorded, below all others.
 
-`gepa-client optimize`, `check` and `resume` read the file that `--config` names. `gepa-server` reads the file of
+`evolverpc optimize`, `check` and `resume` read the file that `--config` names. `evolverpc serve` reads the file of
 `--config`, else `gepa.toml`, else `[tool.gepa]` of `pyproject.toml` in the working directory. A relative path in a file
 starts in the file's folder, in a flag or variable in the working directory.
 
@@ -45,14 +45,14 @@ starts in the file's folder, in a flag or variable in the working directory.
 Variables that are no settings: `GEPA_TOKEN` is the token of the servers (or of this server) unless a `token_file` is
 given. `GEPA_LISTEN` (`HOST:PORT`, or `fd:3` for a listening socket) takes the place of `host` and `port` in a file.
 `GEPA_ALLOWED_HOSTS` adds hosts to `allowed_hosts`, separated by commas. `GEPA_READY_JSON=1` is `--json` of
-`gepa-server`. `GEPA_MEMORY_MB` is the memory that a server and its program may use, `GEPA_PROGRAM_PYTHON`
+`evolverpc serve`. `GEPA_MEMORY_MB` is the memory that a server and its program may use, `GEPA_PROGRAM_PYTHON`
 the interpreter of a Python program in a sandbox.
 """
 
 
 def page() -> str:
     """Return the whole page."""
-    return "\n".join([HEAD, *_section("gepa-client", CLIENT), *_section("gepa-server", SERVER)])
+    return "\n".join([HEAD, *_section("evolverpc optimize", CLIENT), *_section("evolverpc serve", SERVER)])
 
 
 def _section(command: str, settings: Mapping[str, Setting]) -> Iterator[str]:

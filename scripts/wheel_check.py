@@ -94,7 +94,7 @@ def main() -> int:
         with running_server([str(server / "gepa-server"), "--program", str(program)], cwd=folder) as endpoint:
             settings = ("--config", tickets / "run.toml", "--max-metric-calls", "400", "--output", folder / "run")
             optimized = run(
-                client / "gepa-client",
+                client / "evolverpc",
                 "optimize",
                 endpoint.url,
                 *settings,
@@ -103,7 +103,7 @@ def main() -> int:
             )
         with running_server([str(server / "gepa-server"), "--conformance"], cwd=folder) as endpoint:
             checked = run(
-                client / "gepa-client",
+                client / "evolverpc",
                 *("conformance", endpoint.url, "--only", "core", "--only", "jsonrpc"),
                 env={"GEPA_TOKEN": endpoint.token},
                 cwd=folder,

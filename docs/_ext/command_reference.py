@@ -15,10 +15,12 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 WIDTH = "100"
+ISOLATED = ("serve",)
+"""The command that replaces its process."""
 
 
 class CommandReference(SphinxDirective):
-    """`:::{command-reference} gepa-client`; the program is one of this environment."""
+    """`:::{command-reference} evolverpc`; the program is one of this environment."""
 
     required_arguments = 1
 
@@ -38,12 +40,13 @@ def markdown(program: str) -> str:
 def helps(program: str) -> dict[str, str]:
     """Return what `--help` prints, by `program` and `program command`; with all flags, if some are rarely used."""
     own = _printed(program, "--help")
-    own = _printed(program, "--help-all") if "--help-all" in own else own
     return {program: own} | {title: text for name in _commands(own) for title, text in _helps_of(program, name).items()}
 
 
 def _helps_of(program: str, *words: str) -> dict[str, str]:
     """Return the help of a command, and of the commands that it has."""
+    if words == ISOLATED:
+        return {" ".join((program, *words)): _printed(program, *words, "--help-all")}
     printed = _full_help(program, *words)
     found = {" ".join((program, *words)): printed}
     for name in _commands(printed):
@@ -55,9 +58,9 @@ def _commands(printed: str) -> list[str]:
     return re.findall(r"^  ([a-z-]+)  ", printed.partition("\nCommands:\n")[2], re.MULTILINE)
 
 
-def _printed(program: str, flag: str) -> str:
+def _printed(program: str, *words: str) -> str:
     """Return the help of a program, run as users run it."""
-    command = (str(Path(sys.executable).with_name(program)), flag)
+    command = (str(Path(sys.executable).with_name(program)), *words)
     environment = {**os.environ, "COLUMNS": WIDTH}
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
 

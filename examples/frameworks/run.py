@@ -1,6 +1,6 @@
 """Optimize a framework's own starter.
 
-Fetches the starter, applies the patch that makes it optimizable, installs the framework, and runs `gepa-client
+Fetches the starter, applies the patch that makes it optimizable, installs the framework, and runs `evolverpc
 optimize` with the example's rows; all other flags go there. If `OPENAI_API_KEY` is not set, a scripted model answers.
 Exit status 1: no gain.
 """
@@ -53,7 +53,7 @@ def _model(example: Example) -> Iterator[Mapping[str, str]]:
 
 
 def optimize(example: Example, variables: Mapping[str, str], output: Path | None, flags: list[str]) -> Path:
-    """Run `gepa-client optimize`; return the run's folder.
+    """Run `evolverpc optimize`; return the run's folder.
 
     Raises:
         ServerFailed: the program's server did not start.

@@ -2,8 +2,8 @@
 
     python examples/repeats/evolve.py python --reflection-lm anthropic/claude-sonnet-4-5
 
-It copies the program into a git repository of its own, starts `gepa-server` beside it and optimises it. Further
-arguments are those of `gepa-client optimize`. Claude mutates the code, so ANTHROPIC_API_KEY must be set; with
+It copies the program into a git repository of its own, starts `evolverpc serve` beside it and optimises it. Further
+arguments are those of `evolverpc optimize`. Claude mutates the code, so ANTHROPIC_API_KEY must be set; with
 `--agent-command COMMAND` any other agent does.
 """
 
@@ -69,7 +69,7 @@ def examples(rng: random.Random, size: int) -> list[dict[str, str]]:
 
 
 def server_command(agent_command: str | None = None) -> list[str]:
-    """`gepa-server` for a repository that `prepare` made: the settings are in its gepa.toml."""
+    """`evolverpc serve` for a repository that `prepare` made: the settings are in its gepa.toml."""
     agent = [] if agent_command is None else ["--agent-command", agent_command]
     return [str(BIN / "gepa-server"), *agent]
 
@@ -94,8 +94,8 @@ def main(arguments: Sequence[str]) -> int:
         command = [str(BIN / "gepa-client"), "optimize", endpoint.url, *OPTIMIZE, *rows, *flags]
         environment = {**os.environ, "GEPA_TOKEN": endpoint.token}
         status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603  our own command
-    print("What was changed, and why: gepa-client branches last")
-    print(f"The best of it: gepa-client branches last --check-out --repo {shlex.quote(str(repository))}")
+    print("What was changed, and why: evolverpc branches last")
+    print(f"The best of it: evolverpc branches last --check-out --repo {shlex.quote(str(repository))}")
     return status
 
 

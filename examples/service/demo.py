@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 TICKETS = Path(__file__).resolve().parent.parent / "tickets"
-COMMAND = str(Path(sys.executable).with_name("gepa-service"))
+COMMAND = (str(Path(sys.executable).with_name("evolverpc")), "service")
 WAIT_S = 120.0
 ANSWER_S = 30.0
 BUDGET = 832
@@ -102,8 +102,8 @@ def started(folder: Path) -> Iterator[Service]:
     """The service while the block runs, in this folder, with bubblewrap if it is there."""
     print("== Start the service\n", flush=True)
     sandbox = "bubblewrap" if shutil.which("bwrap") else "process"
-    command = [COMMAND, "up", "--data", str(folder / "data"), "--port", "0", "--sandbox", sandbox, "--json"]
-    print(f"  gepa-service up --sandbox {sandbox}", flush=True)
+    command = [*COMMAND, "up", "--data", str(folder / "data"), "--port", "0", "--sandbox", sandbox, "--json"]
+    print(f"  evolverpc service up --sandbox {sandbox}", flush=True)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  ours
         assert process.stdout is not None  # noqa: S101  a pipe
         try:
@@ -161,7 +161,7 @@ def end(service: Service, *, keep: bool) -> None:
     print("\n== What next\n")
     if not keep:
         print("  make demo-service ARGS=--keep   leaves it running; prints its key and page")
-        print("  .venv/bin/gepa-service up       starts your own: docs/guides/service.md")
+        print("  .venv/bin/evolverpc service up       starts your own: docs/guides/service.md")
         return
     print(f"  The service runs. Its page: {service.url}/ (paste the key below).")
     print("  In another terminal:\n")

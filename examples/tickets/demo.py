@@ -1,6 +1,6 @@
 """`make demo`: optimize the tickets program in Python, and in TypeScript if Node is there, each behind its own server.
 
-Further arguments are those of `gepa-client optimize`, such as `--reflection-lm openai/gpt-5`.
+Further arguments are those of `evolverpc optimize`, such as `--reflection-lm openai/gpt-5`.
 """
 
 import difflib
@@ -29,7 +29,7 @@ def main(flags: list[str]) -> int:
     """Run, and print what changed; returns the exit status."""
     if "--help" in flags:
         print(__doc__)
-        print("Those flags: gepa-client optimize --help")
+        print("Those flags: evolverpc optimize --help")
         return 0
     languages, left_out = ["python"], ""
     try:
@@ -49,7 +49,7 @@ def main(flags: list[str]) -> int:
     print(left_out or both_the_same(runs))
     print(what_changed(runs[0]))
     print(f"""
-Next: .venv/bin/gepa-client watch {runs[0].folder.name}
+Next: .venv/bin/evolverpc watch {runs[0].folder.name}
       (each change, and why, in a browser; its report.html has the same)
       change examples/tickets/python/tickets.py, and run this again
       let a model write the prompt of a program of yours: docs/quickstart.md""")

@@ -1,6 +1,6 @@
 """`make demo-sandbox`: optimise the tickets program over 20 bubblewrap sandboxes, and once without any.
 
-Further arguments are those of `gepa-client optimize`. What is committed is what runs: uncommitted changes are left out.
+Further arguments are those of `evolverpc optimize`. What is committed is what runs: uncommitted changes are left out.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ def main(flags: list[str]) -> int:
     """Run both; returns the exit status."""
     if "--help" in flags:
         print(__doc__)
-        print("Those flags: gepa-client optimize --help")
+        print("Those flags: evolverpc optimize --help")
         return 0
     cold, warm = asyncio.run(seconds_to_ready())
     print(f"{SANDBOXES} sandboxes were ready in {cold:.1f} s, and in {warm:.1f} s the second time.", flush=True)

@@ -84,7 +84,7 @@ def _npm(npm: str, *arguments: str) -> None:
 
 @contextlib.contextmanager
 def serving(language: str) -> Iterator[ServerEndpoint]:
-    """A server of the program while the block runs: `gepa-server` in front of Python, Node by itself."""
+    """A server of the program while the block runs: `evolverpc serve` in front of Python, Node by itself."""
     commands = {
         "python": [str(BIN / "gepa-server"), "--python", sys.executable],
         "typescript": ["node", "dist/serve.js"],
@@ -94,7 +94,7 @@ def serving(language: str) -> Iterator[ServerEndpoint]:
 
 
 def optimize(language: str, endpoint: ServerEndpoint, flags: Sequence[str], folder: Path | None = None) -> Run:
-    """Run `gepa-client optimize`, which shows how it goes. `folder`: for its files, by default `runs/RUN`.
+    """Run `evolverpc optimize`, which shows how it goes. `folder`: for its files, by default `runs/RUN`.
 
     Raises:
         subprocess.CalledProcessError: it failed, and has printed the reason.

@@ -255,7 +255,7 @@ def _range(found: Evidence) -> tuple[float, float]:
     raise NoCertificate(
         f"scores from {least:g} to {most:g} are recorded, but a certificate rests on the range that scores can have, "
         f"here {lowest:g} to {highest:g}: declare the lowest and the highest score that there can be, such as "
-        f"{example}; `gepa-client resume` takes it too and evaluates nothing again"
+        f"{example}; `evolverpc resume` takes it too and evaluates nothing again"
     )
 
 

@@ -1,4 +1,4 @@
-"""The command `gepa-client`; each command loads only what it needs."""
+"""The command `evolverpc`; each command loads only what it needs."""
 
 import sys
 
@@ -11,7 +11,7 @@ def main() -> None:
     """Entry point of the console script."""
     absent = missing_packages("client")
     if absent is not None:
-        sys.stderr.write(f"gepa-client: {absent}\n")
+        sys.stderr.write(f"evolverpc: {absent}\n")
         sys.exit(2)
     from gepa_client.cli.app import main as run  # which needs the packages
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from evolverpc_common.installation import installed_version
+from evolverpc_common.installation import stated_version
 
 HELP = """Improve any program that speaks the evaluation protocol, in any language, with GEPA.
 
@@ -15,6 +15,7 @@ Give the server's token in the environment as GEPA_TOKEN, or in a file with --to
 """
 
 COMMANDS = {
+    "serve": "Serve a program to optimizers.",
     "optimize": "Improve a program; write its best candidate and a report.",
     "resume": "Continue a run where it stopped.",
     "check": "Try a server on a few rows; estimate a run.",
@@ -36,6 +37,7 @@ COMMANDS = {
     "sandboxes": "List sandboxes; end those left behind.",
     "branches": "List a run's code; diff, check out or delete it.",
     "demo-model": "Serve a scripted stand-in for a language model.",
+    "service": "Optimize many people's programs over HTTP.",
 }
 
 MEANT = {
@@ -112,7 +114,7 @@ def main() -> None:
     """Entry point of the console script."""
     arguments = sys.argv[1:]
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
-    build(named)(prog_name="gepa-client")
+    build(named)(prog_name="evolverpc")
 
 
 def _not_loaded() -> None:
@@ -121,5 +123,5 @@ def _not_loaded() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"gepa-client {installed_version()}")
+        print(stated_version())
         raise typer.Exit

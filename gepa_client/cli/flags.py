@@ -34,13 +34,13 @@ CHECK_SETTINGS = (
         "score_range",
     ),
 )
-"""The settings that `gepa-client check` has flags for."""
+"""The settings that `evolverpc check` has flags for."""
 
 EXAMPLES, MOST_EXAMPLES = 15, 100
 """Rows that a check tries by default, and at most."""
 
 REPEATS, MOST_REPEATS = 2, 20
-"""How often `gepa-client check` evaluates each of them by default, and at most. Two show noise at the least cost."""
+"""How often `evolverpc check` evaluates each of them by default, and at most. Two show noise at the least cost."""
 
 _CONFIG = Annotated[Path | None, typer.Option("--config", "-c", metavar="PATH", help="Settings, as a TOML file.")]
 _EVENTS = Annotated[bool, typer.Option("--json", help="Print events as JSON lines, a summary last.")]
@@ -53,7 +53,7 @@ _EVENTS_FD = Annotated[
 _WATCH = Annotated[
     bool,
     typer.Option(
-        "--watch", help="Show the run on a page in the browser until the command ends; then `gepa-client watch` does."
+        "--watch", help="Show the run on a page in the browser until the command ends; then `evolverpc watch` does."
     ),
 ]
 _ONE_OBJECT = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -87,7 +87,7 @@ DECLARED = {
         """Improve the texts of the program behind one server or several; write its best candidate and a report.
 
         Name running servers, or have them started in sandboxes with --repo. Everything is recorded at once:
-        `gepa-client resume` continues a run that ended early.
+        `evolverpc resume` continues a run that ended early.
 
         Every flag is also a key of the --config file (with underscores) and a variable (GEPA_MAX_SECONDS). A flag has
         precedence over a variable, a variable over the file.
@@ -108,9 +108,9 @@ DECLARED = {
         """Continue a run that paused, failed, was cancelled or killed; with a larger limit, also a complete one.
 
         Servers, concurrency, limits and deadlines may change. A setting that would make it another run is refused;
-        `gepa-client fork` starts another run from there.
+        `evolverpc fork` starts another run from there.
 
-        Exit status: as `gepa-client optimize`; 2 if it is refused, 3 if no server or store answers.
+        Exit status: as `evolverpc optimize`; 2 if it is refused, 3 if no server or store answers.
         """,
         {
             "run": (RunName, _REQUIRED),
@@ -189,11 +189,11 @@ class Typed:
     given: Mapping[str, Any]
 
     def command(self, name: str, **instead: Any) -> str:
-        """Return `gepa-client NAME` with what was typed, to paste into a shell; `instead` replaces or adds flags.
+        """Return `evolverpc NAME` with what was typed, to paste into a shell; `instead` replaces or adds flags.
 
         Flags and URLs that the command does not take are left out, and secrets are not repeated.
         """
-        words = ["gepa-client", name, *(self.urls[:1] if name == "check" else self.urls)]
+        words = [name, *(self.urls[:1] if name == "check" else self.urls)]
         if self.config is not None:
             words += ["--config", str(self.config)]
         for setting, value in {**self.given, **instead}.items():

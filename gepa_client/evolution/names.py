@@ -14,7 +14,7 @@ SHOWN_MALFORMED = 80
 """Characters of a malformed value that are shown."""
 
 BY_HAND = "by-hand"
-"""Stands for all changes that `gepa-client mutate` made, if a command about branches takes a run."""
+"""Stands for all changes that `evolverpc mutate` made, if a command about branches takes a run."""
 
 LONGEST = 100
 DIGEST = 8

@@ -77,7 +77,7 @@ VERBATIM = {MUTATION: frozenset({"bundle", "commit", "parent"}), REFLECTIVE_DATA
 
 
 RESUMED_BY = "resumed_by"
-"""Key of a run's config: the call that continues it in place of `gepa-client resume`, with `ITS_ID` for its id."""
+"""Key of a run's config: the call that continues it in place of `evolverpc resume`, with `ITS_ID` for its id."""
 
 ITS_ID = "{RUN}"
 

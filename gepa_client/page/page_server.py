@@ -180,15 +180,15 @@ class PageServer:
         if request.path == "/" or request.path == "/session" or request.path.startswith("/assets/"):
             return None
         if not _same(request.cookies.get(self._cookie), self._session):
-            return _error(401, "open the address that gepa-client watch prints, with its token")
+            return _error(401, "open the address that evolverpc watch prints, with its token")
         if request.method not in ("GET", "HEAD") and not _same(request.headers.get(KEY_HEADER), self._key):
-            return _error(403, "only the page at the address that gepa-client watch prints may steer: open it again")
+            return _error(403, "only the page at the address that evolverpc watch prints may steer: open it again")
         return None
 
     async def _open_session(self, request: web.Request) -> web.Response:
         read = await _posted(request, LARGEST_SESSION)
         if not _same(read.get("token") if isinstance(read, dict) else None, self.token):
-            return _error(403, "the token is not the one that gepa-client watch printed")
+            return _error(403, "the token is not the one that evolverpc watch printed")
         response = _json({"key": self._key})
         response.set_cookie(self._cookie, self._session, httponly=True, samesite="Strict", path="/")
         return response

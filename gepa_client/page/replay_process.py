@@ -2,7 +2,7 @@
 
 Started as `python -P -m gepa_client.page.replay_process` with the run's hash seed. Standard input holds a `DriverJob`
 as one line; its end ends the process. Standard output gets a line `{"at": N, "event": {...}}` for each event, as
-`gepa-client replay` emits it: `at` is how many numbers GEPA had requested.
+`evolverpc replay` emits it: `at` is how many numbers GEPA had requested.
 """
 
 import json

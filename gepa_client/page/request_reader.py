@@ -1,4 +1,4 @@
-"""Read what users asked of a run, with the outcomes that `gepa-client steer list` prints."""
+"""Read what users asked of a run, with the outcomes that `evolverpc steer list` prints."""
 
 from collections.abc import Sequence
 from typing import Any

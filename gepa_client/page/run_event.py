@@ -74,11 +74,11 @@ def _parent(parent: dict[str, Any] | None) -> ParentRun | None:
 def _commands(run: StoredRun, store: str | None, *, end: int, has_code: bool) -> Iterator[CommandHint]:
     if run.status == "running":
         yield CommandHint(
-            command=command("pause", run.id, store=store), what="stop the run; `gepa-client resume` continues it"
+            command=command("pause", run.id, store=store), what="stop the run; `evolverpc resume` continues it"
         )
         yield CommandHint(
             command=command("cancel", run.id, store=store),
-            what="stop the run and mark it as cancelled; its results are kept, and `gepa-client resume` continues it",
+            what="stop the run and mark it as cancelled; its results are kept, and `evolverpc resume` continues it",
         )
     if run.status in ("paused", "failed"):
         resumed = run.resumed_by or command("resume", run.id, store=store)

@@ -29,7 +29,7 @@ _NOT_OF_A_FORK = frozenset(
 def fork_command(
     store: Store, store_url: str, run: StoredRun, config: RunConfig, initial: InitialState, seed_candidate: Candidate
 ) -> str | None:
-    """Return the `gepa-client fork` that begins with as much of the record as `config` and the program repeat.
+    """Return the `evolverpc fork` that begins with as much of the record as `config` and the program repeat.
 
     None if that is nothing. `initial`: with the recorded rows and the program's present description.
     """

@@ -60,7 +60,7 @@ SHOWN = 5
 """Files, or hosts, that are named one by one."""
 
 
-SERVER, WARNING = "gepa-server: ", "gepa-server: warning: "
+SERVER, WARNING = "evolverpc serve: ", "evolverpc serve: warning: "
 """How lines of the server begin in a log."""
 
 

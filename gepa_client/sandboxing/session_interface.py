@@ -14,7 +14,7 @@ RUN_LABEL = "run"
 """The label of a sandbox that holds the id of its run."""
 
 LABEL_LENGTH = 63
-SWEEP = "gepa-client sandboxes --sweep"
+SWEEP = "evolverpc sandboxes --sweep"
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ NAMES_PROGRAM = frozenset(
         *("GEPA_PROGRAM", "GEPA_ADAPTER", "GEPA_COMMAND"),
     }
 )
-"""Flags and variables of gepa-server that name a program, or a file that does."""
+"""Flags and variables of `evolverpc serve` that name a program, or a file that does."""
 
 NO_PROGRAM = """{source}: no gepa.toml in {folder} names a program to serve. Write one there and commit it:
 

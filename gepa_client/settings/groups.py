@@ -430,7 +430,7 @@ class SandboxSettings(SettingsGroup, title="Sandboxes"):
         parse=json_object,
         shown="OpenAI and Anthropic",
     )
-    server_args: str = setting("", "More flags of the gepa-server in each sandbox.", metavar="FLAGS", rare=True)
+    server_args: str = setting("", "More flags of `evolverpc serve` in each sandbox.", metavar="FLAGS", rare=True)
     build_hosts: Texts = setting(
         REGISTRIES,
         "Host that may be reached while the environment is built; repeatable.",

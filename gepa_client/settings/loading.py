@@ -31,12 +31,12 @@ from gepa_client.settings.run_config import (
 from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
 
 NO_SERVER = (
-    "no URL: name the server, as in `gepa-client optimize http://127.0.0.1:8000 --max-metric-calls 500`, or give "
+    "no URL: name the server, as in `evolverpc optimize http://127.0.0.1:8000 --max-metric-calls 500`, or give "
     "--fleet FILE, or start servers in sandboxes with --repo FOLDER"
 )
 NO_SERVER_RECORDED = (
     "no URL: the run's record names no server (one that was imported never does); give one after the run, "
-    "as in `gepa-client resume RUN http://127.0.0.1:8000`, or --fleet FILE, or --repo FOLDER"
+    "as in `evolverpc resume RUN http://127.0.0.1:8000`, or --fleet FILE, or --repo FOLDER"
 )
 STDIN_BYTES = 64 * 2**20
 """Largest size of rows on standard input, which are recorded in the run."""
@@ -97,7 +97,7 @@ def from_record(
     unknown = sorted(set(recorded) - set(SETTINGS))
     if unknown:
         raise SettingsError(
-            f"{RECORD} has settings that this version of gepa-client does not know: {', '.join(unknown)}; "
+            f"{RECORD} has settings that this version of evolverpc does not know: {', '.join(unknown)}; "
             "use the version that started the run"
         )
     newer = _given(path, flags) if calls else from_flags(SETTINGS, flags, Path())

@@ -125,7 +125,7 @@ class RunConfig(
     BudgetSettings,
     DatasetSettings,
 ):
-    """One run. Every key of a configuration file, and every flag of `gepa-client optimize`, is a field of this."""
+    """One run. Every key of a configuration file, and every flag of `evolverpc optimize`, is a field of this."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

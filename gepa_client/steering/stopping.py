@@ -48,7 +48,7 @@ def stop(store: Store, run: StoredRun, wanted: Pause | Cancel, wait_s: float) ->
         if run.claim != seen:
             seen, since = run.claim, time.monotonic()
         if (seen.owner is None or time.monotonic() - since >= lease_s) and store.claim(
-            run.id, seen, owner, f"gepa-client {action}"
+            run.id, seen, owner, f"evolverpc {action}"
         ):
             try:
                 record_stop(store, run.id, owner, STATUS[action])

@@ -32,7 +32,7 @@ def rpc_url(url: str, *, allow_insecure: bool = False) -> str:
         hint = f"; did you mean {meant}?" if "://" not in url and urlsplit(meant).hostname else ""
         if Path(url).is_file():
             hint = (
-                ", but a file: start a server of the program, as `gepa-server --program FILE.py` or `npx tsx FILE.ts`, "
+                ", but a file: start a server of the program, as `evolverpc serve FILE.py` or `npx tsx FILE.ts`, "
                 "and give the address that it prints"
             )
         raise Refused(f"{url!r} is not an http or https address{hint}")

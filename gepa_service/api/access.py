@@ -33,7 +33,7 @@ def not_authenticated() -> Problem:
         401,
         "unauthorized",
         "Not authenticated",
-        "send a valid key: Authorization: Bearer KEY (gepa-service keys create makes one)",
+        "send a valid key: Authorization: Bearer KEY (evolverpc service keys create makes one)",
         headers={"WWW-Authenticate": "Bearer"},
     )
 

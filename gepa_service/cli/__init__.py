@@ -1,4 +1,4 @@
-"""The command `gepa-service`."""
+"""The command `evolverpc service`."""
 
 from gepa_service.cli.app import main
 

@@ -1,4 +1,4 @@
-"""`python -m gepa_service.cli`: the command `gepa-service` of this interpreter."""
+"""`python -m gepa_service.cli`: the command `evolverpc service` of this interpreter."""
 
 from gepa_service.cli.app import main
 

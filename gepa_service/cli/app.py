@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from evolverpc_common.installation import installed_version
+from evolverpc_common.installation import stated_version
 
 HELP = """Optimize many people's programs over HTTP.
 
@@ -65,7 +65,7 @@ def main() -> None:
     app = build(named)
     gc.freeze()  # what was imported is never garbage
     gc.enable()
-    app(prog_name="gepa-service")
+    app(prog_name="evolverpc service")
 
 
 def _not_loaded() -> None:
@@ -74,5 +74,5 @@ def _not_loaded() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"gepa-service {installed_version()}")
+        print(stated_version())
         raise typer.Exit

@@ -55,5 +55,5 @@ def find_tenant(records: RecordStore, named: str) -> Tenant:
     found = [tenant for tenant in every(records, Tenant, TENANTS) if tenant.name == named]
     if len(found) != 1:
         why = f"{len(found)} tenants have this name: give an id" if found else "no tenant has this id or name"
-        refuse(f"{named}: {why}; gepa-service tenants list shows all")
+        refuse(f"{named}: {why}; evolverpc service tenants list shows all")
     return found[0]

@@ -1,4 +1,4 @@
-"""The folder of a service on one machine: its databases and its master key, for one `gepa-service up` at a time."""
+"""The folder of a service on one machine: its databases and its master key, for one `up` at a time."""
 
 import contextlib
 import json

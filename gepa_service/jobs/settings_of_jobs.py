@@ -1,4 +1,4 @@
-"""The settings of a job: those of `gepa-client optimize` that a tenant may choose, and what the service decides."""
+"""The settings of a job: those of `evolverpc optimize` that a tenant may choose, and what the service decides."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ def _option(field: FieldInfo) -> Any:
 
 
 class _OwnSettings(BaseModel):
-    """Every setting of `gepa-client optimize` that a tenant may choose; the reference of settings describes each."""
+    """Every setting of `evolverpc optimize` that a tenant may choose; the reference of settings describes each."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -39,7 +39,7 @@ class JobProgress(BaseModel):
 class Job(Record):
     """One optimization. Its run in the store of journals has the id of the job.
 
-    `settings`: of `gepa-client optimize`, without secrets and without what the service decides. `client_id`: the
+    `settings`: of `evolverpc optimize`, without secrets and without what the service decides. `client_id`: the
     connected repository. `program_id`: the version that a completed job made. `wanted`: what the tenant asked for last;
     the worker acts on it. `failure`: of a failed job: `kind` (`preflight`, `sandbox`, `run`, ...), `message`, and
     for a preflight its findings. `attempts`: how often a worker began or continued it. `setbacks`: how often in a

@@ -19,7 +19,7 @@ WORK_ENDED: frozenset[WorkStatus] = frozenset({"completed", "partial", "failed",
 class ProgramWork(Record):
     """Work that a worker does in sandboxes of a repository, in a process of its own.
 
-    `settings`: of `gepa-client`, for the sandboxes. `candidate`: the texts, None for the seed. `tasks`: rows.
+    `settings`: of `evolverpc`, for the sandboxes. `candidate`: the texts, None for the seed. `tasks`: rows.
     `mutation`: of a step, as the contract's, or `{"kind": "prompt", "texts": ...}`, which changes texts beside the
     code. `traces`: whether results have trajectories. `parallelism`: tasks at the same time. `task_timeout_s`: seconds
     of one task; `timeout_s`: of all, after which the rest is cancelled. `done`: tasks with a result; `failed`: those of

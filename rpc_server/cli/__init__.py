@@ -1,4 +1,4 @@
-"""The command `gepa-server`: isolate first, import the rest after.
+"""The command `evolverpc serve`: isolate first, import the rest after.
 
 Isolated, it finds no other packages of our names, and its environment does not show the token.
 """
@@ -53,7 +53,7 @@ def _pipe_with(text: str) -> int:
     """Return the read end of a pipe that holds this text, which an executed program inherits."""
     content = os.fsencode(text)
     if len(content) > _PIPE_BYTES:
-        sys.exit(f"gepa-server: {TOKEN_VARIABLE} has {len(content)} bytes; give a token of at most {_PIPE_BYTES}")
+        sys.exit(f"evolverpc serve: {TOKEN_VARIABLE} has {len(content)} bytes; give a token of at most {_PIPE_BYTES}")
     reading, writing = os.pipe()
     os.write(writing, content)
     os.close(writing)
@@ -71,7 +71,7 @@ def run_isolated() -> None:
     """Run the command in a process that is isolated already, such as a fork of one with a scrubbed environment."""
     trouble = find_collision() or missing_packages("server")
     if trouble is not None:
-        sys.stderr.write(f"gepa-server: {trouble}\n")
+        sys.stderr.write(f"evolverpc serve: {trouble}\n")
         sys.exit(2)
     gc.disable()  # garbage collection takes a fifth of the imports' time; the server enables it
     from rpc_server.cli.flags import run

@@ -1,4 +1,4 @@
-"""The command line of `gepa-server`: one flag for each setting, by the same name."""
+"""The command line of `evolverpc serve`: one flag for each setting, by the same name."""
 
 import gc
 import os
@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evolverpc_common.installation import installed_version
+from evolverpc_common.installation import stated_version
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.settings.settings import SETTINGS
@@ -49,22 +49,24 @@ _OWN: dict[str, tuple[Any, Any]] = {
 
 
 class _ServerCommand(settings_command(SETTINGS)):  # type: ignore[misc]  # a class made from the settings
-    """The command; it names the flag for what is given without one."""
+    """The command; a Python file that is given without a flag is the program."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments. Raises SettingsError for one that belongs to no flag."""
         ctx.allow_extra_args = True
         rest: list[str] = super().parse_args(ctx, args)
-        if rest:
-            given = f"--program {rest[0]}" if rest[0].endswith(".py") else f"{_COMMAND} {shlex.join(rest)}"
-            raise SettingsError(f"{rest[0]} belongs to no flag; to serve it: `gepa-server {given}`")
-        return rest
+        if len(rest) == 1 and rest[0].endswith(".py") and ctx.params["program"] is None:
+            ctx.params["program"] = rest[0]
+        elif rest:
+            again = f"evolverpc serve {_COMMAND} {shlex.join(rest)}"
+            raise SettingsError(f"{rest[0]} belongs to no flag; to serve it: `{again}`")
+        return []
 
 
 def run(arguments: Sequence[str]) -> None:
     """Run the command with these arguments and exit with its status."""
     if [*arguments] == ["--version"]:
-        print(f"gepa-server {installed_version()}")
+        print(stated_version())
         sys.exit(0)
     app = typer.Typer(
         add_completion=False,
@@ -74,7 +76,7 @@ def run(arguments: Sequence[str]) -> None:
     )
     app.command(cls=_ServerCommand)(with_flags(_serve, _OWN, SETTINGS.values()))
     try:
-        app(with_one_command(arguments), prog_name="gepa-server")
+        app(with_one_command(arguments), prog_name="evolverpc serve")
     except SettingsError as error:
         from rpc_server.cli.announce import Announcer
 
@@ -83,7 +85,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _serve(config: Path | None, json_lines: bool, until_stdin_closes: bool, conformance: bool, **flags: Any) -> None:
-    """Serve one program to gepa-client over HTTP.
+    """Serve one program to evolverpc over HTTP.
 
     Every flag is also a key of gepa.toml, or of [tool.gepa] in pyproject.toml, in the working directory, and a variable
     (GEPA_WORKERS). A flag has precedence over a variable, a variable over the file.

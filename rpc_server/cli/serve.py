@@ -1,4 +1,4 @@
-"""One run of `gepa-server`: read the flags, bind, open the program, announce it, answer, and end as the signals ask."""
+"""One `evolverpc serve`: read the flags, bind, open the program, announce it, answer, and end as the signals ask."""
 
 import asyncio
 import logging
@@ -247,7 +247,7 @@ async def _run_until(work: Coroutine[Any, Any, Any], *stop_events: asyncio.Event
 
 def start(config: Path | None, flags: Mapping[str, Any], *, json_lines: bool, conformance: bool) -> int:
     """Serve with these flags, and settings of environment and file; return the exit status. Raises `SettingsError`."""
-    logging.basicConfig(level=logging.WARNING, format="gepa-server: %(levelname)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="evolverpc serve: %(levelname)s: %(message)s")
     raise_descriptor_limit(_DESCRIPTORS)
     rows = None
     if conformance:

@@ -28,7 +28,7 @@ SERVICE: web.AppKey[Service] = web.AppKey("service", Service)
 """The key of an application's service."""
 
 _CONTINUE = "100-continue"
-_HEADERS = {"Content-Type": "application/json", "Server": "gepa-server"}
+_HEADERS = {"Content-Type": "application/json", "Server": "evolverpc"}
 _SHUTDOWN_S = 1.0
 _IDLE_S = 75.0
 """Seconds that a connection may be idle between requests, before its first, and within a body."""

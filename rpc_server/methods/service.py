@@ -310,7 +310,7 @@ class Service:
         discovery = DiscoverResult(
             protocol_versions=list(KNOWN_VERSIONS),
             server=ServerInfo(
-                name="gepa-server",
+                name="evolverpc",
                 version=installed_version(),
                 language="python",
                 instance_id=self.instance_id,

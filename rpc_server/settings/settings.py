@@ -113,7 +113,7 @@ class ProgramSettings(SettingsGroup, title="Program"):
     name: str | None = setting(None, "Name of the program.", variable="GEPA_PROGRAM_NAME", metavar="NAME")
     version: str | None = setting(
         None,
-        "Version of the program; alone, print that of gepa-server and exit.",
+        "Version of the program; alone, print that of evolverpc and exit.",
         variable="GEPA_PROGRAM_VERSION",
     )
     root: Path = setting(
@@ -284,7 +284,7 @@ class Settings(
             found = " and ".join(f"`{name}`" for name in given) if given else "none"
             raise ValueError(
                 f"give exactly one of `program`, `adapter` and `command` (given: {found}), as in "
-                "`gepa-server --program program.py`"
+                "`evolverpc serve program.py`"
             )
         stands_for = GIVEN_AS[given[0]]
         if self.kind not in (None, stands_for) and (self.kind, given[0]) != ("dspy", "program"):

@@ -39,7 +39,7 @@ class Recipe:
 class PreparedEnvironment:
     """A recipe's environment in one runtime, for use by that runtime alone.
 
-    `server`: the command that starts `gepa-server` there. `python`: the program's interpreter, None if it has none.
+    `server`: the command that starts `evolverpc serve` there. `python`: the program's interpreter, None if it has none.
     `path`: folders to be first on `PATH`. `mounts`: folders of this machine to be visible read-only at the same path,
     if the runtime mounts any. `image`: the runtime's name for it, if it is not a folder. `env`: variables that it
     needs.

@@ -61,7 +61,7 @@ def test_every_command_in_a_page_exists_and_has_the_flags_given_to_it() -> None:
 
 @pytest.mark.parametrize("page", [page for page in pages.PAGES if page.startswith(("README", "docs/guides", "docs/q"))])
 def test_every_flag_in_the_text_of_a_guide_is_one_of_a_command(page: str) -> None:
-    programs = ("gepa-client", "gepa-service", "gepa-server")
+    programs = ("evolverpc",)
     known = set().union(*(flags(name) for program in programs for name in command_reference.helps(program)))
     given = {
         flag for code in re.findall(r"`([^`\n]+)`", pages.text(page)) for flag in re.findall(r"--[a-z][a-z-]+", code)

@@ -105,9 +105,7 @@ def test_what_functions_of_this_process_print_appears_and_is_kept_with_their_exa
         return int(candidate["number"])
 
     streams = sys.stdout, sys.stderr
-    result = short(
-        counting(run), concurrency=8, no_check=True, ignore_findings=["scores"], output=folder / "out"
-    )
+    result = short(counting(run), concurrency=8, no_check=True, ignore_findings=["scores"], output=folder / "out")
     assert (sys.stdout, sys.stderr) == streams
     events = [json.loads(line) for line in (result.output / "events.jsonl").read_text().splitlines()]
     [failed] = [event for event in events if event["event"] == "failed_examples"]

@@ -27,7 +27,7 @@ const LONGEST_BATCH_MS = 200;
 const BUSY_FACTOR = 4;
 const RETRY_MS = 2_000;
 const REFUSED =
-  "The server refuses this page: its token is missing or old. Open the address that `gepa-client watch` prints.";
+  "The server refuses this page: its token is missing or old. Open the address that `evolverpc watch` prints.";
 
 /** What the address asks for: the run to show, and why the server refuses the page if it does. */
 export interface Session {

@@ -224,7 +224,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
       expect(text, name).toContain("http://127.0.0.1:8100");
       expect(text, name).toContain("as a time-out, which counts as 0.");
       expect(text, name).toContain("status.py, line 51: s.recv(1)");
-      expect(text, name).toContain("gepa-client pause");
+      expect(text, name).toContain("evolverpc pause");
       expect(text, name).toContain("--example-timeout-s 10");
       expect(await page.getByText("ends in about").count(), name).toBe(0);
     }
@@ -236,7 +236,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
   test("A run that failures paused states its whole reason, what they count as, and how to score them again", async () => {
     server.sample = sampleRun({ candidates: 3 });
     const { events } = server.sample;
-    const command = `gepa-client resume ${"a".repeat(200)} --failure-stop 1`;
+    const command = `evolverpc resume ${"a".repeat(200)} --failure-stop 1`;
     const reason = `26 of the last 50 examples failed (to continue regardless: \`${command}\`)`;
     const paused = events.map((event) => {
       if (event.type === "run") return { ...event, status: "paused", reason };
@@ -253,7 +253,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     const banner = page.getByRole("alert");
     await banner.getByText("the 7 recorded failures count as 0 also after the fix").waitFor();
     expect(await banner.innerText()).toContain(command);
-    expect(await banner.innerText()).toMatch(/gepa-client fork \S+ --at 41/);
+    expect(await banner.innerText()).toMatch(/evolverpc fork \S+ --at 41/);
     expect(await banner.innerText()).toContain("begins with the 41 entries recorded before the first failure");
     const proposal = events.find((event) => event.type === "proposal" && event.digest === "x80");
     const link = page.locator("main a", { hasText: "proposal x80" }).first();
@@ -287,7 +287,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     expect(await page.getByLabel("What it adds").allInnerTexts()).toEqual(["+ rule 20", "+ rule 21"]);
     const result = page.locator(".panel", { hasText: "Where it is, and what is next" });
     expect(await result.innerText()).toContain("best_candidate.json in runs/tickets has the best texts.");
-    expect(await result.innerText()).toContain("gepa-client show");
+    expect(await result.innerText()).toContain("evolverpc show");
     expect(await page.locator("abbr.term", { hasText: "metric calls" }).first().getAttribute("title")).toMatch(
       /budget/,
     );
@@ -373,10 +373,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     const read = (name: string) =>
       readFileSync(new URL(`../../../gepa_client/page/dist/${name}`, import.meta.url), "utf8");
     const left_out = ["the texts of 900 candidates"];
-    const data = JSON.stringify({ events, answers, left_out, command: "gepa-client watch 1" }).replaceAll(
-      "<",
-      "\\u003c",
-    );
+    const data = JSON.stringify({ events, answers, left_out, command: "evolverpc watch 1" }).replaceAll("<", "\\u003c");
     await page.goto("about:blank");
     await page.setContent(
       `<!doctype html><html lang="en"><meta charset="utf-8"><title>Run</title><style>${read("page.css")}</style><div id="page"></div>` +
@@ -388,7 +385,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
       .first()
       .waitFor();
     await page.getByText("On 25 test rows the seed scores 0.52").waitFor();
-    await page.getByText("Not in this file: the texts of 900 candidates. gepa-client watch 1 shows").waitFor();
+    await page.getByText("Not in this file: the texts of 900 candidates. evolverpc watch 1 shows").waitFor();
     expect(await violations(page), "result").toEqual([]);
     await show(page, "#/rows?candidate=1&row=1");
     await page.getByText("My card was charged twice. Please help!").waitFor();

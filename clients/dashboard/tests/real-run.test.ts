@@ -13,7 +13,7 @@ import { hasBrowser, launch } from "./browser";
 import { collectWrong, show, VIEWS, violations } from "./opened-page";
 
 const COMMANDS = fileURLToPath(new URL("../../../.venv/bin/", import.meta.url));
-const hasCommands = existsSync(join(COMMANDS, "gepa-client"));
+const hasCommands = existsSync(join(COMMANDS, "evolverpc"));
 
 /** Learns one word for each proposal, and waits before the third until the test lets it continue. */
 const PROGRAM = `
@@ -59,7 +59,7 @@ const SHOWN: Record<string, string> = {
 };
 
 if (!hasCommands)
-  console.warn("The tests of a real run are skipped: gepa-client is not in .venv; make setup puts it there");
+  console.warn("The tests of a real run are skipped: evolverpc is not in .venv; make setup puts it there");
 
 describe.skipIf(!hasBrowser || !hasCommands)("in Chromium", () => {
   const folder = mkdtempSync(join(tmpdir(), "evolverpc-page-"));
@@ -95,7 +95,7 @@ describe.skipIf(!hasBrowser || !hasCommands)("in Chromium", () => {
     return found;
   }
 
-  /** Run `gepa-client watch` as given, and open the address that it prints. */
+  /** Run `evolverpc watch` as given, and open the address that it prints. */
   async function watch(command: string): Promise<ChildProcess> {
     const { child, found } = await start(`${command} --no-open`, "page: ");
     await page.goto("about:blank"); // the page before this one asks its own server until it is left
@@ -117,7 +117,7 @@ describe.skipIf(!hasBrowser || !hasCommands)("in Chromium", () => {
 
   /** The command of this name for this run, as the page shows it. */
   async function shownCommand(name: string): Promise<string> {
-    const beginning = new RegExp(`^\\s*gepa-client ${name} \\S`);
+    const beginning = new RegExp(`^\\s*evolverpc ${name} \\S`);
     return (await page.locator("code", { hasText: beginning }).first().innerText()).trim();
   }
 
@@ -151,14 +151,14 @@ describe.skipIf(!hasBrowser || !hasCommands)("in Chromium", () => {
   });
 
   test("Every view shows a run while it runs, killed, resumed, completed, and as the exported file", async () => {
-    const server = await start("gepa-server --program program.py --port 0 --token-file token", "ready on");
+    const server = await start("evolverpc serve program.py --port 0 --token-file token", "ready on");
     const url = /http:\S+/.exec(server.found)?.[0];
     const optimizer = await start(
-      `gepa-client optimize ${url} --token-file token --trainset rows.jsonl --valset rows.jsonl --check off --seed 1 ` +
+      `evolverpc optimize ${url} --token-file token --trainset rows.jsonl --valset rows.jsonl --check off --seed 1 ` +
         "--max-metric-calls 80 --lease-s 2 --output run --store 'kept here.db'",
       "candidate 2",
     );
-    const first = await watch("gepa-client watch last --store 'kept here.db'");
+    const first = await watch("evolverpc watch last --store 'kept here.db'");
     await page.getByText("running: optimizing").waitFor();
     await checkViews();
 

@@ -1,4 +1,4 @@
-/** A real `gepa-service up` with a repository of a small program, and calls of its API. */
+/** A real `evolverpc service up` with a repository of a small program, and calls of its API. */
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, writeFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import { HOSTILE } from "./hostile-strings";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const COMMANDS = join(ROOT, ".venv/bin/");
-export const hasService = existsSync(join(COMMANDS, "gepa-service"));
+export const hasService = existsSync(join(COMMANDS, "evolverpc"));
 
 /** Learns one word for each proposal; texts that models, rows and programs fill hold markup. */
 const PROGRAM = `
@@ -52,8 +52,8 @@ export class RunningService {
     await this.writeRepository();
     const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("GEPA_")));
     const child = spawn(
-      join(COMMANDS, "gepa-service"),
-      ["up", "--data", join(this.folder, "data"), "--port", "0", "--sandbox", "process", "--json"],
+      join(COMMANDS, "evolverpc"),
+      ["service", "up", "--data", join(this.folder, "data"), "--port", "0", "--sandbox", "process", "--json"],
       {
         cwd: this.folder,
         stdio: ["ignore", "pipe", "pipe"],
@@ -67,7 +67,7 @@ export class RunningService {
     });
     const line = await new Promise<string>((resolve, reject) => {
       createInterface(child.stdout).once("line", resolve);
-      child.once("close", (code) => reject(new Error(`gepa-service up ended with ${code}: ${output}`)));
+      child.once("close", (code) => reject(new Error(`evolverpc service up ended with ${code}: ${output}`)));
     });
     const { url, key } = JSON.parse(line) as { url: string; key: string };
     this.url = url;
@@ -96,9 +96,14 @@ export class RunningService {
     return (text === "" ? null : JSON.parse(text)) as Answer;
   }
 
-  /** Run a command of `gepa-service` on the service's database. */
+  /** Run a command of `evolverpc service` on the service's database. */
   private command(...words: string[]): void {
-    execFileSync(join(COMMANDS, "gepa-service"), [...words, "--database", join(this.folder, "data", "records.db")]);
+    execFileSync(join(COMMANDS, "evolverpc"), [
+      "service",
+      ...words,
+      "--database",
+      join(this.folder, "data", "records.db"),
+    ]);
   }
 
   /** Make a key with this role. */

@@ -67,8 +67,8 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     driven,
     store: text("store", "runs/evolverpc.db"),
     commands: [
-      { command: text("command", `gepa-client show ${RUN}`), what: text("what", "prints the result") },
-      { command: text("command", `gepa-client resume ${RUN}`), what: text("what", "continues the run") },
+      { command: text("command", `evolverpc show ${RUN}`), what: text("what", "prints the result") },
+      { command: text("command", `evolverpc resume ${RUN}`), what: text("what", "continues the run") },
     ],
   });
   events.push({

@@ -8,7 +8,7 @@ import { collectWrong, violations } from "./opened-page";
 import { hasService, RunningService } from "./running-service";
 
 if (!hasService)
-  console.warn("The tests of the service's page are skipped: gepa-service is not in .venv; make setup puts it there");
+  console.warn("The tests of the service's page are skipped: evolverpc is not in .venv; make setup puts it there");
 
 const OF_JOB = ["now", "result", "progress", "tree", "rows", "text", "reflection", "log"];
 /** Views that the page of a run has too, whose tests look at all of them. */

@@ -62,9 +62,9 @@ test("The limit that is suggested lets usual examples end, and is shorter than t
 });
 
 test("Commands are those of the run and the store that are shown", () => {
-  const shown = [{ command: "/opt/gepa-client show 4f2 --store 'my runs.db'", what: "" }];
+  const shown = [{ command: "/opt/evolverpc show 4f2 --store 'my runs.db'", what: "" }];
   expect(sameRun("resume", shown, "--example-timeout-s 10")).toBe(
-    "/opt/gepa-client resume 4f2 --example-timeout-s 10 --store 'my runs.db'",
+    "/opt/evolverpc resume 4f2 --example-timeout-s 10 --store 'my runs.db'",
   );
   expect(sameRun("resume", [])).toBeUndefined();
 });

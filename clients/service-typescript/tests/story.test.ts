@@ -13,8 +13,8 @@ let service: ChildProcess;
 let client: ServiceClient;
 
 beforeAll(async () => {
-  const flags = ["up", "--data", join(folder, "data"), "--port", "0", "--sandbox", "process", "--json"];
-  service = spawn(join(ROOT, ".venv/bin/gepa-service"), flags, { stdio: ["ignore", "pipe", "inherit"] });
+  const flags = ["service", "up", "--data", join(folder, "data"), "--port", "0", "--sandbox", "process", "--json"];
+  service = spawn(join(ROOT, ".venv/bin/evolverpc"), flags, { stdio: ["ignore", "pipe", "inherit"] });
   if (service.stdout === null) throw new Error("no pipe");
   for await (const line of createInterface(service.stdout)) {
     const { url, key } = JSON.parse(line) as { url: string; key: string };

@@ -190,7 +190,7 @@ async function optimizeTypes(): Promise<string> {
   const names = Object.keys(optimizer.settings).map(camelCase);
   const settings = {
     title: "OptimizeSettings",
-    description: "The settings of `gepa-client optimize`, but those of its servers and rows.",
+    description: "The settings of `evolverpc optimize`, but those of its servers and rows.",
     type: "object",
     properties: Object.fromEntries(
       Object.entries(optimizer.settings).map(([name, schema]) => {

@@ -80,7 +80,7 @@ it("leaves a class with a field of an option's name alone", async () => {
   expect((await evaluate(await served(new Sorter()), [1]))[0].status).toBe("ok");
 });
 
-it("HTTP where gepa-server waits for an answer over stdio", async () => {
+it("HTTP where `evolverpc serve` waits for an answer over stdio", async () => {
   vi.stubEnv("GEPA_STDIO", "1");
   onTestFinished(() => {
     vi.unstubAllEnvs();

@@ -25,7 +25,7 @@ beforeAll(() => {
   forked = mkdtempSync(join(tmpdir(), "evolverpc-forked-"));
   const python = join(dirname(INSTALLED), "python");
   execFileSync(python, ["-m", "tests.support.forked_commands", forked], { cwd: REPOSITORY, stdio: "inherit" });
-  process.env.GEPA_CLIENT = join(forked, "gepa-client");
+  process.env.GEPA_CLIENT = join(forked, "evolverpc");
 });
 
 afterAll(() => {
@@ -208,7 +208,7 @@ describe("in a process of its own", () => {
     child.process.kill("SIGINT");
     expect(await child.ended).toBe("SIGINT");
     expect(child.stderr()).toMatch(/evolverpc: run (\S+) is paused: stopped by hand\. .*resume: "\1"/);
-    expect(child.stderr()).not.toContain("gepa-client resume");
+    expect(child.stderr()).not.toContain("evolverpc resume");
     const again = begin({ output: undefined, resume: "last" });
     expect(await nextMessage(again)).toMatchObject({ bestScore: 1 });
   });

@@ -44,23 +44,23 @@ case "$1" in
 --version) echo "uv 0.13" ;;
 venv) while [ $# -gt 1 ]; do shift; done; mkdir -p "$1/bin" ;;
 pip) sleep 0.2; folder="\${5%/bin/python}"
-  printf '#!/bin/sh\\necho "gepa-client ${PACKAGE_VERSION}"\\n' > "$folder/bin/gepa-client"; chmod +x "$folder/bin/gepa-client" ;;
+  printf '#!/bin/sh\\necho "evolverpc ${PACKAGE_VERSION}"\\n' > "$folder/bin/gepa-client"; chmod +x "$folder/bin/gepa-client" ;;
 esac`;
 
 it("an optimizer on PATH is used if its version is this one's", async () => {
-  script("gepa-client", `echo "gepa-client ${PACKAGE_VERSION}"`);
-  expect(await command()).toBe("gepa-client");
+  script("evolverpc", `echo "evolverpc ${PACKAGE_VERSION}"`);
+  expect(await command()).toBe("evolverpc");
 });
 
 it("an optimizer of another version on PATH is passed over, with a note", async () => {
-  script("gepa-client", 'echo "gepa-client 0.0.9"');
+  script("evolverpc", 'echo "evolverpc 0.0.9"');
   script("uv", UV);
   expect(await command()).toContain(join(folder, "cache"));
   expect(console.error).toHaveBeenCalledWith(expect.stringContaining("has version 0.0.9"));
 });
 
 it("a named optimizer that has another version, or does not run, is refused", async () => {
-  const other = script("other", 'echo "gepa-client 0.0.9"');
+  const other = script("other", 'echo "evolverpc 0.0.9"');
   expect(await failure(command(other))).toMatch(/other has version 0\.0\.9, .*needs its own version/);
   vi.stubEnv("GEPA_CLIENT", "/none");
   expect(await failure(command())).toContain("/none does not run");
@@ -69,9 +69,9 @@ it("a named optimizer that has another version, or does not run, is refused", as
 it("the optimizer of the clone that the package was installed from is used before another one is set up", async () => {
   script("uv", UV);
   mkdirSync(join(folder, "clone", ".venv", "bin"), { recursive: true });
-  const older = script("gepa-client", 'echo "gepa-client 0.0.9"', "clone/.venv/bin");
+  const older = script("evolverpc", 'echo "evolverpc 0.0.9"', "clone/.venv/bin");
   expect(await command()).toContain(join(folder, "cache"));
-  script("gepa-client", `echo "gepa-client ${PACKAGE_VERSION}"`, "clone/.venv/bin");
+  script("evolverpc", `echo "evolverpc ${PACKAGE_VERSION}"`, "clone/.venv/bin");
   expect(await command()).toBe(older);
 });
 
@@ -83,7 +83,7 @@ it("a set-up states again and again how long it has taken", async () => {
 
 it("the command `evolverpc` runs the optimizer with the words that it is given, and ends as it does", () => {
   const answers = `echo "$GEPA_CLIENT ran $*"; exit 3`;
-  const named = script("named", `[ "$1" = --version ] && echo "gepa-client ${PACKAGE_VERSION}" && exit; ${answers}`);
+  const named = script("named", `[ "$1" = --version ] && echo "evolverpc ${PACKAGE_VERSION}" && exit; ${answers}`);
   const own = fileURLToPath(new URL("../src/bin/evolverpc.ts", import.meta.url));
   const env = { ...process.env, GEPA_CLIENT: named };
   const ended = spawnSync(process.execPath, ["--import", "tsx", own, "show", "last"], { env, encoding: "utf8" });

@@ -1,4 +1,4 @@
-/** Starts the program as a process behind `gepa-server --command`. */
+/** Starts the program as a process behind `evolverpc serve --command`. */
 
 import { serveStdio } from "evolverpc";
 import { repeats } from "./repeats.js";

@@ -1,4 +1,4 @@
-"""`gepa-client branches RUN`: the code a run made, from its record alone: list it, diff it, check it out, delete it."""
+"""`evolverpc branches RUN`: the code a run made, from its record alone: list it, diff it, check it out, delete it."""
 
 import json
 import shlex
@@ -82,7 +82,7 @@ def branches(
 ) -> None:
     """List the code changes that a run tried, from its record; its servers may be gone.
 
-    `by-hand` as RUN: the branches that `gepa-client mutate` made in the repository.
+    `by-hand` as RUN: the branches that `evolverpc mutate` made in the repository.
 
     Exits with 0 if it was done, 1 if you declined, 2 if it is impossible.
     """
@@ -317,7 +317,7 @@ def _texts_apart(asked: _BranchesRequest) -> str | None:
         server = next(iter(_servers(config)), URL)
         access = ["--token-file", str(config["token_file"])] if config.get("token_file") else []
         access += ["--allow-insecure"] if config.get("allow_insecure") else []
-        return shell_line(["gepa-client", "mutate", server, "--texts", str(path), *access])
+        return shell_line(["mutate", server, "--texts", str(path), *access])
     return command("show", asked.run.id, "--candidate", str(best.index), store=asked.store)
 
 

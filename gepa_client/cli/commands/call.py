@@ -1,4 +1,4 @@
-"""`gepa-client call`: one call, for debugging; the exit status gives its outcome."""
+"""`evolverpc call`: one call, for debugging; the exit status gives its outcome."""
 
 import asyncio
 import json

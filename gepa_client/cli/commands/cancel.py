@@ -1,4 +1,4 @@
-"""`gepa-client cancel RUN`: ask the driver of a run to stop and wait for it; end a run that has no driver."""
+"""`evolverpc cancel RUN`: ask the driver of a run to stop and wait for it; end a run that has no driver."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ def cancel(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a run; examples in flight end first, and all results are kept. `gepa-client resume` can still continue it.
+    """End a run; examples in flight end first, and all results are kept. `evolverpc resume` can still continue it.
 
     Exits with 0 if the run has stopped, 1 if it is still stopping after --wait, 2 if it cannot be cancelled.
     """

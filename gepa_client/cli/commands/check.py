@@ -1,4 +1,4 @@
-"""`gepa-client check`: try a server on a few rows; prints a table, or one JSON object."""
+"""`evolverpc check`: try a server on a few rows; prints a table, or one JSON object."""
 
 from collections.abc import Callable
 from pathlib import Path

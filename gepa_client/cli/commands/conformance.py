@@ -1,4 +1,4 @@
-"""`gepa-client conformance URL`: check whether a server in any language keeps the contract."""
+"""`evolverpc conformance URL`: check whether a server in any language keeps the contract."""
 
 import asyncio
 from collections import Counter

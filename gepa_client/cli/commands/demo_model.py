@@ -1,4 +1,4 @@
-"""`gepa-client demo-model`: a scripted stand-in for a language model, for `examples/quickstart` without a key.
+"""`evolverpc demo-model`: a scripted stand-in for a language model, for `examples/quickstart` without a key.
 
 It answers a message about a topic with the team that the prompt names for this topic, in a line such as
 `- dock: deliveries, returns`, else with a team as other companies have it. If it is asked for better instructions, it

@@ -1,4 +1,4 @@
-"""`gepa-client export RUN`: everything a store has of a run, as one JSON file for another store."""
+"""`evolverpc export RUN`: everything a store has of a run, as one JSON file for another store."""
 
 import os
 import sys
@@ -48,7 +48,7 @@ def export(
         return
     console = make_console()
     echo(console, f"{safe_line(found.id)} is in {safe_line(str(path))} ({size:,} bytes), with your rows and outputs")
-    echo(console, f"next, elsewhere: {safe_line(f'gepa-client import {path.name}')}")
+    echo(console, f"next, elsewhere: {safe_line(f'evolverpc import {path.name}')}")
 
 
 def _write(path: Path, pieces: Iterable[str]) -> int:

@@ -1,4 +1,4 @@
-"""`gepa-client fork RUN --at N`: a new run that starts from the first N entries of another run's journal."""
+"""`evolverpc fork RUN --at N`: a new run that starts from the first N entries of another run's journal."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

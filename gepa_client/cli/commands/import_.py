@@ -1,4 +1,4 @@
-"""`gepa-client import FILE`: take in a run that `export` wrote, possibly on another machine."""
+"""`evolverpc import FILE`: take in a run that `export` wrote, possibly on another machine."""
 
 import json
 from pathlib import Path
@@ -15,11 +15,11 @@ from gepa_client.run.transfer import import_run
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(help="What `gepa-client export` wrote.")],
+    file: Annotated[Path, typer.Argument(help="What `evolverpc export` wrote.")],
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take in a run that `gepa-client export` wrote; an existing run of the same id is never replaced.
+    """Take in a run that `evolverpc export` wrote; an existing run of the same id is never replaced.
 
     Its results and the addresses of its servers are not imported: name a server when you resume it. It gets a folder
     here.
@@ -50,9 +50,9 @@ def read_document(file: Path) -> dict[str, Any]:
     except ValueError as error:
         refuse(f"{file}: not JSON: {error}")
     except RecursionError:
-        refuse(f"{file}: not a run that `gepa-client export` wrote: it is nested too deep")
+        refuse(f"{file}: not a run that `evolverpc export` wrote: it is nested too deep")
     if not isinstance(document, dict):
-        refuse(f"{file}: not a run that `gepa-client export` wrote")
+        refuse(f"{file}: not a run that `evolverpc export` wrote")
     return document
 
 

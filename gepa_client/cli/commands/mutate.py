@@ -1,4 +1,4 @@
-"""`gepa-client mutate URL "CHANGE REQUEST"`: one manual mutation: its diff, and some rows before and after."""
+"""`evolverpc mutate URL "CHANGE REQUEST"`: one manual mutation: its diff, and some rows before and after."""
 
 import asyncio
 import base64
@@ -209,7 +209,7 @@ def _mutate(
     access = ["--token-file", str(token_file)] if token_file is not None else []
     access += ["--allow-insecure"] if allow_insecure else []
     if output is not None:
-        again = shell_line(["gepa-client", "mutate", server.url, "ANOTHER CHANGE", "--candidate", str(output), *access])
+        again = shell_line(["mutate", server.url, "ANOTHER CHANGE", "--candidate", str(output), *access])
         echo_next(console, again)
     if step.made.branch is not None:
         echo(console, "in the program's repository:")
@@ -239,7 +239,7 @@ def _settings(
     """Return the settings of the sandbox; None if the server runs already."""
     if not given:
         if url is None:
-            refuse("name the server, as in `gepa-client mutate http://127.0.0.1:8000 CHANGE`, or give --repo FOLDER")
+            refuse("name the server, as in `evolverpc mutate http://127.0.0.1:8000 CHANGE`, or give --repo FOLDER")
         return None
     if "repo" in given and (url is not None or token_file is not None or allow_insecure):
         other = "a URL" if url is not None else "--token-file" if token_file is not None else "--allow-insecure"
@@ -404,7 +404,7 @@ def _print_failure(error: RpcError) -> None:
     if further := details(error):
         echo(make_console(stderr=True), f"[dim]{safe(further.rstrip())}[/]")
     if "commit" in error.details:
-        fail("the server has no such commit: `gepa-client branches RUN --check-out` brings a run's into its repository")
+        fail("the server has no such commit: `evolverpc branches RUN --check-out` brings a run's into its repository")
 
 
 def _state_after_stop(asked: _Mutation) -> str:

@@ -1,4 +1,4 @@
-"""`gepa-client optimize`: start a run in a driver process, display it, and write its results into a folder."""
+"""`evolverpc optimize`: start a run in a driver process, display it, and write its results into a folder."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""`gepa-client pause RUN`: ask the driver of a run to stop and wait for it; the run can be resumed."""
+"""`evolverpc pause RUN`: ask the driver of a run to stop and wait for it; the run can be resumed."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ def pause(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a run so that `gepa-client resume` continues it; examples in flight end first, and everything is kept.
+    """Stop a run so that `evolverpc resume` continues it; examples in flight end first, and everything is kept.
 
     Exits with 0 if the run has stopped, 1 if it is still stopping after --wait, 2 if no process drives it.
     """

@@ -1,4 +1,4 @@
-"""`gepa-client replay RUN`: the whole run again from its record, without any server or model."""
+"""`evolverpc replay RUN`: the whole run again from its record, without any server or model."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Branches in the user's repository: their deletion, and `gepa-client branches by-hand`."""
+"""Branches in the user's repository: their deletion, and `evolverpc branches by-hand`."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ def delete_branches(
 
 
 def branches_by_hand(repo: Path, *, delete: bool, yes: bool, as_json: bool) -> None:
-    """List the branches that `gepa-client mutate` made, or delete those that are not checked out."""
+    """List the branches that `evolverpc mutate` made, or delete those that are not checked out."""
     console = make_console()
     words = ["--repo", str(repo)] if repo != Path() else []
     try:

@@ -1,4 +1,4 @@
-"""`gepa-client rescore RUN --with URL`: another scorer over the recorded outputs of a run; no program runs."""
+"""`evolverpc rescore RUN --with URL`: another scorer over the recorded outputs of a run; no program runs."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`gepa-client resume RUN`: replay a stopped run up to the end of its journal, then continue it."""
+"""`evolverpc resume RUN`: replay a stopped run up to the end of its journal, then continue it."""
 
 from collections.abc import Mapping
 from pathlib import Path

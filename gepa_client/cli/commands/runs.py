@@ -1,4 +1,4 @@
-"""`gepa-client runs`: every run of a store, newest first, with its progress and its cost."""
+"""`evolverpc runs`: every run of a store, newest first, with its progress and its cost."""
 
 import re
 from collections.abc import Sequence

@@ -77,7 +77,7 @@ def sandboxed(
 
 def publish_command(settings: RunConfig) -> str:
     """Return the command that builds the image from which sandboxes at Modal start."""
-    words = ["gepa-client", "sandboxes", "--publish", "--repo", settings.repo or ""]
+    words = ["sandboxes", "--publish", "--repo", settings.repo or ""]
     for flag, value in (
         ("--ref", settings.ref),
         ("--git-token-file", settings.git_token_file),

@@ -1,4 +1,4 @@
-"""`gepa-client sandboxes`: list all sandboxes, run a command in one, end those without an owner, build environments."""
+"""`evolverpc sandboxes`: list all sandboxes, run a command in one, end those without an owner, build environments."""
 
 import asyncio
 import os
@@ -170,7 +170,7 @@ def _exec(action: list[str], timeout_s: float, *, as_json: bool) -> int:
     from sandbox_runtime import SandboxError
 
     if action[0] != "exec" or len(action) < 3:
-        refuse("give `exec ID -- COMMAND`, for instance: gepa-client sandboxes exec ID -- ls -l")
+        refuse("give `exec ID -- COMMAND`, for instance: evolverpc sandboxes exec ID -- ls -l")
     request = ExecRequest(id=action[1], argv=tuple(action[2:]), timeout_s=timeout_s)
     try:
         done = asyncio.run(exec_in_sandbox(request))

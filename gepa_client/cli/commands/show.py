@@ -1,4 +1,4 @@
-"""`gepa-client show RUN`: a run's facts, its candidates as a tree, outcomes of its calls, cost and changes."""
+"""`evolverpc show RUN`: a run's facts, its candidates as a tree, outcomes of its calls, cost and changes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`gepa-client steer ACTION RUN`: steer a run while it runs, or before it is resumed."""
+"""`evolverpc steer ACTION RUN`: steer a run while it runs, or before it is resumed."""
 
 import contextlib
 import sys
@@ -91,7 +91,7 @@ def propose(
 @APP.command()
 def withdraw(
     run: RunName,
-    request_id: Annotated[str, typer.Argument(metavar="REQUEST", help="Its id: see `gepa-client steer list`.")],
+    request_id: Annotated[str, typer.Argument(metavar="REQUEST", help="Its id: see `evolverpc steer list`.")],
     wait: Wait = WAIT_S,
     store: StoreUrl = None,
     as_json: AsJson = False,

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.printed_commands import command, shell_line
 from gepa_client.cli.arguments import DECLINED, STOPPED, USAGE
 from gepa_client.cli.views.console import echo, fail, make_console, refuse, seconds_since
 from gepa_client.errors import ClientError, StoreUnavailable, summary
@@ -20,7 +20,7 @@ from protocol.errors import RpcError
 SILENT_S = 60.0
 """Seconds without a heartbeat after which commands report a driver as gone: several leases."""
 
-FIRST_COMMAND = "gepa-client optimize --help"
+FIRST_COMMAND = shell_line(["optimize", "--help"])
 """It names what a first run needs: a server of the user's own program, and rows."""
 
 

@@ -1,4 +1,4 @@
-"""`gepa-client verify RUN|FILE`: derive a certificate again from the record of its run, and compare every number."""
+"""`evolverpc verify RUN|FILE`: derive a certificate again from the record of its run, and compare every number."""
 
 import json
 import tempfile
@@ -37,9 +37,7 @@ def verify(
     ],
     exported: Annotated[
         Path | None,
-        typer.Option(
-            "--exported", metavar="FILE", help="The run as `gepa-client export` wrote it, in place of a store."
-        ),
+        typer.Option("--exported", metavar="FILE", help="The run as `evolverpc export` wrote it, in place of a store."),
     ] = None,
     require: Annotated[
         Literal["improved"] | None,

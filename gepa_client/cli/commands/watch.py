@@ -1,4 +1,4 @@
-"""`gepa-client watch [RUN]`: serve the live page of a run to the browser of this machine."""
+"""`evolverpc watch [RUN]`: serve the live page of a run to the browser of this machine."""
 
 import asyncio
 import contextlib

@@ -238,7 +238,7 @@ def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
         facts.add_row("code", one_line(_code(record)))
     latest_lines = [_fitted(text, width - FRAME) for text in latest]
     now = f"{PHASES[record.phase]} · {clock(record.seconds)}"
-    title = _title(record.started) if record.started else "gepa-client"
+    title = _title(record.started) if record.started else "evolverpc"
     return Panel(
         Group(facts, *([Text("")] if latest_lines else []), *latest_lines),
         title=f"[bold]{title}[/]",

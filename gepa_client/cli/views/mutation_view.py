@@ -34,8 +34,8 @@ ADVICE = {
 
 AGENT_ADVICE = {
     re.compile(r"cannot be started|cannot start"): "the server's --agent-command cannot be started: see that it is "
-    "installed where gepa-server runs",
-    re.compile(r"not logged in|\b401\b", re.IGNORECASE): "set ANTHROPIC_API_KEY where gepa-server runs",
+    "installed where the server runs",
+    re.compile(r"not logged in|\b401\b", re.IGNORECASE): "set ANTHROPIC_API_KEY where the server runs",
     re.compile(r"exited with status|was killed by"): "the agent itself failed: see its log",
 }
 """What to do if the agent failed, by the first pattern that matches its error."""

@@ -9,7 +9,7 @@ from gepa_client.errors import NO_ANSWER
 from gepa_client.settings.run_config import NO_PROPOSER, SETTINGS
 
 _FLAGS = {setting.flag: name for name, setting in SETTINGS.items()}
-_FLAG = re.compile(r"gepa-client [^`\n]*|--[a-z]+(?:-[a-z]+)*")
+_FLAG = re.compile(r"evolverpc [^`\n]*|--[a-z]+(?:-[a-z]+)*")
 
 _spelling: ContextVar[Callable[[str], str] | None] = ContextVar("option names", default=None)
 """Returns the option's name of a setting; None if messages name flags."""

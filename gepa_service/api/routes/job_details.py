@@ -1,6 +1,6 @@
 """Parts of a job's run that the page loads when they are asked for: cells, texts, proposals, origins, explanations.
 
-Their forms are those of the page of `gepa-client watch` (`gepa_client.page.page_answers`), which shows them.
+Their forms are those of the page of `evolverpc watch` (`gepa_client.page.page_answers`), which shows them.
 """
 
 import contextlib

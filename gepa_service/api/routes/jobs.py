@@ -58,8 +58,8 @@ OWN = ("reflection_lm", "max_metric_calls", "num_threads", "evolve", "sandboxes"
 class Target(BaseModel):
     """The program: a connected repository, or one by its URL, and a commit, branch or tag of it.
 
-    `program`, `metric`, `saved_program_json_path`: as of `gepa-server`; without `program`, the repository's `gepa.toml`
-    names it. `metric` is for programs of DSPy.
+    `program`, `metric`, `saved_program_json_path`: as of `evolverpc serve`; without `program`, the repository's
+    `gepa.toml` names it. `metric` is for programs of DSPy.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -78,13 +78,13 @@ class Target(BaseModel):
         return self
 
     def with_target(self, given: dict[str, Any], repo: str, ref: str | None, flags: list[str]) -> dict[str, Any]:
-        """Return settings with the repository, and with flags of gepa-server besides those that are given."""
+        """Return settings with the repository, and with flags of `evolverpc serve` besides those that are given."""
         whole = [*shlex.split(given.get("server_args", "")), *self.server_args(), *flags]
         found = given | {"repo": repo} | ({"ref": ref} if ref is not None else {})
         return found | ({"server_args": shlex.join(whole)} if whole else {})
 
     def server_args(self) -> list[str]:
-        """Return the flags of gepa-server that these fields stand for."""
+        """Return the flags of `evolverpc serve` that these fields stand for."""
         flags = [] if self.program is None else ["--program", self.program]
         flags += [] if self.metric is None else ["--kind", "dspy", "--metric", self.metric]
         saved = self.saved_program_json_path
@@ -95,7 +95,7 @@ class OptimizeRequest(Target):
     """An optimization.
 
     Rows are given here, or as a .json, .jsonl or .csv file of the repository. `num_threads`: examples that are
-    evaluated at the same time. `options`: every other setting of `gepa-client optimize`.
+    evaluated at the same time. `options`: every other setting of `evolverpc optimize`.
     """
 
     trainset: Rows | None = None

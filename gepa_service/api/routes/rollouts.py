@@ -185,7 +185,7 @@ async def work_of(
     flags: list[str] | None = None,
     mutation: dict[str, Any] | None = None,
 ) -> ProgramWork:
-    """Return the record of work that is asked for; `flags`: further ones of gepa-server. Raises a problem."""
+    """Return the record of work that is asked for; `flags`: further ones of `evolverpc serve`. Raises a problem."""
     repo_url, client_id = await in_thread(repository_of, service, records, asked)
     candidate: dict[str, str] | None = asked.candidate
     ref = asked.ref

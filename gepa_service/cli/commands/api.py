@@ -1,4 +1,4 @@
-"""`gepa-service api`: serve the HTTP API."""
+"""`evolverpc service api`: serve the HTTP API."""
 
 import functools
 import gc

@@ -1,4 +1,4 @@
-"""`gepa-service keys`: create, list and revoke API keys."""
+"""`evolverpc service keys`: create, list and revoke API keys."""
 
 from datetime import timedelta
 from typing import Annotated, Any
@@ -51,7 +51,7 @@ def list_(tenant: TenantName, database: Database = DEFAULT_DATABASE, as_json: As
         return
     console = make_console()
     if not found:
-        echo(console, f"no keys; next: gepa-service keys create {safe_line(owner.id)} --role owner")
+        echo(console, f"no keys; next: evolverpc service keys create {safe_line(owner.id)} --role owner")
         return
     table = plain_table("key", "role", "state", "name")
     for key in found:
@@ -70,7 +70,7 @@ def revoke(
         owner = find_tenant(records, tenant)
         found = key_of_owner(records, owner.id, key_id)
         if found is None:
-            listing = f"gepa-service keys list {owner.id}"
+            listing = f"evolverpc service keys list {owner.id}"
             refuse(f"{owner.id} has no key {key_id}; {listing} shows all")
         revoke_key(records, found)
     echo(make_console(), f"revoked {safe_line(found.id)}")

@@ -1,4 +1,4 @@
-"""`gepa-service secrets`: replace the keys that encrypt secrets."""
+"""`evolverpc service secrets`: replace the keys that encrypt secrets."""
 
 import os
 from typing import Annotated

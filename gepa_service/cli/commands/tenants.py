@@ -1,4 +1,4 @@
-"""`gepa-service tenants`: create, list and change tenants."""
+"""`evolverpc service tenants`: create, list and change tenants."""
 
 from typing import Annotated, Any
 
@@ -45,7 +45,7 @@ def create(
         return
     console = make_console()
     echo(console, f"created {safe_line(made.id)}")
-    echo(console, f"next: gepa-service keys create {safe_line(made.id)} --role owner")
+    echo(console, f"next: evolverpc service keys create {safe_line(made.id)} --role owner")
 
 
 @APP.command("list")
@@ -59,7 +59,7 @@ def list_(database: Database = DEFAULT_DATABASE, as_json: AsJson = False) -> Non
         return
     console = make_console()
     if not found:
-        echo(console, "no tenants; next: gepa-service tenants create NAME")
+        echo(console, "no tenants; next: evolverpc service tenants create NAME")
         return
     table = plain_table("tenant", "name", right=Quotas.model_fields)
     for tenant in found:
@@ -83,7 +83,7 @@ def change(
     """Change quotas of a tenant; those that are not given stay. They hold within seconds."""
     given = _given(jobs_at_once, jobs_queued, sandboxes, usd_per_month, requests_per_minute)
     if not given:
-        refuse("give at least one quota; gepa-service tenants change --help lists them")
+        refuse("give at least one quota; evolverpc service tenants change --help lists them")
     with open_cli_records(database) as records:
         found = find_tenant(records, tenant)
         after = changed(

@@ -1,4 +1,4 @@
-"""`gepa-service up`: the whole service on one machine."""
+"""`evolverpc service up`: the whole service on one machine."""
 
 import contextlib
 import http.client
@@ -105,7 +105,7 @@ def up(
     except PartFailed as error:
         refuse(f"{error}; the reason is in the lines above", FAILED)
     if not as_json:
-        again = shlex.join(["gepa-service", "up", "--data", str(data)])
+        again = shlex.join(["evolverpc", "service", "up", "--data", str(data)])
         print(f"The service has ended. Its jobs continue with:\n  {again}")
     raise typer.Exit(STOPPED if received == signal.SIGINT else 0)
 
@@ -160,7 +160,7 @@ def _lines(folder: DataFolder, url: str, sandbox: str, key: str | None) -> Itera
     yield ""
     if key is None:
         yield "The first start printed a key. Another one, in another terminal:"
-        yield f"  {shlex.join(['gepa-service', 'keys', 'create', NAME, '--database', str(folder.records)])}"
+        yield f"  {shlex.join(['evolverpc', 'service', 'keys', 'create', NAME, '--database', str(folder.records)])}"
     else:
         yield "The key of an owner, for the page too. It is shown now and never again; in another terminal:"
         yield ""

@@ -1,4 +1,4 @@
-"""`gepa-service worker`: run the jobs of all tenants, until SIGTERM or Ctrl-C lets other workers continue them."""
+"""`evolverpc service worker`: run the jobs of all tenants, until SIGTERM or Ctrl-C lets other workers continue them."""
 
 import logging
 from contextlib import closing

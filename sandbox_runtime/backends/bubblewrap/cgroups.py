@@ -14,7 +14,7 @@ OWN_PROCESSES = 3
 """Processes of every container besides its commands: two of bubblewrap, and the one that keeps it open."""
 
 PROCESS_MEMORY_VARIABLE = "GEPA_PROCESS_MEMORY_MB"
-"""The variable that limits the memory of each process in a jail of `gepa-server`, in MiB."""
+"""The variable that limits the memory of each process in a jail of `evolverpc serve`, in MiB."""
 
 _KEPT_FREE = 64
 _OPEN_FILES = 4096

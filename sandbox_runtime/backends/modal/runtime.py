@@ -100,7 +100,7 @@ class ModalRuntime:
                 raise EnvironmentMissing(
                     f"no image {images.name_of(recipe)} is published at Modal for this program and this version of"
                     " evolverpc; build it once, before sandboxes are started:"
-                    " gepa-client sandboxes --publish --repo REPO"
+                    " evolverpc sandboxes --publish --repo REPO"
                 ) from None
         return image_setup.prepared(recipe, image)
 

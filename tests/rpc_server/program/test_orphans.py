@@ -34,7 +34,10 @@ asyncio.run(main())
 @pytest.mark.parametrize(
     ("settings", "rows"),
     [
-        ({**PYTHON, "program": "behaves.py", "workers": 2, "concurrency": 2}, [{"do": "spin_in_c"}, {"do": "sleep", "seconds": 600}]),
+        (
+            {**PYTHON, "program": "behaves.py", "workers": 2, "concurrency": 2},
+            [{"do": "spin_in_c"}, {"do": "sleep", "seconds": 600}],
+        ),
         ({**PYTHON, "program": "waits.py"}, [{"do": "hold"}]),
         ({**PYTHON, "program": "starts_threads.py"}, [{"seconds": 600}]),
         ({"command": [sys.executable, "stdio.py"], "workers": 1}, [{"do": "busy"}]),

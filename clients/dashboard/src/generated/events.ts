@@ -296,7 +296,7 @@ export interface RaceStanding {
  * What a user asked of the run. All are kept, by `key`.
  *
  * `at`: the place after its entry in the search, None without one. `detail`: the action as it was posted.
- * `outcome`: in the words of `gepa-client steer list`; None while it waits.
+ * `outcome`: in the words of `evolverpc steer list`; None while it waits.
  */
 export interface Steer {
   id: number;

@@ -168,7 +168,7 @@ function Notices({ view, status, lost }: { view: View; status: Status; lost: boo
   if (status.kind === "lost") {
     notices.push(
       <p key="lost">
-        The server of this page does not answer; the page asks again by itself. If <code>gepa-client watch</code> has
+        The server of this page does not answer; the page asks again by itself. If <code>evolverpc watch</code> has
         ended, start it again
         {watch && (
           <>

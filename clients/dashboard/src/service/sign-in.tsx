@@ -76,8 +76,8 @@ export function SignIn({ reason, onSignedIn }: Props) {
       <details>
         <summary>Where a key comes from</summary>
         <p>
-          The first start of <code>gepa-service up</code> prints one. On the machine of the service,{" "}
-          <code>gepa-service keys create TENANT --role editor</code> makes another; owners make keys on this page.
+          The first start of <code>evolverpc service up</code> prints one. On the machine of the service,{" "}
+          <code>evolverpc service keys create TENANT --role editor</code> makes another; owners make keys on this page.
         </p>
       </details>
     </section>

@@ -1,4 +1,4 @@
-/** The run at a place of its journal: what `gepa-client replay --until N` shows, or with `LIVE` all that is known. */
+/** The run at a place of its journal: what `evolverpc replay --until N` shows, or with `LIVE` all that is known. */
 
 import type {
   Iteration,

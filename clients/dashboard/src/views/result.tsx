@@ -324,7 +324,7 @@ function NotKept({ view, api }: { view: View; api: string }) {
       <h2>Changes of code that were tried and not kept</h2>
       {refused.length > REFUSED && (
         <p class="quiet">
-          {counted(refused.length - REFUSED, "earlier one")} left out; <code>gepa-client branches</code> lists them.
+          {counted(refused.length - REFUSED, "earlier one")} left out; <code>evolverpc branches</code> lists them.
         </p>
       )}
       {refused.slice(-REFUSED).map((mutation) => (

@@ -2341,7 +2341,7 @@ export interface components {
          * @description An optimization.
          *
          *     Rows are given here, or as a .json, .jsonl or .csv file of the repository. `num_threads`: examples that are
-         *     evaluated at the same time. `options`: every other setting of `gepa-client optimize`.
+         *     evaluated at the same time. `options`: every other setting of `evolverpc optimize`.
          */
         OptimizeRequest: {
             /** Client Id */
@@ -2430,7 +2430,7 @@ export interface components {
         };
         /**
          * Options
-         * @description Every setting of `gepa-client optimize` that a tenant may choose; the reference of settings describes each.
+         * @description Every setting of `evolverpc optimize` that a tenant may choose; the reference of settings describes each.
          */
         Options: {
             /**
@@ -2496,6 +2496,11 @@ export interface components {
              */
             code_prompt_template?: string | null;
             /**
+             * Concurrency
+             * @description Examples in flight at the same time, over all servers together.
+             */
+            concurrency?: number | null;
+            /**
              * Deterministic
              * @description The program gives a candidate the same result on a row each time, so that its results are reused.
              */
@@ -2544,11 +2549,6 @@ export interface components {
              * @description Stop after X US dollars, as reported by servers and models.
              */
             max_cost_usd?: number | null;
-            /**
-             * Max In Flight
-             * @description Examples in flight at the same time, over all servers together.
-             */
-            concurrency?: number | null;
             /**
              * Max Iterations
              * @description Stop after N iterations.
@@ -2735,7 +2735,7 @@ export interface components {
             selection_strategy?: string;
             /**
              * Server Args
-             * @description More flags of the gepa-server in each sandbox.
+             * @description More flags of `evolverpc serve` in each sandbox.
              * @default
              */
             server_args?: string;
@@ -3482,7 +3482,7 @@ export interface components {
             secret_headers?: string | string[];
             /**
              * Server Args
-             * @description More flags of the gepa-server in each sandbox.
+             * @description More flags of `evolverpc serve` in each sandbox.
              * @default
              */
             server_args?: string;
@@ -3731,7 +3731,7 @@ export interface components {
          * @description What a user asked of the run. All are kept, by `key`.
          *
          *     `at`: the place after its entry in the search, None without one. `detail`: the action as it was posted.
-         *     `outcome`: in the words of `gepa-client steer list`; None while it waits.
+         *     `outcome`: in the words of `evolverpc steer list`; None while it waits.
          */
         Steer: {
             /** Action */

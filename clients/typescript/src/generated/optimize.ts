@@ -1,7 +1,7 @@
 // Generated from the contract's schema by `npm run generate`; do not edit.
 
 /**
- * The settings of `gepa-client optimize`, but those of its servers and rows.
+ * The settings of `evolverpc optimize`, but those of its servers and rows.
  */
 export interface OptimizeSettings {
   /**

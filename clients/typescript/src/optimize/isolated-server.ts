@@ -1,4 +1,4 @@
-/** Serve this process's program from child processes, behind `gepa-server`, so that an example cannot stop the run. */
+/** Serve this process's program from child processes, behind `evolverpc serve`, so that an example cannot stop the run. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -14,7 +14,7 @@ export interface ProgramServer {
   close(): Promise<void>;
 }
 
-/** Start this process's own command as the workers of a `gepa-server`, which is beside the optimizer's command. */
+/** Start this process's own command as the workers of an `evolverpc serve`, which is beside the optimizer's command. */
 export async function serveIsolated(
   optimizer: string,
   exampleTimeoutS: number | undefined,

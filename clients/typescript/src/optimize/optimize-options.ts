@@ -17,7 +17,7 @@ import type {
 import type { RowSource } from "../rows/row-sources.js";
 import { SPLITS } from "./optimizer-settings.js";
 
-/** What `optimize` takes: its own options, and every setting of `gepa-client optimize`. */
+/** What `optimize` takes: its own options, and every setting of `evolverpc optimize`. */
 export interface OptimizeOptions<Data, Output, Component extends string = string> extends OptimizeSettings {
   program: FunctionProgram<Data, Output, Component> | BatchProgram<Data, Output, Component>;
   /** Rows to learn from: an array, another iterable, or a .jsonl, .json or .csv file. Default: split `train` of the program. */
@@ -47,7 +47,7 @@ export interface OptimizeOptions<Data, Output, Component extends string = string
   signal?: AbortSignal | undefined;
   /** Receives each event of the run; the optimizer then displays nothing. The next one waits for a returned promise. */
   onEvent?(event: RunEvent): unknown;
-  /** The command `gepa-client` to use. Default: `GEPA_CLIENT`, else that on PATH, else one that is set up once. */
+  /** The command `evolverpc` to use. Default: `GEPA_CLIENT`, else that on PATH, else one that is set up once. */
   optimizer?: string | undefined;
 }
 

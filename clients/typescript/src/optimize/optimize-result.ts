@@ -45,7 +45,7 @@ export interface OptimizeResult<Component extends string = string> {
   files: { bestCandidate: string; result: string; report: string; reportPage: string; events: string; log: string };
 }
 
-/** What a certificate states about the best candidate against the seed; `gepa-client verify` checks it. */
+/** What a certificate states about the best candidate against the seed; `evolverpc verify` checks it. */
 export type Verdict = "improved" | "no difference" | "worse";
 
 interface Written {

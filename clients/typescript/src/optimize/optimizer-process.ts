@@ -43,7 +43,7 @@ export interface ProcessOptions {
 export async function runOptimizer(command: string, words: string[], options: ProcessOptions): Promise<Ended> {
   const { env, onEvent, stop } = options;
   const child = spawn(command, [...words, "--events-fd", String(EVENTS)], {
-    env: { ...env, GEPA_CLIENT: command }, // the commands that it prints have this name
+    env: { ...env, EVOLVERPC_COMMAND: "npx evolverpc" }, // by which it prints commands
     stdio: ["ignore", onEvent === undefined ? process.stderr.fd : "pipe", "pipe", "pipe"],
     detached: true, // so that Ctrl-C reaches it once, by this process
   });

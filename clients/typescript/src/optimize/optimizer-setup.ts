@@ -1,4 +1,4 @@
-/** Find the optimizer, the Python command `gepa-client`, or set it up once from the wheel that this package carries. */
+/** Find the optimizer, the command of the Python package, or set it up once from the wheel that this package carries. */
 
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -21,7 +21,8 @@ import { SetupError } from "../base/configuration.js";
 import { sha256 } from "../base/digest.js";
 import { PACKAGE_VERSION } from "../base/version.js";
 
-const COMMAND = "gepa-client";
+const COMMAND = "gepa-client"; // its other name, `evolverpc`, may be this package's own command
+
 const PACKAGE = fileURLToPath(new URL("../../", import.meta.url));
 const REPOSITORY = join(PACKAGE, "..", "..");
 const PYTHONS = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python"];
@@ -196,7 +197,7 @@ async function pythonFault(): Promise<string> {
 
 async function versionOf(command: string): Promise<string | undefined> {
   const { succeeded, output } = await outcome([command, "--version"]);
-  return succeeded ? /^gepa-client (\S+)/m.exec(output)?.[1] : undefined;
+  return succeeded ? /^evolverpc (\S+)/m.exec(output)?.[1] : undefined;
 }
 
 async function run(words: string[], signal: AbortSignal | undefined): Promise<void> {
@@ -209,7 +210,7 @@ async function run(words: string[], signal: AbortSignal | undefined): Promise<vo
   throw new SetupError(
     `the optimizer could not be set up, and nothing of it was kept: \`${words.join(" ")}\` failed:\n${end}\n` +
       `It needs the package index ${indexOf(words)}, once: run this again when that answers, or name an installed ` +
-      "gepa-client by the option `optimizer` or the variable GEPA_CLIENT.",
+      "one by the option `optimizer` or the variable GEPA_CLIENT.",
   );
 }
 

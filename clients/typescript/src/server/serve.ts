@@ -22,11 +22,11 @@ const CLOSE_GRACE_MS = 500;
 const CLOSE_SWEEP_MS = 10;
 
 const BEHIND_A_SERVER =
-  "`gepa-server --command` started this program and uses stdio: call `serveStdio` instead of `serve`";
+  "`evolverpc serve --command` started this program and uses stdio: call `serveStdio` instead of `serve`";
 
 const WITHOUT_SCORE =
   "evolverpc: warning: the program has no `score(example, output)`: write this function, or name a server that " +
-  "scores by gepa-client's --score-with URL";
+  "scores by `evolverpc optimize --score-with URL`";
 
 export interface ServeOptions extends EndpointOptions, StoreOptions {
   /**

@@ -1,4 +1,4 @@
-/** Serve a program over standard input and output, one JSON message per line, for `gepa-server --command`. */
+/** Serve a program over standard input and output, one JSON message per line, for `evolverpc serve --command`. */
 
 import type { Readable } from "node:stream";
 import { Cancellation } from "../base/cancellation.js";
@@ -19,7 +19,7 @@ const DEFAULT_MAX_LINE_BYTES = 512 * 2 ** 20;
 /**
  * Answer requests until the input ends; then, or on SIGTERM, the process exits.
  *
- * The program's own output goes to the standard error: the standard output carries messages only. `gepa-server`
+ * The program's own output goes to the standard error: the standard output carries messages only. `evolverpc serve`
  * enforces deadlines: its own, or `exampleTimeoutS` if that is given and smaller.
  */
 export async function serveStdio<Data, Output, Component extends string = string>(
@@ -61,7 +61,7 @@ export async function serveStdio<Data, Output, Component extends string = string
   process.exit(0);
 }
 
-/** The id of a request as `gepa-server` writes it. */
+/** The id of a request as `evolverpc serve` writes it. */
 function requestId(line: Buffer): number | undefined {
   const found = /^\{"jsonrpc":"2\.0","id":(\d{1,15}),/.exec(line.subarray(0, 60).toString());
   return found === null ? undefined : Number(found[1]);

@@ -170,7 +170,7 @@ function Form({ known, repository }: { known: readonly Repository[]; repository:
             label="Further settings"
             name="options"
             problem={problem}
-            hint='A JSON object of settings of gepa-client optimize, such as {"reflection_minibatch_size": 5}.'
+            hint='A JSON object of settings of evolverpc optimize, such as {"reflection_minibatch_size": 5}.'
           >
             {(props) => (
               <textarea
