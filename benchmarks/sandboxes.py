@@ -1,8 +1,8 @@
 """What sandboxes cost: a start, a command, and 20 starts at once, against plain processes in turn.
 
 The program is the tickets example at the commit that is checked out, with its environment installed before anything is
-timed. A plain start is an `evolverpc serve` in the folder of that program; a plain command is a child process. The first
-20 of a fresh runtime are `cold`, later ones `warm`. The last line is JSON.
+timed. A plain start is a server in the folder of that program; a plain command is a child process. The first 20 of a
+fresh runtime are `cold`, later ones `warm`. The last line is JSON.
 
     python benchmarks/sandboxes.py
 """

@@ -123,7 +123,7 @@ def planned(words: Sequence[str]) -> tuple[str, list[str], dict[str, bytes]]:
         SystemExit: the flags contradict where it runs.
     """
     given, rest = _parser().parse_known_args(words)
-    for flag in ("--sandbox", "--store", "--output", "--gateway-port", "--gateway-url"):
+    for flag in ("--sandbox", "--store", "--output", "--gateway"):
         if any(word == flag or word.startswith(f"{flag}=") for word in rest):
             raise SystemExit(f"{flag} is set by this deployment: see deploy/README.md")
     files: dict[str, bytes] = {}
@@ -139,7 +139,7 @@ def planned(words: Sequence[str]) -> tuple[str, list[str], dict[str, bytes]]:
 
 def command(name: str, arguments: Sequence[str], run: str | None, gateway_url: str) -> list[str]:
     """Return the arguments of the command; `run`: the id of the run that was started under this name."""
-    where = ["--sandbox", "modal", "--gateway-port", str(GATEWAY_PORT), "--gateway-url", gateway_url]
+    where = ["--sandbox", "modal", "--gateway", f"{GATEWAY_PORT}={gateway_url}"]
     if run is None:
         return ["evolverpc", "optimize", *arguments, "--name", name, "--output", f"{RUNS}/{name}", *where]
     return ["evolverpc", "resume", run, *where]

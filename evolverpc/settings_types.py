@@ -14,8 +14,8 @@ class OptimizeSettings(TypedDict, total=False):
     tie_rows: int
     """Compare best candidates that tie (4 at most) on N unused training rows: up to 4 N metric calls."""
 
-    test_repeats: int | None
-    """Score each test row N times with the seed and with the best candidate."""
+    test_fraction: float
+    """Share of the training rows to keep as test rows if there is no testset; drawn by the seed."""
 
     failure_score: float
     """Score of an example on which the program fails or times out."""
@@ -54,16 +54,13 @@ class OptimizeSettings(TypedDict, total=False):
     """Arguments of each call to it, such as temperature or api_base."""
 
     reflection_prompt_template: str | dict[str, str] | None
-    """Its prompt, with <curr_param> and <side_info>; as JSON, one per component."""
+    """Its prompt, with <curr_param> and <side_info>; as JSON, one per component. That of code (git_branch) has <outline>, <side_info> and <lineage>."""
 
     reflection_minibatch_size: int | None
     """Examples per reflection."""
 
     reflection_prompt_tokens: int | None
     """Tokens of a prompt: longer records are cut in the middle. A token is counted as 4 bytes."""
-
-    reflection_images: bool | None
-    """Show it the images of records; else it reads their type and size."""
 
     max_component_tokens: int | None
     """Tokens of a proposed text, which the model is asked to keep to. A token is counted as 4 bytes."""
@@ -114,28 +111,13 @@ class OptimizeSettings(TypedDict, total=False):
     """When a proposal is accepted: a higher sum of scores on its minibatch, no lower sum, or a paired test."""
 
     score_with: Sequence[str] | str
-    """Server that scores what the program leaves unscored; repeatable."""
-
-    score_token_file: Path | str | None
-    """File that holds the token of the scoring servers."""
+    """Server that scores what the program leaves unscored, as a line of a fleet file; repeatable."""
 
     allow_mixed_programs: bool
     """Allow programs of different names, or that change during the run, with the same components."""
 
-    max_attempts: int
-    """Attempts per example before a failure of the infrastructure pauses the run."""
-
-    max_outage_s: float
-    """Pause the run after X seconds without a reachable server."""
-
     evolve: Literal["code", "prompts", "both"] | None
     """What is changed."""
-
-    prompts_per_code: int | None
-    """Prompt steps after each code step."""
-
-    code_prompt_template: str | None
-    """Prompt for change requests, with <outline>, <side_info> and <lineage>."""
 
     model_prices: dict[str, Sequence[float]] | None
     """US dollars per million tokens, if unknown or others: {"MODEL": [IN, OUT]}."""
@@ -218,20 +200,11 @@ class OptimizeSettings(TypedDict, total=False):
     logs: bool
     """Print what the program writes, each example's as it ends."""
 
-    start_timeout_s: float
-    """Seconds that the program may take to start."""
-
     datasets: dict[str, Path]
     """Rows to hold: a .json, .jsonl or .csv file per split; repeatable."""
 
-    share_rows: bool
-    """Return rows to clients, not only their ids."""
-
     max_batch_size: int
     """Examples in one call."""
-
-    max_request_bytes: int
-    """Bytes of one request."""
 
     drain_s: float
     """Seconds to finish in after SIGTERM."""

@@ -201,9 +201,11 @@ def flag_of(name: str) -> str:
 
 
 def anchored(settings: dict[str, Setting], values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return `values` with their relative paths starting in `folder`."""
+    """Return `values` with their relative paths starting in `folder`; those of no setting as they are."""
     return {
-        name: anchor(value, folder) if value is not None and (anchor := settings[name].anchor) is not None else value
+        name: anchor(value, folder)
+        if value is not None and name in settings and (anchor := settings[name].anchor) is not None
+        else value
         for name, value in values.items()
     }
 

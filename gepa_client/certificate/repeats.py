@@ -11,7 +11,7 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
 
 MOST = 5
-"""Repeats that are chosen without a setting."""
+"""Repeats at most."""
 
 SHARE = 0.25
 """Of the variance between rows: noise of a row's mean below it adds at most an eighth to the standard error."""
@@ -36,13 +36,11 @@ def plan_part(index: int) -> str:
     return f"test-{index}-plan"
 
 
-def decide(setting: int | None, noise: Noise | None) -> Repeats:
+def decide(noise: Noise | None) -> Repeats:
     """Return how often to score the test rows.
 
-    `setting`: as given. `noise`: of evaluations that the search repeated, None if it repeated none.
+    `noise`: of evaluations that the search repeated, None if it repeated none.
     """
-    if setting is not None:
-        return Repeats(count=setting, reason="test_repeats is set")
     if noise is None:
         return Repeats(count=1, reason="no evaluation was repeated, so no noise is known")
     if noise.deterministic:

@@ -329,24 +329,25 @@ class _ServerCheck:
             rows = await splits.training_rows(sources["train"], held, fetch, exact=exact)
             val = await splits.rows_of(sources["val"], "valset", held, fetch, exact=exact)
             test = await splits.rows_of(sources["test"], "testset", held, fetch, exact=exact)
-            train = rows
-            if kept := splits.kept_fraction(self.config, sources, len(rows)):
-                train, val = splits.keep_for_validation(rows, kept)
+            divided = splits.divide(self.config, sources, rows)
         except (SettingsError, RowsError) as error:
             self.note("rows", "failed", str(error))
             return []
         except (ClientError, RpcError) as error:
             self.failed("rows", error)
             return []
+        given = {"train": rows, "val": val, "test": test}
+        train = divided.train
+        val, test = (own if taken is None else taken for own, taken in ((val, divided.val), (test, divided.test)))
         splits.require_test_rows(self.config, test)
         self.budget = metric_call_budget(
             self.config, texts=len(self.texts), train=len(train), val=len(val) if val is not None else None
         )
         self.validation_rows, self.training_only = len(train if val is None else val), val is None
         self.test_rows = None if test is None else len({content_key(row.wire, row.data) for row in test})
-        validates = f", {len(val)} of them kept for validation" if kept and val is not None else ""
-        self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(sources['train'])}{validates}")
-        given = {"train": rows, "val": None if kept else val, "test": test}
+        purposes = {"validation": divided.val, "the test": divided.test}
+        kept = "".join(f", {len(taken)} of them kept for {purpose}" for purpose, taken in purposes.items() if taken)
+        self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(sources['train'])}{kept}")
         for name, of_split in given.items():
             for warning in missing_fields(of_split or (), sources[name]):
                 self.note("rows", "warning", warning)

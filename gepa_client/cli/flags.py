@@ -21,9 +21,9 @@ COMMAND = settings_command(SETTINGS, REPLACED)
 
 CHECK_SETTINGS = (
     *SandboxSettings.model_fields,
-    *("fleet", "token_file", "allow_insecure", "allow_mixed_programs", "score_with", "score_token_file"),
+    *("fleet", "token_file", "allow_insecure", "allow_mixed_programs", "score_with"),
     *("concurrency", "example_timeout_s"),
-    *("trainset", "valset", "testset", "val_fraction", "max_metric_calls", "perfect_score", "auto"),
+    *("trainset", "valset", "testset", "val_fraction", "test_fraction", "max_metric_calls", "perfect_score", "auto"),
     *(
         "reflection_lm",
         "reflection_lm_kwargs",

@@ -15,20 +15,15 @@ from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to
 class ComponentSelector:
     """A component selector of GEPA's for programs whose code is a component. The same calls give the same answers.
 
-    Without `prompts_per_code`, code is one of the components that take turns, or with `all_at_once` one of those that
-    are changed together. With it, so many prompt steps follow each code step, and the prompts take these in turn or
-    together. `unused`: what a candidate's code does not use.
+    Code is one of the components that take turns, or with `all_at_once` one of those that are changed together.
+    `unused`: what a candidate's code does not use.
 
     Prompts are the program's own texts, and `added_components` if there are any.
     """
 
     evolve: Evolve
     unused: Callable[[Candidate], Set[str]]
-    prompts_per_code: int | None = None
     all_at_once: bool = False
-
-    def __post_init__(self) -> None:
-        self._prompts_since_code: int | None = None  # the first step is for code
 
     def __call__(
         self,
@@ -56,14 +51,7 @@ class ComponentSelector:
         """Components among which the step is."""
         prompts = [] if self.evolve == "code" else self._prompts(candidate)
         code = [GIT_BRANCH] if self.evolve != "prompts" else []
-        if self.prompts_per_code is None or not code or not prompts:
-            return [*code, *prompts]
-        since = self._prompts_since_code
-        if since is None or since >= self.prompts_per_code:
-            self._prompts_since_code = 0
-            return code
-        self._prompts_since_code = since + 1
-        return prompts
+        return [*code, *prompts]
 
     def _prompts(self, candidate: Candidate) -> list[str]:
         unused = self.unused(candidate)

@@ -13,7 +13,6 @@ POLL_S = 0.25
 
 TOKEN_FILE = "token-file"  # noqa: S105 - the name of a setting, not a token
 PROXY_TOKEN_FILE = "proxy-token-file"  # noqa: S105 - the same
-SCORE_TOKEN_FLAG = "--score-token-file FILE"  # noqa: S105 - the same, of a flag
 LINE = f"URL [{TOKEN_FILE}=PATH] [{PROXY_TOKEN_FILE}=PATH]"
 
 
@@ -55,34 +54,46 @@ def read_endpoints_file(path: Path, *, allow_insecure: bool = False) -> list[Add
     return list(_addresses(path, text, allow_insecure))
 
 
+def line_address(line: str, folder: Path, *, allow_insecure: bool, listed: bool = False, where: str = "") -> Address:
+    """Return the address that a line states; a relative PATH starts at `folder`. `where`: of the line, for messages.
+
+    Raises:
+        Refused: it cannot be used.
+    """
+    url, *settings = line.split()
+    files: dict[str, Path] = {}
+    for setting in settings:
+        name, _, file = setting.partition("=")
+        if name not in (TOKEN_FILE, PROXY_TOKEN_FILE) or not file or name in files:
+            raise Refused(f"{setting!r} is not understood; a line is `{LINE}`")
+        files[name] = folder / file
+    rpc_url(url, allow_insecure=allow_insecure)
+    return Address(
+        url,
+        token_file=files.get(TOKEN_FILE),
+        proxy_token_file=files.get(PROXY_TOKEN_FILE),
+        allow_insecure=allow_insecure,
+        listed=listed,
+        token_setting=f"{TOKEN_FILE}=PATH {where or 'after its URL'}",
+    )
+
+
 def _addresses(path: Path, text: str, allow_insecure: bool) -> Iterator[Address]:
     seen: set[str] = set()
-    for number, line in enumerate(text.splitlines(), 1):
-        url, *settings = line.split("#", 1)[0].split() or [""]
-        if not url:
+    for number, text_of_line in enumerate(text.splitlines(), 1):
+        line = text_of_line.split("#", 1)[0]
+        if not line.strip():
             continue
         where = f"the fleet file {path}, line {number}"
-        files: dict[str, Path] = {}
-        for setting in settings:
-            name, _, file = setting.partition("=")
-            if name not in (TOKEN_FILE, PROXY_TOKEN_FILE) or not file or name in files:
-                raise Refused(f"{where}: {setting!r} is not understood; a line is `{LINE}`")
-            files[name] = path.parent / file
         try:
-            full = rpc_url(url, allow_insecure=allow_insecure)
+            found = line_address(line, path.parent, allow_insecure=allow_insecure, listed=True, where=f"in {where}")
+            full = rpc_url(found.url, allow_insecure=allow_insecure)
         except Refused as error:
             raise Refused(f"{where}: {error}") from error
         if full in seen:
-            raise Refused(f"{where}: {url} is listed twice")
+            raise Refused(f"{where}: {found.url} is listed twice")
         seen.add(full)
-        yield Address(
-            url,
-            token_file=files.get(TOKEN_FILE),
-            proxy_token_file=files.get(PROXY_TOKEN_FILE),
-            allow_insecure=allow_insecure,
-            listed=True,
-            token_setting=f"{TOKEN_FILE}=PATH in {where}",
-        )
+        yield found
 
 
 async def file_changes(path: Path) -> AsyncIterator[None]:

@@ -21,7 +21,7 @@ from gepa_client.errors import (
     summary,
 )
 from gepa_client.fleet import Address, Fleet, FleetEvent, read_endpoints_file
-from gepa_client.fleet.endpoints_file import SCORE_TOKEN_FLAG
+from gepa_client.fleet.endpoints_file import line_address
 from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT
 from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem, ExampleDone
@@ -44,7 +44,6 @@ from gepa_client.journal.entries import EVALUATE, RETRACE
 from gepa_client.journal.journal import Journal, KeyedCall, gather_recorded
 from gepa_client.journal.mutation_entries import CommitGraph
 from gepa_client.journal.requests import Tally, request_key
-from gepa_client.transport.address import TOKEN_FLAG
 from gepa_client.transport.calls import CALL_TIMEOUT_S, AttemptLog, Call, Reply
 from gepa_client.transport.event_loop import EventLoopThread
 from gepa_client.transport.responses import validated
@@ -71,8 +70,7 @@ class RemoteAdapter:
     first of them fails. `max_outage_s`: seconds without any endpoint before the run pauses.
     `concurrency`: examples that all endpoints together evaluate or score at once. `example_timeout_s`: seconds that
     one example may run, if less than the server's own limit; endpoints without `example_timeout` are refused.
-    `score_with`: endpoints that score what the program answers as `rollout`; `score_token_file`: their token
-    (GEPA_TOKEN without it).
+    `score_with`: endpoints that score what the program answers as `rollout`, as lines of a fleet file.
     `on_example`: called with an `ExampleDone` for each result, in the order of arrival, on the adapter's own thread.
     `on_fleet`: called with a `FleetEvent` when an endpoint joins, cools down, returns or leaves.
     `call_timeout_s`: deadline of calls that run no examples (reflective datasets, proposals), in seconds.
@@ -108,7 +106,6 @@ class RemoteAdapter:
         concurrency: int | None = None,
         example_timeout_s: float | None = None,
         score_with: str | Sequence[str] = (),
-        score_token_file: Path | str | None = None,
         on_example: Callable[[ExampleDone], None] | None = None,
         on_fleet: Callable[[FleetEvent], None] | None = None,
         allow_insecure: bool = False,
@@ -141,13 +138,8 @@ class RemoteAdapter:
                 bundles=self.commits.leading_to,
             )
 
-        def addresses(urls: str | Sequence[str], file: Path | str | None, setting: str = TOKEN_FLAG) -> list[Address]:
-            listed = [urls] if isinstance(urls, str) else urls
-            return [
-                Address(one, token=token, token_file=file, allow_insecure=allow_insecure, token_setting=setting)
-                for one in listed
-            ]
-
+        urls, lines = ([given] if isinstance(given, str) else given for given in (url, score_with))
+        addresses = [Address(one, token=token, token_file=token_file, allow_insecure=allow_insecure) for one in urls]
         self.fleet = fleet(splits or (lambda discovery: list(discovery.datasets)))
         self.scorers = fleet() if score_with else None
         self._loop = EventLoopThread()
@@ -159,12 +151,11 @@ class RemoteAdapter:
             if recorded is not None:
                 self.discovery = recorded
             else:
-                leader = self._loop.run(
-                    _open(self.fleet, addresses(url, token_file), fleet_file, allow_insecure=allow_insecure)
-                )
+                leader = self._loop.run(_open(self.fleet, addresses, fleet_file, allow_insecure=allow_insecure))
                 self.discovery = _with_shared_capabilities(leader, self.fleet)
                 if self.scorers is not None:
-                    scorers = addresses(score_with, score_token_file, SCORE_TOKEN_FLAG)
+                    scorers = [line_address(line, Path(), allow_insecure=allow_insecure) for line in lines]
+                    scorers = [dataclasses.replace(one, token=None if one.token_file else token) for one in scorers]
                     _check_scorers(self.discovery, self._loop.run(_open(self.scorers, scorers)), self.scorers)
         except BaseException:
             self.close()

@@ -329,7 +329,6 @@ class _DriverRun:
             concurrency=config.concurrency,
             example_timeout_s=config.example_timeout_s,
             score_with=config.score_with,
-            score_token_file=config.score_token_file,
             on_example=on_example,
             on_fleet=on_fleet,
             splits=used_splits,

@@ -17,7 +17,7 @@ from protocol.code import GIT_BRANCH, commit_of
 IDENTITY_SETTINGS = frozenset(
     {
         *("failure_score", "reflection_lm", "reflection_lm_kwargs", "reflection_prompt_template"),
-        *("reflection_prompt_tokens", "reflection_images", "evolve", "prompts_per_code", "code_prompt_template"),
+        *("reflection_prompt_tokens", "reflection_images", "evolve"),
         *("reflection_minibatch_size", "skip_perfect_score", "perfect_score", "module_selector"),
         *("candidate_selection_strategy", "frontier_type", "proposals", "selection_strategy"),
         *("acceptance_criterion", "cache_evaluation", "use_merge", "seed"),

@@ -80,15 +80,16 @@ def resume_initial_state(
     was, named = before.splits, rows_of.sources(config, _sizes(adapter.discovery.datasets))
     kept = rows_of.kept_fraction(config, named, 0 if was.val is was.train else len(was.train) + len(was.val))
 
+    taken = {*(["val"] if kept else []), *(["test"] if config.test_fraction else [])}
+
     def digest(name: str, source: Rows) -> str:
         if isinstance(source, str) and (source == RECORDED_ROWS or not Path(source).exists()):
             missing.extend([] if source == RECORDED_ROWS else [source])
             recorded = recorded_data.get(name)
             return recorded if isinstance(recorded, str) else _digest_of_split(was, name)
         rows = load_rows(source) if isinstance(source, str) else numbered(source)
-        if kept and name in ("train", "val"):
-            train, val = rows_of.keep_for_validation(rows, kept)
-            return _digest(train if name == "train" else val)
+        if name == "train" or name in taken:
+            rows = getattr(rows_of.divide(config, named, rows), name)
         return _digest(rows)
 
     data = _data(config, adapter.discovery.datasets, kept, digest)
@@ -123,6 +124,8 @@ def _data(
     sources = rows_of.sources(config, _sizes(held))
     if kept:
         sources["val"] = sources["train"]
+    if config.test_fraction:
+        sources["test"] = sources["train"]
     data = {
         name: held[source].digest
         if isinstance(source, str) and not is_file(source) and source in held
@@ -130,7 +133,8 @@ def _data(
         for name, source in sources.items()
         if source is not None
     }
-    return data | ({"val_fraction": kept} if kept else {})
+    shares = {"val_fraction": kept, "test_fraction": config.test_fraction}
+    return data | {name: share for name, share in shares.items() if share}
 
 
 def _sizes(held: Mapping[str, DatasetInfo]) -> dict[str, int]:

@@ -50,7 +50,7 @@ from gepa_client.selection.race_parents import behind_best
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.steering.steered_strategies import steered
 from gepa_client.steering.steering import EmptyQueue, RequestQueue, Steering
-from protocol.code import CODE_COMPONENTS
+from protocol.code import GIT_BRANCH
 from protocol.errors import RpcError
 
 TEST_SKIPPED = (
@@ -194,11 +194,8 @@ class Optimization:
         adapter.propose_new_texts = None  # the model proposes, even if the program could
         template = config.reflection_prompt_template
         if isinstance(template, dict):
-            if coded := sorted(set(template) & set(CODE_COMPONENTS)):
-                raise SettingsError(
-                    f"reflection_prompt_template: {coded[0]} is no text; code_prompt_template is the prompt for code"
-                )
             unknown = sorted(set(template) - set(adapter.seed_candidate))
+            template = {name: text for name, text in template.items() if name != GIT_BRANCH} or None
             if unknown:
                 raise SettingsError(
                     f"reflection_prompt_template: the program has no component {', '.join(unknown)} "
@@ -449,8 +446,7 @@ class Optimization:
 
     def _repeats(self) -> Repeats:
         """Decide how often the test rows are scored."""
-        setting = self.config.test_repeats
-        return decide(setting, self.noise() if setting is None else None)
+        return decide(self.noise())
 
     def _finalize(self, result: GEPAResult[Any, int]) -> None:
         """Call `finalize` of the program within a bounded time; the result is written already."""

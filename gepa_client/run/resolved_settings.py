@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -10,9 +11,9 @@ from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.redaction import secrets_of
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ConnectionLost, Refused
-from gepa_client.fleet.endpoints_file import SCORE_TOKEN_FLAG, Address, read_endpoints_file
+from gepa_client.fleet.endpoints_file import Address, line_address, read_endpoints_file
 from gepa_client.settings.groups import RACE_ROWS, Evolve, parse_secret_header
-from gepa_client.settings.run_config import CODE_ONLY, RunConfig
+from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secret_settings import without_secrets
 from gepa_client.transport.address import find_token
 from protocol import DiscoverResult
@@ -53,9 +54,10 @@ def evolve_of(config: RunConfig, discovery: DiscoverResult) -> Evolve:
     evolve = config.evolve or ("both" if offered else "prompts")
     texts = [name for name in components if name not in CODE_COMPONENTS]
     if evolve == "prompts":
-        if unheeded := config.given(CODE_ONLY):
+        if config.code_template is not None:
             raise SettingsError(
-                f"{unheeded} is given, but the server does not change code (start it with --allow-mutations)"
+                f"reflection_prompt_template has a prompt for {GIT_BRANCH}, but the server does not change code (start "
+                "it with --allow-mutations)"
             )
         if GIT_BRANCH in components and not texts:
             raise SettingsError("the program has no prompts to change: have its code changed (--evolve code)")
@@ -154,15 +156,7 @@ def listed_endpoints(config: RunConfig) -> list[Address]:
 
 def scorers(config: RunConfig) -> list[Address]:
     """Return the endpoints of `score_with`; none if the program's own server scores."""
-    return [
-        Address(
-            url,
-            token_file=config.score_token_file,
-            allow_insecure=config.allow_insecure,
-            token_setting=SCORE_TOKEN_FLAG,
-        )
-        for url in config.score_with
-    ]
+    return [line_address(line, Path(), allow_insecure=config.allow_insecure) for line in config.score_with]
 
 
 def known_secrets(config: RunConfig, store: str) -> list[str]:

@@ -58,11 +58,10 @@ async def find(
     train = await training_rows(named["train"], held, list_server_rows, exact=exact)
     val = await rows_of(named["val"], "valset", held, list_server_rows, exact=exact)
     test = await rows_of(named["test"], "testset", held, list_server_rows, exact=exact)
+    divided = divide(config, named, train)
+    test = test if divided.test is None else divided.test
     require_test_rows(config, test)
-    kept = kept_fraction(config, named, len(train))
-    if kept:
-        train, val = keep_for_validation(train, kept)
-    return replace(loaders(train, val, test), kept=kept)
+    return replace(loaders(divided.train, val if divided.val is None else divided.val, test), kept=divided.kept)
 
 
 def require_test_rows(config: RunConfig, test: Sequence[AnyRow] | None) -> None:
@@ -91,25 +90,59 @@ def kept_fraction(config: RunConfig, named: Mapping[str, Rows | None], rows: int
     return 0.0
 
 
-def keep_for_validation(rows: Sequence[AnyRow], fraction: float) -> tuple[list[AnyRow], list[AnyRow]]:
-    """Return the rows to learn from and those to validate by, each in their order.
+@dataclass(frozen=True)
+class DividedRows:
+    """The training rows, and what was taken of them: None for a split that has rows of its own, or none.
 
-    A hash of its data decides about a row: the same rows are kept in every run, with any seed, and equal rows stay
-    together. One row at least is kept, and one is left to learn from.
+    `kept`: the share that was taken for validation, after that for the test.
+    """
+
+    train: list[AnyRow]
+    val: list[AnyRow] | None
+    test: list[AnyRow] | None
+    kept: float
+
+
+def divide(config: RunConfig, named: Mapping[str, Rows | None], rows: Sequence[AnyRow]) -> DividedRows:
+    """Take test and validation rows out of the training rows, as the settings state; `named`: as `sources` returns it.
+
+    Raises:
+        SettingsError: a share is given for a split that the server holds, or the rows do not differ.
+    """
+    train, val, test = list(rows), None, None
+    if config.test_fraction:
+        if named["test"] is not None:
+            raise SettingsError(
+                f"test_fraction is {config.test_fraction:g}, but the server holds test rows (split {named['test']!r}): "
+                "leave test_fraction out"
+            )
+        train, test = _taken(train, config.test_fraction, "test_fraction", str(config.seed))
+    kept = kept_fraction(config, named, len(train))
+    if kept:
+        train, val = _taken(train, kept, "val_fraction", "")
+    return DividedRows(train, val, test, kept)
+
+
+def _taken(rows: Sequence[AnyRow], fraction: float, setting: str, seed: str) -> tuple[list[AnyRow], list[AnyRow]]:
+    """Return the rows that are left and those that are taken, each in their order.
+
+    A hash of its data and the seed decides about a row: the same rows are taken in every run, and equal rows stay
+    together. One row at least is taken, and one is left.
 
     Raises:
         SettingsError: the rows do not differ.
     """
-    hashes = [hashlib.blake2b(_key(row).encode(), digest_size=8, person=b"val_fraction").digest() for row in rows]
+    key, person = seed.encode(), setting.encode()
+    hashes = [hashlib.blake2b(_key(row).encode(), digest_size=8, key=key, person=person).digest() for row in rows]
     different = sorted(set(hashes))
     if len(different) < 2:
         raise SettingsError(
-            f"val_fraction needs two training rows that differ, and all {len(rows)} are equal: add rows, or give "
-            "--val-fraction 0 to use all of them for both"
+            f"{setting} needs two training rows that differ, and all {len(rows)} are equal: add rows, or give "
+            f"{flag_of(setting)} 0"
         )
     last = min(sorted(hashes)[max(1, round(len(rows) * fraction)) - 1], different[-2])
-    train = [row for row, found in zip(rows, hashes, strict=True) if found > last]
-    return train, [row for row, found in zip(rows, hashes, strict=True) if found <= last]
+    left = [row for row, found in zip(rows, hashes, strict=True) if found > last]
+    return left, [row for row, found in zip(rows, hashes, strict=True) if found <= last]
 
 
 def sources(config: RunConfig, held: dict[str, int]) -> dict[str, Rows | None]:

@@ -135,7 +135,6 @@ def evolution_arguments(config: RunConfig, adapter: RemoteAdapter, reflection: A
     selector = ComponentSelector(
         evolve,
         adapter.commits.unused,
-        prompts_per_code=config.prompts_per_code,
         all_at_once=config.module_selector == "all",
     )
     if evolve == "prompts" or not isinstance(reflection, ConcurrentReflection):
@@ -146,7 +145,7 @@ def evolution_arguments(config: RunConfig, adapter: RemoteAdapter, reflection: A
     return {
         "adapter": EvolvingAdapter(adapter, merge),
         "reflection_strategy": CodeReflection(
-            adapter, reflection, mutations, lineage, config.code_prompt_template or DEFAULT_TEMPLATE
+            adapter, reflection, mutations, lineage, config.code_template or DEFAULT_TEMPLATE
         ),
         "callbacks": [*adapter.callbacks, FailFastCallback(lineage), FailFastCallback(merge)],
         "module_selector": selector,

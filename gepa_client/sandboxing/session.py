@@ -153,7 +153,7 @@ class SandboxSession(NoSandboxes):
     @property
     def has_gateway(self) -> bool:
         """Whether models are called through a gateway: at Modal only if it is reachable from there."""
-        return self.settings.sandbox != "modal" or self.settings.gateway_url is not None
+        return self.settings.sandbox != "modal" or self.settings.gateway is not None
 
     def displayed(self, event: Event) -> Event | None:
         """Replace the address of a sandbox by its name; drop what pool events report already."""

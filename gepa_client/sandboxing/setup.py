@@ -89,7 +89,7 @@ async def open_setup(
     async with AsyncExitStack() as stack:
         stack.enter_context(_file_limit_raised())
         gateway = None
-        if settings.sandbox != "modal" or settings.gateway_url is not None:
+        if settings.sandbox != "modal" or settings.gateway is not None:
             gateway = await stack.enter_async_context(_gateway(settings, receive, allowed_networks))
         runtime = await _runtime(stack, settings, receive, daemon)
         if left := [found for found in await runtime.found() if found.orphan]:
@@ -293,10 +293,11 @@ def _gateway(
     providers = providers_of(settings)
     if not providers:
         receive(Log("programs reach no model: no key is set (OPENAI_API_KEY, ANTHROPIC_API_KEY, or model_providers)"))
+    port, public_url = settings.gateway_ports
     listen = {
         "bubblewrap": None,  # it listens on sockets of each sandbox
         "process": GatewayPorts(),
-        "modal": GatewayPorts(models_port=settings.gateway_port or 0, public_models_url=settings.gateway_url),
+        "modal": GatewayPorts(models_port=port, public_models_url=public_url),
     }[settings.sandbox]
     return Gateway(
         providers=providers,

@@ -10,7 +10,7 @@ import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from evolverpc_common.exact_values import with_integers_packed
-from evolverpc_common.settings.definition import SettingsGroup, json_object, object_or_text, setting
+from evolverpc_common.settings.definition import SettingsGroup, constant, json_object, object_or_text, setting
 from gepa_client.journal.steer_entries import LONGEST_S
 
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -78,6 +78,13 @@ def is_remote(repo: str) -> bool:
 def _path_unless(is_name: Callable[[str], bool]) -> Callable[[Any, Path], Any]:
     """Return a function that anchors a text at a folder, unless it names something other than a file or folder."""
     return lambda value, folder: str(folder / value) if isinstance(value, str) and not is_name(value) else value
+
+
+def _scorers(value: Any, folder: Path) -> Any:
+    """Anchor the token files of lines such as `URL token-file=PATH` at a folder."""
+    if isinstance(value, list | tuple):
+        return [_scorers(line, folder) for line in value]
+    return re.sub(r"(token-file=)(\S+)", lambda found: found[1] + str(folder / found[2]), value)
 
 
 _rows_path = _path_unless(lambda value: not is_file(value))
@@ -163,18 +170,17 @@ class DatasetSettings(SettingsGroup, title="Rows"):
         0,
         "Compare best candidates that tie (4 at most) on N unused training rows: up to 4 N metric calls.",
     )
+    test_fraction: Annotated[float, Field(ge=0, lt=1)] = setting(
+        0.0, "Share of the training rows to keep as test rows if there is no testset; drawn by the seed.", shown="none"
+    )
     testset: Rows | None = setting(
         None,
         "Rows to score the seed and the best candidate on, at the end only.",
+        everyday=True,
         metavar="FILE|SPLIT|-",
         shown="split `test`, if any",
         parse=str,
         anchor=_rows_path,
-    )
-    test_repeats: PositiveInt | None = setting(
-        None,
-        "Score each test row N times with the seed and with the best candidate.",
-        shown="1, more if scores were seen to vary",
     )
     failure_score: Score = setting(0.0, "Score of an example on which the program fails or times out.")
 
@@ -233,7 +239,8 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
     )
     reflection_prompt_template: str | dict[str, str] | None = setting(
         None,
-        "Its prompt, with <curr_param> and <side_info>; as JSON, one per component.",
+        "Its prompt, with <curr_param> and <side_info>; as JSON, one per component. That of code (git_branch) has "
+        "<outline>, <side_info> and <lineage>.",
         metavar="TEXT|@FILE|JSON",
         shown="GEPA's",
         parse=object_or_text,
@@ -245,10 +252,8 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
         "Tokens of a prompt: longer records are cut in the middle. A token is counted as 4 bytes.",
         shown="half of the model's context window; 64,000 if that is unknown",
     )
-    reflection_images: bool | None = setting(
-        None,
-        "Show it the images of records; else it reads their type and size.",
-        shown="unless it is known to take none",
+    reflection_images: bool | None = constant(
+        None, "Whether the model takes the images of records; else it reads their type and size."
     )
     max_component_tokens: PositiveInt | None = setting(
         None,
@@ -317,9 +322,11 @@ class FleetSettings(SettingsGroup, title="Servers"):
         None, "File that holds the token of the servers.", everyday=True, shown="GEPA_TOKEN"
     )
     fleet: Path | None = setting(None, "File of servers, read again on change: one `URL [token-file=PATH]` per line.")
-    score_with: Texts = setting((), "Server that scores what the program leaves unscored; repeatable.", metavar="URL")
-    score_token_file: Path | None = setting(
-        None, "File that holds the token of the scoring servers.", rare=True, shown="GEPA_TOKEN"
+    score_with: Texts = setting(
+        (),
+        "Server that scores what the program leaves unscored, as a line of a fleet file; repeatable.",
+        metavar="'URL [token-file=PATH]'",
+        anchor=_scorers,
     )
     allow_insecure: bool = setting(False, "Allow plain http to other machines.")
     allow_mixed_programs: bool = setting(
@@ -331,26 +338,16 @@ class FleetSettings(SettingsGroup, title="Servers"):
     example_timeout_s: PositiveFloat | None = setting(
         None, "Seconds that one example may run, if less than the server's own limit.", shown="the server's"
     )
-    max_attempts: PositiveInt = setting(
-        5, "Attempts per example before a failure of the infrastructure pauses the run.", rare=True
+    max_attempts: PositiveInt = constant(
+        5, "Attempts per example before a failure of the infrastructure pauses the run."
     )
-    max_outage_s: PositiveFloat = setting(600.0, "Pause the run after X seconds without a reachable server.", rare=True)
+    max_outage_s: PositiveFloat = constant(600.0, "Seconds without a reachable server after which the run is paused.")
 
 
 class CodeSettings(SettingsGroup, title="Code"):
     """Code: whether the program's code evolves too, and when."""
 
     evolve: Evolve | None = setting(None, "What is changed.", shown="both if the server changes code, else prompts")
-    prompts_per_code: PositiveInt | None = setting(
-        None, "Prompt steps after each code step.", shown="as module_selector decides"
-    )
-    code_prompt_template: str | None = setting(
-        None,
-        "Prompt for change requests, with <outline>, <side_info> and <lineage>.",
-        metavar="TEXT|@FILE",
-        shown="built in",
-        anchor=_template,
-    )
 
 
 class ModelProvider(SettingsGroup):
@@ -440,13 +437,13 @@ class SandboxSettings(SettingsGroup, title="Sandboxes"):
     )
     sandbox_cpu: PositiveFloat = setting(1.0, "Cores of each sandbox.")
     sandbox_memory_mb: PositiveInt = setting(2048, "Memory of each sandbox, in MiB.")
-    sandbox_workspace_mb: PositiveInt = setting(1024, "What each sandbox may write, in MiB.", rare=True)
+    sandbox_workspace_mb: PositiveInt = constant(1024, "What each sandbox may write, in MiB.")
     git_token_file: Path | None = setting(None, "File that holds a token for cloning repo.")
-    gateway_port: PositiveInt | None = setting(
-        None, "Port on this machine's loopback of the gateway to models, for Modal.", rare=True
-    )
-    gateway_url: str | None = setting(
-        None, "URL of your forwarder that makes the port reachable from Modal.", rare=True, metavar="URL"
+    gateway: str | None = setting(
+        None,
+        "For Modal: the loopback port of the gateway to models, and the URL of your forwarder that leads to it.",
+        rare=True,
+        metavar="PORT=URL",
     )
     modal_app: str | None = setting(None, "App at Modal that the sandboxes belong to.", rare=True, metavar="NAME")
 

@@ -94,7 +94,7 @@ def from_record(
             secret and is not given again.
     """
     recorded = {name: value for name, value in recorded.items() if name != RESUMED_BY}
-    unknown = sorted(set(recorded) - set(SETTINGS))
+    unknown = sorted(set(recorded) - set(RunConfig.model_fields))
     if unknown:
         raise SettingsError(
             f"{RECORD} has settings that this version of evolverpc does not know: {', '.join(unknown)}; "

@@ -24,6 +24,7 @@ from gepa_client.settings.groups import (
     parse_secret_header,
 )
 from gepa_client.settings.secret_settings import without_secrets
+from protocol.code import GIT_BRANCH
 
 REPLACED: dict[str, str] = {
     "seed_candidate": "the server's `discover` returns it",
@@ -70,16 +71,10 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "repo": SANDBOX_ONLY,
     "reflection_lm": (
         *("reflection_lm_kwargs", "reflection_prompt_template"),
-        *("reflection_per_minute", "reflection_prompt_tokens", "reflection_images"),
+        *("reflection_per_minute", "reflection_prompt_tokens"),
     ),
-    "score_with": ("score_token_file",),
-    "gateway_port": ("gateway_url",),
-    "gateway_url": ("gateway_port",),
 }
 """Settings that need another one, by that other one."""
-
-CODE_ONLY = ("prompts_per_code", "code_prompt_template")
-"""Settings that need code that evolves."""
 
 CALL_BUDGETS = ("max_metric_calls", "auto")
 """Settings each of which limits the metric calls; at most one of them is given."""
@@ -96,15 +91,22 @@ ALTERNATIVES: dict[str, tuple[str, ...]] = {
     "repo": ("url", "fleet", "token_file"),
     "valset": ("val_fraction",),
     "val_fraction": ("valset",),
+    "testset": ("test_fraction",),
+    "test_fraction": ("testset",),
     **{name: tuple(other for other in CALL_BUDGETS if other != name) for name in CALL_BUDGETS},
 }
 """What a setting replaces in sources of lower precedence, besides the setting of its own name."""
 
-MODAL_ONLY = ("gateway_port", "gateway_url", "modal_app")
+MODAL_ONLY = ("gateway", "modal_app")
 
 PROPOSALS = re.compile(r"([1-9]\d*)(?:x([1-9]\d*))?")
 SAMPLING = re.compile(r"single|(same_parent|independent):([1-9]\d*)|pxn:([1-9]\d*)x([1-9]\d*)")
 VALIDATION = re.compile(r"full|race(?::(\d+)(?::(\d+))?)?")
+TEXT_MARKS = ("<curr_param>", "<side_info>")
+CODE_MARKS = ("<outline>", "<side_info>", "<lineage>")
+"""What a prompt for a text, and one for code, has."""
+
+GATEWAY = re.compile(r"(\d{1,5})=(\S+://\S+)")
 SELECTION = re.compile(r"all|best|top_k:([1-9]\d*)")
 
 
@@ -136,14 +138,15 @@ class RunConfig(
             raise ValueError(f"{' and '.join(budgets)} all limit the metric calls: give one of them")
         if self.val_fraction and self.valset is not None:
             raise ValueError("`val_fraction` and `valset` are given: validation rows, or a share of the training rows")
+        if self.test_fraction and self.testset is not None:
+            raise ValueError("`test_fraction` and `testset` are given: test rows, or a share of the training rows")
         if not PROPOSALS.fullmatch(self.proposals) and not SAMPLING.fullmatch(self.proposals):
             raise ValueError("`proposals`: give P or PxN, such as 4 or 2x4, with whole numbers above 0")
         if not SELECTION.fullmatch(self.selection_strategy):
             raise ValueError("`selection_strategy`: give all, best or top_k:K, such as top_k:2")
         templates = self.reflection_prompt_template or {}
-        for template in templates.values() if isinstance(templates, dict) else [templates]:
-            _check_marks("reflection_prompt_template", template, ("<curr_param>", "<side_info>"))
-        _check_marks("code_prompt_template", self.code_prompt_template, ("<outline>", "<side_info>", "<lineage>"))
+        for name, template in templates.items() if isinstance(templates, dict) else [("", templates)]:
+            _check_marks(template, CODE_MARKS if name == GIT_BRANCH else TEXT_MARKS)
         self._check_code()
         if not VALIDATION.fullmatch(self.validation):
             raise ValueError("`validation`: give full, race, or race with numbers of rows, such as race:40:75")
@@ -165,7 +168,7 @@ class RunConfig(
         if self.url and self.repo is not None:
             raise ValueError("`url` and `repo` are given: give running servers, or a repository to start them from")
         for key, urls in (("url", self.url), ("score_with", self.score_with)):
-            bare = [url.rstrip("/").removesuffix("/rpc") for url in urls]
+            bare = [url.partition(" ")[0].rstrip("/").removesuffix("/rpc") for url in urls]
             for at, url in enumerate(urls):
                 if bare[at] in bare[:at]:
                     raise ValueError(f"`{key}`: {url} is given twice")
@@ -184,12 +187,14 @@ class RunConfig(
             raise ValueError("`sandbox_cpu`: the sandbox `process` cannot limit cores: leave it out")
         if self.sandbox != "modal" and (name := self.given(MODAL_ONLY)):
             raise ValueError(f"`{name}` is for Modal, not for {self.sandbox}")
-        if self.sandbox == "modal" and self.gateway_url is None:
+        if self.gateway is not None and GATEWAY.fullmatch(self.gateway) is None:
+            raise ValueError("`gateway`: give PORT=URL, such as 8080=https://models.example.org")
+        if self.sandbox == "modal" and self.gateway is None:
             for name in ("models", "model_calls_per_minute", "model_providers"):
                 if getattr(self, name):
-                    raise ValueError(f"`{name}`: at Modal, models need `gateway_port` and `gateway_url`")
+                    raise ValueError(f"`{name}`: at Modal, models need a `gateway`")
             if self.secret_headers:
-                raise ValueError("`secret_headers`: at Modal, they need `gateway_port` and `gateway_url`")
+                raise ValueError("`secret_headers`: at Modal, they need a `gateway`")
         self._check_secret_headers()
         if "*" in self.allow_hosts and len(self.allow_hosts) > 1:
             raise ValueError("`allow_hosts`: * allows every host: leave the others out")
@@ -204,10 +209,8 @@ class RunConfig(
                 raise ValueError(f"`secret_headers`: `pass_env` hands {variable} to the program itself: leave one out")
 
     def _check_code(self) -> None:
-        if self.evolve == "prompts" and (unused := self.given(CODE_ONLY)):
-            raise ValueError(f"`{unused}` is for code, but `evolve` is prompts: leave one of them out")
-        if self.evolve == "code" and self.prompts_per_code is not None:
-            raise ValueError("`prompts_per_code` is for runs that change prompts too, but `evolve` is code")
+        if self.evolve == "prompts" and self.code_template is not None:
+            raise ValueError(f"`reflection_prompt_template` has a prompt for {GIT_BRANCH}, but `evolve` is prompts")
         if self.evolve == "code" and self.module_selector == "all":
             raise ValueError("`module_selector` is all, but `evolve` is code, which is one component")
 
@@ -250,6 +253,18 @@ class RunConfig(
         sample, final = match.groups() if match is not None else (None, None)
         return (None if sample is None else int(sample), None if final is None else int(final))
 
+    @property
+    def code_template(self) -> str | None:
+        """The prompt for change requests; None for the usual one."""
+        templates = self.reflection_prompt_template
+        return templates.get(GIT_BRANCH) if isinstance(templates, dict) else None
+
+    @property
+    def gateway_ports(self) -> tuple[int, str | None]:
+        """The loopback port of the gateway to models, 0 for a free one, and the URL that leads there, if any."""
+        match = GATEWAY.fullmatch(self.gateway or "")
+        return (int(match[1]), match[2]) if match is not None else (0, None)
+
     def given(self, names: tuple[str, ...]) -> str | None:
         """Return the first of these settings that was given a value."""
         found = (name for name in names if name in self.model_fields_set and getattr(self, name) is not None)
@@ -272,10 +287,10 @@ class RunConfig(
 
 SETTINGS = settings_of(RunConfig)
 ROW_SETTINGS = ("trainset", "valset", "testset")
-TEMPLATES = ("reflection_prompt_template", "code_prompt_template")
+TEMPLATES = ("reflection_prompt_template",)
 
 
-def _check_marks(name: str, template: str | None, marks: tuple[str, ...]) -> None:
-    missing = [mark for mark in marks if template is not None and mark not in template]
+def _check_marks(template: str, marks: tuple[str, ...]) -> None:
+    missing = [mark for mark in marks if mark not in template]
     if missing:
-        raise ValueError(f"`{name}`: a template lacks {' and '.join(missing)}")
+        raise ValueError(f"`reflection_prompt_template`: a template lacks {' and '.join(missing)}")

@@ -10,7 +10,7 @@ NOT_RECORDED = "(not recorded)"
 _SECRET = re.compile(r"key|token|secret|password|credential|authorization", re.IGNORECASE)
 _NOT_SECRET = frozenset(
     {
-        *("token_file", "score_token_file", "git_token_file"),
+        *("token_file", "git_token_file"),
         *("key_env", "key_header", "secret_headers"),  # names, not what they hold
     }
 )

@@ -81,4 +81,4 @@ def fronted(front: Front | None) -> Iterator[tuple[dict[str, Any], HttpFront | N
             block.enter_context(thread.entered(opened.listening(front.port)))
         except OSError as error:
             raise SandboxError(f"port {front.port}, by which sandboxes reach this job, is taken: {error}") from error
-        yield {"gateway_port": port, "gateway_url": gateway}, opened
+        yield {"gateway": f"{port}={gateway}"}, opened

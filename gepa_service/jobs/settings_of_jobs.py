@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from evolverpc_common.network_addresses import Network
 from gepa_client.settings.groups import ROW_SUFFIXES, SandboxSettings, parse_secret_header
-from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.run_config import SETTINGS, RunConfig
 from gepa_service.jobs.job_environment import may_be_secret
 from gepa_service.repositories.destinations import (
     DestinationRefused,
@@ -27,7 +27,6 @@ DECIDED: dict[str, str] = {
     "fleet": _ENDPOINT,
     "token_file": _FILE,
     "score_with": _ENDPOINT,
-    "score_token_file": _FILE,
     "allow_insecure": _ENDPOINT,
     "repo": "give `repo_url` or `client_id` beside `options`",
     "ref": "give `ref` beside `options`",
@@ -36,8 +35,7 @@ DECIDED: dict[str, str] = {
     "testset": "give `testset` or `testset_path` beside `options`",
     "sandbox": "the operator of the service has chosen the backend",
     "git_token_file": "give `installation_id` to POST /connect-git",
-    "gateway_port": _SERVICE,
-    "gateway_url": _SERVICE,
+    "gateway": _SERVICE,
     "modal_app": _SERVICE,
     "output": "results are read over HTTP",
     "store": _SERVICE,
@@ -55,7 +53,6 @@ CONNECTING_ARGUMENTS = frozenset({"api_base", "base_url", "custom_llm_provider",
 LARGEST: dict[str, float] = {
     "sandbox_cpu": 8,
     "sandbox_memory_mb": 16_384,
-    "sandbox_workspace_mb": 16_384,
 }
 """The largest values of settings that use the service's machines."""
 
@@ -98,13 +95,21 @@ else:
         "Options",
         __base__=_OwnSettings,
         __doc__=_OwnSettings.__doc__,
-        **{name: _option(field) for name, field in RunConfig.model_fields.items() if name not in DECIDED},
+        **{
+            name: _option(field)
+            for name, field in RunConfig.model_fields.items()
+            if name in SETTINGS and name not in DECIDED
+        },
     )
     SandboxOptions = create_model(
         "SandboxOptions",
         __base__=_SandboxSettings,
         __doc__=_SandboxSettings.__doc__,
-        **{name: _option(field) for name, field in SandboxSettings.model_fields.items() if name not in DECIDED},
+        **{
+            name: _option(field)
+            for name, field in SandboxSettings.model_fields.items()
+            if name in SETTINGS and name not in DECIDED
+        },
     )
 
 

@@ -127,13 +127,13 @@ class Announcer:
         """Announce that it cannot start because of its settings or its machine."""
         if self._json_lines:
             _emit("failed", stage="settings", message=message)
-        _print_stderr(f"{message}")
+        _print_stderr(message)
 
     def program_failed(self, error: ProgramFailed) -> None:
         """Announce that it cannot start because of the program, with all details."""
         if self._json_lines:
             _emit("failed", **{"message": error.message, **error.details})
-        _print_stderr(f"{start_failure(error)}")
+        _print_stderr(start_failure(error))
 
 
 def start_failure(error: ProgramFailed) -> str:

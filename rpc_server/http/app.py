@@ -51,7 +51,6 @@ def create_app(
         token=token,
         bound_host=settings.host,
         allowed_hosts=settings.allowed_hosts,
-        allowed_origins=settings.allowed_origins,
     )
     handlers = HttpHandlers(service, guard)
     app = web.Application()

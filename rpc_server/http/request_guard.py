@@ -17,13 +17,11 @@ _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 class Guard:
     """Admits requests. A foreign `Host` may be a rebound DNS name; an `Origin` is a page in a browser."""
 
-    def __init__(
-        self, *, token: str, bound_host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, *, token: str, bound_host: str, allowed_hosts: Iterable[str] = ()) -> None:
         self._token = _digest(token)
         bound = f"[{bound_host}]" if ":" in bound_host else bound_host
         self._hosts = frozenset(host.lower() for host in (*_LOOPBACK_NAMES, bound, *allowed_hosts))
-        self._origins = frozenset(allowed_origins)
+        self._origins = frozenset(host for host in allowed_hosts if "://" in host)
 
     def check_source(self, headers: MultiMapping[str]) -> None:
         """Accept an allowed host with any port, or an allowed `name:port`, and no foreign origin.

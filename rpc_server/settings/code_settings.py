@@ -13,7 +13,7 @@ Count = Annotated[int, Field(ge=1)]
 
 _FOR_MUTATIONS = (
     *("agent_command", "agent_model", "agent_max_cost_usd", "agent_timeout_s"),
-    *("check_command", "check_timeout_s", "allow", "deny", "allow_tests", "push"),
+    *("check_command", "allow", "deny", "allow_tests", "push"),
 )
 _FOR_TREES = ("links", "tree_dir")
 _FOR_CLAUDE = ("agent_model", "agent_max_cost_usd")
@@ -29,13 +29,13 @@ class CodeChangeSettings(SettingsGroup, title="Code"):
     check_command: tuple[str, ...] | None = setting(
         None, "Tests or lint that a mutation must pass: exit status 0 in the changed files.", parse=shlex.split
     )
-    check_timeout_s: Seconds = setting(300.0, "Seconds for check_command.")
+    check_timeout_s: Seconds = constant(300.0, "Seconds for check_command.")
     build_command: tuple[str, ...] | None = setting(
         None,
         "Command to run in the program's folder before it starts, of each commit if code evolves.",
         parse=shlex.split,
     )
-    build_timeout_s: Seconds = setting(600.0, "Seconds for build_command.")
+    build_timeout_s: Seconds = constant(600.0, "Seconds for build_command.")
     allow: tuple[str, ...] = setting(
         ("**",), "Glob of paths in the repository that mutations may change; repeatable.", metavar="GLOB"
     )
@@ -80,13 +80,8 @@ class CodeChangeSettings(SettingsGroup, title="Code"):
             for name in names:
                 if name in given and not there:
                     raise ValueError(f"`{name}` needs `{needed}`")
-        for name, needed, command in (
-            ("build_timeout_s", "build_command", self.build_command),
-            ("check_timeout_s", "check_command", self.check_command),
-            ("allow_tests", "check_command", self.check_command),
-        ):
-            if name in given and command is None:
-                raise ValueError(f"`{name}` needs `{needed}`")
+        if "allow_tests" in given and self.check_command is None:
+            raise ValueError("`allow_tests` needs `check_command`")
         for name, command, instead in (
             ("agent_command", self.agent_command, " for Claude"),
             ("build_command", self.build_command, ""),

@@ -199,7 +199,7 @@ class ProcessSettings(SettingsGroup, title="Processes"):
         shown="none",
     )
     logs: bool = setting(False, "Print what the program writes, each example's as it ends.", everyday=True)
-    start_timeout_s: Seconds = setting(120.0, "Seconds that the program may take to start.", rare=True)
+    start_timeout_s: Seconds = constant(600.0, "Seconds that the program may take to start.")
     call_timeout_s: Seconds = constant(600.0, "Seconds for other calls: records, proposals, `finalize`.")
 
 
@@ -215,7 +215,7 @@ class RowSettings(SettingsGroup, title="Rows"):
         shown="none",
         anchor=_files,
     )
-    share_rows: bool = setting(True, "Return rows to clients, not only their ids.")
+    share_rows: bool = constant(True, "Return rows to clients, not only their ids.")
 
 
 class ListenSettings(SettingsGroup, title="HTTP"):
@@ -232,10 +232,10 @@ class ListenSettings(SettingsGroup, title="HTTP"):
         shown="GEPA_TOKEN, else a new one each start",
     )
     allowed_hosts: tuple[str, ...] = setting(
-        (), "Further value of Host that is accepted; repeatable.", metavar="HOST", variable=None
-    )
-    allowed_origins: tuple[str, ...] = setting(
-        (), "Value of Origin that is accepted; repeatable.", metavar="ORIGIN", rare=True
+        (),
+        "Further value of Host, or of Origin if it has a scheme, that is accepted; repeatable.",
+        metavar="HOST|ORIGIN",
+        variable=None,
     )
 
 
@@ -243,7 +243,7 @@ class LimitSettings(SettingsGroup, title="Limits"):
     """Bounds on requests, results and what is kept."""
 
     max_batch_size: Count = setting(1000, "Examples in one call.")
-    max_request_bytes: Annotated[int, Field(ge=1024)] = setting(64 * 2**20, "Bytes of one request.", shown="64 MiB")
+    max_request_bytes: Annotated[int, Field(ge=1024)] = constant(64 * 2**20, "Bytes of one request.")
     max_batch_entries: Count = constant(100, "Requests in one JSON-RPC array.")
     max_queue: Annotated[int, Field(ge=0)] = constant(10_000, "Examples that wait besides those that run.")
     max_result_bytes: Annotated[int, Field(ge=1024)] = constant(

@@ -40,8 +40,8 @@ class ClientSettings:
     """Settings of a client's sandboxes.
 
     `server_args`: for `evolverpc serve`. `main`: the command to start instead, for a program that serves itself; it
-    listens at `GEPA_LISTEN`. `python`, `node`: versions that replace those of the manifests. `packages`: more Python packages.
-    `commands`: prebuilt ones by name. For the rest see `SandboxSpec`.
+    listens at `GEPA_LISTEN`. `python`, `node`: versions that replace those of the manifests. `packages`: more Python
+    packages. `commands`: prebuilt ones by name. For the rest see `SandboxSpec`.
     """
 
     server_args: tuple[str, ...] = ()

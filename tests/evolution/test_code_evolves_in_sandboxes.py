@@ -41,7 +41,7 @@ def at_modal() -> Iterator[Backend]:
         cloud.control.has_every_image = True
         port = unused_port()
         cloud.reach(port)
-        forwarded = ("--gateway-port", port, "--gateway-url", f"http://127.0.0.1:{port}")
+        forwarded = ("--gateway", f"{port}=http://127.0.0.1:{port}")
         yield Backend(("--sandbox", "modal", *forwarded), cloud.env)
         assert cloud.running == []
 

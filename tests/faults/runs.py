@@ -15,7 +15,7 @@ LONGEST_MS = 20
 class Setup:
     """A run up to its seed: what is the same in the undisturbed run and in those that accidents happen to.
 
-    `race_rows`: of the sample. `tie_rows`, `test_repeats`: as the settings. 0 leaves each of them out.
+    `race_rows`: of the sample. `tie_rows`: as the setting. 0 leaves each of them out.
     """
 
     components: int = 3
@@ -27,14 +27,13 @@ class Setup:
     raced: bool = False
     race_rows: int = 0
     tie_rows: int = 0
-    test_repeats: int = 0
     seed: int = 0
 
     @property
     def name(self) -> str:
         """For files of this setup."""
         modes = f"{'merge-' if self.merge else ''}{'raced-' if self.raced else ''}{self.race_rows}-"
-        modes += f"{self.tie_rows}-{self.test_repeats}"
+        modes += f"{self.tie_rows}"
         return f"{self.components}-{self.proposals}-{modes}-{self.train}-{self.val}-{self.metric_calls}-{self.seed}"
 
     def flags(self) -> list[str]:
@@ -51,7 +50,6 @@ class Setup:
             *(["--use-merge"] if self.merge else []),
             *(["--validation", f"race:{self.race_rows}" if self.race_rows else "race"] if self.raced else []),
             *(["--tie-rows", str(self.tie_rows)] if self.tie_rows else []),
-            *(["--test-repeats", str(self.test_repeats)] if self.test_repeats else []),
         ]
 
     def write_rows(self, folder: Path, log: Path) -> None:

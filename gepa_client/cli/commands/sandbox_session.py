@@ -81,16 +81,10 @@ def publish_command(settings: RunConfig) -> str:
     for flag, value in (
         ("--ref", settings.ref),
         ("--git-token-file", settings.git_token_file),
-        ("--sandbox-workspace-mb", _if_given(settings, "sandbox_workspace_mb")),
         ("--modal-app", settings.modal_app),
     ):
         words += [flag, str(value)] if value is not None else []
     return shell_line(words)
-
-
-def _if_given(settings: RunConfig, name: str) -> object:
-    """Return the setting, None if it was not given."""
-    return getattr(settings, name) if name in settings.model_fields_set else None
 
 
 @contextmanager

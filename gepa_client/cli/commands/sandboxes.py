@@ -102,9 +102,6 @@ def sandboxes(
     git_token_file: Annotated[
         Path | None, typer.Option(metavar="PATH", help="File that holds a token for cloning it.")
     ] = None,
-    sandbox_workspace_mb: Annotated[
-        int | None, typer.Option(metavar="MIB", help="What may be written in a sandbox; no larger commit is packed.")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """List the sandboxes on this machine, and at Modal if it has credentials; end those that were left behind.
@@ -139,7 +136,6 @@ def sandboxes(
                 "repo": repo,
                 "ref": ref,
                 "git_token_file": git_token_file,
-                "sandbox_workspace_mb": sandbox_workspace_mb,
                 "sandbox": sandbox or "modal",
             }
             _publish(given | ({"modal_app": modal_app} if modal_app is not None else {}))

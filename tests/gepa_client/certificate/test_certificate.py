@@ -114,21 +114,20 @@ def test_rows_that_were_opened_before_ask_for_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "noise", "count", "reason"),
+    ("noise", "count", "reason"),
     [
-        (3, Noise(9, 2, 1.0, 1.0), 3, "test_repeats is set"),
-        (None, None, 1, "no noise is known"),
-        (None, Noise(9, 2, 0.0, 1.0), 1, "with the same scores"),
-        (None, Noise(9, 2, 0.01, 0.2), 1, "asks for 1"),
-        (None, Noise(9, 2, 0.1, 0.2), 2, "asks for 2"),
-        (None, Noise(9, 2, 0.5, 0.2), 5, "asks for 10, at most 5"),
-        (None, Noise(9, 2, 0.5, 0.0), 5, "asks for 5"),
+        (None, 1, "no noise is known"),
+        (Noise(9, 2, 0.0, 1.0), 1, "with the same scores"),
+        (Noise(9, 2, 0.01, 0.2), 1, "asks for 1"),
+        (Noise(9, 2, 0.1, 0.2), 2, "asks for 2"),
+        (Noise(9, 2, 0.5, 0.2), 5, "asks for 10, at most 5"),
+        (Noise(9, 2, 0.5, 0.0), 5, "asks for 5"),
     ],
 )
 def test_test_rows_are_scored_as_often_as_noise_asks_within_bounds(
-    setting: int | None, noise: Noise | None, count: int, reason: str
+    noise: Noise | None, count: int, reason: str
 ) -> None:
-    decided = decide(setting, noise)
+    decided = decide(noise)
     assert decided.count == count
     assert reason in decided.reason
 

@@ -68,7 +68,7 @@ def test_deaths_refusals_and_expired_tokens_change_nothing_in_the_result_and_the
 
 @pytest.mark.timeout(300)  # a run in two parts
 def test_a_run_without_any_sandbox_pauses_and_can_be_resumed(here: Place, cloud: Cloud) -> None:
-    paused = here.start(*at_modal(here, "out"), "--max-outage-s", "3")
+    paused = here.start(*at_modal(here, "out"))
     try:
         read_until(paused, "candidate", index=1)
         cloud.faults.fail("SandboxCreateV2", Status.UNAUTHENTICATED, times=None)

@@ -38,7 +38,7 @@ def _state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def asked() -> Command:
     def run(**given: Any) -> int:
-        names = ("run", "sandbox", "modal_app", "repo", "ref", "git_token_file", "sandbox_workspace_mb")
+        names = ("run", "sandbox", "modal_app", "repo", "ref", "git_token_file")
         default: dict[str, Any] = dict.fromkeys(names)
         default |= dict.fromkeys(("sweep", "every", "yes", "publish", "as_json"), False)
         try:

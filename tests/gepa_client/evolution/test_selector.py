@@ -35,11 +35,7 @@ def steps(candidate, count, *, tasks=1, unused=(), evolve="both", **settings):
         ([C, "y", C, "y"], PLAIN, {"unused": ["x"]}),
         ([C, "x", "y", C], GROWN, {"unused": ["z"]}),
         ([f"{C}+x+y+{A}"], GROWN, {"all_at_once": True}),
-        ([C, "x", "y", C, "x", "y", C], PLAIN, {"prompts_per_code": 2}),
-        ([C, "x+y", C, "x+y"], PLAIN, {"prompts_per_code": 1, "all_at_once": True}),
-        ([C, C], {**PLAIN, "x": "1"}, {"prompts_per_code": 3, "unused": ["x", "y"]}),
         ([""], PLAIN, {"tasks": 1, "unused": ["x", "y"], "evolve": "prompts"}),
-        ([C, "x", C, "y"], PLAIN, {"prompts_per_code": 1, "tasks": 2}),
     ],
 )
 def test_steps_follow_the_settings(wanted, candidate, settings):

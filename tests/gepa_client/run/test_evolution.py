@@ -64,7 +64,11 @@ def test_what_evolves_follows_from_settings_and_capabilities(
             {"evolve": "both"},
             "does not change code: start it with --allow-mutations",
         ),
-        (discovered(BOTH), {"prompts_per_code": 2}, "prompts_per_code is given, but the server does not change code"),
+        (
+            discovered(BOTH),
+            {"reflection_prompt_template": {"git_branch": "<outline> <side_info> <lineage>"}},
+            "a prompt for git_branch, but the server does not change code",
+        ),
         (CHANGES, {"reflection_lm": None}, "--reflection-lm MODEL"),
         (discovered(CODE, "mutations"), {"evolve": "prompts"}, "no prompts to change"),
         (discovered({**BOTH, GIT_BRANCH: "main"}, "mutations"), {}, "git_branch is 'main'"),
@@ -79,10 +83,12 @@ def test_impossible_combinations_are_refused(program: DiscoverResult, settings: 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"evolve": "prompts", "prompts_per_code": 2}, "`prompts_per_code` is for code, but `evolve` is prompts"),
-        ({"evolve": "code", "prompts_per_code": 2}, "`prompts_per_code` is for runs that change prompts too"),
+        (
+            {"evolve": "prompts", "reflection_prompt_template": {"git_branch": "<outline> <side_info> <lineage>"}},
+            "a prompt for git_branch, but `evolve` is prompts",
+        ),
         ({"evolve": "code", "module_selector": "all"}, "`module_selector` is all, but `evolve` is code"),
-        ({"code_prompt_template": "<outline>"}, "lacks <side_info> and <lineage>"),
+        ({"reflection_prompt_template": {"git_branch": "<outline>"}}, "lacks <side_info> and <lineage>"),
     ],
 )
 def test_settings_without_effect_are_refused(settings: dict[str, Any], words: str) -> None:
@@ -98,9 +104,6 @@ def test_what_evolves_is_part_of_the_identity_of_a_run() -> None:
     assert "evolve" not in identity(discovered({"rules": "r"}))  # as runs were recorded before code evolved
     assert differences(identity(CHANGES), identity(CHANGES, evolve="both")) == []
     assert differences(identity(CHANGES), identity(CHANGES, evolve="code")) == ["evolve: both -> code"]
-    assert differences(identity(CHANGES), identity(CHANGES, prompts_per_code=2)) == [
-        "settings.prompts_per_code: none -> 2"
-    ]
 
 
 def test_a_run_is_the_same_on_another_branch_but_not_at_another_commit() -> None:

@@ -247,7 +247,7 @@ def test_a_lasting_infrastructure_failure_pauses_the_run_with_everything_kept(
         return {"status": "infra_error", "score": None, "output": None, "seconds": 0.0, "error": error}
 
     words.evaluate = flaky
-    ended = cli("optimize", serve(words), "--max-metric-calls", 500, "--max-attempts", 2, "--check", "off")
+    ended = cli("optimize", serve(words), "--max-metric-calls", 500, "--check", "off")
     assert ended.status == 3, ended.stdout
     assert "paused: example" in ended.stdout
     assert "provider is away" in ended.stdout

@@ -75,7 +75,7 @@ def test_a_program_with_another_score_for_the_same_row_is_reported_once(serve: S
 
     words = Script(datasets={"train": rows(6), "test": rows(4, 20)}, evaluate=noisy)
     given = ("--deterministic",) if declared else ()
-    ran = cli("optimize", serve(words), *given, "--max-iterations", 6, "--test-repeats", 2, "--check", "off", "--json")
+    ran = cli("optimize", serve(words), *given, "--max-iterations", 6, "--check", "off", "--json")
     assert ran.status == 0, ran.stderr
     for each in (ran, cli("replay", "last", "--json")):
         warned = [event["message"] for event in each.events if event["event"] == "warning"]

@@ -82,9 +82,9 @@ def test_a_host_that_is_away_for_all_rows_pauses_the_run_which_then_continues_as
     script = program()
     script.evaluate = evaluate
     url = serve(script)
-    paused = cli("optimize", url, *arguments, "--max-attempts", 4)
+    paused = cli("optimize", url, *arguments)
     assert paused.status == 3, paused.stdout
-    assert "no result after 4 attempts" in paused.event("finished")["reason"]
+    assert "no result after 5 attempts" in paused.event("finished")["reason"]
     script.evaluate = worked
     resumed = cli("resume", "last", "--json")
     assert resumed.status == 0, resumed.stderr

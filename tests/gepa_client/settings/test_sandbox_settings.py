@@ -29,9 +29,9 @@ def loaded(**given: Any) -> RunConfig:
         ({"sandbox": "process", "allow_hosts": ["example.com"]}, "allow-hosts"),
         ({"allow_hosts": ["example.com", "*"]}, "every host"),
         ({"modal_app": "mine"}, "for Modal"),
-        ({"gateway_port": 8000, "gateway_url": "https://gateway.example.com"}, "for Modal"),
-        ({"sandbox": "modal", "gateway_port": 8000}, "`--gateway-port` needs `--gateway-url`"),
-        ({"sandbox": "modal", "models": ["gpt-*"]}, "`--models`: at Modal, models need `--gateway-port`"),
+        ({"gateway": "8000=https://gateway.example.com"}, "for Modal"),
+        ({"sandbox": "modal", "gateway": "8000"}, "`--gateway`: give PORT=URL"),
+        ({"sandbox": "modal", "models": ["gpt-*"]}, "`--models`: at Modal, models need a `--gateway`"),
         ({"model_prices": '{"m": [1]}'}, "--model-prices"),
         ({"model_prices": '{"m": [1, -1]}'}, "--model-prices"),
         ({"model_providers": '{"p": {"key": "hush"}}'}, "--model-providers"),
@@ -40,7 +40,7 @@ def loaded(**given: Any) -> RunConfig:
             "`--secret-headers`: give `HOST HEADER=VARIABLE`",
         ),
         ({"secret_headers": ["a.b X=MY_KEY"], "pass_env": ["MY_KEY"]}, "hands MY_KEY to the program"),
-        ({"sandbox": "modal", "secret_headers": ["a.b X=KEY"]}, "need `--gateway-port`"),
+        ({"sandbox": "modal", "secret_headers": ["a.b X=KEY"]}, "need a `--gateway`"),
         ({"model_calls_per_minute": 0}, "--model-calls-per-minute"),
         ({"sandboxes": 0}, "--sandboxes"),
     ],
@@ -60,7 +60,7 @@ def test_a_setting_of_sandboxes_is_refused_without_a_repository(name: str) -> No
         "model_providers": '{"p": {"base_url": "http://127.0.0.1:1"}}',
     }
     given = values.get(name, ["a"] if SandboxSettings.model_fields[name].default == () else 7)
-    if name in ("ref", "server_args", "gateway_url", "modal_app", "git_token_file"):
+    if name in ("ref", "server_args", "gateway", "modal_app", "git_token_file"):
         given = "a"
     if name == "build_hosts":
         given = ["a"]

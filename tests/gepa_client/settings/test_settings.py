@@ -25,14 +25,12 @@ URL = "http://127.0.0.1:1"
 MAY_CHANGE = frozenset(
     {
         # who does the work: the program is the same everywhere
-        *("url", "fleet", "token_file", "allow_insecure", "allow_mixed_programs", "max_attempts", "max_outage_s"),
+        *("url", "fleet", "token_file", "allow_insecure", "allow_mixed_programs"),
         *("concurrency", "example_timeout_s"),
-        *("score_with", "score_token_file"),
+        "score_with",
         *SandboxSettings.model_fields,
         # where the rows are; that they are the same rows is seen in the rows themselves
-        *("trainset", "valset", "testset", "val_fraction"),
-        # how often they are scored: what was decided is recorded
-        "test_repeats",
+        *("trainset", "valset", "testset", "val_fraction", "test_fraction"),
         # what the certificate rests on and states
         "score_range",
         # when to stop
@@ -187,9 +185,8 @@ def test_a_score_that_cannot_be_compared_is_refused_wherever_it_is_given(
         ({"patience": 0}, "--patience"),
         ({"target_score": float("inf")}, "--target-score"),
         ({"reflection_per_minute": 5.0}, "needs `--reflection-lm`"),
-        ({"max_outage_s": 0.0}, "--max-outage-s"),
         ({"lease_s": 0.0}, "--lease-s"),
-        ({"score_token_file": "x"}, "`--score-token-file` needs `--score-with`"),
+        ({"test_fraction": 0.2, "testset": "t.jsonl"}, "`--test-fraction` and `--testset` are given"),
         ({"url": [URL, f"{URL}/rpc/"]}, "given twice"),
         ({"url": [], "fleet": "f", "token_file": "x"}, "fleet file names its own"),
     ],

@@ -32,7 +32,7 @@ async def test_every_loopback_name_is_let_in(server: Any, host: str) -> None:
 
 
 async def test_listed_hosts_and_origins_are_let_in(start: Any) -> None:
-    server = await start(allowed_hosts=("Box.example", "other.example:8443"), allowed_origins=("https://ui.example",))
+    server = await start(allowed_hosts=("Box.example", "other.example:8443", "https://ui.example"))
     for host, expected in (("box.example:1", 200), ("other.example:8443", 200), ("other.example:1", 403)):
         assert (await server.post(GOOD, headers={"Host": host}))[0] == expected
     assert (await server.post(GOOD, headers={"Origin": "https://ui.example"}))[0] == 200

@@ -84,7 +84,7 @@ def test_a_run_is_begun_in_sandboxes_that_reach_the_gateway_by_its_tunnel(contai
     assert container.optimize(["--repo", "https://x.example/y"], {"rows/train.jsonl": b"{}"}) == 0
     asked = container.calls[-1]
     assert asked[:3] == ["optimize", "--repo", "https://x.example/y"]
-    assert " ".join(asked).endswith("--sandbox modal --gateway-port 8765 --gateway-url https://tunnel.example")
+    assert " ".join(asked).endswith("--sandbox modal --gateway 8765=https://tunnel.example")
     assert asked[asked.index("--name") + 1] == "run-1"
 
 

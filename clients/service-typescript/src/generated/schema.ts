@@ -2374,8 +2374,6 @@ export interface components {
              *       "check": "strict",
              *       "failure_score": 0,
              *       "frontier_type": "instance",
-             *       "max_attempts": 5,
-             *       "max_outage_s": 600,
              *       "models": [],
              *       "module_selector": "round_robin",
              *       "pass_env": [],
@@ -2384,13 +2382,13 @@ export interface components {
              *       "proposals": "1",
              *       "sandbox_cpu": 1,
              *       "sandbox_memory_mb": 2048,
-             *       "sandbox_workspace_mb": 1024,
              *       "sandboxes": 1,
              *       "secret_headers": [],
              *       "seed": 0,
              *       "selection_strategy": "all",
              *       "server_args": "",
              *       "skip_perfect_score": true,
+             *       "test_fraction": 0,
              *       "tie_rows": 0,
              *       "use_merge": false,
              *       "validation": "full"
@@ -2491,11 +2489,6 @@ export interface components {
              */
             check?: "strict" | "warn" | "off";
             /**
-             * Code Prompt Template
-             * @description Prompt for change requests, with <outline>, <side_info> and <lineage>.
-             */
-            code_prompt_template?: string | null;
-            /**
              * Concurrency
              * @description Examples in flight at the same time, over all servers together.
              */
@@ -2534,12 +2527,6 @@ export interface components {
              */
             frontier_type?: "instance" | "objective" | "hybrid" | "cartesian";
             /**
-             * Max Attempts
-             * @description Attempts per example before a failure of the infrastructure pauses the run.
-             * @default 5
-             */
-            max_attempts?: number;
-            /**
              * Max Component Tokens
              * @description Tokens of a proposed text, which the model is asked to keep to. A token is counted as 4 bytes.
              */
@@ -2559,12 +2546,6 @@ export interface components {
              * @description Stop after N evaluated examples; checked once per iteration.
              */
             max_metric_calls?: number | null;
-            /**
-             * Max Outage S
-             * @description Pause the run after X seconds without a reachable server.
-             * @default 600
-             */
-            max_outage_s?: number;
             /**
              * Max Seconds
              * @description Stop after X seconds of work; pauses do not count.
@@ -2634,21 +2615,11 @@ export interface components {
              */
             perfect_score?: number;
             /**
-             * Prompts Per Code
-             * @description Prompt steps after each code step.
-             */
-            prompts_per_code?: number | null;
-            /**
              * Proposals
              * @description Proposals per iteration: P from P parents, or N from each of them.
              * @default 1
              */
             proposals?: string | number;
-            /**
-             * Reflection Images
-             * @description Show it the images of records; else it reads their type and size.
-             */
-            reflection_images?: boolean | null;
             /**
              * Reflection Lm
              * @description Model that proposes new texts, by litellm's name such as openai/gpt-5.
@@ -2673,7 +2644,7 @@ export interface components {
             reflection_per_minute?: number | null;
             /**
              * Reflection Prompt Template
-             * @description Its prompt, with <curr_param> and <side_info>; as JSON, one per component.
+             * @description Its prompt, with <curr_param> and <side_info>; as JSON, one per component. That of code (git_branch) has <outline>, <side_info> and <lineage>.
              */
             reflection_prompt_template?: string | {
                 [key: string]: string;
@@ -2695,12 +2666,6 @@ export interface components {
              * @default 2048
              */
             sandbox_memory_mb?: number;
-            /**
-             * Sandbox Workspace Mb
-             * @description What each sandbox may write, in MiB.
-             * @default 1024
-             */
-            sandbox_workspace_mb?: number;
             /**
              * Sandboxes
              * @description Sandboxes that run at the same time.
@@ -2751,10 +2716,11 @@ export interface components {
              */
             target_score?: number | null;
             /**
-             * Test Repeats
-             * @description Score each test row N times with the seed and with the best candidate.
+             * Test Fraction
+             * @description Share of the training rows to keep as test rows if there is no testset; drawn by the seed.
+             * @default 0
              */
-            test_repeats?: number | null;
+            test_fraction?: number;
             /**
              * Tie Rows
              * @description Compare best candidates that tie (4 at most) on N unused training rows: up to 4 N metric calls.
@@ -3227,7 +3193,6 @@ export interface components {
              *       "pass_env": [],
              *       "sandbox_cpu": 1,
              *       "sandbox_memory_mb": 2048,
-             *       "sandbox_workspace_mb": 1024,
              *       "sandboxes": 1,
              *       "secret_headers": [],
              *       "server_args": ""
@@ -3462,12 +3427,6 @@ export interface components {
              * @default 2048
              */
             sandbox_memory_mb?: number;
-            /**
-             * Sandbox Workspace Mb
-             * @description What each sandbox may write, in MiB.
-             * @default 1024
-             */
-            sandbox_workspace_mb?: number;
             /**
              * Sandboxes
              * @description Sandboxes that run at the same time.
@@ -3797,7 +3756,6 @@ export interface components {
              *       "pass_env": [],
              *       "sandbox_cpu": 1,
              *       "sandbox_memory_mb": 2048,
-             *       "sandbox_workspace_mb": 1024,
              *       "sandboxes": 1,
              *       "secret_headers": [],
              *       "server_args": ""

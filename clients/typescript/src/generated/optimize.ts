@@ -13,9 +13,9 @@ export interface OptimizeSettings {
    */
   tieRows?: number;
   /**
-   * Score each test row N times with the seed and with the best candidate. Default: 1, more if scores were seen to vary.
+   * Share of the training rows to keep as test rows if there is no testset; drawn by the seed.
    */
-  testRepeats?: number;
+  testFraction?: number;
   /**
    * Score of an example on which the program fails or times out. Default: 0.
    */
@@ -67,7 +67,7 @@ export interface OptimizeSettings {
     [k: string]: unknown;
   };
   /**
-   * Its prompt, with <curr_param> and <side_info>; as JSON, one per component. Default: GEPA's.
+   * Its prompt, with <curr_param> and <side_info>; as JSON, one per component. That of code (git_branch) has <outline>, <side_info> and <lineage>. Default: GEPA's.
    */
   reflectionPromptTemplate?:
     | string
@@ -82,10 +82,6 @@ export interface OptimizeSettings {
    * Tokens of a prompt: longer records are cut in the middle. A token is counted as 4 bytes. Default: half of the model's context window; 64,000 if that is unknown.
    */
   reflectionPromptTokens?: number;
-  /**
-   * Show it the images of records; else it reads their type and size. Default: unless it is known to take none.
-   */
-  reflectionImages?: boolean;
   /**
    * Tokens of a proposed text, which the model is asked to keep to. A token is counted as 4 bytes. Default: no limit.
    */
@@ -154,13 +150,9 @@ export interface OptimizeSettings {
    */
   acceptanceCriterion?: "strict_improvement" | "improvement_or_equal" | "paired" | "strict" | "equal";
   /**
-   * Server that scores what the program leaves unscored; repeatable.
+   * Server that scores what the program leaves unscored, as a line of a fleet file; repeatable.
    */
   scoreWith?: string | string[];
-  /**
-   * File that holds the token of the scoring servers. Default: GEPA_TOKEN.
-   */
-  scoreTokenFile?: string;
   /**
    * Allow programs of different names, or that change during the run, with the same components. Default: no.
    */
@@ -174,25 +166,9 @@ export interface OptimizeSettings {
    */
   exampleTimeoutS?: number;
   /**
-   * Attempts per example before a failure of the infrastructure pauses the run. Default: 5.
-   */
-  maxAttempts?: number;
-  /**
-   * Pause the run after X seconds without a reachable server. Default: 600.
-   */
-  maxOutageS?: number;
-  /**
    * What is changed. Default: both if the server changes code, else prompts.
    */
   evolve?: "code" | "prompts" | "both";
-  /**
-   * Prompt steps after each code step. Default: as moduleSelector decides.
-   */
-  promptsPerCode?: number;
-  /**
-   * Prompt for change requests, with <outline>, <side_info> and <lineage>. Default: built in.
-   */
-  codePromptTemplate?: string;
   /**
    * US dollars per million tokens, if unknown or others: {"MODEL": [IN, OUT]}.
    */
@@ -233,7 +209,7 @@ export interface OptimizeSettings {
 export const SETTINGS: readonly string[] = [
   "valFraction",
   "tieRows",
-  "testRepeats",
+  "testFraction",
   "failureScore",
   "maxMetricCalls",
   "auto",
@@ -249,7 +225,6 @@ export const SETTINGS: readonly string[] = [
   "reflectionPromptTemplate",
   "reflectionMinibatchSize",
   "reflectionPromptTokens",
-  "reflectionImages",
   "maxComponentTokens",
   "reflectionPerMinute",
   "moduleSelector",
@@ -267,15 +242,10 @@ export const SETTINGS: readonly string[] = [
   "seed",
   "acceptanceCriterion",
   "scoreWith",
-  "scoreTokenFile",
   "allowMixedPrograms",
   "concurrency",
   "exampleTimeoutS",
-  "maxAttempts",
-  "maxOutageS",
   "evolve",
-  "promptsPerCode",
-  "codePromptTemplate",
   "modelPrices",
   "tracking",
   "name",
