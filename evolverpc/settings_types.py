@@ -54,7 +54,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Arguments of each call to it, such as temperature or api_base."""
 
     reflection_prompt_template: str | dict[str, str] | None
-    """Its prompt, with <curr_param> and <side_info>; as JSON, one per component. That of code (git_branch) has <outline>, <side_info> and <lineage>."""
+    """Its prompt, with <curr_param> and <side_info>; JSON: one each. git_branch: <outline>, <side_info>, <lineage>."""
 
     reflection_minibatch_size: int | None
     """Examples per reflection."""

@@ -15,7 +15,6 @@ Give the server's token in the environment as GEPA_TOKEN, or in a file with --to
 """
 
 COMMANDS = {
-    "serve": "Serve a program to optimizers.",
     "optimize": "Improve a program; write its best candidate and a report.",
     "resume": "Continue a run where it stopped.",
     "check": "Try a server on a few rows; estimate a run.",
@@ -37,8 +36,9 @@ COMMANDS = {
     "sandboxes": "List sandboxes; end those left behind.",
     "branches": "List a run's code; diff, check out or delete it.",
     "demo-model": "Serve a scripted stand-in for a language model.",
-    "service": "Optimize many people's programs over HTTP.",
 }
+ELSEWHERE = {"serve": "Serve a program to optimizers.", "service": "Optimize many people's programs over HTTP."}
+"""Commands of other packages, which `evolverpc_common.console_scripts` starts."""
 
 MEANT = {
     **dict.fromkeys(("report", "result", "results", "status", "info", "log", "logs", "describe"), "show"),
@@ -92,7 +92,7 @@ def build(loaded: str | None) -> typer.Typer:
     ) -> None:
         pass
 
-    for name, summary in COMMANDS.items():
+    for name, summary in {**ELSEWHERE, **COMMANDS}.items():
         if name == loaded:
             own = MODULES.get(name, name)
             if name in WITH_SETTINGS:

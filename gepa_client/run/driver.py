@@ -324,8 +324,6 @@ class _DriverRun:
             token_file=config.token_file,
             allow_insecure=config.allow_insecure,
             failure_score=config.failure_score,
-            max_attempts=config.max_attempts,
-            max_outage_s=config.max_outage_s,
             concurrency=config.concurrency,
             example_timeout_s=config.example_timeout_s,
             score_with=config.score_with,

@@ -38,7 +38,7 @@ VERSION = 4
 RUN_FIELDS = tuple(ExportedRun.model_fields)
 ENDED_WRITTEN = tuple(name for name in ExportedAttempt.model_fields if name in FINISHED_FIELDS)
 
-LIMITS_OF_CALLS = ("concurrency", "example_timeout_s", "max_attempts", "max_outage_s")
+LIMITS_OF_CALLS = ("concurrency", "example_timeout_s")
 """Settings of the servers that do not depend on which servers they are."""
 
 MACHINE_SETTINGS = frozenset(

@@ -54,6 +54,9 @@ score over fewer than 10 validation rows is mostly chance."""
 MUTATION_LIMIT_S = 3600.0
 """Seconds that one change of code may take, checks included."""
 
+SANDBOX_WORKSPACE_MB = 1024
+"""What each sandbox may write, in MiB; a larger commit is not packed."""
+
 RACE_ROWS, LEAST_RACE_ROWS = 40, 10
 """The number of validation rows that a race samples: the default and the smallest; decision 0052 has others."""
 
@@ -239,8 +242,7 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
     )
     reflection_prompt_template: str | dict[str, str] | None = setting(
         None,
-        "Its prompt, with <curr_param> and <side_info>; as JSON, one per component. That of code (git_branch) has "
-        "<outline>, <side_info> and <lineage>.",
+        "Its prompt, with <curr_param> and <side_info>; JSON: one each. git_branch: <outline>, <side_info>, <lineage>.",
         metavar="TEXT|@FILE|JSON",
         shown="GEPA's",
         parse=object_or_text,
@@ -338,10 +340,6 @@ class FleetSettings(SettingsGroup, title="Servers"):
     example_timeout_s: PositiveFloat | None = setting(
         None, "Seconds that one example may run, if less than the server's own limit.", shown="the server's"
     )
-    max_attempts: PositiveInt = constant(
-        5, "Attempts per example before a failure of the infrastructure pauses the run."
-    )
-    max_outage_s: PositiveFloat = constant(600.0, "Seconds without a reachable server after which the run is paused.")
 
 
 class CodeSettings(SettingsGroup, title="Code"):
@@ -437,7 +435,6 @@ class SandboxSettings(SettingsGroup, title="Sandboxes"):
     )
     sandbox_cpu: PositiveFloat = setting(1.0, "Cores of each sandbox.")
     sandbox_memory_mb: PositiveInt = setting(2048, "Memory of each sandbox, in MiB.")
-    sandbox_workspace_mb: PositiveInt = constant(1024, "What each sandbox may write, in MiB.")
     git_token_file: Path | None = setting(None, "File that holds a token for cloning repo.")
     gateway: str | None = setting(
         None,

@@ -18,7 +18,7 @@ from gepa_client.settings import loading
 from gepa_client.settings.flag_words import flag_words
 from gepa_client.settings.groups import BudgetSettings, OutputSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.loading import from_record, load
-from gepa_client.settings.run_config import REPLACED, RunConfig
+from gepa_client.settings.run_config import REPLACED, SETTINGS, RunConfig
 
 URL = "http://127.0.0.1:1"
 
@@ -359,7 +359,7 @@ def test_the_store_is_the_one_the_record_came_from() -> None:
 
 
 def test_every_setting_may_change_or_is_part_of_a_runs_identity() -> None:
-    assert sorted([*MAY_CHANGE, *IDENTITY_SETTINGS]) == sorted(RunConfig.model_fields)
+    assert {*SETTINGS, "reflection_images"} == MAY_CHANGE | IDENTITY_SETTINGS
     assert set(identity_settings(RunConfig(url=(URL,)))) == IDENTITY_SETTINGS - {
         "proposals",
         "evolve",

@@ -142,7 +142,7 @@ async def test_what_is_not_even_http_is_refused_without_a_word_of_it(server: Any
     answer = await server.raw(request_text)
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
-    assert b"Server: gepa-server" in head
+    assert b"Server: evolverpc" in head
     assert b"aiohttp" not in answer
     assert body == b""
     await server.still_works()
@@ -162,4 +162,4 @@ async def test_health_needs_no_token_and_reports_nothing_else(server: Any) -> No
 async def test_no_answer_names_the_software_behind_it(server: Any) -> None:
     for path in ("/rpc", "/health", "/nowhere"):
         async with server.session.get(server.url + path) as response:
-            assert response.headers["Server"] == "gepa-server"
+            assert response.headers["Server"] == "evolverpc"

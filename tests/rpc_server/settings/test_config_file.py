@@ -74,7 +74,7 @@ def test_an_unknown_key_names_the_nearest_and_the_file(tmp_path: Path) -> None:
         ("port = 80.5", "port"),
         ("port = 70000", "port"),
         ("workers = 0", "workers"),
-        ("share_rows = 1", "share_rows"),
+        ("trust_results = 1", "trust_results"),
         ("datasets = ['a']", "datasets"),
         ("env = { A = 1 }", "env"),
         ("command = 'node p.js'", "command"),
@@ -194,7 +194,7 @@ def test_a_wrong_variable_is_named_as_one(tmp_path: Path) -> None:
     for name, text in (
         ("GEPA_WORKERS", "many"),
         ("GEPA_JAIL", "perhaps"),
-        ("GEPA_SHARE_ROWS", "lisp"),
+        ("GEPA_TRUST_RESULTS", "lisp"),
         ("GEPA_ENV", "A"),
     ):
         with pytest.raises(SettingsError, match=f"^{name}: .*{text}"):
