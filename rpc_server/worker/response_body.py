@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import re
 import sys
 from typing import Any, Callable
@@ -20,7 +21,6 @@ _LAST = 16
 
 _EVENTS = re.compile(r"event-stream|ndjson|jsonl|json-seq|stream\+json", re.IGNORECASE)
 _JSON = re.compile(r"json|^text/|^$", re.IGNORECASE)
-_BETWEEN_EVENTS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _HAS_AN_END = re.compile(rb'"(?:choices|message_start|response\.created|candidates)"|"created_at":.*"done"\s*:\s*false')
 """What streams of OpenAI, Anthropic, Gemini and Ollama show before their end."""
 
@@ -59,18 +59,27 @@ UNREAD = Body()
 
 def body_of(content_type: str, encoding: str) -> Body:
     """Return what reads a body of this type."""
+    kind = _kind_of(content_type)
+    if kind is _AmazonEvents:
+        return kind()
+    decode = _decoder(encoding) if encoding else bytes
+    return UNREAD if kind is None or decode is None else kind(decode)
+
+
+@functools.lru_cache(maxsize=64)
+def _kind_of(content_type: str) -> Callable[..., Body] | None:
     if _AMAZON in content_type:
-        return _AmazonEvents()
-    decode = _decoder(encoding)
-    if decode is not None and _EVENTS.search(content_type):
-        return _Events(_BETWEEN_EVENTS if "event-stream" in content_type.lower() else (b"\n",), decode)
-    return _Json(decode) if decode is not None and _JSON.search(content_type) else UNREAD
+        return _AmazonEvents
+    if _EVENTS.search(content_type):
+        return _Events if "event-stream" in content_type.lower() else _Lines
+    return _Json if _JSON.search(content_type) else None
 
 
 class _Json(Body):
+    _size = 0
+
     def __init__(self, decode: Callable[[bytes], bytes]) -> None:
         self._decode = decode
-        self._size = 0
         self._chunks: list[bytes] = []
 
     def feed(self, data: bytes) -> None:
@@ -88,13 +97,15 @@ class _Json(Body):
 
 
 class _Events(Body):
-    def __init__(self, between: tuple[bytes, ...], decode: Callable[[bytes], bytes]) -> None:
-        self._between = between
+    _between: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n", b"\r\r")
+    _needs_an_event = True
+    _rest = b""
+    _first = b""
+    _has_ended = False
+
+    def __init__(self, decode: Callable[[bytes], bytes]) -> None:
         self._decode = decode
-        self._rest = b""
-        self._first = b""
         self._last: collections.deque[bytes] = collections.deque(maxlen=_LAST)
-        self._has_ended = False
         self.keep = self._last.append
 
     def feed(self, data: bytes) -> None:
@@ -119,8 +130,8 @@ class _Events(Body):
             self._take(self._rest)
         kept = b"\n".join((self._first, *self._last))
         if not self._has_ended and not _shows_an_end(kept):
-            is_empty = self._between is _BETWEEN_EVENTS and b"data" not in kept and b"{" not in kept
-            self.is_cut = is_empty or _HAS_AN_END.search(kept) is not None
+            is_empty = b"data" not in kept and b"{" not in kept
+            self.is_cut = (is_empty and self._needs_an_event) or _HAS_AN_END.search(kept) is not None
 
     def _take(self, text: bytes) -> None:
         """Look at complete events; one is parsed only if it may be an error."""
@@ -143,9 +154,13 @@ class _Events(Body):
                 self.error = self.error or stated_error(answer, in_stream=True, is_error=is_error)
 
 
+class _Lines(_Events):
+    _between = (b"\n",)
+    _needs_an_event = False
+
+
 class _AmazonEvents(Body):
-    def __init__(self) -> None:
-        self._rest = b""
+    _rest = b""
 
     def feed(self, data: bytes) -> None:
         found = _EXCEPTION.search(self._rest + data)
