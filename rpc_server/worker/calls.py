@@ -93,6 +93,8 @@ class Call:
         self.branch = branch
         self._endpoint = endpoint_of(method, url)
         self.host = self._endpoint.host
+        if isinstance(sent, (bytes, str)) and not self._endpoint.may_be_of_models:
+            sent = hash(sent)  # it is only compared, and may be large
         self._request = (method, url, sent)
         hosts = branch.example.model_hosts if branch.example is not None else ()
         self._is_to_named_host = bool(hosts) and (self.host in hosts or self.host.rpartition(":")[0] in hosts)
@@ -108,8 +110,8 @@ class Call:
 
     @functools.cached_property
     def asked(self) -> Request:
-        """What the request asks."""
-        return read_request(self._endpoint, self._request[2])
+        """Whether the request asks a model, and which; its fields, which may be large, are not kept."""
+        return read_request(self._endpoint, self._request[2])._replace(asked=None)
 
     @functools.cached_property
     def key(self) -> Any:
@@ -120,7 +122,8 @@ class Call:
     @functools.cached_property
     def prompt(self) -> Any:
         """What is equal for requests that ask the same, also of another model or host."""
-        return self.key if self.asked.asked is None else hash(prompt_of(self.asked.asked))
+        asked = read_request(self._endpoint, self._request[2]).asked
+        return self.key if asked is None else hash(prompt_of(asked))
 
     @property
     def is_of_model(self) -> bool:
