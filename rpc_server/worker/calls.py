@@ -11,17 +11,26 @@ import contextvars
 import functools
 import io
 import itertools
+import json
 import sys
 import threading
 from typing import Any, Callable, Iterable
 
 from .call_failures import is_transient_problem, reason_of, retry_after_s
 from .code_origin import calling_package
-from .model_apis import Request, StatedError, is_transient_code, is_transient_status, parsed, prompt_of, read_request
+from .model_apis import (
+    Request,
+    StatedError,
+    endpoint_of,
+    is_transient_code,
+    is_transient_status,
+    prompt_of,
+    read_request,
+)
 from .model_usage import add_call, tokens_of, usage_in, usage_of
-from .response_body import ResponseBody
+from .response_body import UNREAD, Body, body_of
 
-_MAX_TEXT = 256  # of a host's name and of a reason, in the contract
+_MAX_REASON = 256  # in the contract
 
 _time = itertools.count()
 _lock = threading.Lock()
@@ -61,40 +70,65 @@ INSIDE = Branch(None, 0, None)
 
 
 class Call:
-    """One exchange with a host.
+    """One exchange with a host; what runs while it is open as a context manager is a part of it.
 
-    `outcome`: `succeeded`, `failed` transiently, `cancelled` by the program, `other`, None while it runs.
+    `outcome`: `succeeded`, `failed` transiently, `cancelled` by the program, `other`, None while it runs. `model`: as
+    the answer names it. The request is read when what it asks is needed, which is after most calls.
     """
 
-    def __init__(self, branch: Branch, host: str, key: Any, asked: Request, body: Any, *, is_of_model: bool) -> None:
-        """`key`: equal for the same request. `is_of_model`: also because the user has named the host."""
+    ended: int | None = None
+    outcome: str | None = None
+    status: int | None = None
+    reason: str | None = None
+    retry_after_s: float | None = None
+    problem: BaseException | None = None
+    caller: str | None = None
+    model: str | None = None
+    usage: Any = None
+    body: Body = UNREAD
+    _on_close: Callable[[], Any] | None = None
+
+    def __init__(self, branch: Branch, method: str, url: str, sent: Any) -> None:
+        """`sent`: bytes or text, or what is equal to no other request's."""
         self.branch = branch
-        self.host = host
-        self.key = key
-        self.is_charged = asked.is_of_model
-        self.is_of_model = is_of_model
-        self.model = asked.model
-        self._asked = None
-        if isinstance(body, (bytes, str)):
-            self._asked = None if asked.asked is None else body
-        elif asked.asked is not None:  # an object, which the program may change
-            self.prompt = hash(prompt_of(asked.asked))
+        self._endpoint = endpoint_of(method, url)
+        self.host = self._endpoint.host
+        if isinstance(sent, (bytes, str)) and not self._endpoint.may_be_of_models:
+            sent = hash(sent)  # it is only compared, and may be large
+        self._request = (method, url, sent)
+        hosts = branch.example.model_hosts if branch.example is not None else ()
+        self._is_to_named_host = bool(hosts) and (self.host in hosts or self.host.rpartition(":")[0] in hosts)
         self.began = next(_time)
-        self.ended: int | None = None
-        self.outcome: str | None = None
-        self.status: int | None = None
-        self.reason: str | None = None
-        self.retry_after_s: float | None = None
-        self.problem: BaseException | None = None
-        self.caller: str | None = None
-        self.usage: Any = None
-        self._body: ResponseBody | None = None
-        self._on_close: Callable[[], Any] | None = None
+
+    def __enter__(self) -> None:
+        self._token = place.set(INSIDE)
+
+    def __exit__(self, _: Any, problem: BaseException | None, __: Any) -> None:
+        place.reset(self._token)
+        if problem is not None:
+            self.raised(problem)
+
+    @functools.cached_property
+    def asked(self) -> Request:
+        """Whether the request asks a model, and which; its fields, which may be large, are not kept."""
+        return read_request(self._endpoint, self._request[2])._replace(asked=None)
+
+    @functools.cached_property
+    def key(self) -> Any:
+        """What is equal for the same request."""
+        method, url, sent = self._request
+        return method, url, hash(sent)
 
     @functools.cached_property
     def prompt(self) -> Any:
-        """What is equal for requests that ask the same, also of another model or host; it is seldom needed."""
-        return self.key if self._asked is None else hash(prompt_of(parsed(self._asked)))
+        """What is equal for requests that ask the same, also of another model or host."""
+        asked = read_request(self._endpoint, self._request[2]).asked
+        return self.key if asked is None else hash(prompt_of(asked))
+
+    @property
+    def is_of_model(self) -> bool:
+        """Whether it asks a model, also because the user has named the host."""
+        return self._is_to_named_host or self.asked.is_of_model
 
     def when_closed(self, forget: Callable[[], Any]) -> None:
         """Call `forget` when the example ends: a response may never be read to its end."""
@@ -104,7 +138,7 @@ class Call:
         """Drop what is needed only while the example is open."""
         if self._on_close is not None:
             self._on_close()
-        self._on_close = self._body = self._asked = None
+        self._on_close, self.body = None, UNREAD
         self.branch.example = None  # which refers to its calls
 
     def answered(self, status: int, headers: Any, *, is_decoded: bool = False) -> None:
@@ -123,24 +157,16 @@ class Call:
             self.outcome = "succeeded" if status < 400 else "other"
         if self.outcome == "failed":
             self.retry_after_s = retry_after_s(headers)
-        if self.is_of_model and status < 400:
-            encoding = "" if is_decoded else headers.get("content-encoding") or ""
-            self._body = ResponseBody(content_type, encoding)
-
-    @property
-    def skips(self) -> Callable[[bytes], bool]:
-        """A quick test whether bytes need not be given to `feed`."""
-        return self._body.skips if self._body is not None else bool
+        if status < 400 and (self._endpoint.may_be_of_models or self._is_to_named_host):
+            self.body = body_of(content_type, "" if is_decoded else headers.get("content-encoding") or "")
 
     def feed(self, data: bytes) -> None:
         """Look at the bytes that the program reads."""
-        body = self._body
-        if body is None:
-            return
+        body = self.body
         try:
             body.feed(data)
         except Exception:  # noqa: BLE001  # a body that cannot be decoded is the client's to report
-            self._body = None
+            self.body = UNREAD
             return
         if body.error is not None:
             self._take_error(body.error)
@@ -149,20 +175,18 @@ class Call:
         """Record the end of the body."""
         if self.ended is None or self.outcome == "succeeded":
             self.ended = next(_time)
-        if self._body is None:
-            return
-        body, self._body = self._body, None
+        body, self.body = self.body, UNREAD
         try:
             answer = body.end()
         except Exception:  # noqa: BLE001  # as above
             return
         if body.error is not None:
             self._take_error(body.error)
-        elif body.is_cut and self.outcome == "succeeded":
+        elif body.is_cut and self.outcome == "succeeded" and self.is_of_model:
             self._fail("the stream ended before its last event")
         if isinstance(answer, dict):
             self.usage = usage_in(answer)
-            self.model = self.model or (answer["model"] if isinstance(answer.get("model"), str) else None)
+            self.model = answer["model"] if isinstance(answer.get("model"), str) else None
 
     def raised(self, problem: BaseException) -> None:
         """Record what the client's transport raised, before the response or while its body is read."""
@@ -175,7 +199,7 @@ class Call:
             self.outcome = "other" if isinstance(problem, Exception) else "cancelled"
 
     def _take_error(self, error: StatedError) -> None:
-        if self.outcome == "failed":
+        if self.outcome == "failed" or not self.is_of_model:
             return
         if error.is_transient:
             self._fail(error.reason)
@@ -186,7 +210,7 @@ class Call:
         if self.caller is None:
             self.caller = calling_package(sys._getframe())
         self.outcome = "failed"
-        self.reason = reason[:_MAX_TEXT]
+        self.reason = reason[:_MAX_REASON]
         self.ended = next(_time)
 
 
@@ -224,9 +248,11 @@ class ExampleCalls:
         for call in self._calls:
             call.close()
 
-    def add(self, call: Call) -> None:
-        """Add a call that begins."""
+    def begin(self, branch: Branch, method: str, url: str, body: Any) -> Call:
+        """Add a call that begins in a branch of the example."""
+        call = Call(branch, method, url, body)
         self._calls.append(call)
+        return call
 
     def lose(self) -> None:
         """Mark the usage as unknown: a call may belong to this example."""
@@ -243,14 +269,15 @@ class ExampleCalls:
 
         None if there was no call. Providers charge for successful responses only.
         """
-        charged = [call for call in self._calls if call.is_charged and call.status is not None and call.status < 300]
+        answered = (call for call in self._calls if call.status is not None and call.status < 300)
+        charged = [(call, call.asked.model or call.model) for call in answered if call.asked.is_of_model]
         if not charged:
             return None
-        if not self._is_usage_known or not all(call.model for call in charged):
+        if not self._is_usage_known or not all(model for _, model in charged):
             return {"calls": len(charged)}
         models: dict[str, dict[str, Any]] = {}
-        for call in charged:
-            add_call(models, str(call.model), tokens_of(call.usage) if isinstance(call.usage, dict) else None)
+        for call, model in charged:
+            add_call(models, str(model), tokens_of(call.usage) if isinstance(call.usage, dict) else None)
         return usage_of(models)
 
     @property
@@ -329,16 +356,15 @@ def begin(method: str, url: str, body: Any = b"") -> Call | None:
     branch = _here()
     if branch is INSIDE:
         return None
-    if isinstance(body, io.BytesIO):
-        body = body.getvalue()
-    address = _address(url)
+    if not isinstance(body, (bytes, str)):
+        body = _sent(body)
     if branch is not None and branch.example in _open:
-        return _begun(_own_branch(branch), method, url, address, body)
+        return branch.example.begin(_own_branch(branch), method, url, body)
     with _lock:
         examples = [example for example in _open if example.takes_strays]
     if len(examples) == 1:
-        return _begun(examples[0].stray_branch(), method, url, address, body)
-    if len(examples) > 1 and read_request(method, address[1], body).is_of_model:
+        return examples[0].begin(examples[0].stray_branch(), method, url, body)
+    if len(examples) > 1 and read_request(endpoint_of(method, url), body).is_of_model:
         for example in examples:
             example.lose()
     return None
@@ -392,34 +418,14 @@ def _here() -> Branch | None:
     return of_thread if branch is None or (not _is_in_loop() and of_thread.is_within(branch)) else branch
 
 
-def _address(url: str) -> tuple[str, str]:
-    """Return the host, with its port if that is not the scheme's own, and the path."""
-    scheme, _, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    host = host.rpartition("@")[2].partition("?")[0].lower()
-    default = {"http": ":80", "https": ":443"}.get(scheme)
-    if default and host.endswith(default):
-        host = host[: -len(default)]
-    return host[:_MAX_TEXT], (slash + path).partition("?")[0]
-
-
-def _begun(branch: Branch, method: str, url: str, address: tuple[str, str], body: Any) -> Call:
-    host, path = address
-    example: Any = branch.example
-    asked = read_request(method, path, body)
-    is_of_model = asked.is_of_model
-    if not asked.is_of_model and example.model_hosts:
-        is_of_model = host in example.model_hosts or host.rpartition(":")[0] in example.model_hosts
-    call = Call(branch, host, (method, url, _digest(body)), asked, body, is_of_model=is_of_model)
-    example.add(call)
-    return call
-
-
-def _digest(body: Any) -> Any:
-    """Return what is equal for equal requests: of a body that is not known, something that is equal to nothing."""
-    if isinstance(body, (bytes, str)):
-        return hash(body)
-    return hash(repr(body)) if isinstance(body, (dict, list)) else object()
+def _sent(body: Any) -> Any:
+    """Return the text of a body that the program may change; of one that is not known, what is equal to nothing."""
+    if isinstance(body, io.BytesIO):
+        return body.getvalue()
+    try:
+        return json.dumps(body, default=repr) if isinstance(body, (dict, list)) else object()
+    except (TypeError, ValueError, RecursionError):
+        return object()
 
 
 def _own_branch(branch: Branch) -> Branch:

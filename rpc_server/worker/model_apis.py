@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from typing import Any, NamedTuple
@@ -44,6 +45,19 @@ _MAX_NAME = 64
 """Characters of the name of an error; what is longer, or has spaces, is a sentence."""
 
 
+_MAX_HOST = 256  # in the contract
+
+
+class Endpoint(NamedTuple):
+    """What a request is sent to. `host`: with its port if that is not the scheme's own."""
+
+    host: str
+    is_of_models: bool
+    may_be_of_models: bool
+    needs_no_name: bool
+    model: str | None
+
+
 class Request(NamedTuple):
     """Whether a request asks a model; the model's name where it states one, and the fields that it asks with."""
 
@@ -69,17 +83,36 @@ def is_transient_code(code: str) -> bool:
     return _TRANSIENT.search(code) is not None
 
 
-def read_request(method: str, path: str, body: Any) -> Request:
-    """Return what a request asks; `body`: bytes, text or the object that is sent as JSON."""
-    is_of_models = _PATH_OF_MODELS.search(path) is not None
-    if method != "POST" or not (is_of_models or _PATH.search(path)):
-        return Request(False)
-    asked = parsed(body) if isinstance(body, (bytes, str)) else body
+@functools.lru_cache(maxsize=64)
+def endpoint_of(method: str, url: str) -> Endpoint:
+    """Return what the method and the URL of a request show."""
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    host = host.rpartition("@")[2].partition("?")[0].lower()
+    default = {"http": ":80", "https": ":443"}.get(scheme)
+    if default and host.endswith(default):
+        host = host[: -len(default)]
+    path = (slash + path).partition("?")[0]
+    is_of_models = method == "POST" and _PATH_OF_MODELS.search(path) is not None
     named = _MODEL_IN_PATH.search(path)
+    return Endpoint(
+        host[:_MAX_HOST],
+        is_of_models,
+        is_of_models or (method == "POST" and _PATH.search(path) is not None),
+        path.rstrip("/").endswith(_WITHOUT_A_NAME),
+        named and named.group(1),
+    )
+
+
+def read_request(endpoint: Endpoint, body: Any) -> Request:
+    """Return what a request asks; `body`: bytes or text, and anything else if it is not known."""
+    if not endpoint.may_be_of_models:
+        return Request(False)
+    asked = parsed(body) if isinstance(body, (bytes, str)) else None
     if not isinstance(asked, dict):
-        return Request(is_of_models, named and named.group(1))
-    model = asked.get("model") or asked.get("model_id") or (named and named.group(1))
-    if not _ASKED.intersection(asked) or not (model or path.rstrip("/").endswith(_WITHOUT_A_NAME)):
+        return Request(endpoint.is_of_models, endpoint.model)
+    model = asked.get("model") or asked.get("model_id") or endpoint.model
+    if not _ASKED.intersection(asked) or not (model or endpoint.needs_no_name):
         return Request(False)
     return Request(True, model if isinstance(model, str) else None, asked)
 

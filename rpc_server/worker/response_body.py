@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import re
 import sys
 from typing import Any, Callable
@@ -20,7 +21,6 @@ _LAST = 16
 
 _EVENTS = re.compile(r"event-stream|ndjson|jsonl|json-seq|stream\+json", re.IGNORECASE)
 _JSON = re.compile(r"json|^text/|^$", re.IGNORECASE)
-_BETWEEN_EVENTS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _HAS_AN_END = re.compile(rb'"(?:choices|message_start|response\.created|candidates)"|"created_at":.*"done"\s*:\s*false')
 """What streams of OpenAI, Anthropic, Gemini and Ollama show before their end."""
 
@@ -35,73 +35,81 @@ _AMAZON = "amazon.eventstream"
 _EXCEPTION = re.compile(rb":exception-type\x07..(\w+)", re.DOTALL)
 
 
-class ResponseBody:
-    """The body of one response. `error`: what it states. `is_cut`: it ended before its last event."""
+class Body:
+    """The body of one response; this one states nothing.
 
-    def __init__(self, content_type: str, encoding: str) -> None:
-        self.error: StatedError | None = None
-        self.is_cut = False
-        self._decode = _decoder(encoding)
-        self._rest = b""
-        self._chunks: list[bytes] | None = None
-        self._size = 0
-        self._first = b""
-        self._last: collections.deque[bytes] = collections.deque(maxlen=_LAST)
-        self._keep_last = self._last.append
-        self._has_ended = False
-        self._between = _BETWEEN_EVENTS if "event-stream" in content_type.lower() else (b"\n",)
-        self._skips = False
-        self._read: Callable[[ResponseBody, bytes], None] | None = (
-            None  # unbound: a bound method would make a cycle of references
-        )
-        if _AMAZON in content_type:
-            self._read = ResponseBody._read_amazon
-        elif _EVENTS.search(content_type):
-            self._read = ResponseBody._read_encoded if self._decode is not bytes else ResponseBody._read_events
-        elif _JSON.search(content_type):
-            self._chunks = []
-            self._read = ResponseBody._keep
+    `error`: what it states. `is_cut`: it ended before its last event. `passes`: `keep` takes the next part in place of
+    `feed` if it ends so and has no `rror` in it, as nearly all events.
+    """
 
-    def skips(self, data: bytes) -> bool:
-        """Return whether there is nothing to look at in the next bytes, as in nearly all events."""
-        if self._skips and not self._rest and b"rror" not in data and data.endswith(self._between):
-            self._keep_last(data)
-            return True
-        return False
+    error: StatedError | None = None
+    is_cut = False
+    passes: tuple[bytes, ...] = ()
+    keep: Callable[[bytes], None]
 
     def feed(self, data: bytes) -> None:
         """Look at the next bytes."""
-        if self._read is not None:
-            self._read(self, data)
-
-    def _keep(self, data: bytes) -> None:
-        if self._chunks is not None:
-            self._size += len(data)
-            self._chunks.append(data)
-            if self._size > _MAX_JSON:
-                self._chunks = None
-
-    def _read_encoded(self, data: bytes) -> None:
-        if self._decode is not None:
-            self._read_events(self._decode(data))
 
     def end(self) -> Any:
         """Return the JSON value of the complete body; None of a stream, or if it cannot be read."""
-        if self._chunks is not None:
-            text = b"".join(self._chunks)
-            answer = parsed(self._decode(text)) if text and self._decode is not None else None
-            self.error = stated_error(answer)
-            return answer
-        if self._read in (ResponseBody._read_events, ResponseBody._read_encoded) and self._decode is not None:
-            if self._rest:
-                self._take_events(self._rest)
-            kept = b"\n".join((self._first, *self._last))
-            if not self._has_ended and not _shows_an_end(kept):
-                is_empty = self._between is _BETWEEN_EVENTS and b"data" not in kept and b"{" not in kept
-                self.is_cut = is_empty or _HAS_AN_END.search(kept) is not None
-        return None
 
-    def _read_events(self, data: bytes) -> None:
+
+UNREAD = Body()
+
+
+def body_of(content_type: str, encoding: str) -> Body:
+    """Return what reads a body of this type."""
+    kind = _kind_of(content_type)
+    if kind is _AmazonEvents:
+        return kind()
+    decode = _decoder(encoding) if encoding else bytes
+    return UNREAD if kind is None or decode is None else kind(decode)
+
+
+@functools.lru_cache(maxsize=64)
+def _kind_of(content_type: str) -> Callable[..., Body] | None:
+    if _AMAZON in content_type:
+        return _AmazonEvents
+    if _EVENTS.search(content_type):
+        return _Events if "event-stream" in content_type.lower() else _Lines
+    return _Json if _JSON.search(content_type) else None
+
+
+class _Json(Body):
+    _size = 0
+
+    def __init__(self, decode: Callable[[bytes], bytes]) -> None:
+        self._decode = decode
+        self._chunks: list[bytes] = []
+
+    def feed(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size <= _MAX_JSON:
+            self._chunks.append(data)
+        else:
+            self._chunks = []
+
+    def end(self) -> Any:
+        text = b"".join(self._chunks)
+        answer = parsed(self._decode(text)) if text else None
+        self.error = stated_error(answer)
+        return answer
+
+
+class _Events(Body):
+    _between: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n", b"\r\r")
+    _needs_an_event = True
+    _rest = b""
+    _first = b""
+    _has_ended = False
+
+    def __init__(self, decode: Callable[[bytes], bytes]) -> None:
+        self._decode = decode
+        self._last: collections.deque[bytes] = collections.deque(maxlen=_LAST)
+        self.keep = self._last.append
+
+    def feed(self, data: bytes) -> None:
+        data = self._decode(data)
         text = self._rest + data if self._rest else data
         end = len(text)
         if not text.endswith(self._between):
@@ -109,23 +117,31 @@ class ResponseBody:
             if at >= 0:
                 end = at + length
             elif end < _MAX_EVENT:
-                self._rest = text
-                return
+                end = 0
             else:
                 self._has_ended = self._has_ended or _shows_an_end(text)
         self._rest = text[end:]
-        self._take_events(text[:end])
+        if end:
+            self._take(text[:end])
+        self.passes = () if self._rest or self._decode is not bytes else self._between
 
-    def _take_events(self, text: bytes) -> None:
+    def end(self) -> None:
+        if self._rest:
+            self._take(self._rest)
+        kept = b"\n".join((self._first, *self._last))
+        if not self._has_ended and not _shows_an_end(kept):
+            is_empty = b"data" not in kept and b"{" not in kept
+            self.is_cut = (is_empty and self._needs_an_event) or _HAS_AN_END.search(kept) is not None
+
+    def _take(self, text: bytes) -> None:
         """Look at complete events; one is parsed only if it may be an error."""
         self._first = self._first or text[:_MAX_EVENT]
-        self._keep_last(text)
-        self._skips = self._decode is bytes
+        self.keep(text)
         if b"rror" in text:
             for event in re.split(b"|".join(self._between), text):
-                self._read_event(event)
+                self._read(event)
 
-    def _read_event(self, event: bytes) -> None:
+    def _read(self, event: bytes) -> None:
         is_error, data = False, []
         for line in event.splitlines():
             if line.startswith(b"event:"):
@@ -137,7 +153,16 @@ class ResponseBody:
             for answer in [whole] if whole is not None or is_error else map(parsed, data):
                 self.error = self.error or stated_error(answer, in_stream=True, is_error=is_error)
 
-    def _read_amazon(self, data: bytes) -> None:
+
+class _Lines(_Events):
+    _between = (b"\n",)
+    _needs_an_event = False
+
+
+class _AmazonEvents(Body):
+    _rest = b""
+
+    def feed(self, data: bytes) -> None:
         found = _EXCEPTION.search(self._rest + data)
         self._rest = b"" if found else data[-64:]
         if found:

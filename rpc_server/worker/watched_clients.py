@@ -49,7 +49,7 @@ def watch_httpx(package: Any) -> None:
             call = begun(request)
             if call is None:
                 return handle(transport, request)
-            with _Within(call):
+            with call:
                 response = handle(transport, request)
             call.answered(response.status_code, _by_name(response.headers.raw))
             response.stream = Stream(response.stream, call)
@@ -63,7 +63,7 @@ def watch_httpx(package: Any) -> None:
             call = begun(request)
             if call is None:
                 return await handle(transport, request)
-            with _Within(call):
+            with call:
                 response = await handle(transport, request)
             call.answered(response.status_code, _by_name(response.headers.raw))
             response.stream = AsyncStream(response.stream, call)
@@ -85,7 +85,7 @@ def watch_lm15(module: Any) -> None:
         call = begin(request.method, request.url, request.body)
         if call is None:
             return stream(self, request)
-        with _Within(call):
+        with call:
             response = stream(self, request)
         call.answered(response.status, {name.lower(): value for name, value in response.headers})
         response._chunks = _parts(response._chunks, call)
@@ -96,7 +96,7 @@ def watch_lm15(module: Any) -> None:
         call = begin(request.method, request.url, request.body)
         if call is None:
             return await do_stream(self, request)
-        with _Within(call):
+        with call:
             response = await do_stream(self, request)
         call.answered(response.status, {name.lower(): value for name, value in response.headers})
         response._chunks = _async_parts(response._chunks, call)
@@ -121,7 +121,7 @@ def watch_aiohttp(package: Any) -> None:
         if call is None:
             return await request(self, method, url, **options)
         try:
-            with _Within(call):
+            with call:
                 response = await request(self, method, url, **options)
         except package.ClientResponseError as problem:  # `raise_for_status` of the session
             call.outcome = None
@@ -187,7 +187,7 @@ def watch_urllib3_pool(module: Any) -> None:
         call = begin(method, _url_of(conn, url, self.scheme), b"" if body is None else body)
         if call is None:
             return make_request(self, conn, method, url, *more, **options)
-        with _Within(call):
+        with call:
             response = make_request(self, conn, method, url, *more, **options)
         whole = getattr(response, "_body", None)
         call.answered(response.status, response.headers, is_decoded=isinstance(whole, bytes))
@@ -212,8 +212,13 @@ def watch_urllib3_response(module: Any) -> None:
         if call is None:
             yield from read_chunked(self, *given, **options)
             return
-        with _Reading(call):
+        try:
             yield from read_chunked(self, *given, **options)
+        except GeneratorExit:  # the program stops reading
+            raise
+        except BaseException as problem:
+            call.raised(problem)
+            raise
         call.finished()
 
     def watched_chunk(self: Any, *given: Any) -> Any:
@@ -238,7 +243,7 @@ def watch_http_client(module: Any) -> None:
         call = begin(method, _url_of(self, url), b"" if body is None else body)
         if call is None:
             return request(self, method, url, body, *more, **options)
-        with _Within(call):
+        with call:
             request(self, method, url, body, *more, **options)
         setattr(self, _CALL, call)
         return None
@@ -255,7 +260,7 @@ def watch_http_client(module: Any) -> None:
         call = self.__dict__.get(_CALL)
         if call is None:
             return endheaders(self, *given, **options)
-        with _Within(call):
+        with call:
             return endheaders(self, *given, **options)
 
     @functools.wraps(getresponse)
@@ -263,7 +268,7 @@ def watch_http_client(module: Any) -> None:
         call = self.__dict__.pop(_CALL, None)
         if call is None:
             return getresponse(self, *given, **options)
-        with _Within(call):
+        with call:
             found = getresponse(self, *given, **options)
         call.answered(found.status, found.headers)
         setattr(found, _CALL, call)
@@ -444,52 +449,37 @@ def watch_threads(module: Any) -> None:
     module.Thread.start = watched
 
 
-class _Within:
-    """While it is open, what runs is a part of the call, and what is raised is recorded in the call."""
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-
-    def __enter__(self) -> None:
-        self._token = place.set(INSIDE)
-
-    def __exit__(self, _: Any, problem: BaseException | None, __: Any) -> None:
-        place.reset(self._token)
-        if problem is not None:
-            self._call.raised(problem)
-
-
-class _Reading:
-    """While it is open, a body is read; what is raised is recorded in the call, unless the program stops reading."""
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: Any, problem: BaseException | None, __: Any) -> None:
-        if problem is not None and not isinstance(problem, GeneratorExit):
-            self._call.raised(problem)
-
-
 def _parts(parts: Iterable[bytes], call: Call) -> Iterator[bytes]:
-    skips = call.skips
-    with _Reading(call):
+    body = call.body
+    try:
         for part in parts:
-            if not skips(part):
+            if part.endswith(body.passes) and part.rfind(b"rror") < 0:  # faster than `in`
+                body.keep(part)
+            else:
                 call.feed(part)
             yield part
+    except GeneratorExit:  # the program stops reading
+        raise
+    except BaseException as problem:
+        call.raised(problem)
+        raise
     call.finished()
 
 
 async def _async_parts(parts: AsyncIterable[bytes], call: Call) -> AsyncIterator[bytes]:
-    skips = call.skips
-    with _Reading(call):
+    body = call.body
+    try:
         async for part in parts:
-            if not skips(part):
+            if part.endswith(body.passes) and part.rfind(b"rror") < 0:  # faster than `in`
+                body.keep(part)
+            else:
                 call.feed(part)
             yield part
+    except GeneratorExit:  # as above
+        raise
+    except BaseException as problem:
+        call.raised(problem)
+        raise
     call.finished()
 
 
