@@ -13,15 +13,13 @@ from aiohttp import web
 from gepa_client.settings.groups import RACE_ROWS
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.scripted_server import TOKEN, Host
 from tests.gepa_client.word_program import Script, rows, scored
 
 CLOSED = "http://127.0.0.1:1"
 """A closed port."""
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 Evaluate = Callable[[dict[str, Any], dict[str, str]], dict[str, Any]]
 
 

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,12 @@ from typer.testing import CliRunner
 from gepa_client.cli.app import build
 from gepa_client.run import supervisor
 from tests.evolution.scenario import Reflection, changes
-from tests.gepa_client.conftest import Ran, environment
+from tests.gepa_client.conftest import Cli, Ran, environment
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import git
 from tests.support.forked_client import ForkServer
 
-Cli = Callable[..., Ran]
-Types = Callable[..., Ran]
+Types = Cli
 
 PLACEHOLDER = re.compile(r"(?<![\w/.-])[A-Z]{3,}(?![\w/.-])")
 

@@ -1,16 +1,13 @@
 """`gepa-client call` makes one call, prints the answer, and returns an exit status for each outcome."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.word_program import Script
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 UNREACHABLE = "http://127.0.0.1:9"
 EVALUATE = {"candidate": {"rules": "red"}, "batch": [{"id": "1", "data": {"need": "red"}}]}
 

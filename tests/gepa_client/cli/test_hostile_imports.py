@@ -1,7 +1,6 @@
 """A hostile export file chooses neither the servers of a run nor where it writes, and breaks no command."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,8 @@ import pytest
 from gepa_client.journal import open_store
 from gepa_client.run.transfer import export_run
 from gepa_client.settings.run_config import RunConfig
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Ran
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
-
-Cli = Callable[..., Ran]
 
 
 def exported(tmp_path: Path, **made: Any) -> dict[str, Any]:

@@ -5,7 +5,6 @@ import json
 import re
 import sqlite3
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,15 @@ from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, open_store
 from gepa_client.report.run_record import RunRecord, full_texts_command
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
+from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.cli.mutation_script import Evolving
-from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve
 from tests.gepa_client.example_records import started
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows, scored
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
-Types = Callable[..., Ran]
 
 STORE = ("--store", "kept here.db")
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,12 @@ import pytest
 
 from gepa_client import report
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, git_branch
+from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.cli.mutation_script import Evolving
-from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve
 from tests.gepa_client.example_records import COMMITS, code_record, explanation, mutated, refused, started
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import RUN_ID, Made, put
-from tests.gepa_client.word_program import Script
-
-Cli = Callable[..., Ran]
-Types = Callable[..., Ran]
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "repeats" / "evolve.py"
 TASK = '{{"text": "{0} two three {0}!", "answer": "{0}"}}\n'
@@ -42,9 +38,7 @@ class OfRepository(Evolving):
 
 
 @pytest.mark.long
-def test_of_a_run_that_changed_no_code(
-    serve: Callable[[Script], str], in_process: Cli, types: Types, model: str, tmp_path: Path
-) -> None:
+def test_of_a_run_that_changed_no_code(serve: Serve, in_process: Cli, types: Types, model: str, tmp_path: Path) -> None:
     code = StoredCode(tmp_path)
     store = ("--store", str(tmp_path / "kept here.db"))
     put(store[1], Made(config={"url": [serve(OfRepository(code).script)], "reflection_lm": model}))

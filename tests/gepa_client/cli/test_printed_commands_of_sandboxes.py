@@ -3,22 +3,20 @@
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gepa_client.sandboxing.session_messages import pool_log
 from sandbox_runtime.pool import PoolEvent
+from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.cli.sandboxed_program import PROGRAM
 from tests.gepa_client.cli.test_printed_commands_of_code import EXAMPLE, FIX, TASK
 from tests.gepa_client.cli.test_sandboxes import left_behind
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli
 from tests.gepa_client.stored_code import git
 from tests.support.modal_cloud import Cloud, found_by_this_process, loopback_modal_beside
-
-Cli = Callable[..., Ran]
-Types = Callable[..., Ran]
 
 pytestmark = [
     pytest.mark.usefixtures("own_state"),

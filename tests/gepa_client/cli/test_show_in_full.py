@@ -1,18 +1,15 @@
 """`show` on a terminal is short; `--full` cuts nothing; it explains why a candidate is better."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.word_program import Script, scored
-
-Cli = Callable[..., Ran]
 
 
 def test_the_rows_that_a_candidate_fixed_and_why_it_was_proposed_are_shown(
-    serve: Callable[[Script], str], cli: Cli, words: Script
+    serve: Serve, cli: Cli, words: Script
 ) -> None:
     assert cli("optimize", serve(words), "--max-metric-calls", 200, "--check", "off").status == 0
     shown = cli("show", "last").stdout
@@ -30,7 +27,7 @@ def test_the_rows_that_a_candidate_fixed_and_why_it_was_proposed_are_shown(
 
 
 def test_what_the_program_wrote_is_shown_with_the_rows_that_moved_and_holds_no_secret(
-    serve: Callable[[Script], str], cli: Cli, words: Script, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, cli: Cli, words: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = "sk-0123456789abcdef"
     monkeypatch.setenv("OPENAI_API_KEY", secret)

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,11 @@ from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted,
 from gepa_client.journal.lease import LeaseHeartbeat
 from gepa_client.journal.store import find_run, open_store
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.example_records import NASTY
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 from tests.gepa_client.word_program import Script
 
-Cli = Callable[..., Ran]
 STORE = Path("runs") / "evolverpc.db"
 
 
@@ -280,9 +278,7 @@ def test_a_fork_beyond_the_journal_or_with_settings_that_cannot_be_is_refused(cl
     opened.close()
 
 
-def test_a_fork_continues_from_the_record_and_ends_as_the_original_run(
-    cli: Cli, serve: Callable[[Script], str], words: Script
-) -> None:
+def test_a_fork_continues_from_the_record_and_ends_as_the_original_run(cli: Cli, serve: Serve, words: Script) -> None:
     url = serve(words)
     assert cli("optimize", url, "--max-metric-calls", 90, "--check", "off").status == 0
     before, evaluated = json.loads(cli("show", "last", "--json").stdout), len(words.calls("evaluate"))

@@ -1,16 +1,13 @@
 """A run written to one file, and taken in by another store."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gepa_client.run.transfer import MACHINE_SETTINGS
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
-
-Cli = Callable[..., Ran]
 
 
 def test_a_run_that_is_exported_and_imported_is_the_same(cli: Cli, tmp_path: Path) -> None:

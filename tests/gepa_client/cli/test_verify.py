@@ -4,20 +4,16 @@ import itertools
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.cli.conftest import Types
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.word_program import Script, rows, scored
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
-Types = Callable[..., Ran]
 
 RUN = ("--max-metric-calls", 300, "--check", "off")
 

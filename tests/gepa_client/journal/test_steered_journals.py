@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -15,13 +14,10 @@ from gepa_client.journal.entries import SEARCH, STEER
 from gepa_client.journal.steer_entries import ClearHints, Drop, Hint, Pin, Propose, SetBudget, Unpin
 from gepa_client.journal.store import open_store
 from gepa_client.steering.request_queue import request
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.run.steered import found, result_of, steered
 from tests.gepa_client.word_program import WORDS, Script, rows, scored
 from tests.support.rounds import rounds
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 SEED = {"rules": "red", "style": "plain"}
 CALLS = 110

@@ -5,11 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from gepa_client.journal import Store
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Ran, Serve
 from tests.gepa_client.word_program import Script
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 
 def candidates(ran: Ran) -> list[tuple[object, ...]]:

@@ -1,7 +1,6 @@
 """The page at a place of the journal shows what `gepa-client replay --until` shows there."""
 
 import random
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from gepa_client.journal.store import open_store
 from gepa_client.steering.posted_requests import post_request
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve, Start
 from tests.gepa_client.page.page_state import begun, read_run, replayed_state
 from tests.gepa_client.word_program import WORDS, Script, proposed, rows
 from tests.support.rounds import ALL
@@ -67,9 +66,9 @@ ASKED: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.timeout(180)
 def test_the_page_of_a_steered_run_with_races_equals_its_replay(
-    serve: Callable[[Script], str],
-    start: Callable[..., "subprocess.Popen[str]"],
-    cli: Callable[..., Ran],
+    serve: Serve,
+    start: Start,
+    cli: Cli,
     tmp_path: Path,
 ) -> None:
     script = Script(
@@ -87,7 +86,7 @@ def test_the_page_of_a_steered_run_with_races_equals_its_replay(
         for action in ASKED:
             post_request(opened, run_id, action)
     followed = read_run(store, run_id)
-    running.communicate(timeout=90)
+    running.communicate(TIMEOUT_S)
     page = read_run(store, run_id)
     position = page.one("position")
     assert position is not None and position["replayed"] == position["end"], position
@@ -109,9 +108,7 @@ def test_the_page_of_a_steered_run_with_races_equals_its_replay(
 @pytest.mark.long
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", RUNS)
-def test_the_page_at_a_place_equals_the_replay_until_there(
-    kind: str, serve: Callable[[Script], str], cli: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_the_page_at_a_place_equals_the_replay_until_there(kind: str, serve: Serve, cli: Cli, tmp_path: Path) -> None:
     script = Script(
         seed={"rules": "red green"},
         datasets={"train": rows(30), "val": rows(8, 100)},

@@ -1,7 +1,6 @@
 """A resume or a replay keeps every figure and file of the run."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,10 @@ from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.driver import drive
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.transport.event_loop import CancelToken
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import TOKEN
 from tests.gepa_client.word_program import Script, rows
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.gepa_client.conftest import TIMEOUT_S, Ran, command, environment
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Serve, command, environment
 from tests.gepa_client.word_program import Script
 
 Read = Callable[..., tuple[Ran, list[dict[str, Any]]]]
@@ -34,7 +34,7 @@ def read(tmp_path: Path) -> Read:
 
 
 def test_events_and_summary_are_written_to_the_descriptor_beside_the_display(
-    serve: Callable[[Script], str], words: Script, read: Read, cli: Callable[..., Ran]
+    serve: Serve, words: Script, read: Read, cli: Cli
 ) -> None:
     ran, events = read("optimize", serve(words), "--max-metric-calls", 60, "--check", "off")
     assert (ran.status, events[0]["event"], events[-2]["event"]) == (0, "phase", "finished")
@@ -50,7 +50,7 @@ def test_events_and_summary_are_written_to_the_descriptor_beside_the_display(
 
 
 @pytest.mark.long
-def test_messages_name_the_options_of_typescript(serve: Callable[[Script], str], words: Script, read: Read) -> None:
+def test_messages_name_the_options_of_typescript(serve: Serve, words: Script, read: Read) -> None:
     ran, _ = read("optimize", serve(words))
     assert "give maxMetricCalls N (or auto light|medium|heavy, maxFullEvals" in " ".join(ran.stderr.split())
     assert "--" not in ran.stderr

@@ -23,15 +23,13 @@ from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.stop_conditions import held_calls_abandoned
 from gepa_client.run.supervisor import DriverProcess
 from gepa_client.settings.run_config import RunConfig
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, watched
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer
 from tests.gepa_client.word_program import Script, scored
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 TIMEOUT_S = 60.0
 NASTY = "<img src=x>`|\x1b[2J"
 

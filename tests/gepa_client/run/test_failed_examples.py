@@ -1,18 +1,14 @@
 """Examples that failed in the program are reported with type, rows, candidates and the first traceback."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.word_program import Script, rows, scored
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 TRACEBACK = 'File "program.py", line 7, in answer\n    amount = row["amount"]\nKeyError: \'amount\''
 

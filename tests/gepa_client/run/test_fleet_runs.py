@@ -1,7 +1,6 @@
 """Runs on several servers: they fail, return, join and leave, and the run finds what it would have found on one."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -9,14 +8,11 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.entries import SEARCH
-from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve, Start
 from tests.gepa_client.run_folder import stored, until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, rows
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
-Start = Callable[..., "Popen[str]"]
 ARGUMENTS = ("--max-metric-calls", 150, "--proposals", "2x2", "--check", "off", "--json")
 
 

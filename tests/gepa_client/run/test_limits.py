@@ -2,20 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gepa_client.journal.entries import SEARCH
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Ran, Serve
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, rows, scored
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 
 def priced(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:

@@ -1,13 +1,10 @@
 """Runs on servers that do not all offer the same, or whose token is not there yet."""
 
-from collections.abc import Callable
 from typing import Any
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.word_program import Script, rows
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 ARGUMENTS = ("--max-metric-calls", 100, "--json")
 
 

@@ -18,15 +18,11 @@ from gepa_client import load_result
 from gepa_client.settings.groups import RECORDED_ROWS
 from gepa_client.settings.run_config import ROW_SETTINGS
 from protocol.errors import ProgramFailed
-from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve, Start
 from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import best_so_far, only_run, stored, until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, rows, scored
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
-Start = Callable[..., "subprocess.Popen[str]"]
 
 
 def test_a_run_ends_with_its_files_and_one_line_of_scores(

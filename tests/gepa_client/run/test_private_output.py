@@ -1,7 +1,6 @@
 """Secrets are kept out of reasons, events and the results folder."""
 
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 from evolverpc_common.redaction import Secrets
@@ -9,13 +8,10 @@ from gepa_client.journal.run_events import Event, Finished, Started, StepFailed
 from gepa_client.run.event_writer import redacting
 from gepa_client.run.resolved_settings import known_secrets
 from gepa_client.settings.run_config import RunConfig
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import TOKEN, failed
 from tests.gepa_client.word_program import Script, rows
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 
 def test_the_reason_of_a_failed_run_holds_no_secret(serve: Serve, cli: Cli, tmp_path: Path) -> None:

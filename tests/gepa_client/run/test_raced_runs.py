@@ -1,19 +1,15 @@
 """A whole run with races by the command line: its events, summary, report and record, and its replay and fork."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Ran
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.selection.raced_run import TRAIN, VAL, Program, rows
-
-Cli = Callable[..., Ran]
-
 
 SETTINGS = (
     *("--trainset", "train.jsonl", "--valset", "val.jsonl", "--validation", f"race:{VAL}", "--past-perfect"),

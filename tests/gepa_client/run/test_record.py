@@ -1,16 +1,12 @@
 """The record of a real run: forks, exports, and no secrets."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Ran, Serve
 from tests.gepa_client.scripted_server import TOKEN
 from tests.gepa_client.word_program import Script, records, rows, scored
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 
 def candidates(ran: Ran) -> list[tuple[Any, ...]]:

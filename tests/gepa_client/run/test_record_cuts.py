@@ -1,7 +1,6 @@
 """Records that do not fit into a reflection prompt are cut, the same in every process, and reported."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,10 @@ import pytest
 
 from gepa_client.run.resolved_settings import with_reflection_model
 from gepa_client.settings.run_config import RunConfig
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, records
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 LONG = "begin " + "-" * 40_000 + " end"
 

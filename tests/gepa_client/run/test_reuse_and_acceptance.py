@@ -1,16 +1,13 @@
 """Whole runs that reuse results, or accept by a paired test: extended and replayed, they are the same runs."""
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Ran, Serve
 from tests.gepa_client.word_program import Script, rows
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 DETERMINISTIC = ("--deterministic",)
 PAIRED = ("--acceptance", "paired")
 

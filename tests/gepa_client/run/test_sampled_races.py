@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,10 @@ import pytest
 from gepa_client.gepa.row_loaders import Row, RowLoader
 from gepa_client.selection.search_rows import rows_left, search_rows
 from gepa_client.settings.groups import RACE_ROWS
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Ran
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.selection.raced_run import TRAIN, VAL, Program, rows
-
-Cli = Callable[..., Ran]
 
 SAMPLE = 12
 LEFT = VAL - SAMPLE

@@ -1,7 +1,6 @@
 """Users steer runs while they run: what they asked for is recorded, and replayed, resumed and forked as it was."""
 
 import json
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -16,15 +15,12 @@ from gepa_client.journal.steer_entries import Pin
 from gepa_client.journal.store import open_store
 from gepa_client.page.proposal_answers import proposals
 from gepa_client.steering.request_queue import request
-from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve
 from tests.gepa_client.page.page_state import read_run
 from tests.gepa_client.run.steered import found, steered
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, rows, scored
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 
 @pytest.fixture

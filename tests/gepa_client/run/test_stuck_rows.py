@@ -2,16 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Ran, Serve
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.word_program import Script, rows, scored
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 
 def program() -> Script:

@@ -4,20 +4,16 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gepa_client import load_result
-from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Serve, Start
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.word_program import Script, rows
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
-Start = Callable[..., "subprocess.Popen[str]"]
 VAL, TEST, FRESH = 12, 8, 10
 SETTINGS = ("--tie-rows", FRESH, "--max-iterations", 8, "--max-metric-calls", 400, "--check", "off")
 

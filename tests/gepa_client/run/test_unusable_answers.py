@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Ran, Serve
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import WORDS, Script, rows
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 Answer = tuple[str, str]
 """A text and its finish reason."""
 
