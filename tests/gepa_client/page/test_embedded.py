@@ -31,8 +31,11 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
 ) -> None:
     script = Script(seed={"rules": ""}, datasets={"train": rows(12), "val": rows(6, 50), "test": rows(6, 80)})
     script.propose = lambda params: {"texts": {"rules": f"{params['candidate']['rules']} red green {HOSTILE}"}}
+    script.finalize = lambda _: {"message": HOSTILE}
     ended = cli("optimize", serve(script), "--max-metric-calls", 60, "--check", "off")
     assert ended.status == 0, ended.stdout + ended.stderr
+    assert not {"\x1b", "\u202e"} & set(ended.stdout)
+    assert "\\u001b[31m" in ended.stdout
     file = only_run(tmp_path) / "report.html"
     data = page_data(file)
     assert data["left_out"] == []
