@@ -19,7 +19,7 @@ RUN = {
         "examples/frameworks/openai/README.md: $ make example ARGS=openai",
         "examples/frameworks/pydantic-ai/README.md: $ make example ARGS=pydantic-ai",
     ],
-    "tests/gepa_client/run/test_raced_runs.py": [
+    "tests/gepa_client/run/test_sampled_races.py": [
         "docs/guides/search.md: gepa-client optimize http://127.0.0.1:8000 --validation race --max-metric-calls 3000",
     ],
     "tests/docs/test_programs.py": [

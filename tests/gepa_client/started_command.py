@@ -8,15 +8,21 @@ from tests.support.forked_client import COMMAND, ForkedProcess, ForkServer
 
 
 class StartedCommand(ForkedProcess):
-    """Its outputs are read as text, while it runs or once it has ended."""
+    """Its outputs are read as text, while it runs or once it has ended. `further`: its descriptors from 3 on."""
 
     def __init__(
-        self, server: ForkServer, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str]
+        self,
+        server: ForkServer,
+        arguments: Sequence[str],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        further: Sequence[int] = (),
     ) -> None:
         from_stdout, stdout = os.pipe()
         from_stderr, stderr = os.pipe()
         with open(os.devnull) as stdin:  # noqa: PTH123  a descriptor is needed
-            streams = (stdin.fileno(), stdout, stderr)
+            streams = (stdin.fileno(), stdout, stderr, *further)
             super().__init__(
                 server.address, COMMAND, arguments, folder=str(folder), environment=environment, streams=streams
             )

@@ -7,15 +7,6 @@ from typing import Any
 from tests.gepa_client.conftest import Ran
 
 
-def found(ran: Ran) -> list[tuple[Any, ...]]:
-    """Return the reported candidates."""
-    return [
-        (event["texts"], event["parents"], event["score"], event["metric_calls"])
-        for event in ran.events
-        if event["event"] == "candidate"
-    ]
-
-
 def steered(ran: Ran) -> list[tuple[Any, ...]]:
     """Return the requests that a run took, and the best candidate after each."""
     return [

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -35,6 +36,7 @@ def test_a_run_ends_with_its_files_the_test_scores_of_seed_and_best_and_one_line
     assert re.fullmatch(r"python: score 0\.00 -> 1\.00, \d+ metric calls, \d+\.\d s \(12 test rows\)", last)
     run = only_run(tmp_path)
     assert run.name.endswith("-python")
+    assert stat.S_IMODE(run.stat().st_mode) == 0o700
     assert set(json.loads((run / "best_candidate.json").read_text())["rules"].split()) >= {"red", "green", "blue"}
     result = json.loads((run / "result.json").read_text())
     assert result["status"] == "completed"
@@ -87,6 +89,7 @@ def test_rows_come_from_files_and_equal_ones_are_warned_of(serve: Serve, cli: Cl
     assert ended.stdout.splitlines()[-1].startswith("mine: score 0.00 -> ")
     assert "(12 validation rows)" in ended.stdout
     assert (tmp_path / "out" / "report.html").is_file()
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o700
 
 
 def test_the_results_of_another_run_are_never_written_over(serve: Serve, cli: Cli, tmp_path: Path) -> None:
