@@ -1,5 +1,6 @@
 """A scripted server, and the command line run against it as a user would run it."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from gepa_client.cli.app import build
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
+from gepa_client.run import supervisor
 from tests.gepa_client.scripted_server import TOKEN, Host
 from tests.gepa_client.started_command import StartedCommand
 from tests.gepa_client.word_program import Script, rows
@@ -108,6 +112,26 @@ def commands_in(folder: Path, fork_server: ForkServer) -> Cli:
 def cli(tmp_path: Path, fork_server: ForkServer) -> Cli:
     """Runs `gepa-client` in a folder of its own and waits for its end."""
     return commands_in(tmp_path, fork_server)
+
+
+@pytest.fixture
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> Cli:
+    """Runs `gepa-client` in this process: most tests here need many commands, and each would load everything anew."""
+    monkeypatch.setattr(supervisor, "subprocess", fork_server.forking_subprocess())
+    for name in os.environ.keys() - environment().keys():
+        monkeypatch.delenv(name)
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments: object, within: str = ".", stdin: str = "") -> Ran:
+        with contextlib.chdir(tmp_path / within):
+            words = [str(argument) for argument in arguments]
+            ended = CliRunner().invoke(
+                build(words[0]), words, input=stdin, catch_exceptions=False, prog_name="gepa-client"
+            )
+        return Ran(ended.exit_code, ended.stdout, ended.stderr)
+
+    return run
 
 
 @pytest.fixture

@@ -23,6 +23,11 @@ CLOSED = "http://127.0.0.1:1"
 Evaluate = Callable[[dict[str, Any], dict[str, str]], dict[str, Any]]
 
 
+@pytest.fixture
+def cli(in_process: Cli) -> Cli:
+    return in_process
+
+
 def failure(status: str, kind: str, message: str) -> dict[str, Any]:
     error = {"type": kind, "message": message, "traceback": f"Traceback of {message}", "log": f"log of {message}"}
     return {"status": status, "score": None, "output": None, "seconds": 0.5, "error": error}
