@@ -67,3 +67,8 @@ def types(in_process: Cli, tmp_path: Path) -> Types:
         return ended
 
     return run
+
+
+@pytest.fixture
+def cli(in_process: Cli) -> Cli:
+    return in_process

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from evolverpc_common.printed_commands import command
-from gepa_client.analysis.gepa_result import load_result
-from gepa_client.errors import Interrupted, JournalError, StoreDamaged
+from gepa_client.errors import Interrupted, StoreDamaged
 from gepa_client.evolution.names import manual_run_name
 from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.journal import Journal
@@ -32,11 +31,6 @@ from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows, scored
 
 STORE = ("--store", "kept here.db")
-
-
-@pytest.fixture
-def cli(in_process: Cli) -> Cli:
-    return in_process
 
 
 def breaks(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
@@ -169,27 +163,6 @@ def test_of_a_run_that_is_steered(serve: Serve, cli: Cli, types: Types, tmp_path
     with contextlib.closing(open_store(str(tmp_path / STORE[1]))) as store:
         [pinned] = [each for each in store.requests(run.id) if each.action["kind"] == "pin"]
         assert pinned.outcome == "taken"
-
-
-@pytest.mark.long
-def test_of_a_run_without_a_candidate_whose_driver_is_gone(
-    serve: Serve, cli: Cli, types: Types, tmp_path: Path
-) -> None:
-    script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
-    put(tmp_path / STORE[1], Made())
-    forked = cli("fork", "last", serve(script), "--at", 0, "--max-metric-calls", 10, *STORE)
-    with contextlib.closing(sqlite3.connect(tmp_path / STORE[1])) as database, database:
-        change = "UPDATE runs SET status = 'running', updated = '2026-01-02T03:04:05+00:00' WHERE id != ?"
-        database.execute(change, [RUN_ID])
-    silent = cli("runs", *STORE).stdout.replace(" takes it over", "")
-    assert "no sign of life" in silent
-    with contextlib.chdir(tmp_path), pytest.raises(JournalError) as unscored:
-        load_result("last", STORE[1])
-    printed = forked.stdout + silent + str(unscored.value)
-    assert printed.count("gepa-client resume") == 3
-    assert "completed: " in types(printed, "gepa-client resume").stdout
-    replayed = cli("replay", "last", *STORE)
-    assert types(replayed.stdout, "gepa-client show").stdout
 
 
 def test_of_texts_that_are_not_in_the_best_code(cli: Cli, types: Types, tmp_path: Path) -> None:

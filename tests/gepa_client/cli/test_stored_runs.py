@@ -11,10 +11,9 @@ from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted,
 from gepa_client.journal.lease import LeaseHeartbeat
 from gepa_client.journal.store import find_run, open_store
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
-from tests.gepa_client.conftest import Cli, Serve
+from tests.gepa_client.conftest import Cli
 from tests.gepa_client.example_records import NASTY
 from tests.gepa_client.stored_run import RUN_ID, Made, put
-from tests.gepa_client.word_program import Script
 
 STORE = Path("runs") / "evolverpc.db"
 
@@ -276,23 +275,3 @@ def test_a_fork_beyond_the_journal_or_with_settings_that_cannot_be_is_refused(cl
     opened = open_store(str(store))
     assert len(opened.runs()) == 1
     opened.close()
-
-
-def test_a_fork_continues_from_the_record_and_ends_as_the_original_run(cli: Cli, serve: Serve, words: Script) -> None:
-    url = serve(words)
-    assert cli("optimize", url, "--max-metric-calls", 90, "--check", "off").status == 0
-    before, evaluated = json.loads(cli("show", "last", "--json").stdout), len(words.calls("evaluate"))
-    forked = cli("fork", "last", "--at", 60, "--name", "again", "--json")
-    assert forked.status == 0, forked.stderr
-    ended = cli("resume", "again")
-    assert ended.status == 0, ended.stderr
-    after = json.loads(cli("show", "again", "--json").stdout)
-    assert [kept["scores"] for kept in after["candidates"]] == [kept["scores"] for kept in before["candidates"]]
-    assert [kept["texts"] for kept in after["candidates"]] == [kept["texts"] for kept in before["candidates"]]
-    recorded = sum(entry < 60 for entry in _evaluations(before["id"], cli))
-    assert len(words.calls("evaluate")) - evaluated == evaluated - recorded
-
-
-def _evaluations(run_id: str, cli: Cli) -> list[int]:
-    document = json.loads(cli("export", run_id, "--output", "-").stdout)
-    return [entry["number"] for entry in document["entries"] if (entry["part"], entry["kind"]) == (SEARCH, "evaluate")]

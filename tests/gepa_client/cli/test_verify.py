@@ -18,11 +18,6 @@ from tests.gepa_client.word_program import Script, rows, scored
 RUN = ("--max-metric-calls", 300, "--check", "off")
 
 
-@pytest.fixture
-def cli(in_process: Cli) -> Cli:
-    return in_process
-
-
 def without_gain(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
     return {"status": "ok", "score": 0.5, "output": "the same", "seconds": 0.0}
 
