@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from evolverpc_common.printed_commands import command
+from gepa_client import report
 from gepa_client.errors import Interrupted, StoreDamaged
 from gepa_client.evolution.names import manual_run_name
 from gepa_client.journal.buffer import JournalBuffer
@@ -23,7 +24,7 @@ from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
 from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.cli.mutation_script import Evolving
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve
-from tests.gepa_client.example_records import started
+from tests.gepa_client.example_records import COMMITS, code_record, explanation, mutated, refused, started
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import StoredCode, git
@@ -221,6 +222,17 @@ def test_of_a_run_that_changed_code(cli: Cli, types: Types, tmp_path: Path) -> N
         assert git(code.user, "branch", "--show-current").strip() == "main"
         git(code.user, "branch", "-D", code.branch(3))
     assert types(cli("show", "last", *STORE).stdout, "gepa-client branches").stdout
+
+
+def test_of_reports_that_leave_out_code(types: Types, tmp_path: Path) -> None:
+    store = tmp_path / "kept here.db"
+    StoredCode(tmp_path).into(store)
+    long = mutated(3, commit=COMMITS[2], diff="--- /dev/null\n+++ b/new.py\n@@ -0,0 +1,5000 @@\n" + "+line\n" * 5000)
+    record = code_record(*(refused(number) for number in range(100, 200)), long)
+    record.apply(started(run_id=RUN_ID, store=str(store)))
+    text = report.markdown(record, explanation(record))
+    assert "print it louder" in types(text, f"gepa-client branches {RUN_ID} --store").stdout
+    assert ".upper()" in types(text, f"gepa-client branches {RUN_ID} --diff").stdout
 
 
 def test_of_a_change_made_by_hand(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:

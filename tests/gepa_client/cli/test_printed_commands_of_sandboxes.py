@@ -12,11 +12,15 @@ from gepa_client.sandboxing.session_messages import pool_log
 from sandbox_runtime.pool import PoolEvent
 from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.cli.sandboxed_program import PROGRAM
-from tests.gepa_client.cli.test_printed_commands_of_code import EXAMPLE, FIX, TASK
 from tests.gepa_client.cli.test_sandboxes import left_behind
 from tests.gepa_client.conftest import Cli
 from tests.gepa_client.stored_code import git
 from tests.support.modal_cloud import Cloud, found_by_this_process, loopback_modal_beside
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "repeats" / "evolve.py"
+TASK = '{{"text": "{0} two three {0}!", "answer": "{0}"}}\n'
+FIX = "sed -i 's/if word in before/if plain(word) in before/' repeats.py"
+"""An agent that makes the example right."""
 
 pytestmark = [
     pytest.mark.usefixtures("own_state"),

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.conftest import TIMEOUT_S, Ran, Serve, Start, commands_in
-from tests.gepa_client.run_folder import stored, until
+from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.started_command import StartedCommand
 from tests.gepa_client.word_program import Script, rows
@@ -44,35 +43,6 @@ def ended(process: StartedCommand) -> Ran:
 def changes_of(events: list[dict[str, Any]], url: str) -> list[str]:
     """Return the kinds of the fleet events of one server."""
     return [event["kind"] for event in events if event["event"] == "fleet" and event["url"] == url.removesuffix("/rpc")]
-
-
-def test_a_server_that_dies_and_returns_costs_the_run_nothing_but_time(
-    serve: Serve, host: Host, start: Start, tmp_path: Path, undisturbed: list[tuple[Any, ...]]
-) -> None:
-    steady, shaky = program(delay_s=0.03, max_concurrency=3), program(delay_s=0.03, max_concurrency=3)
-    steady_url, shaky_url = serve(steady), serve(shaky)
-    process = start("optimize", steady_url, shaky_url, *ARGUMENTS)
-    until(lambda: len(shaky.calls("evaluate")) >= 5)
-    host.stop(shaky_url)
-    seen = len(steady.calls("evaluate"))
-    until(lambda: len(steady.calls("evaluate")) > seen + 10)
-    steady.delay_s = 0.1  # long enough for the other one to be back
-    before = len(shaky.calls("evaluate"))
-    again = host.serve(shaky.server().handle, port=int(shaky_url.split(":")[2].removesuffix("/rpc")))
-    assert again == shaky_url
-    until(lambda: len(shaky.calls("evaluate")) > before or process.poll() is not None)
-    ran = ended(process)
-    kinds = changes_of(ran.events, shaky_url)
-    assert "resting" in kinds
-    assert kinds.index("resting") < kinds.index("back")
-    assert ran.found == undisturbed
-    with stored(tmp_path) as (store, run_id):
-        answered = [
-            made.number
-            for made in store.attempts(run_id, SEARCH)
-            if made.kind == "evaluate" and made.outcome not in ("lost", "refused")
-        ]
-    assert len(answered) == len(set(answered))
 
 
 def test_servers_of_a_fleet_file_join_and_leave_while_it_runs(
