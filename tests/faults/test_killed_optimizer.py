@@ -27,6 +27,7 @@ def test_a_killed_optimizer_is_resumed_to_the_same_end(
     check(run_, expected, lost_examples=kills * PROCESSES, lost_calls=kills * PROCESSES)
 
 
+@pytest.mark.long
 def test_a_killed_optimizer_that_races_proposals_is_resumed_to_the_same_end(
     number: int, run: Runs, shared_server: Serve, undisturbed: Expected
 ) -> None:

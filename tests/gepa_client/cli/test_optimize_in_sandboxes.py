@@ -45,7 +45,7 @@ def read_until(process: "subprocess.Popen[str]", event: str, **holding: object) 
 
 @pytest.mark.timeout(300)  # five commands, one after the other
 def test_after_deaths_a_sweep_and_a_resumption_the_result_is_that_of_an_undisturbed_run(here: Place) -> None:
-    undisturbed = here.run(*here.optimize("undisturbed", "writing"))
+    undisturbed = here.run(*here.optimize("undisturbed", "writing"), "--sandboxes", 1)
     assert undisturbed.status == 0, undisturbed.stderr
     assert "isolates nothing" in undisturbed.stderr
     best = json.loads((here.folder / "undisturbed/best_candidate.json").read_text())["text"]

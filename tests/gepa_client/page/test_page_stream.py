@@ -136,38 +136,6 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
     assert {each["outcome"] for each in proposals} <= {"kept", "rejected", "empty"}
 
 
-@pytest.mark.long
-def test_a_page_states_that_the_driver_of_its_run_is_dead_and_then_what_continues_it(
-    serve: Serve, start: Start, cli: Cli, tmp_path: Path
-) -> None:
-    script = Script(datasets={"train": rows(30), "val": rows(8, 100)}, delay_s=0.2)
-    store = str(tmp_path / "runs.db")
-    running = start(
-        "optimize", serve(script), "--max-metric-calls", 500, "--store", store, "--lease-s", 1, "--check", "off"
-    )
-    run_id = begun(store)
-    os.kill(running.pid, signal.SIGSTOP)  # so that nothing writes that the driver died
-    kill_driver(store, run_id)
-    try:
-        page = read_run(store, run_id, until=lambda page: bool((page.one("now") or {}).get("lost")))
-    finally:
-        os.kill(running.pid, signal.SIGCONT)
-    now, run = page.one("now"), page.one("run")
-    assert now is not None and now["phase"] in ("seed", "optimizing") and now["beat_age_s"] >= 1
-    assert [each["state"] for each in now["endpoints"]] == ["up"]
-    assert run is not None and run["status"] == "running"
-    running.communicate(TIMEOUT_S)
-    page = read_run(store, run_id)
-    run = page.one("run")
-    assert run is not None and run["status"] == "paused"
-    script.delay_s = 0.0
-    typed = [shlex.split(each["command"]) for each in run["commands"]]
-    assert [words[1] for words in typed] == ["resume", "show", "fork"]
-    for words in typed:
-        ran = cli(*words[1:])
-        assert ran.status == 0, ran.stdout + ran.stderr
-
-
 def test_the_page_of_a_running_run_has_the_command_that_cancels_it(cli: Cli, tmp_path: Path) -> None:
     store = str(tmp_path / "runs.db")
     put(store, Made(status="running"))

@@ -17,13 +17,6 @@ from tests.support.rounds import ALL
 
 PLACES = 10 if ALL else 2
 
-RUNS: dict[str, tuple[object, ...]] = {
-    "plain": (),
-    "merges": ("--use-merge"),
-    "reuse": ("--deterministic",),
-    "paired": ("--acceptance", "paired", "--reflection-minibatch-size", 6),
-}
-
 
 def wavering(seed: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """A proposer that adds a word, takes one away, or changes nothing."""
@@ -101,30 +94,5 @@ def test_the_page_of_a_steered_run_with_races_equals_its_replay(
     assert sum("minibatch" in each["outcome"] or "candidate" in each["outcome"] for each in steers.values()) == 2
     taken = sorted(each["at"] for each in steers.values())
     for number in [taken[-1], taken[-1] + 5, position["end"], *random.Random(1).sample(range(position["end"]), PLACES)]:
-        shown = cli("replay", run_id, "--until", number, "--store", store, "--json")
-        assert page.at(number) == replayed_state(shown.events[:-1]), number
-
-
-@pytest.mark.long
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("kind", RUNS)
-def test_the_page_at_a_place_equals_the_replay_until_there(kind: str, serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    script = Script(
-        seed={"rules": "red green"},
-        datasets={"train": rows(30), "val": rows(8, 100)},
-        evaluate=half_scored,
-        propose=wavering(len(kind)),
-    )
-    store = str(tmp_path / "runs.db")
-    made = cli("optimize", serve(script), "--max-metric-calls", 150, "--store", store, "--json", *RUNS[kind])
-    assert made.status == 0, made.stdout + made.stderr
-    run_id = made.event("started")["run_id"]
-    page = read_run(store, run_id)
-    position = page.one("position")
-    assert position is not None and position["replayed"] == position["end"], position
-    whole = replayed_state(cli("replay", run_id, "--store", store, "--json").events[:-1])
-    assert page.at(position["end"]) == whole
-    assert len(whole["candidates"]) > 1 and whole["rejected"] > 2, whole
-    for number in random.Random(kind).sample(range(position["end"]), PLACES):
         shown = cli("replay", run_id, "--until", number, "--store", store, "--json")
         assert page.at(number) == replayed_state(shown.events[:-1]), number

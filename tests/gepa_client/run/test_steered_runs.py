@@ -15,9 +15,8 @@ from gepa_client.journal.steer_entries import Pin
 from gepa_client.journal.store import open_store
 from gepa_client.page.proposal_answers import proposals
 from gepa_client.steering.request_queue import request
-from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Serve
 from tests.gepa_client.page.page_state import read_run
-from tests.gepa_client.run.steered import steered
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_run import Made, put
@@ -187,6 +186,15 @@ def test_a_run_is_paused_by_another_process_and_resumed_to_the_same_result(
     page = read_run(str(tmp_path / "runs" / "evolverpc.db"), run.id, replays=False)
     assert [(each["action"], each["at"], each["outcome"]) for each in page.of("steer")] == [
         ("pause", None, "stopped the run")
+    ]
+
+
+def steered(ran: Ran) -> list[tuple[Any, ...]]:
+    """Return the requests that a run took, and the best candidate after each."""
+    return [
+        (event["number"], event["action"], event["text"], event["best"], event["front"])
+        for event in ran.events
+        if event["event"] == "steered" and event["refused"] is None
     ]
 
 
