@@ -53,14 +53,6 @@ def test_params_that_cannot_be_used_and_no_server_end_with_2(cli: Cli) -> None:
     assert ended.stderr.startswith("error: cannot connect to")
 
 
-def test_an_error_for_a_missing_or_wrong_token_names_the_source_of_the_token(
-    serve: Serve, cli: Cli, words: Script, tmp_path: Path
-) -> None:
-    (tmp_path / "old").write_text("old")
-    ended = cli("call", serve(words), "discover", "--token-file", "old")
-    assert "the server refused the token from old" in ended.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

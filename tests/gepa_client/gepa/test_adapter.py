@@ -5,8 +5,7 @@ import threading
 import gepa
 import pytest
 
-from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row, ServerRow
-from protocol.errors import LimitExceeded, ProgramFailed, UnknownCandidate
+from gepa_client import ProgramReflection, RemoteAdapter, Row, ServerRow
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.scripted_server import ScriptedServer, ok
 
@@ -104,38 +103,6 @@ def test_a_failure_of_the_infrastructure_is_retried_as_a_new_call_instead_of_sco
     assert len({params["_meta"]["call_id"] for params in server.called("evaluate")}) == 3
     assert [(done.id, done.status, done.score) for done in examples] == [("0", "ok", 0.75)]
     assert (adapter.tally.examples, adapter.tally.calls) == (1, 3)
-
-
-def test_after_its_last_attempt_an_example_pauses_the_run_and_is_named_with_the_cause(server, connect):
-    server.evaluate_one = lambda *_: server.failed("infra_error", "RateLimitError", "slow down")
-    with pytest.raises(Interrupted) as caught:
-        connect().evaluate(rows(1), SEED)
-    assert caught.value.status == "paused"
-    assert "example '0'" in caught.value.reason
-    assert "RateLimitError: slow down" in caught.value.reason
-    assert server.runs["0"] == 5
-    assert not isinstance(caught.value, Exception)
-
-
-def test_lost_answers_are_collected_so_that_each_example_runs_once(server, proxy, connect):
-    adapter = connect(proxy.url)
-    proxy.only = "evaluate"
-    proxy.faults += ["drop_after", "502", "pass", "drop_after", "502", "502", "drop_after"] * 2
-    batch = adapter.evaluate(rows(20), SEED)
-    assert batch.scores == [1.0] * 20
-    assert set(server.runs.values()) == {1}
-    assert len(server.called("evaluate")) > 20
-
-
-@pytest.mark.parametrize("error", [ProgramFailed(stage="start"), UnknownCandidate(unknown=["x"]), LimitExceeded()])
-def test_what_no_repetition_can_change_is_raised_at_once_and_stops_the_rest(server, connect, error):
-    server.limits["max_concurrency"] = 2
-    server.refusals.append(error)
-    adapter = connect()
-    with pytest.raises(type(error)):
-        adapter.evaluate(rows(50), SEED)
-    assert len(server.called("evaluate")) < 10
-    assert adapter.in_flight == 0
 
 
 def test_rows_travel_by_value_or_by_name(server, connect):

@@ -7,7 +7,6 @@ from gepa_client.analysis.proposals import TextChange
 from gepa_client.evolution.patches import Words
 from gepa_client.journal import run_events
 from gepa_client.journal.run_events import CallRefused, CandidateFound, Finished, StepFailed, Warned
-from gepa_client.page.explanation_answers import explained as explained_shown
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.markdown import CHANGED, TEXT
 from gepa_client.report.run_record import RunRecord
@@ -56,34 +55,6 @@ def test_hosts_that_sandboxes_connected_to_are_a_table_with_refused_ones() -> No
     assert "| `pypi.org:443` | 3 | 1 | 1 | 1,200 | 34,000 |\n| `10.0.0.1:80` | 0 | 0 | 7 | 0 | 0 |\n" in text
     assert "\npypi.org:443\n3\n1\n1\n1,200\n34,000\n" in page
     assert "| `a model` |" not in text
-
-
-def test_each_change_has_its_reason_and_the_rows_it_moved() -> None:
-    record = example_record()
-    text = report.markdown(record, explanation(record))
-    step = text[text.index("### 2. Candidate 2") : text.index("## Other proposals")]
-    assert step.startswith(
-        "### 2. Candidate 2: 0.75 -> 0.625 on 2 validation rows\n\nFrom the seed and candidate 1, merged;"
-    )
-    assert "It was made from the results of 9 training rows. Their scores add up to 1 before the change and 2" in step
-    assert "- `train a value: 0.5 -> 0.75`\n  - input: `a value`\n  - output: `a value` -> `another a value`" in step
-    assert "\n  - feedback on components: `a value` (the same before)\n" in step
-    assert "  - log:\n\n    ```text\n    a value\n    … 7 characters left out …\n    ```\n" in step
-    assert "Better: 9 rows, 1 of them here" in step
-    assert "The same, and not perfect: 2 rows, 1 of them here" in step
-    assert "3 earlier ones left out" in text
-    found = explained_shown(explanation(record)).model_dump()
-    [_, step_shown] = found["steps"]
-    assert step_shown["title"] == "Candidate 2: 0.75 -> 0.625 on 2 validation rows"
-    assert step_shown["proposal"] == 15
-    [better, worse, same] = step_shown["groups"]
-    assert [(group["name"], group["count"]) for group in (better, worse, same)] == [
-        ("Better", 9), ("Worse", 1), ("The same, and not perfect", 2)
-    ]  # fmt: skip
-    value = {"text": "a value", "omitted": 7}
-    [row] = better["rows"]
-    assert (row["row"], row["input"], row["before"]["feedback"], row["after"]["log"]) == ("a value", *[value] * 3)
-    assert row["after"]["output"]["text"] == "another a value"
 
 
 def test_a_run_without_improvement_states_that_and_shows_its_proposals() -> None:

@@ -1,8 +1,6 @@
 import asyncio
 import concurrent.futures
-import signal
 import threading
-import time
 
 import pytest
 
@@ -30,35 +28,6 @@ def test_it_raises_what_the_coroutine_raises(bridge, error):
     with pytest.raises(BaseException) as caught:
         bridge.run(fails())
     assert type(caught.value).__name__ == type(error).__name__
-    assert bridge.run(value()) == 7
-
-
-def test_ctrl_c_in_the_calling_thread_cancels_the_work_and_lets_it_tidy_up(bridge):
-    events = []
-    running = threading.Event()
-
-    async def long():
-        running.set()
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            await asyncio.sleep(0.05)
-            events.append("tidied")
-            raise
-
-    def press():
-        running.wait(5)
-        signal.pthread_kill(main.ident, signal.SIGINT)
-
-    main = threading.current_thread()
-    thread = threading.Thread(target=press, daemon=True)
-    thread.start()
-    started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        bridge.run(long())
-    thread.join(5)
-    assert events == ["tidied"]
-    assert time.monotonic() - started < 5
     assert bridge.run(value()) == 7
 
 
