@@ -1,4 +1,4 @@
-"""Whole runs in bubblewrap's sandboxes: hostile programs change nothing, keys stay outside, and money has an end."""
+"""A whole run in bubblewrap's sandboxes: keys stay outside, and money has an end."""
 
 import asyncio
 import contextlib
@@ -12,44 +12,9 @@ import pytest
 
 from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, completion
-from tests.sandbox_runtime.hostile.setup import PROGRAM as ATTEMPTS
 from tests.support.forked_client import ForkServer
-from tests.support.rounds import rounds
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
-
-HOSTILE = """
-import random
-import tempfile
-import zlib
-from pathlib import Path
-
-import floods
-import forging
-import network
-import privileges
-import processes
-import reading
-import writing
-from registry import ATTEMPTS
-
-NAMES = [name for name in sorted(ATTEMPTS) if name not in ("public_network", "dns", "private_network", "link_local")]
-
-
-def attempt(seed, row):
-    begun = Path(tempfile.gettempdir()) / f"begun-{zlib.crc32(row.encode())}"
-    if begun.exists():  # this attempt ended the process of its own row, which runs again and is to be scored
-        begun.unlink()
-        return
-    begun.touch()
-    targets = {"canary": "-", "canary_name": "-", "canary_file": "/etc/shadow", "journal": "/etc/shadow", "key": "-"}
-    try:
-        name = random.Random(f"{seed} {row}").choice(NAMES)
-        ATTEMPTS[name]({**targets, "abstract": "-", "rebound": "-", "port": 1})
-    except Exception:
-        pass
-    begun.unlink()
-"""
 
 CALLS = """
 import json, os, urllib.request
@@ -66,20 +31,9 @@ def ask():
 
 
 @pytest.fixture
-def here(tmp_path: Path, fork_server: ForkServer, request: pytest.FixtureRequest) -> Iterator[Place]:
-    """`param`: the seed of the hostile program's attempts; 1 draws a memory bomb, fork bombs and a full disk."""
-    seed = getattr(request, "param", 1)
-    call = f"    attempt({seed}, example['word'] + ' for ' + candidate['text'])\n"
-    hostile = PROGRAM.replace("    time.sleep(0.005)\n", call)
+def here(tmp_path: Path, fork_server: ForkServer) -> Iterator[Place]:
     calling = PROGRAM.replace("    time.sleep(0.005)\n", "    assert ask() == 'hello'\n")
-    files = {
-        path.name: path.read_text() for path in ATTEMPTS.glob("*.py") if path.name not in ("program.py", "keys.py")
-    }
-    programs = {
-        "hostile": {"words.py": HOSTILE + hostile, **files},
-        "calling": {"words.py": CALLS + calling},
-    }
-    with place(tmp_path, fork_server, programs) as found:
+    with place(tmp_path, fork_server, {"calling": {"words.py": CALLS + calling}}) as found:
         yield found
 
 
@@ -88,25 +42,6 @@ def isolated(here: Place, output: str, program: str, *more: object) -> list[obje
     arguments = here.optimize(output, program)
     arguments[arguments.index("process")] = "bubblewrap"
     return [*arguments, *more]
-
-
-def plain(here: Place, output: str) -> dict[str, object]:
-    """The result of a run of the honest program, which is the same without isolation."""
-    ended = here.run(*here.optimize(output))
-    assert ended.status == 0, ended.stderr
-    return here.result(output)
-
-
-@pytest.mark.long
-@pytest.mark.repeated
-@pytest.mark.parametrize("here", [1 + each for each in rounds(10)], indirect=True)
-@pytest.mark.timeout(300)  # two runs, one of which does all the damage it can
-def test_a_hostile_program_changes_nothing_in_its_runs_result(here: Place) -> None:
-    hostile = here.run(*isolated(here, "hostile", "hostile", "--sandbox-memory-mb", 512, "--sandbox-workspace-mb", 128))
-
-    assert hostile.status == 0, hostile.stderr
-    assert {**here.result("hostile"), "program": None} == {**plain(here, "honest"), "program": None}
-    assert here.sandboxes() == []
 
 
 @contextlib.contextmanager

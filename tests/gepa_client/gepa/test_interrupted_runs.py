@@ -12,7 +12,7 @@ from gepa_client.journal.entries import SEARCH
 from protocol.errors import ProgramFailed, TrajectoryExpired
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import cut_after, dies_after, recording, replaying, watched
 from tests.gepa_client.scripted_server import ScriptedServer, failed, ok
 from tests.support.rounds import rounds
 
@@ -122,15 +122,8 @@ def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(
     cuts = 0
     with watched(tmp_path) as store:
         while True:
-            left = [chance.randint(3, 40)]
             with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
-
-                def cut(left=left, journal=journal):
-                    left[0] -= 1
-                    if left[0] == 0:
-                        journal.cancel_token.cancel(Interrupted("paused", "cut"))
-
-                journal.spending.watch(cut)
+                cut_after(journal, chance.randint(3, 40))
                 try:
                     found = optimize(adapter)
                 except Interrupted as interrupted:
@@ -176,14 +169,7 @@ def test_a_run_whose_process_dies_at_random_ends_as_an_undisturbed_one(host, tmp
     deaths = 0
     with watched(tmp_path) as store:
         while True:
-            left = [chance.randint(5, 40)]
-
-            def dies(_rows, left=left):
-                left[0] -= 1
-                if left[0] <= 0:
-                    raise Died  # nothing of this commit, and of no later one, is in the store
-
-            store.before_write = dies
+            dies_after(store, chance.randint(5, 40))
             try:
                 with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
                     found = optimize(adapter)
@@ -198,7 +184,3 @@ def test_a_run_whose_process_dies_at_random_ends_as_an_undisturbed_one(host, tmp
         assert server.evaluated == undisturbed.evaluated  # what was finished and not recorded was collected
         attempts = store.attempts(RUN.id, SEARCH)
         assert all(made.outcome is not None for made in attempts)
-
-
-class Died(Exception):
-    pass
