@@ -73,31 +73,6 @@ async def test_a_refused_connection_moves_on_at_once(cluster, opened, monkeypatc
         assert {ledger.outcomes[0] for ledger in ledgers if len(ledger.outcomes) == 2} == {"refused"}
 
 
-# --- what an earlier process left open -------------------------------------------------------------------------------
-
-
-async def test_an_unfinished_attempt_is_collected_where_it_was_sent(cluster, opened):
-    other, server = cluster.start(), cluster.start()
-    async with opened(other, server) as fleet:
-        first = Ledger("mine")
-        await results(begin(fleet, "a", first))  # at `other`, the first of equals
-        again = Ledger("mine", earlier=(url_of(other), other.instance_id))
-        await results(begin(fleet, "a", again))
-        assert again.sent_to == [(url_of(other), other.instance_id, True)]
-        assert again.outcomes == ["ok"]
-        assert other.runs == {"a": 1}
-        assert not server.runs
-
-
-async def test_an_unfinished_attempt_of_an_instance_that_is_gone_is_made_anew(cluster, opened):
-    server = cluster.start()
-    async with opened(server) as fleet:
-        ledger = Ledger("mine", earlier=(url_of(server), "long gone"))
-        await results(begin(fleet, "a", ledger))
-        assert ledger.outcomes == ["lost", "ok"]
-        assert ledger.sent_to == [(url_of(server), server.instance_id, False)]
-
-
 # --- no verdicts and refusals ----------------------------------------------------------------------------------------
 
 

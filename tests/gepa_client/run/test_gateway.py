@@ -9,7 +9,7 @@ import pytest
 from gepa_client.journal.entries import GATEWAY, MODEL_CALL
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.run_events import CallRefused, Event, ModelCalls, ModelTally
-from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage, parse_message
+from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
 from gepa_client.run.gateway_record import GatewayRecord, recorded_gateway_events
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import Watched, recording, watched
@@ -98,21 +98,3 @@ def test_a_secret_in_a_refused_request_is_not_written(store: Watched) -> None:
     assert len(written) == 5
     assert secret not in repr(written)
     assert "[redacted]" in repr(written)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "{",
-        '"go"',
-        "{}",
-        "[]",
-        '{"model_call": {"sandbox": 1}}',
-        '{"stop": {}, "cap": {"reason": "x"}}',
-        '{"pause": {}}',
-    ],
-)
-def test_a_line_without_a_known_message_is_an_error(line: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        parse_message(line)

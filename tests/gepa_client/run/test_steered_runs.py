@@ -6,8 +6,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gepa_client import load_result
 from gepa_client.journal.entries import CONTROL, REFLECTIVE_DATASET, SEARCH, SteeringRequest
 from gepa_client.journal.history import entries
@@ -18,16 +16,8 @@ from gepa_client.steering.request_queue import request
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Serve
 from tests.gepa_client.page.page_state import read_run
 from tests.gepa_client.run_folder import until
-from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_run import Made, put
 from tests.gepa_client.word_program import Script, rows, scored
-
-
-@pytest.fixture
-def model(host: Host, words: Script) -> list[str | int]:
-    """The arguments for a reflection model."""
-    url = host.serve(words.complete, "/v1/chat/completions").removesuffix("/chat/completions")
-    return ["--reflection-lm", "openai/x", "--reflection-lm-kwargs", json.dumps({"api_base": url, "api_key": "hush"})]
 
 
 def not_begun(cli: Cli, folder: Path, url: str, *settings: object) -> str:
