@@ -90,7 +90,7 @@ NOT_RUN = {
     "clients/typescript/README.md: gepa-server --command node program.js": "tests/examples/test_demo.py runs a Node program so",
     'clients/typescript/README.md: import { Overloaded, RpcClient } from "evolverpc";': "tests/client.test.ts makes the same calls",
     "examples/tickets/README.md: $ gepa-client optimize URL --trainset train.jsonl --valset val.jsonl --testset test.jsonl \\": "rows of the reader's own; run.toml has the same settings",
-    "examples/typescript/README.md: npm install": "a paid model; tests/examples/test_typescript_examples.py runs both files with a scripted one",
+    "examples/typescript/README.md: npm install": "a paid model; tests/examples/test_typescript_examples.py compiles both files",
     "examples/repeats/README.md: $ export ANTHROPIC_API_KEY=...": "a paid model; tests/evolution runs the script with a scripted one",
     "docs/guides/dspy.md: gepa-server --kind dspy --program my_package.Program --metric my_package.metric --datasets train=train.jsonl --datasets val=val.jsonl \\": "a package of the reader's own; tests/rpc_server/dspy serves such programs",
     "docs/guides/evolve-code.md: pip install '.[server,client,agent]'       # in the clone; [agent]: Claude, and uv for changed requirements": "a paid model; tests/evolution runs the server with the real agent and a scripted model",

@@ -30,20 +30,6 @@ def test_an_option_of_gepa_that_is_replaced_is_refused_as_a_flag_with_the_reason
     assert "pickled" in ended.stderr
 
 
-def test_help_describes_twelve_everyday_flags_and_names_the_other_usual_ones_by_group(cli: Cli) -> None:
-    everyday = {each.flag for each in SETTINGS.values() if each.everyday}
-    assert len(everyday) == 12
-    described, others = cli("optimize", "-h").stdout.split("More flags:")
-    assert {word for word in described.split("Options:")[1].split() if word in ALL} == everyday
-    assert {word for word in others.split() if word in ALL} == {
-        each.flag for each in SETTINGS.values() if not each.everyday and not each.rare and each.name != "url"
-    }
-    every = cli("optimize", "--help-all").stdout
-    assert "More flags:" not in every
-    assert "--lease-s X" in every
-    assert max(map(len, described.splitlines())) <= 100
-
-
 def test_every_command_prints_its_help_for_h(cli: Cli) -> None:
     for name in ("", *COMMANDS):
         ended = cli(*([name] if name else []), "-h")

@@ -2,11 +2,9 @@ import asyncio
 import signal
 import threading
 
-import gepa
 import pytest
 
-from gepa_client import ProgramReflection, RemoteAdapter, Row, ServerRow
-from tests.gepa_client.gepa.silent import Silent
+from gepa_client import RemoteAdapter, Row, ServerRow
 from tests.gepa_client.scripted_server import ScriptedServer, ok
 
 SEED = {"system": "s", "style": "t"}
@@ -121,27 +119,6 @@ def test_a_split_of_the_server_becomes_a_loader_of_its_rows(server, connect):
 
 async def test_it_works_while_another_event_loop_runs_as_in_a_notebook(server, connect):
     assert connect().evaluate(rows(2), SEED).scores == [1.0, 1.0]
-
-
-def test_gepa_optimize_takes_it_as_any_adapter(server, connect):
-    server.evaluate_one = lambda candidate, *_: server.ok(min(1.0, candidate["system"].count("!") / 4))
-    adapter = connect()
-    result = gepa.optimize(
-        seed_candidate=adapter.seed_candidate,
-        adapter=adapter,
-        trainset=[{"n": number} for number in range(4)],
-        valset=[{"n": number} for number in range(4, 7)],
-        reflection_strategy=ProgramReflection(adapter),
-        module_selector="all",
-        max_metric_calls=60,
-        logger=Silent(),
-    )
-    assert result.best_candidate == {"system": "seed system!!!!", "style": "seed style!!!!"}
-    assert result.val_aggregate_scores[0] == 0.0
-    assert result.val_aggregate_scores[result.best_idx] == 1.0
-    of_minibatches = [each for each in server.called("evaluate") if each["batch"][0]["data"]["n"] < 4]
-    assert of_minibatches
-    assert all(params["capture_traces"] for params in of_minibatches)
 
 
 def test_ctrl_c_during_an_evaluation_cancels_its_calls_on_the_server(server, connect, eventually):

@@ -4,7 +4,6 @@ import threading
 
 import pytest
 
-from gepa_client.errors import Interrupted
 from gepa_client.transport.event_loop import EventLoopThread
 
 
@@ -18,17 +17,6 @@ def bridge():
 async def value():
     await asyncio.sleep(0)
     return 7
-
-
-@pytest.mark.parametrize("error", [ValueError("x"), Interrupted("paused", "x"), asyncio.CancelledError()])
-def test_it_raises_what_the_coroutine_raises(bridge, error):
-    async def fails():
-        raise error
-
-    with pytest.raises(BaseException) as caught:
-        bridge.run(fails())
-    assert type(caught.value).__name__ == type(error).__name__
-    assert bridge.run(value()) == 7
 
 
 def test_waiting_for_itself_is_refused_rather_than_a_deadlock(bridge):
