@@ -18,14 +18,6 @@ from tests.support.rounds import rounds
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")
 BUDGET = 150
-LONG_SERVERS = [
-    (False, False, False),
-    (False, True, False),
-    (False, True, True),
-    (True, False, False),
-    (True, False, True),
-    (True, True, True),
-]
 
 
 def rows(count, first=0):
@@ -101,14 +93,7 @@ def optimize(adapter, reflection=ProgramReflection):
 
 
 @pytest.mark.repeated
-@pytest.mark.parametrize(
-    ("whole_batches", "keeps_state", "restarts"),
-    [
-        (False, False, True),
-        (True, True, False),
-        *(pytest.param(*each, marks=pytest.mark.long) for each in LONG_SERVERS),
-    ],
-)
+@pytest.mark.parametrize(("whole_batches", "keeps_state", "restarts"), [(False, False, True), (True, True, False)])
 @pytest.mark.parametrize("seed", rounds(2))
 def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(
     host, tmp_path, seed, whole_batches, keeps_state, restarts

@@ -7,26 +7,6 @@ import pytest
 from gepa_client.transport.event_loop import EventLoopThread
 
 
-@pytest.fixture
-def bridge():
-    made = EventLoopThread()
-    yield made
-    made.close()
-
-
-async def value():
-    await asyncio.sleep(0)
-    return 7
-
-
-def test_waiting_for_itself_is_refused_rather_than_a_deadlock(bridge):
-    async def inner():
-        bridge.run(value())
-
-    with pytest.raises(RuntimeError):
-        bridge.run(inner())
-
-
 def test_closing_cancels_what_runs_and_ends_the_thread():
     bridge = EventLoopThread()
     running, ended = threading.Event(), threading.Event()
