@@ -1,9 +1,15 @@
 """Settings become the strategies and stoppers of GEPA."""
 
+import pytest
+from gepa.strategies.proposal_sampling import (
+    IndependentSampling,
+    PxNSampling,
+    SingleMutationSampling,
+)
 from gepa.strategies.proposal_selection import BestImprovement, TopKImprovements
 
 from gepa_client.run.stoppers import stoppers
-from gepa_client.run.strategies import selection
+from gepa_client.run.strategies import arguments, selection
 from gepa_client.settings.run_config import RunConfig
 
 URL = ("http://127.0.0.1:1",)
@@ -19,6 +25,20 @@ class State:
 
 def stops(config: RunConfig) -> list[bool]:
     return [stopper(State()) for stopper in stoppers(config)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("proposals", "kind", "fields"),
+    [
+        ("1", SingleMutationSampling, {}),
+        ("3", IndependentSampling, {"n": 3}),
+        ("2x4", PxNSampling, {"p": 2, "n": 4}),
+    ],
+)
+def test_proposals_are_a_sampling_strategy_in_short(proposals: str, kind: type, fields: dict[str, int]) -> None:
+    built = arguments(RunConfig(url=URL, max_metric_calls=5, proposals=proposals))["sampling_strategy"]
+    assert type(built) is kind
+    assert vars(built) == fields
 
 
 def test_a_selection_strategy_is_built_from_its_name() -> None:

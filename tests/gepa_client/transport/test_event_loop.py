@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from gepa_client.transport.event_loop import EventLoopThread
+from gepa_client.transport.event_loop import EventLoopThread, GroupTask, run_group
 
 
 def test_closing_cancels_what_runs_and_ends_the_thread():
@@ -30,3 +30,26 @@ def test_closing_cancels_what_runs_and_ends_the_thread():
     waiter.join(5)
     assert ended.is_set()
     assert not bridge._thread.is_alive()
+
+
+async def test_tasks_start_in_order_at_most_so_many_at_once_and_none_after_a_failure():
+    begun, go = [], asyncio.Event()
+
+    def task(number):
+        async def run(own):
+            own.begun = True
+            begun.append(number)
+            if number == 2:
+                raise ValueError("no")
+            await go.wait()
+
+        return GroupTask(run)
+
+    running = asyncio.create_task(run_group([task(number) for number in range(6)], width=2))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert begun == [0, 1]
+    go.set()
+    with pytest.raises(ValueError, match="no"):
+        await running
+    assert begun == [0, 1, 2]
