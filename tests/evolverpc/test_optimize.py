@@ -101,10 +101,7 @@ def test_functions_run_in_threads_of_this_process_and_what_they_print_is_kept_wi
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("blocks_a_loop", [False, pytest.param(True, marks=pytest.mark.long)], ids=["thread", "loop"])
-def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_run_continues(
-    blocks_a_loop: bool,
-) -> None:
+def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_run_continues() -> None:
     hang = threading.Event()
 
     def run(example: dict[str, Any], texts: dict[str, str]) -> int:
@@ -112,11 +109,7 @@ def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_ru
             hang.wait(100)
         return 10 * int(texts["number"])
 
-    async def run_in_loop(example: dict[str, Any], texts: dict[str, str]) -> int:
-        return run(example, texts)
-
-    server: Any = {"example_timeout_s": 0.3, **({} if blocks_a_loop else {"threads": 4})}
-    result = short(counting(run_in_loop if blocks_a_loop else run), server=server, max_metric_calls=20)
+    result = short(counting(run), server={"example_timeout_s": 0.3, "threads": 4}, max_metric_calls=20)
     hang.set()
     assert result.status == "completed"
     assert result.best_score == pytest.approx((7 * 0.1 + sum(range(8)) / 1000 - 0.003) / 8)

@@ -67,7 +67,7 @@ def test_an_imported_run_can_be_listed_shown_and_replayed_without_a_server(cli: 
     assert cli("fork", "last", "http://127.0.0.1:9", "--at", 1).status == 0
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a": 1' + "0" * 5000 + "}"])
+@pytest.mark.parametrize("text", ["", "[" * 100_000, '{"a": 1' + "0" * 5000 + "}"])
 def test_invalid_json_is_an_error_on_one_line(cli: Cli, tmp_path: Path, text: str) -> None:
     (tmp_path / "file.json").write_text(text)
     refused = cli("import", "file.json")

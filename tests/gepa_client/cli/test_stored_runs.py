@@ -172,14 +172,6 @@ def test_text_from_elsewhere_cannot_command_the_terminal(cli: Cli, store: Path) 
     assert json.loads(cli("show", "last", "--json").stdout)["candidates"][2]["texts"]["rules"] == texts[2]
 
 
-def test_an_unknown_run_is_an_error_that_lists_the_runs(cli: Cli, store: Path) -> None:
-    put(store, Made())
-    ended = cli("show", "nope")
-    assert ended.status == 2
-    assert "'nope'" in ended.stderr
-    assert RUN_ID in ended.stderr
-
-
 # --- cancel ----------------------------------------------------------------------------------------------------------
 
 
@@ -191,14 +183,6 @@ def test_a_run_without_a_driver_is_cancelled_at_once(cli: Cli, store: Path) -> N
     run = stored(store, RUN_ID)
     assert (run.status, run.requested_action, run.claim.owner) == ("cancelled", None, None)
     assert cli("cancel", RUN_ID).status == 0
-
-
-def test_a_completed_run_is_not_cancelled(cli: Cli, store: Path) -> None:
-    put(store, Made())
-    ended = cli("cancel", RUN_ID)
-    assert ended.status == 2
-    assert "nothing to cancel" in ended.stderr
-    assert stored(store, RUN_ID).requested_action is None
 
 
 def test_the_driver_of_a_run_is_asked_to_stop_and_waited_for(cli: Cli, store: Path) -> None:

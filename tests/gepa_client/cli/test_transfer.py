@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.gepa_client.conftest import Cli
 from tests.gepa_client.stored_run import Made, put
 
@@ -24,13 +22,3 @@ def test_an_export_goes_to_stdout_or_a_new_file_and_never_over_another(cli: Cli,
     nowhere = cli("export", "last", "--output", "no/such/folder.json")
     assert nowhere.status == 2
     assert "cannot be written" in nowhere.stderr
-
-
-@pytest.mark.parametrize("text", ["", '{"format": "else"}'])
-def test_a_file_that_is_no_run_is_refused_and_leaves_no_run(cli: Cli, tmp_path: Path, text: str) -> None:
-    (tmp_path / "file.json").write_text(text)
-    ended = cli("import", "file.json")
-    assert ended.status == 2
-    assert len(ended.stderr.splitlines()) == 1
-    assert cli("runs", "--json").stdout == ""
-    assert "absent.json: no such file in /" in cli("import", "absent.json").stderr
