@@ -19,7 +19,7 @@ RUN = {
         "examples/frameworks/openai/README.md: $ make example ARGS=openai",
         "examples/frameworks/pydantic-ai/README.md: $ make example ARGS=pydantic-ai",
     ],
-    "tests/gepa_client/run/test_raced_runs.py": [
+    "tests/gepa_client/run/test_sampled_races.py": [
         "docs/guides/search.md: gepa-client optimize http://127.0.0.1:8000 --validation race --max-metric-calls 3000",
     ],
     "tests/docs/test_programs.py": [
@@ -47,13 +47,6 @@ RUN = {
         "docs/guides/sandboxes.md: import asyncio",
     ],
     "tests/rpc_server/dspy/test_live_equality.py": ["docs/guides/dspy.md: # optimize_student.py"],
-    "tests/docs/test_service_page.py": [
-        "docs/guides/service.md: export GEPA_SERVICE_URL=http://127.0.0.1:8600",
-        """docs/guides/service.md: CLIENT=$(api POST /connect-git '{"repo_url": "https://github.com/you/program"}' | field client_id)""",
-        "docs/guides/service.md: api GET /job/$JOB/stream",
-        "docs/guides/service.md: api GET /job/$JOB/certificate",
-        """docs/guides/service.md: api PUT /secrets/OPENAI_API_KEY '{"value": "sk-..."}'""",
-    ],
     "tests/docs/test_store_queries.py": [
         "docs/guides/long-runs.md: SELECT id, started, json_extract(best, '$.score') AS score, json_extract(best, '$.texts.\"qa.prompt\"') AS prompt",
         "docs/guides/long-runs.md: from pymongo import MongoClient",
@@ -75,6 +68,11 @@ RUN = {
 """Test file -> the blocks that it runs; `*` stands for all of a page."""
 
 NOT_RUN = {
+    "docs/guides/service.md: export GEPA_SERVICE_URL=http://127.0.0.1:8600": "tests/gepa_service/test_story.py makes the same calls",
+    """docs/guides/service.md: CLIENT=$(api POST /connect-git '{"repo_url": "https://github.com/you/program"}' | field client_id)""": "tests/gepa_service/test_story.py makes the same calls",
+    "docs/guides/service.md: api GET /job/$JOB/stream": "tests/gepa_service/test_story.py makes the same calls",
+    "docs/guides/service.md: api GET /job/$JOB/certificate": "tests/gepa_service/test_story.py makes the same calls",
+    """docs/guides/service.md: api PUT /secrets/OPENAI_API_KEY '{"value": "sk-..."}'""": "tests/gepa_service/test_story.py makes the same calls",
     'clients/service-typescript/README.md: import { serviceClient } from "evolverpc-service";': "tests/story.test.ts makes the same calls",
     "docs/guides/service.md: import os": "tests/gepa_service/client/test_service_client.py makes the same calls",
     "README.md: npm init --yes && npm pkg set type=module && npm install PATH_TO_CLONE/clients/typescript openai && npm install --save-dev tsx": "downloads packages; `npm run pack-check` installs the package, and test_programs.py compiles and runs the program",
@@ -92,7 +90,7 @@ NOT_RUN = {
     "clients/typescript/README.md: gepa-server --command node program.js": "tests/examples/test_demo.py runs a Node program so",
     'clients/typescript/README.md: import { Overloaded, RpcClient } from "evolverpc";': "tests/client.test.ts makes the same calls",
     "examples/tickets/README.md: $ gepa-client optimize URL --trainset train.jsonl --valset val.jsonl --testset test.jsonl \\": "rows of the reader's own; run.toml has the same settings",
-    "examples/typescript/README.md: npm install": "a paid model; tests/examples/test_typescript_examples.py runs both files with a scripted one",
+    "examples/typescript/README.md: npm install": "a paid model; tests/examples/test_typescript_examples.py compiles both files",
     "examples/repeats/README.md: $ export ANTHROPIC_API_KEY=...": "a paid model; tests/evolution runs the script with a scripted one",
     "docs/guides/dspy.md: gepa-server --kind dspy --program my_package.Program --metric my_package.metric --datasets train=train.jsonl --datasets val=val.jsonl \\": "a package of the reader's own; tests/rpc_server/dspy serves such programs",
     "docs/guides/evolve-code.md: pip install '.[server,client,agent]'       # in the clone; [agent]: Claude, and uv for changed requirements": "a paid model; tests/evolution runs the server with the real agent and a scripted model",

@@ -1,8 +1,5 @@
 """The page of the benchmarks is made from its figures, and states under which rule they were measured."""
 
-import subprocess
-import sys
-
 from benchmarks.page import held, page
 from tests.docs.pages import ROOT
 
@@ -15,14 +12,3 @@ def test_the_page_is_that_of_the_figures_it_holds_with_the_day_and_machine_of_ea
     for name, (machine, _) in found.items():
         section = PAGE.partition(f"## {name}\n")[2].partition("\n## ")[0]
         assert f"Measured on {machine['date']}: cores {machine['cores']}, processor" in section, name
-
-
-def test_a_report_names_a_benchmark_and_a_file_that_do_not_exist() -> None:
-    for asked, named in (
-        ("nope", "no benchmark nope; there are call_overhead"),
-        ("scale=nope.txt", "no file nope.txt"),
-    ):
-        report = subprocess.run(
-            [sys.executable, "benchmarks/report.py", asked], cwd=ROOT, capture_output=True, text=True, timeout=60
-        )
-        assert (report.returncode, named in report.stderr) == (2, True), report.stderr

@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import running_server
 from tests.docs import pages
+from tests.gepa_client.started_command import StartedCommand
 from tests.support.forked_client import ForkServer
 
 QUICKSTART = pages.ROOT / "examples" / "quickstart"
@@ -26,16 +25,16 @@ pytestmark = pytest.mark.timeout(300)  # many commands, one after the other
 
 
 @contextmanager
-def demo_model() -> Iterator[dict[str, str]]:
+def demo_model(fork_server: ForkServer) -> Iterator[dict[str, str]]:
     """Run the page's `gepa-client demo-model` on a free port; yield the variables that it prints."""
     [line] = pages.block("docs/quickstart.md", "gepa-client demo-model").commands()
-    command = [str(BIN / "gepa-client"), *shlex.split(line)[1:], "--port", "0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield json.loads(process.stdout.readline()) | {"LITELLM_LOCAL_MODEL_COST_MAP": "1"}
-        finally:
-            process.terminate()
+    arguments = [*shlex.split(line)[1:], "--port", "0", "--json"]
+    model = StartedCommand(fork_server, arguments, folder=pages.ROOT, environment=os.environ)
+    try:
+        yield json.loads(model.lines.readline()) | {"LITELLM_LOCAL_MODEL_COST_MAP": "1"}
+    finally:
+        model.terminate()
+        model.communicate(30)
 
 
 REPLACED = {
@@ -85,7 +84,9 @@ def copy_example(folder: Path, more: str = "") -> None:
 
 
 @contextmanager
-def servers(folder: Path, variables: dict[str, str], *programs: str) -> Iterator[tuple[str, ...]]:
+def servers(
+    fork_server: ForkServer, folder: Path, variables: dict[str, str], *programs: str
+) -> Iterator[tuple[str, ...]]:
     """Run the quick start's `gepa-server` command on free ports, one for each program."""
     [line] = [line for line in pages.block("docs/quickstart.md", "export").commands() if "gepa-server" in line]
     line = line.replace("--token-file token", "").replace("--port 8000", "--port 0")
@@ -94,8 +95,7 @@ def servers(folder: Path, variables: dict[str, str], *programs: str) -> Iterator
         started = []
         for program in programs:
             words = shlex.split(line.replace("with_openai.py", program))
-            command = [str(BIN / words[0]), *words[1:]]
-            started.append(running.enter_context(running_server(command, cwd=folder, env=environment)))
+            started.append(running.enter_context(fork_server.running_server(*words[1:], cwd=folder, env=environment)))
         yield tuple(endpoint.url for endpoint in started)
 
 
@@ -110,7 +110,7 @@ def test_the_quick_start_checks_the_program_and_improves_its_prompt(
     tmp_path: Path, fork_server: ForkServer, package: str, reflection: str
 ) -> None:
     copy_example(tmp_path)
-    with demo_model() as variables, servers(tmp_path, variables, f"with_{package}.py") as urls:
+    with demo_model(fork_server) as variables, servers(fork_server, tmp_path, variables, f"with_{package}.py") as urls:
         reader = Reader(tmp_path, urls, variables | {"GEPA_TOKEN": TOKEN}, fork_server)
         for command in ("check", "optimize"):
             [line] = pages.block("docs/quickstart.md", f"gepa-client {command}").commands()
@@ -131,7 +131,10 @@ def test_the_commands_about_fleets_long_runs_and_gains_work_one_after_the_other(
     tmp_path: Path, fork_server: ForkServer
 ) -> None:
     copy_example(tmp_path, PROPOSER)
-    with demo_model() as variables, servers(tmp_path, variables, "program.py", "program.py") as urls:
+    with (
+        demo_model(fork_server) as variables,
+        servers(fork_server, tmp_path, variables, "program.py", "program.py") as urls,
+    ):
         (tmp_path / "endpoints.txt").write_text("\n".join(urls))
         shutil.copy(tmp_path / "val.jsonl", tmp_path / "test.jsonl")
         reader = Reader(tmp_path, urls, {"GEPA_TOKEN": TOKEN}, fork_server)

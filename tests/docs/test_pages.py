@@ -1,4 +1,4 @@
-"""Pages: every block of code is run or has a reason, every flag exists, every link leads somewhere, README is short."""
+"""Pages: every block of code is run or has a reason, every flag exists, every link leads somewhere."""
 
 import re
 import shlex
@@ -84,10 +84,6 @@ def test_every_relative_link_of_a_page_leads_to_a_file_and_a_heading(page: str) 
         path = (pages.ROOT / page).parent / name if name else pages.ROOT / page
         assert path.exists(), f"{page} links to {target}"
         assert not anchor or anchor in anchors(path), f"{page} links to {target}, which has no such heading"
-
-
-def test_readme_has_at_most_150_lines() -> None:
-    assert len(pages.text("README.md").splitlines()) <= 150
 
 
 def test_no_page_installs_the_packages_from_an_index_where_they_are_not() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -73,29 +74,14 @@ def test_rows_may_come_from_any_iterable_or_a_file_and_functions_may_be_async(fo
     assert result.best_score > result.seed_score
 
 
-@pytest.mark.usefixtures("folder")
-def test_functions_of_this_process_run_in_its_threads_as_many_at_once_as_it_is_given() -> None:
-    together = threading.Barrier(4)
-    calls = itertools.count()
-    seen = set()
-
-    def run(_: object, texts: dict[str, str]) -> int:
-        seen.add(os.getpid())
-        if next(calls) < 4:
-            together.wait(30)
-        return int(texts["number"])
-
-    short(counting(run), concurrency=4, check="off")
-    assert seen == {os.getpid()}
-
-
-@pytest.mark.usefixtures("folder")
-def test_what_functions_of_this_process_print_appears_and_is_kept_with_their_example(
+def test_functions_run_in_threads_of_this_process_and_what_they_print_is_kept_with_their_example(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     together, calls = threading.Barrier(8), itertools.count()
+    seen = set()
 
     def run(example: dict[str, Any], candidate: dict[str, str]) -> int:
+        seen.add(os.getpid())
         print("before", example["n"])
         if next(calls) < 8:
             together.wait(20)  # all rows of the seed print before any of them continues
@@ -107,6 +93,7 @@ def test_what_functions_of_this_process_print_appears_and_is_kept_with_their_exa
     streams = sys.stdout, sys.stderr
     result = short(counting(run), concurrency=8, no_check=True, ignore_findings=["scores"], output=folder / "out")
     assert (sys.stdout, sys.stderr) == streams
+    assert seen == {os.getpid()}
     events = [json.loads(line) for line in (result.output / "events.jsonl").read_text().splitlines()]
     [failed] = [event for event in events if event["event"] == "failed_examples"]
     assert failed["groups"][0]["log"] == "before 3\nafter 3\n"
@@ -114,10 +101,7 @@ def test_what_functions_of_this_process_print_appears_and_is_kept_with_their_exa
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("blocks_a_loop", [False, pytest.param(True, marks=pytest.mark.long)], ids=["thread", "loop"])
-def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_run_continues(
-    blocks_a_loop: bool,
-) -> None:
+def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_run_continues() -> None:
     hang = threading.Event()
 
     def run(example: dict[str, Any], texts: dict[str, str]) -> int:
@@ -125,91 +109,58 @@ def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_ru
             hang.wait(100)
         return 10 * int(texts["number"])
 
-    async def run_in_loop(example: dict[str, Any], texts: dict[str, str]) -> int:
-        return run(example, texts)
-
-    program = counting(run_in_loop if blocks_a_loop else run)
-    result = short(program, example_timeout_s=0.3, concurrency=4, max_metric_calls=20)
+    result = short(counting(run), example_timeout_s=0.3, concurrency=4, max_metric_calls=20)
     hang.set()
     assert result.status == "completed"
     assert result.best_score == pytest.approx((7 * 0.1 + sum(range(8)) / 1000 - 0.003) / 8)
 
 
-PAUSED = """
-import sys, threading, os, signal, evolverpc
-
-seed_candidate = {"number": "0"}
-ROWS = [{"n": n} for n in range(8)]
-
-def run(example, candidate):
-    with open("calls.txt", "a") as file:
-        file.write(f"{candidate['number']} {example['n']}\\n")
-    return int(candidate["number"])
-
-def score(example, output):
-    return output / 100 + example["n"] / 1000
-
-def propose(candidate, dataset, components):
-    if candidate["number"] == "2" and not os.path.exists("interrupted"):
-        open("interrupted", "w").close()
-        os.kill(os.getpid(), signal.SIGINT)
-    return {"number": str(int(candidate["number"]) + 1)}
-
-if __name__ == "__main__":
-    resume = sys.argv[2] if len(sys.argv) > 2 else None
-    program = __file__ if sys.argv[1] == "file" else globals()
-    given = {} if resume else {"trainset": ROWS, "valset": ROWS}
-    try:
-        result = evolverpc.optimize(
-            program, propose=propose, max_metric_calls=90, check="off", resume=resume, **given
-        )
-    except evolverpc.OptimizeError as error:
-        print(error)
-        result = error.result
-    print(result.status, result.best_candidate["number"], result.run_id, result.metric_calls)
-"""
-
-
-@pytest.mark.parametrize("kind", [pytest.param("file", marks=pytest.mark.long), "functions"])
 def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anything(
-    folder: Path, fork_server: ForkServer, kind: str
+    folder: Path, fork_server: ForkServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "paused.py").write_text(PAUSED)
+    calls, interrupted = itertools.count(), threading.Event()
 
-    def called(*arguments: str) -> list[str]:
-        command = [sys.executable, "paused.py", kind, *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=folder)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        assert "gepa-client resume" not in ended.stdout
-        printed.append(ended.stdout)
-        return ended.stdout.splitlines()[-1].split()
+    def run(_: object, texts: dict[str, str]) -> int:
+        next(calls)
+        return int(texts["number"])
 
-    printed: list[str] = []
-    paused, best, run_id, _ = called()
-    assert paused == "paused"
-    assert int(best) >= 2  # the optimizer is another process: it may take the proposal before the Ctrl-C reaches it
-    assert f'evolverpc.optimize(..., resume="{run_id}")' in printed[0]
+    def propose(candidate: dict[str, str], dataset: object, components: list[str]) -> dict[str, str]:
+        if candidate["number"] == "2" and not interrupted.is_set():
+            interrupted.set()
+            os.kill(os.getpid(), signal.SIGINT)
+        return count_up(candidate, dataset, components)
+
+    given: dict[str, Any] = {"propose": propose, "max_metric_calls": 90, "check": "off"}
+    with pytest.raises(evolverpc.OptimizeError) as stopped:
+        short(counting(run), **given)
+    paused = stopped.value.result
+    assert paused is not None
+    assert paused.status == "paused"
+    best = int(paused.best_candidate["number"])
+    assert best >= 2  # the optimizer is another process: it may take the proposal before the Ctrl-C reaches it
+    again = f'evolverpc.optimize(..., resume="{paused.run_id}")'
+    assert again in capsys.readouterr().out
     _, stdout, stderr = fork_server.run(["resume", "last"], folder=folder, environment=os.environ)
-    assert f'evolverpc.optimize(..., resume="{run_id}") in paused.py' in (stdout + stderr).decode()
-    assert "gepa-client resume" not in (stdout + stderr).decode()
-    status, final, again, metric_calls = called(run_id)
-    assert (status, again) == ("completed", run_id)
-    assert int(final) > int(best)
-    assert len((folder / "calls.txt").read_text().splitlines()) == int(metric_calls)
+    assert again in (stdout + stderr).decode()
+    result = short(counting(run), resume=paused.run_id, **given)
+    assert (result.status, result.run_id) == ("completed", paused.run_id)
+    assert int(result.best_candidate["number"]) > best
+    assert next(calls) == result.metric_calls
+    assert "gepa-client resume" not in (stdout + stderr).decode() + capsys.readouterr().out
 
 
-def test_ctrl_c_in_the_check_states_what_was_stopped(folder: Path) -> None:
-    (folder / "stopped.py").write_text(
-        "import evolverpc, os, signal, threading\nseed_candidate = {'a': 'b'}\n"
-        "def run(example, candidate):\n    os.kill(os.getpid(), signal.SIGINT)\n    threading.Event().wait(30)\n"
-        "def score(example, output): return 1\n"
-        "evolverpc.optimize(globals(), trainset=[{'n': 1}], propose=print, max_metric_calls=9)\n"
-    )
-    ended = subprocess.run([sys.executable, "stopped.py"], capture_output=True, text=True, timeout=60, cwd=folder)
-    assert "error: stopped by hand during the check, trying 1 row …\n" in ended.stderr
-    assert ended.stderr.endswith(
-        "KeyboardInterrupt: the check of a few rows was stopped by hand, so no run was started\n"
-    )
+@pytest.mark.usefixtures("folder")
+def test_ctrl_c_in_the_check_states_what_was_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = threading.Event()
+
+    def run(_: object, __: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        ended.wait(30)
+
+    with pytest.raises(KeyboardInterrupt, match="the check of a few rows was stopped by hand, so no run was started"):
+        short(counting(run), trainset=ROWS[:1])
+    ended.set()
+    assert "error: stopped by hand during the check, trying 1 row …\n" in capsys.readouterr().err
 
 
 def test_a_script_whose_call_is_not_below_its_guard_fails_once_with_the_remedy(folder: Path) -> None:
@@ -238,48 +189,27 @@ def test_a_module_by_its_name_runs_in_processes_and_a_resume_with_a_smaller_budg
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_run_is_not_resumed_with_another_function_which_is_named() -> None:
-    cell = "def run(example, texts): return helper(texts)\ndef helper(texts): return int(texts['number'])\n"
-    names: dict[str, Any] = {"__name__": "cell", "seed_candidate": SEED, "score": as_score}
-    exec(cell, names)  # noqa: S102  # as a notebook does
-    result = short(names)
-    exec(cell, names)  # noqa: S102
-    assert short(names, resume="last", max_metric_calls=100).run_id == result.run_id
-    exec(f"{cell.splitlines()[-1]} + 1", names)  # noqa: S102
-    with pytest.raises(evolverpc.OptimizeError, match="function helper has changed"):
-        short(names, resume="last", max_metric_calls=200)
-
-
-@pytest.mark.usefixtures("folder")
-def test_on_a_resume_changed_lists_are_warned_of_and_changed_rows_are_refused(
+def test_a_resume_warns_of_changed_lists_and_is_refused_with_other_functions_or_rows(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    cell = "def run(example, texts): return int(texts['number']) + LABELS[0] + len(CACHE)\n"
+    cell = (
+        "def run(example, texts): return helper(texts) + len(CACHE)\n"
+        "def helper(texts): return int(texts['number']) + LABELS[0]\n"
+    )
     names: dict[str, Any] = {"__name__": "cell", "seed_candidate": SEED, "score": as_score, "LABELS": [1], "CACHE": {}}
     exec(cell, names)  # noqa: S102  # as a notebook does
-    short(names)
+    result = short(names)
     names |= {"LABELS": [2], "CACHE": {"filled": "later"}}
-    assert short(names, resume="last", max_metric_calls=100).status == "completed"
+    exec(cell, names)  # noqa: S102
+    assert short(names, resume="last", max_metric_calls=100).run_id == result.run_id
     printed = capsys.readouterr().out
     assert "LABELS, which the program reads, is not what it was when the run began" in " ".join(printed.split())
     assert "CACHE" not in printed
     with pytest.raises(evolverpc.OptimizeError, match=r"data\.train: \w+ -> \w+"):
         short(names, resume="last", max_metric_calls=200, trainset=[*ROWS[1:], {"n": 99}])
-
-
-@pytest.mark.long
-def test_a_script_that_gives_functions_resumes_its_run_after_only_the_call_was_changed(folder: Path) -> None:
-    script = PAUSED.partition("    resume =")[0].replace('not os.path.exists("interrupted")', "False") + (
-        "    given = {'trainset': ROWS, 'valset': ROWS, 'check': 'off'}\n"
-        "    print(evolverpc.optimize(globals(), propose=propose, max_metric_calls=40, **given).run_id)\n"
-    )
-    ran = []
-    for each in (script, script.replace("=40", "=80, resume='last'")):
-        (folder / "script.py").write_text(each)
-        ended = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=60, cwd=folder)
-        assert ended.returncode == 0, ended.stderr
-        ran.append(ended.stdout.splitlines()[-1])
-    assert ran[0] == ran[1]
+    exec(f"{cell.splitlines()[-1]} + 1", names)  # noqa: S102
+    with pytest.raises(evolverpc.OptimizeError, match="function helper has changed"):
+        short(names, resume="last", max_metric_calls=200)
 
 
 @pytest.mark.usefixtures("folder")

@@ -1,9 +1,6 @@
-"""`optimize` of both languages finds the candidates of the commands `gepa-server` and `gepa-client optimize`."""
+"""`evolverpc.optimize` finds the candidates of the commands `gepa-server` and `gepa-client optimize`."""
 
 import json
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,11 +9,8 @@ from typing import Any
 import pytest
 
 from tests.support.forked_client import ForkServer
-from tests.support.forked_commands import write_commands
 from tests.support.rounds import rounds
 
-DATA = Path(__file__).parent / "data"
-PACKAGE = Path(__file__).parents[2] / "clients" / "typescript" / "dist" / "index.js"
 TOKEN = "token-of-the-tests"
 
 pytestmark = pytest.mark.timeout(300)  # three whole runs
@@ -43,21 +37,6 @@ def by_the_command(units: ModuleType, folder: Path, seed: int, fork_server: Fork
         status, _, stderr = fork_server.run(optimize, folder=folder, environment=env)
     assert status == 0, stderr.decode()
     return candidates(folder / "command")
-
-
-@pytest.mark.long
-@pytest.mark.skipif(shutil.which("node") is None or not PACKAGE.exists(), reason="the TypeScript package is not set up")
-def test_optimize_of_typescript_gives_the_candidates_of_python(
-    units: ModuleType, folder: Path, fork_server: ForkServer
-) -> None:
-    shutil.copy(DATA / "units.mjs", folder)
-    env = os.environ | {"GEPA_CLIENT": str(write_commands(fork_server, folder))}
-    command = ["node", "units.mjs", PACKAGE.as_uri(), "3"]
-    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    by_python = candidates(units.optimized(vars(units), 3).output)
-    assert len(by_python) > 2
-    assert candidates(folder / "typescript") == by_python
 
 
 @pytest.mark.repeated

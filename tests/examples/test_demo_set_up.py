@@ -41,20 +41,6 @@ def make(clone: Path, target: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, timeout=60)
 
 
-def test_an_installation_states_what_it_does_in_one_line_and_compiles_what_is_imported_alone(clone: Path) -> None:
-    stand_in(clone / ".venv/bin/python", 'echo "python $*" >> calls')
-    stand_in(clone / ".venv/bin/uv", 'echo "uv $*" >> calls', 'echo " + aiohttp==3.14.5" >&2')
-    done = make(clone, ".venv/.installed")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["Installing the server and the client in .venv (10 to 30 seconds)"]
-    assert done.stderr == ""
-    calls = (clone / "calls").read_text().splitlines()
-    assert [call.split()[0] for call in calls] == ["python", "uv", "python"]
-    assert "--no-compile" in calls[0]
-    assert "--compile-bytecode" not in calls[1]
-    assert calls[2] == "python -c import gepa_client.run.driver, rpc_server.cli.serve"
-
-
 def test_a_failed_installation_shows_what_pip_states(clone: Path) -> None:
     stand_in(clone / ".venv/bin/python", 'case "$*" in *--editable*)', f"echo '{UNREACHABLE}' >&2; exit 1;; esac")
     stand_in(clone / ".venv/bin/uv", "echo 'error: Request failed' >&2; exit 2")

@@ -1,10 +1,8 @@
 """Starters of frameworks get better by two components, with few lines changed, against a scripted model."""
 
 import importlib
-import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -33,13 +31,6 @@ IN_MAKE_TEST = "openai"
 Run = Callable[..., tuple[int, str]]
 
 pytestmark = pytest.mark.timeout(600)  # the first run installs the frameworks
-
-
-def run_as_a_user(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name not in MODELS} | VARIABLES
-    environment["PYTHONDONTWRITEBYTECODE"] = ""  # compiled once
-    command = [sys.executable, str(FRAMEWORKS / "run.py"), *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=580)
 
 
 @pytest.fixture(scope="module")
@@ -131,19 +122,6 @@ def test_the_page_of_an_example_shows_the_lines_of_its_patch(name: str) -> None:
     patch = (FRAMEWORKS / name / "optimise.patch").read_text().partition("\n@@")[2]
     changed = re.compile(r"^[+-].*\S.*$", re.MULTILINE)
     assert changed.findall(shown) == changed.findall(patch)
-
-
-def test_the_first_page_has_the_figures_of_every_example() -> None:
-    rows = table(FRAMEWORKS / "README.md", "| framework |")[1:]
-    columns = zip(*table(ROOT / "README.md", "| | ["), strict=True)
-    expected = [(row[0].replace("](", "](examples/frameworks/"), *row[2:]) for row in rows]
-    assert [*columns][1:] == expected
-
-
-def test_an_unknown_example_is_answered_with_the_names(tmp_path: Path) -> None:
-    done = run_as_a_user(tmp_path, "nothing")
-    assert done.returncode == 2
-    assert all(f"'{name}'" in done.stderr for name in ("nothing", *NAMES))
 
 
 def test_a_starter_that_is_not_the_one_that_was_patched_is_refused(frameworks: dict[str, ModuleType]) -> None:

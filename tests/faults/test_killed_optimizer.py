@@ -18,15 +18,6 @@ MOST_KILLS = 3
 
 
 @pytest.mark.long
-def test_a_killed_optimizer_is_resumed_to_the_same_end(
-    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
-) -> None:
-    setup = Setup(seed=number // 10)
-    expected = undisturbed(setup)
-    kills = kill_and_resume(run_ := run(setup, [shared_server(setup.components).url]), expected.lines, number)
-    check(run_, expected, lost_examples=kills * PROCESSES, lost_calls=kills * PROCESSES)
-
-
 def test_a_killed_optimizer_that_races_proposals_is_resumed_to_the_same_end(
     number: int, run: Runs, shared_server: Serve, undisturbed: Expected
 ) -> None:

@@ -37,6 +37,7 @@ def test_a_killed_server_that_comes_back_costs_what_was_in_flight(
     check(made, expected, lost_examples=kills * PROCESSES, lost_calls=kills * PROCESSES)
 
 
+@pytest.mark.long
 @pytest.mark.variant(1, 3)
 def test_a_server_that_stays_dead_is_replaced_by_the_others(
     number: int, calm_run: Runs, own_server: Serve, undisturbed: Expected
@@ -55,6 +56,7 @@ def test_a_server_that_stays_dead_is_replaced_by_the_others(
     check(made, expected, lost_examples=PROCESSES, lost_calls=PROCESSES)
 
 
+@pytest.mark.long
 def test_a_killed_program_process_costs_what_ran_in_it(
     number: int, calm_run: Runs, own_server: Serve, undisturbed: Expected
 ) -> None:

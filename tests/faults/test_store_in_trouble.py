@@ -68,6 +68,7 @@ def test_a_full_disk_pauses_the_run_until_there_is_room(
         check(made, expected, lost_examples=PROCESSES, lost_calls=PROCESSES)
 
 
+@pytest.mark.long
 @pytest.mark.variant(1, 2)
 def test_a_file_that_may_not_grow_pauses_the_run_until_it_may(
     number: int, run: Runs, shared_server: Serve, undisturbed: Expected
@@ -101,6 +102,7 @@ def locked(store: str) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
+@pytest.mark.long
 @pytest.mark.variant(0, 2)
 def test_a_store_locked_for_a_moment_is_waited_for(
     number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected

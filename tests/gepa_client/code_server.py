@@ -14,7 +14,7 @@ from gepa_client.gepa.litellm_model import Completion
 from protocol import Candidate, Example
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, commit_of, git_branch
 from protocol.errors import MutationRejected, UnknownCandidate
-from tests.gepa_client.scripted_server import ScriptedServer, ok
+from tests.gepa_client.scripted_server import ScriptedServer, chat_completion, ok
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")
 CODE = {"steps": [], "texts": {"rules": "red"}, "parents": []}
@@ -179,7 +179,4 @@ class Model:
         """The same over the chat completions API."""
         body = await request.json()
         text = self.complete(body["messages"][0]["content"]).text
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-        usage = {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
-        head = {"id": "1", "object": "chat.completion", "created": 1, "model": body["model"]}
-        return web.json_response({**head, "choices": [choice], "usage": usage})
+        return chat_completion(body["model"], text)

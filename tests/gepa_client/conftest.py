@@ -1,9 +1,9 @@
 """A scripted server, and the command line run against it as a user would run it."""
 
+import contextlib
 import itertools
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from gepa_client.cli.app import build
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
+from gepa_client.run import supervisor
 from tests.gepa_client.scripted_server import TOKEN, Host
+from tests.gepa_client.started_command import StartedCommand
 from tests.gepa_client.word_program import Script, rows
 from tests.support.forked_client import ForkServer
 
@@ -37,6 +41,20 @@ class Ran:
         """The last event of this name."""
         return [event for event in self.events if event["event"] == name][-1]
 
+    @property
+    def found(self) -> list[tuple[Any, ...]]:
+        """The reported candidates."""
+        return [
+            (event["texts"], event["parents"], event["score"], event["metric_calls"])
+            for event in self.events
+            if event["event"] == "candidate"
+        ]
+
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+Start = Callable[..., StartedCommand]
+
 
 @pytest.fixture
 def host() -> Iterator[Host]:
@@ -47,7 +65,7 @@ def host() -> Iterator[Host]:
 
 
 @pytest.fixture
-def serve(host: Host) -> Callable[[Script], str]:
+def serve(host: Host) -> Serve:
     """Starts scripted servers; each reports a process id of its own."""
     numbers = itertools.count(1)
 
@@ -79,39 +97,55 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "gepa_client", *map(str, arguments)]
 
 
-@pytest.fixture
-def cli(tmp_path: Path, fork_server: ForkServer) -> Callable[..., Ran]:
-    """Runs `gepa-client` in a folder of its own and waits for its end."""
+def commands_in(folder: Path, fork_server: ForkServer) -> Cli:
+    """Runs `gepa-client` in this folder and waits for its end."""
 
     def run(*arguments: object, stdin: str = "") -> Ran:
         given = [str(argument) for argument in arguments]
-        status, stdout, stderr = fork_server.run(
-            given, folder=tmp_path, environment=environment(), stdin=stdin.encode()
-        )
+        status, stdout, stderr = fork_server.run(given, folder=folder, environment=environment(), stdin=stdin.encode())
         return Ran(status, stdout.decode(), stderr.decode())
 
     return run
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `gepa-client` and leaves it running; processes that still run at the end of the test are killed."""
-    running: list[subprocess.Popen[str]] = []
+def cli(tmp_path: Path, fork_server: ForkServer) -> Cli:
+    """Runs `gepa-client` in a folder of its own and waits for its end."""
+    return commands_in(tmp_path, fork_server)
 
-    def begin(*arguments: object) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            command(*arguments),
-            cwd=tmp_path,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        running.append(process)
-        return process
+
+@pytest.fixture
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> Cli:
+    """Runs `gepa-client` in this process: most tests here need many commands, and each would load everything anew."""
+    monkeypatch.setattr(supervisor, "subprocess", fork_server.forking_subprocess())
+    for name in os.environ.keys() - environment().keys():
+        monkeypatch.delenv(name)
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments: object, within: str = ".", stdin: str = "") -> Ran:
+        with contextlib.chdir(tmp_path / within):
+            words = [str(argument) for argument in arguments]
+            ended = CliRunner().invoke(
+                build(words[0]), words, input=stdin, catch_exceptions=False, prog_name="gepa-client"
+            )
+        return Ran(ended.exit_code, ended.stdout, ended.stderr)
+
+    return run
+
+
+@pytest.fixture
+def start(tmp_path: Path, fork_server: ForkServer) -> Iterator[Start]:
+    """Starts `gepa-client` and leaves it running; processes that still run at the end of the test are killed."""
+    running: list[StartedCommand] = []
+
+    def begin(*arguments: object) -> StartedCommand:
+        words = [str(argument) for argument in arguments]
+        running.append(StartedCommand(fork_server, words, folder=tmp_path, environment=environment()))
+        return running[-1]
 
     yield begin
     for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.communicate(timeout=TIMEOUT_S)
+        process.kill()
+        process.lines.close()
+        process.errors.close()

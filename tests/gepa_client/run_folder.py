@@ -39,3 +39,11 @@ def stored(folder: Path) -> Iterator[tuple[Store, str]]:
         yield store, run.id
     finally:
         store.close()
+
+
+def driver_of(folder: Path) -> int:
+    """The process that drives the one run."""
+    with stored(folder) as (store, run_id):
+        driver = store.run(run_id).driver
+    assert driver is not None
+    return int(driver.split()[1])

@@ -27,6 +27,14 @@ def failed(status: str = "program_error", kind: str = "ValueError", message: str
     return {"status": status, "score": None, "output": None, "seconds": 0.001, "error": error, **more}
 
 
+def chat_completion(model: str, text: str, finish_reason: str = "stop") -> web.Response:
+    """The answer of a language model over OpenAI's interface."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish_reason}
+    usage = {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
+    head = {"id": "1", "object": "chat.completion", "created": 1, "model": model}
+    return web.json_response({**head, "choices": [choice], "usage": usage})
+
+
 Behaviour = Callable[[dict[str, str], Example, bool], dict[str, Any] | Awaitable[dict[str, Any]]]
 
 

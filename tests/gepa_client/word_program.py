@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from protocol import Example
-from tests.gepa_client.scripted_server import ScriptedServer
+from tests.gepa_client.scripted_server import ScriptedServer, chat_completion
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")
 
@@ -67,16 +67,7 @@ class Script:
         prompt = body["messages"][0]["content"]
         self.seen.append(("complete", body))
         text = f"Here it is:\n```\n{' '.join(word for word in WORDS if word in prompt)}\n```"
-        return web.json_response(
-            {
-                "id": "1",
-                "object": "chat.completion",
-                "created": 1,
-                "model": body["model"],
-                "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10},
-            }
-        )
+        return chat_completion(body["model"], text)
 
 
 def scored(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Why a candidate is better: its words, its reason, and its rows, from the journal of a run alone."""
 
 import json
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -14,12 +13,10 @@ from gepa_client.analysis import proposals
 from gepa_client.analysis.explanation import Explanation, explain, explain_candidate, paired_scores
 from gepa_client.analysis.proposals import ComparedRow, excerpt
 from gepa_client.journal.store import find_run, open_store
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.stored_run import Made, put
 from tests.gepa_client.word_program import Script
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 STORE = Path("runs") / "evolverpc.db"
 
 

@@ -42,21 +42,6 @@ def test_a_gain_on_the_sealed_rows_is_certified_with_its_numbers(tmp_path: Path)
     assert found.statement.startswith("improved: on 12 sealed test rows the seed scores 0 and candidate 4 0.8333")
 
 
-@pytest.mark.parametrize(
-    ("scores", "verdict"),
-    [
-        (([0.0] * 12, [1.0] * 10 + [0.0] * 2), "improved"),
-        (([1.0] * 12, [0.0] * 10 + [1.0] * 2), "worse"),
-        (([0.0] * 12, [1.0] * 2 + [0.0] * 10), "no difference"),
-        (([0.5] * 12, [0.5] * 12), "no difference"),
-    ],
-)
-def test_the_verdict_follows_the_paired_scores(
-    tmp_path: Path, scores: tuple[list[float], list[float]], verdict: str
-) -> None:
-    assert certified(tmp_path, scores=scores).verdict == verdict
-
-
 def test_rows_that_are_equal_but_for_white_space_and_the_order_of_keys_count_once(tmp_path: Path) -> None:
     """40 rows of 4 contents, of which the best candidate wins 3."""
     same = ({"a": "red car", "b": 1}, {"b": 1, "a": " red\n car "})

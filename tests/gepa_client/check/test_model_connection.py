@@ -3,63 +3,39 @@
 import json
 import re
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import closing
 
 import pytest
+from aiohttp import web
 
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.model_connection import connection_fault
 from gepa_client.check.preflight import preflight_connection
 from gepa_client.settings.run_config import RunConfig
+from tests.gepa_client.scripted_server import Host
 
 UNKNOWN = {"error": {"message": "The model 'gpt-99' does not exist", "code": "model_not_found"}}
 
 
-class Provider(HTTPServer):
+class Provider:
     """Answers every request with `status` and `body`; `asked`: path and headers of each."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, host: Host) -> None:
         self.status, self.body = 200, b"{}"
         self.location: str | None = None
-        self.asked: list[tuple[str, dict[str, str]]] = []
-        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.asked: list[tuple[str, str | None]] = []
+        self.url = host.serve(self.handle, "/{path:.*}").removesuffix("/{path:.*}")
 
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Provider
-
-    def do_GET(self) -> None:
-        self.server.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-        self.send_response(self.server.status)
-        if self.server.location is not None:
-            self.send_header("Location", self.server.location)
-        self.send_header("Content-Length", str(len(self.server.body)))
-        self.end_headers()
-        self.wfile.write(self.server.body)
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-
-@contextmanager
-def serving() -> Iterator[Provider]:
-    with Provider() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    async def handle(self, request: web.Request) -> web.Response:
+        self.asked.append((request.path, request.headers.get("Authorization")))
+        headers = {} if self.location is None else {"Location": self.location}
+        return web.Response(status=self.status, body=self.body, headers=headers)
 
 
 @pytest.fixture
-def provider() -> Iterator[Provider]:
-    with serving() as server:
-        yield server
+def provider(host: Host) -> Provider:
+    return Provider(host)
 
 
 @pytest.mark.parametrize(
@@ -85,8 +61,7 @@ def test_only_a_refusal_of_the_key_or_of_the_model_is_a_fault(
     provider.status, provider.body = status, json.dumps(body).encode()
     found = connection_fault("openai/gpt-99", {"api_base": f"{provider.url}/v1/", "api_key": "k"})
     assert (found is None) if fault is None else re.search(fault, found or "")
-    [(path, headers)] = provider.asked
-    assert (path, headers["authorization"]) == ("/v1/models/gpt-99", "Bearer k")
+    assert provider.asked == [("/v1/models/gpt-99", "Bearer k")]
 
 
 def test_a_model_out_of_reach_stops_the_start_unless_the_check_is_left_out() -> None:
@@ -103,14 +78,16 @@ def test_a_model_out_of_reach_stops_the_start_unless_the_check_is_left_out() -> 
     preflight_connection(settings.model_copy(update={"check": "off"}))
 
 
-def test_a_redirect_is_not_followed_and_an_address_that_the_policy_refuses_is_not_asked(provider: Provider) -> None:
+def test_a_redirect_is_not_followed_and_an_address_that_the_policy_refuses_is_not_asked(
+    provider: Provider, host: Host
+) -> None:
     kwargs = {"api_base": f"{provider.url}/v1", "api_key": "k"}
-    with serving() as internal:
-        internal.status, internal.body = 401, json.dumps({"error": {"message": "inside"}}).encode()
-        provider.status, provider.location = 302, f"{internal.url}/inside"
-        assert connection_fault("openai/gpt-99", kwargs) is None
-        assert connection_fault("openai/gpt-99", kwargs, parse_networks(["127.0.0.0/8"])) is None
-        assert (len(provider.asked), internal.asked) == (2, [])
+    internal = Provider(host)
+    internal.status, internal.body = 401, json.dumps({"error": {"message": "inside"}}).encode()
+    provider.status, provider.location = 302, f"{internal.url}/inside"
+    assert connection_fault("openai/gpt-99", kwargs) is None
+    assert connection_fault("openai/gpt-99", kwargs, parse_networks(["127.0.0.0/8"])) is None
+    assert (len(provider.asked), internal.asked) == (2, [])
     for address in (provider.url, provider.url.replace("127.0.0.1", "localhost")):
         found = connection_fault("openai/gpt-99", {**kwargs, "api_base": address}, ())
         assert "not asked" in (found or "")

@@ -1,48 +1,21 @@
 """Commands in this process, as they are typed and as the product prints them."""
 
-import contextlib
-import os
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from gepa_client.cli.app import build
-from gepa_client.run import supervisor
 from tests.evolution.scenario import Reflection, changes
-from tests.gepa_client.conftest import Ran, environment
+from tests.gepa_client.conftest import Cli, Ran
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import git
-from tests.support.forked_client import ForkServer
 
-Cli = Callable[..., Ran]
-Types = Callable[..., Ran]
+Types = Cli
 
 PLACEHOLDER = re.compile(r"(?<![\w/.-])[A-Z]{3,}(?![\w/.-])")
-
-
-@pytest.fixture
-def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> Cli:
-    """Runs `gepa-client` in this process: most tests here need many commands, and each would load everything anew."""
-    monkeypatch.setattr(supervisor, "subprocess", fork_server.forking_subprocess())
-    for name in os.environ.keys() - environment().keys():
-        monkeypatch.delenv(name)
-    for name, value in environment().items():
-        monkeypatch.setenv(name, value)
-
-    def run(*arguments: object, within: str = ".", stdin: str = "") -> Ran:
-        with contextlib.chdir(tmp_path / within):
-            words = [str(argument) for argument in arguments]
-            ended = CliRunner().invoke(
-                build(words[0]), words, input=stdin, catch_exceptions=False, prog_name="gepa-client"
-            )
-        return Ran(ended.exit_code, ended.stdout, ended.stderr)
-
-    return run
 
 
 @pytest.fixture
@@ -94,3 +67,8 @@ def types(in_process: Cli, tmp_path: Path) -> Types:
         return ended
 
     return run
+
+
+@pytest.fixture
+def cli(in_process: Cli) -> Cli:
+    return in_process

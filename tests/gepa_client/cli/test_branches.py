@@ -1,16 +1,14 @@
 """`gepa-client branches` lists a run's code from its record alone, and checks the best code out in a repository."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 
-Cli = Callable[..., Ran]
 BEST = f"evolve/{RUN_ID}/3"
 
 

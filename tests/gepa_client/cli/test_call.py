@@ -1,16 +1,13 @@
 """`gepa-client call` makes one call, prints the answer, and returns an exit status for each outcome."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.word_program import Script
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 UNREACHABLE = "http://127.0.0.1:9"
 EVALUATE = {"candidate": {"rules": "red"}, "batch": [{"id": "1", "data": {"need": "red"}}]}
 
@@ -54,14 +51,6 @@ def test_params_that_cannot_be_used_and_no_server_end_with_2(cli: Cli) -> None:
     ended = cli("conformance", UNREACHABLE)
     assert (ended.status, ended.stdout) == (2, "")
     assert ended.stderr.startswith("error: cannot connect to")
-
-
-def test_an_error_for_a_missing_or_wrong_token_names_the_source_of_the_token(
-    serve: Serve, cli: Cli, words: Script, tmp_path: Path
-) -> None:
-    (tmp_path / "old").write_text("old")
-    ended = cli("call", serve(words), "discover", "--token-file", "old")
-    assert "the server refused the token from old" in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -86,22 +86,6 @@ def test_what_it_cannot_answer_is_refused_with_the_reason(
     assert message in error["error"]["message"]
 
 
-def test_it_prints_that_it_is_no_model_and_what_to_paste() -> None:
-    with start() as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline().rstrip("\n") for _ in range(10)]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
-    assert "no language model" in lines[0]
-    assert max(map(len, lines)) <= 80
-    exported = dict(line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export "))
-    assert exported["OPENAI_BASE_URL"] == exported["ANTHROPIC_BASE_URL"] + "/v1"
-    assert set(exported) == {"OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"}
-    assert lines[-1] == "Ctrl-C ends it."
-
-
 def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

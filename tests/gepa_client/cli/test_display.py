@@ -15,7 +15,6 @@ from gepa_client.cli.views.final_summary import RunSummary, show
 from gepa_client.cli.views.live_display import SPARE, LiveDisplay, PlainDisplay, frame
 from gepa_client.journal.run_events import (
     Finished,
-    FleetChanged,
     NoProposal,
     Progress,
     Rejected,
@@ -65,29 +64,6 @@ def test_plain_lines_show_candidates_and_warnings_and_count_the_rest() -> None:
     assert "candidate 1 from 0: 0.5 best so far" in lines[0]
     assert "warning: \\u001b[2J[red]x[/]" in lines[1]
     assert "of 3,000 metric calls" in lines[2]
-
-
-def test_each_change_of_a_server_is_one_line_without_styles_from_its_text() -> None:
-    out = io.StringIO()
-    display = PlainDisplay(Console(file=out, width=200))
-    record = example_record()
-    url = "http://127.0.0.1:1"
-    for event in (
-        FleetChanged(kind="joined", url=url, detail="", after=None),
-        FleetChanged(kind="resting", url=url, detail=f"lost: {NASTY}", after=0.5),
-        FleetChanged(kind="waiting", url=None, detail="", after=600.0),
-        FleetChanged(kind="back", url=url, detail="", after=3.0),
-        FleetChanged(kind="refused", url=url, detail="another program", after=None),
-        FleetChanged(kind="left", url=url, detail="", after=None),
-        FleetChanged(kind="warning", url=None, detail="the fleet file cannot be read", after=None),
-    ):
-        record.apply(event)
-        display.event(event, record)
-        assert (record.waiting is not None) == (event.kind == "waiting")
-    lines = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
-    assert len(lines) == 7
-    assert lines[1].startswith(f"{url} is paused: lost: \\u001b[2J[red]x[/]")
-    assert lines[2:4] == ["no server answers, waiting (up to 10:00)", f"{url} is back"]
 
 
 def test_a_command_that_is_wider_than_the_terminal_can_be_pasted() -> None:

@@ -1,7 +1,6 @@
 """A hostile export file chooses neither the servers of a run nor where it writes, and breaks no command."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,8 @@ import pytest
 from gepa_client.journal import open_store
 from gepa_client.run.transfer import export_run
 from gepa_client.settings.run_config import RunConfig
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Ran
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
-
-Cli = Callable[..., Ran]
 
 
 def exported(tmp_path: Path, **made: Any) -> dict[str, Any]:
@@ -57,17 +54,6 @@ def test_a_file_chooses_neither_the_servers_of_a_run_nor_where_it_writes(cli: Cl
     assert not {"url", "token_file", "output"} & set(shown["config"])
 
 
-def test_a_run_id_that_is_a_path_is_refused(cli: Cli, tmp_path: Path) -> None:
-    document = exported(tmp_path)
-    for run_id in ("../../evil", "/etc/evil", "", "[red]\x1b[31mx", "-x", "x" * 121, "\ud800"):
-        document["run"]["id"] = run_id
-        refused = taken(cli, tmp_path, document)
-        assert refused.status == 2
-        assert "run.id" in refused.stderr
-        assert has_no_traceback(refused)
-    assert cli("runs", "--json").stdout == ""
-
-
 def test_an_imported_run_can_be_listed_shown_and_replayed_without_a_server(cli: Cli, tmp_path: Path) -> None:
     assert taken(cli, tmp_path, exported(tmp_path)).status == 0
     assert cli("runs").status == 0
@@ -81,7 +67,7 @@ def test_an_imported_run_can_be_listed_shown_and_replayed_without_a_server(cli: 
     assert cli("fork", "last", "http://127.0.0.1:9", "--at", 1).status == 0
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a": 1' + "0" * 5000 + "}"])
+@pytest.mark.parametrize("text", ["", "[" * 100_000, '{"a": 1' + "0" * 5000 + "}"])
 def test_invalid_json_is_an_error_on_one_line(cli: Cli, tmp_path: Path, text: str) -> None:
     (tmp_path / "file.json").write_text(text)
     refused = cli("import", "file.json")

@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,13 +9,9 @@ import pytest
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import MutationRejected
 from tests.gepa_client.cli.mutation_script import BRANCH, CHANGED, DIFF, SEED, Evolving
-from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve, Start
 from tests.gepa_client.example_records import NASTY
 from tests.gepa_client.word_program import Script
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
-Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
@@ -85,11 +79,10 @@ def test_a_rejection_prints_its_stage_its_reason_and_what_to_do(serve: Serve, cl
 def test_ctrl_c_cancels_the_mutation_on_the_server(serve: Serve, start: Start, evolving: Evolving) -> None:
     evolving.may_finish.clear()
     process = start("mutate", serve(evolving.script), "answer yes")
-    assert process.stdout is not None
-    while "3 of 3 rows run" not in process.stdout.readline():
+    while "3 of 3 rows run" not in process.lines.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=TIMEOUT_S)
+    _, stderr = process.communicate(TIMEOUT_S)
     assert process.returncode == 130
     assert "stopped by hand; the server was asked to cancel the mutation" in stderr
     assert len(evolving.script.calls("cancel")) == 1

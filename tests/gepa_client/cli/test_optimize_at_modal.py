@@ -64,24 +64,3 @@ def test_deaths_refusals_and_expired_tokens_change_nothing_in_the_result_and_the
     best = json.loads((here.folder / "undisturbed/best_candidate.json").read_text())["text"]
     for output in ("undisturbed", "disturbed"):
         assert artifacts_of(here.folder / output) == {"program.json": best, "deep/er/weights": best}
-
-
-@pytest.mark.timeout(300)  # a run in two parts
-def test_a_run_without_any_sandbox_pauses_and_can_be_resumed(here: Place, cloud: Cloud) -> None:
-    paused = here.start(*at_modal(here, "out"))
-    try:
-        read_until(paused, "candidate", index=1)
-        cloud.faults.fail("SandboxCreateV2", Status.UNAUTHENTICATED, times=None)
-        for sandbox in cloud.running:
-            cloud.kill(sandbox)
-        _, stderr = paused.communicate(timeout=120)
-    finally:
-        paused.kill()
-    assert paused.returncode == 3, stderr
-    cloud.faults.heal()
-
-    resumed = here.run("resume", "last", "--json")
-
-    assert resumed.status == 0, resumed.stderr
-    assert here.run(*here.optimize("plain")).status == 0
-    assert here.result("out") == here.result("plain")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -12,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
-from tests.rpc_server.dspy import conftest as dspy
 from tests.support.forked_client import ForkServer
 
-needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
 LIMIT_S = 60.0
 
 
@@ -48,7 +45,7 @@ def read_until(process: "subprocess.Popen[str]", event: str, **holding: object) 
 
 @pytest.mark.timeout(300)  # five commands, one after the other
 def test_after_deaths_a_sweep_and_a_resumption_the_result_is_that_of_an_undisturbed_run(here: Place) -> None:
-    undisturbed = here.run(*here.optimize("undisturbed", "writing"))
+    undisturbed = here.run(*here.optimize("undisturbed", "writing"), "--sandboxes", 1)
     assert undisturbed.status == 0, undisturbed.stderr
     assert "isolates nothing" in undisturbed.stderr
     best = json.loads((here.folder / "undisturbed/best_candidate.json").read_text())["text"]
@@ -103,35 +100,6 @@ def artifacts_of(output: Path) -> dict[str, str]:
     """The files of the program in a run's folder, by their paths."""
     home = output / "artifacts"
     return {path.relative_to(home).as_posix(): path.read_text() for path in home.rglob("*") if path.is_file()}
-
-
-SAVING = """
-kind = "dspy"
-program = "codes.Codes"
-metric = "codes.metric"
-version = "1"
-proposer = "dspy"
-instruction_proposer = "codes.Proposer"
-artifacts = "made"
-saved_program_json_path = "made/program.json"
-"""
-
-
-@pytest.mark.long
-@needs_bubblewrap
-def test_the_program_that_dspy_saved_comes_home_from_bubblewrap(tmp_path: Path, fork_server: ForkServer) -> None:
-    python = dspy.environment(*dspy.NEWEST)  # below `sys.prefix`, which sandboxes see
-    project = dspy.made_project(tmp_path / "project")
-    files = {name: (project / name).read_text() for name in ("codes.py", "codes_task.py")}
-    with place(tmp_path, fork_server, {"saving": {**files, "gepa.toml": SAVING}}) as here:
-        rows = ("--trainset", "project/train.jsonl", "--valset", "project/val.json", "--max-metric-calls", 60)
-        where = ("--repo", "repo/saving", "--sandbox", "bubblewrap", "--server-args", f"--python {python}")
-        done = here.run("optimize", *where, *rows, "--check", "off", "--json", "--output", "out")
-        assert done.status == 0, done.stderr
-        assert here.result("out")["best_idx"] > 0
-        best = json.loads((tmp_path / "out/best_candidate.json").read_text())
-        saved = json.loads(artifacts_of(tmp_path / "out")["program.json"])
-        assert {name: saved[name]["signature"]["instructions"] for name in best} == best
 
 
 def test_ctrl_c_while_they_are_started_leaves_nothing_and_is_prompt(here: Place) -> None:

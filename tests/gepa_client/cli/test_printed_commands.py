@@ -5,15 +5,14 @@ import json
 import re
 import sqlite3
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evolverpc_common.printed_commands import command
-from gepa_client.analysis.gepa_result import load_result
-from gepa_client.errors import Interrupted, JournalError, StoreDamaged
+from gepa_client import report
+from gepa_client.errors import Interrupted, StoreDamaged
 from gepa_client.evolution.names import manual_run_name
 from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.journal import Journal
@@ -22,25 +21,17 @@ from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, open_store
 from gepa_client.report.run_record import RunRecord, full_texts_command
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
+from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.cli.mutation_script import Evolving
-from tests.gepa_client.conftest import TIMEOUT_S, Ran
-from tests.gepa_client.example_records import started
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve
+from tests.gepa_client.example_records import COMMITS, code_record, explanation, mutated, refused, started
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows, scored
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
-Types = Callable[..., Ran]
-
 STORE = ("--store", "kept here.db")
-
-
-@pytest.fixture
-def cli(in_process: Cli) -> Cli:
-    return in_process
 
 
 def breaks(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
@@ -175,27 +166,6 @@ def test_of_a_run_that_is_steered(serve: Serve, cli: Cli, types: Types, tmp_path
         assert pinned.outcome == "taken"
 
 
-@pytest.mark.long
-def test_of_a_run_without_a_candidate_whose_driver_is_gone(
-    serve: Serve, cli: Cli, types: Types, tmp_path: Path
-) -> None:
-    script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
-    put(tmp_path / STORE[1], Made())
-    forked = cli("fork", "last", serve(script), "--at", 0, "--max-metric-calls", 10, *STORE)
-    with contextlib.closing(sqlite3.connect(tmp_path / STORE[1])) as database, database:
-        change = "UPDATE runs SET status = 'running', updated = '2026-01-02T03:04:05+00:00' WHERE id != ?"
-        database.execute(change, [RUN_ID])
-    silent = cli("runs", *STORE).stdout.replace(" takes it over", "")
-    assert "no sign of life" in silent
-    with contextlib.chdir(tmp_path), pytest.raises(JournalError) as unscored:
-        load_result("last", STORE[1])
-    printed = forked.stdout + silent + str(unscored.value)
-    assert printed.count("gepa-client resume") == 3
-    assert "completed: " in types(printed, "gepa-client resume").stdout
-    replayed = cli("replay", "last", *STORE)
-    assert types(replayed.stdout, "gepa-client show").stdout
-
-
 def test_of_texts_that_are_not_in_the_best_code(cli: Cli, types: Types, tmp_path: Path) -> None:
     StoredCode(tmp_path, texts_evolved=True).into(tmp_path / STORE[1])
     ended = cli("branches", "last", "--check-out", "--repo", "user", *STORE)
@@ -252,6 +222,17 @@ def test_of_a_run_that_changed_code(cli: Cli, types: Types, tmp_path: Path) -> N
         assert git(code.user, "branch", "--show-current").strip() == "main"
         git(code.user, "branch", "-D", code.branch(3))
     assert types(cli("show", "last", *STORE).stdout, "gepa-client branches").stdout
+
+
+def test_of_reports_that_leave_out_code(types: Types, tmp_path: Path) -> None:
+    store = tmp_path / "kept here.db"
+    StoredCode(tmp_path).into(store)
+    long = mutated(3, commit=COMMITS[2], diff="--- /dev/null\n+++ b/new.py\n@@ -0,0 +1,5000 @@\n" + "+line\n" * 5000)
+    record = code_record(*(refused(number) for number in range(100, 200)), long)
+    record.apply(started(run_id=RUN_ID, store=str(store)))
+    text = report.markdown(record, explanation(record))
+    assert "print it louder" in types(text, f"gepa-client branches {RUN_ID} --store").stdout
+    assert ".upper()" in types(text, f"gepa-client branches {RUN_ID} --diff").stdout
 
 
 def test_of_a_change_made_by_hand(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:

@@ -1,31 +1,24 @@
 """Commands that are printed about sandboxes, each run as printed, in the state in which it is printed."""
 
-import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gepa_client.sandboxing.session_messages import pool_log
 from sandbox_runtime.pool import PoolEvent
-from tests.gepa_client.cli.sandboxed_program import PROGRAM
-from tests.gepa_client.cli.test_printed_commands_of_code import EXAMPLE, FIX, TASK
+from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.cli.test_sandboxes import left_behind
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli
 from tests.gepa_client.stored_code import git
-from tests.support.modal_cloud import Cloud, found_by_this_process, loopback_modal_beside
 
-Cli = Callable[..., Ran]
-Types = Callable[..., Ran]
+EXAMPLE = Path(__file__).parents[3] / "examples" / "repeats" / "evolve.py"
+TASK = '{{"text": "{0} two three {0}!", "answer": "{0}"}}\n'
+FIX = "sed -i 's/if word in before/if plain(word) in before/' repeats.py"
+"""An agent that makes the example right."""
 
-pytestmark = [
-    pytest.mark.usefixtures("own_state"),
-    pytest.mark.timeout(300),
-    pytest.mark.long,
-]  # sandboxes are started many times
-needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
+pytestmark = pytest.mark.usefixtures("own_state")
 
 
 def committed(repository: Path) -> None:
@@ -35,6 +28,8 @@ def committed(repository: Path) -> None:
     git(repository, "commit", "--quiet", "--message", "as it is")
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)  # sandboxes are started many times
 def test_of_a_program_that_does_not_start(in_process: Cli, types: Types, model: str, tmp_path: Path) -> None:
     program = tmp_path / "program"
     shutil.copytree(EXAMPLE.parent / "python", program, ignore=shutil.ignore_patterns("__pycache__"))
@@ -71,39 +66,6 @@ def test_of_a_program_that_does_not_start(in_process: Cli, types: Types, model: 
     assert "0.00 -> 1.00" in types(paused.stderr, again).stdout
 
 
-def test_of_a_change_made_by_hand_in_a_sandbox(in_process: Cli, types: Types, tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    shutil.copytree(EXAMPLE.parent / "python", program, ignore=shutil.ignore_patterns("__pycache__"))
-    sound = (program / "repeats.py").read_text()
-    (program / "repeats.py").write_text("import nothing_of_that_name\n")
-    committed(program)
-    (tmp_path / "rows.jsonl").write_text("".join(TASK.format(word) for word in "xyz"))
-    sandbox = ("--sandbox", "process", "--server-args", f"--agent-command {shlex.quote(FIX)}")
-    asked = ("repeat each word", "--examples", "rows.jsonl", "--output", "new.json")
-    broken = in_process("mutate", "--repo", "program", *sandbox, *asked)
-    assert broken.status == 2
-    (program / "repeats.py").write_text(sound)
-    committed(program)
-
-    made = types(broken.stderr, "gepa-client mutate").stdout
-    assert "+" in types(made, "git -C ").stdout
-    [branch] = git(program, "branch", "--list", "evolve/*", "--format=%(refname:short)").split()
-    assert branch in types(made, "gepa-client branches").stdout
-    assert json.loads((tmp_path / "new.json").read_text())["git_branch"].startswith(branch)
-    [following] = [line.removeprefix("next: ") for line in made.splitlines() if line.startswith("next: ")]
-    again = in_process(*shlex.split(following)[1:])
-    assert again.status == 1  # the stand-in for an agent finds nothing left to change
-    assert f"{branch}@" in again.stdout
-
-    remote = ("mutate", "--repo", f"file://{program}", *sandbox, *asked)
-    git(program, "branch", "-D", branch)
-    fetched = in_process(*remote)
-    assert fetched.status == 0, fetched.stderr
-    types(fetched.stdout, "git fetch", within="program")
-    assert len(git(program, "branch", "--list", "evolve/*").split()) == 1
-    assert in_process("sandboxes", "--sandbox", "process", "--json").stdout == ""
-
-
 def test_of_sandboxes_that_are_left_behind(in_process: Cli, types: Types) -> None:
     left_behind("one")
     named = in_process("sandboxes", "--sandbox", "process")
@@ -119,41 +81,3 @@ def test_of_sandboxes_that_are_left_behind(in_process: Cli, types: Types) -> Non
     assert unknown.status == 2
     none = types(unknown.stderr, "gepa-client sandboxes").stdout
     assert "no runs" in types(none, "gepa-client runs").stdout
-
-
-@needs_bubblewrap
-def test_of_an_environment_that_was_built(in_process: Cli, types: Types, tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    program.mkdir()
-    (program / "words.py").write_text(PROGRAM)
-    (program / "rows.jsonl").write_text("".join(json.dumps({"word": word}) + "\n" for word in "abcdef" * 50))
-    (program / "gepa.toml").write_text(
-        'program = "words.py"\nversion = "1"\nworkers = 1\n\n[datasets]\ntrain = "rows.jsonl"\n'
-    )
-    committed(program)
-    built = in_process("sandboxes", "--publish", "--repo", "program", "--sandbox", "bubblewrap")
-    assert built.status == 0, built.stderr
-    assert "completed: " in types(built.stdout, "gepa-client optimize").stdout
-
-
-@pytest.fixture
-def cloud(own_state: None) -> Iterator[Cloud]:
-    """A Modal on loopback, where `gepa-client` finds it, without any image."""
-    with loopback_modal_beside() as cloud, found_by_this_process(cloud):
-        yield cloud
-
-
-@needs_bubblewrap
-@pytest.mark.usefixtures("cloud")
-def test_of_an_image_that_is_not_published(in_process: Cli, types: Types, tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    program.mkdir()
-    (program / "words.py").write_text(PROGRAM)
-    (program / "gepa.toml").write_text('program = "words.py"\n')
-    committed(program)
-    no_image = in_process("check", "--repo", "program", "--sandbox", "modal", "--modal-app", "mine")
-    assert no_image.status == 2
-    command = "gepa-client sandboxes --publish"
-    assert "ready" in types(no_image.stderr, command, label="next").stdout
-    other = {"REPO": "program"}
-    assert "ready" in types(no_image.stderr.replace("next: ", "# "), f"{command} --repo REPO", **other).stdout

@@ -6,12 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from protocol.errors import Overloaded
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 from tests.gepa_client.word_program import Script
-
-Cli = Callable[..., Ran]
-Serve = Callable[[Script], str]
 
 
 def shorter(params: dict[str, Any]) -> dict[str, Any]:

@@ -1,36 +1,15 @@
 """`show` on a terminal is short; `--full` cuts nothing; it explains why a candidate is better."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.word_program import Script, scored
 
-Cli = Callable[..., Ran]
 
-
-def test_the_rows_that_a_candidate_fixed_and_why_it_was_proposed_are_shown(
-    serve: Callable[[Script], str], cli: Cli, words: Script
-) -> None:
-    assert cli("optimize", serve(words), "--max-metric-calls", 200, "--check", "off").status == 0
-    shown = cli("show", "last").stdout
-    assert (
-        "Better, against candidate 0: 12 rows, the first 3\nval 0: 0 -> 1\n  input text: row 100 need: grey\n" in shown
-    )
-    assert "  output grey missing -> grey found\n  feedback needs grey\n" in shown
-    one = cli("show", "last", "--candidate", 1).stdout
-    reason = one[one.index("why it was proposed\n") : one.index("Better, against candidate 0: 2 rows\n")]
-    assert "It was made from the results of 3 training rows. Their scores add up to 0 before the change and" in reason
-    assert reason.count("\ntrain ") == 3
-    explanation = json.loads(cli("show", "last", "--json").stdout)["explanation"]
-    assert [step["candidate"] for step in explanation["steps"]] == list(range(1, explanation["best"] + 1))
-    assert explanation["steps"][0]["reason"]["rows"][0]["before"]["feedback"]["text"].startswith("needs ")
-
-
-def test_what_the_program_wrote_is_shown_with_the_rows_that_moved_and_holds_no_secret(
-    serve: Callable[[Script], str], cli: Cli, words: Script, monkeypatch: pytest.MonkeyPatch
+def test_the_rows_that_a_candidate_fixed_why_it_was_proposed_and_what_the_program_wrote_are_shown_without_secrets(
+    serve: Serve, cli: Cli, words: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = "sk-0123456789abcdef"
     monkeypatch.setenv("OPENAI_API_KEY", secret)
@@ -39,9 +18,19 @@ def test_what_the_program_wrote_is_shown_with_the_rows_that_moved_and_holds_no_s
     )
     assert cli("optimize", serve(words), "--max-metric-calls", 200, "--check", "off").status == 0
     shown, full = cli("show", "last").stdout, cli("show", "last", "--full").stdout
+    assert (
+        "Better, against candidate 0: 12 rows, the first 3\nval 0: 0 -> 1\n  input text: row 100 need: grey\n" in shown
+    )
+    assert "  output grey missing -> grey found\n  feedback needs grey\n" in shown
     lines = "".join(f"    line {number} of grey, [redacted]\n" for number in range(7))
     assert f"  log\n{lines}" in full
     cut = "".join(lines.splitlines(keepends=True)[:5])
     assert f"  log\n{cut}    ... and 2 lines more; --full shows them\n" in shown
+    one = cli("show", "last", "--candidate", 1).stdout
+    reason = one[one.index("why it was proposed\n") : one.index("Better, against candidate 0: 2 rows\n")]
+    assert "It was made from the results of 3 training rows. Their scores add up to 0 before the change and" in reason
+    assert reason.count("\ntrain ") == 3
     explanation = json.loads(cli("show", "last", "--json").stdout)["explanation"]
+    assert [step["candidate"] for step in explanation["steps"]] == list(range(1, explanation["best"] + 1))
+    assert explanation["steps"][0]["reason"]["rows"][0]["before"]["feedback"]["text"].startswith("needs ")
     assert explanation["overall"]["better"]["rows"][0]["after"]["log"]["text"].startswith("line 0 of grey")

@@ -4,9 +4,8 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
 
-from tests.gepa_client.conftest import Ran, environment
+from tests.gepa_client.conftest import Cli, Serve, environment
 from tests.gepa_client.word_program import Script
 
 HEAVY = ("litellm", "gepa", "aiohttp", "modal", "claude_agent_sdk", "openai", "anthropic")
@@ -57,17 +56,17 @@ def test_help_takes_less_than_four_tenths_of_a_second_of_cpu() -> None:
     assert min(once() for _ in range(2)) < 0.4
 
 
-def test_a_check_loads_neither_the_optimizer_nor_a_model(serve: Callable[[Script], str], words: Script) -> None:
+def test_a_check_loads_neither_the_optimizer_nor_a_model(serve: Serve, words: Script) -> None:
     assert not loaded("check", serve(words)) & (set(HEAVY) - {"aiohttp"})
 
 
-def test_version_is_the_packages_own(cli: Callable[..., Ran]) -> None:
+def test_version_is_the_packages_own(cli: Cli) -> None:
     from importlib.metadata import version
 
     assert cli("--version").stdout == f"gepa-client {version('evolverpc')}\n"
 
 
-def test_a_word_for_a_command_that_has_another_name_is_refused_with_that_name(cli: Callable[..., Ran]) -> None:
+def test_a_word_for_a_command_that_has_another_name_is_refused_with_that_name(cli: Cli) -> None:
     refused = cli("report", "last")
     assert refused.status == 2
     assert "No such command 'report'. Did you mean 'show'" in refused.stderr

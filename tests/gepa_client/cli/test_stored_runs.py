@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,10 @@ from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted,
 from gepa_client.journal.lease import LeaseHeartbeat
 from gepa_client.journal.store import find_run, open_store
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli
 from tests.gepa_client.example_records import NASTY
 from tests.gepa_client.stored_run import RUN_ID, Made, put
-from tests.gepa_client.word_program import Script
 
-Cli = Callable[..., Ran]
 STORE = Path("runs") / "evolverpc.db"
 
 
@@ -175,14 +172,6 @@ def test_text_from_elsewhere_cannot_command_the_terminal(cli: Cli, store: Path) 
     assert json.loads(cli("show", "last", "--json").stdout)["candidates"][2]["texts"]["rules"] == texts[2]
 
 
-def test_an_unknown_run_is_an_error_that_lists_the_runs(cli: Cli, store: Path) -> None:
-    put(store, Made())
-    ended = cli("show", "nope")
-    assert ended.status == 2
-    assert "'nope'" in ended.stderr
-    assert RUN_ID in ended.stderr
-
-
 # --- cancel ----------------------------------------------------------------------------------------------------------
 
 
@@ -194,14 +183,6 @@ def test_a_run_without_a_driver_is_cancelled_at_once(cli: Cli, store: Path) -> N
     run = stored(store, RUN_ID)
     assert (run.status, run.requested_action, run.claim.owner) == ("cancelled", None, None)
     assert cli("cancel", RUN_ID).status == 0
-
-
-def test_a_completed_run_is_not_cancelled(cli: Cli, store: Path) -> None:
-    put(store, Made())
-    ended = cli("cancel", RUN_ID)
-    assert ended.status == 2
-    assert "nothing to cancel" in ended.stderr
-    assert stored(store, RUN_ID).requested_action is None
 
 
 def test_the_driver_of_a_run_is_asked_to_stop_and_waited_for(cli: Cli, store: Path) -> None:
@@ -278,25 +259,3 @@ def test_a_fork_beyond_the_journal_or_with_settings_that_cannot_be_is_refused(cl
     opened = open_store(str(store))
     assert len(opened.runs()) == 1
     opened.close()
-
-
-def test_a_fork_continues_from_the_record_and_ends_as_the_original_run(
-    cli: Cli, serve: Callable[[Script], str], words: Script
-) -> None:
-    url = serve(words)
-    assert cli("optimize", url, "--max-metric-calls", 90, "--check", "off").status == 0
-    before, evaluated = json.loads(cli("show", "last", "--json").stdout), len(words.calls("evaluate"))
-    forked = cli("fork", "last", "--at", 60, "--name", "again", "--json")
-    assert forked.status == 0, forked.stderr
-    ended = cli("resume", "again")
-    assert ended.status == 0, ended.stderr
-    after = json.loads(cli("show", "again", "--json").stdout)
-    assert [kept["scores"] for kept in after["candidates"]] == [kept["scores"] for kept in before["candidates"]]
-    assert [kept["texts"] for kept in after["candidates"]] == [kept["texts"] for kept in before["candidates"]]
-    recorded = sum(entry < 60 for entry in _evaluations(before["id"], cli))
-    assert len(words.calls("evaluate")) - evaluated == evaluated - recorded
-
-
-def _evaluations(run_id: str, cli: Cli) -> list[int]:
-    document = json.loads(cli("export", run_id, "--output", "-").stdout)
-    return [entry["number"] for entry in document["entries"] if (entry["part"], entry["kind"]) == (SEARCH, "evaluate")]

@@ -4,27 +4,18 @@ import itertools
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.cli.conftest import Types
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.word_program import Script, rows, scored
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
-Types = Callable[..., Ran]
-
 RUN = ("--max-metric-calls", 300, "--check", "off")
-
-
-@pytest.fixture
-def cli(in_process: Cli) -> Cli:
-    return in_process
 
 
 def without_gain(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
@@ -48,11 +39,17 @@ def test_a_completed_run_is_certified_once_its_range_of_scores_is_declared(
     assert cli("verify", "last", "--require", "improved").status == 0
 
 
-def test_a_gain_is_certified_verified_and_replayed(
+def test_a_gain_is_certified_verified_and_replayed_and_the_certificate_of_before_is_not_valid_any_more(
     serve: Serve, cli: Cli, words: Script, types: Types, tmp_path: Path
 ) -> None:
-    ended = cli("optimize", serve(words), *RUN, "--require", "improved")
+    assert cli("optimize", serve(words), "--max-metric-calls", 30, "--check", "off").status == 0
+    shutil.copy(only_run(tmp_path) / "certificate.json", tmp_path / "earlier.json")
+    ended = cli("resume", "last", "--max-metric-calls", 300, "--require", "improved")
     assert ended.status == 0, ended.stdout + ended.stderr
+    earlier = cli("verify", "earlier.json")
+    assert earlier.status == 1
+    assert "If the run was extended since" in earlier.stderr
+    assert "certificate.json is valid" in types(earlier.stderr, "gepa-client verify").stdout
     [committed] = [line for line in ended.stdout.splitlines() if "committed to 12 test rows: " in line]
     [gain] = [line for line in ended.stdout.splitlines() if line.startswith("gain ")]
     assert "improved: on 12 sealed test rows the seed scores 0 and candidate 6 1 " in gain
@@ -88,19 +85,6 @@ def test_a_gain_is_certified_verified_and_replayed(
     assert wrong.status == 1
     assert "is not valid: it does not follow from the record" in wrong.stderr
     assert "test.seed: 0.5, but the record gives 0" in wrong.stderr
-
-
-def test_a_certificate_of_a_run_that_was_extended_since_is_not_valid_and_names_the_newer_one(
-    serve: Serve, cli: Cli, words: Script, types: Types, tmp_path: Path
-) -> None:
-    assert cli("optimize", serve(words), "--max-metric-calls", 30, "--check", "off").status == 0
-    file = only_run(tmp_path) / "certificate.json"
-    shutil.copy(file, tmp_path / "earlier.json")
-    assert cli("resume", "last", "--max-metric-calls", 300).status == 0
-    earlier = cli("verify", "earlier.json")
-    assert earlier.status == 1
-    assert "If the run was extended since" in earlier.stderr
-    assert "certificate.json is valid" in types(earlier.stderr, "gepa-client verify").stdout
 
 
 def test_a_run_without_a_gain_does_not_meet_what_is_required(

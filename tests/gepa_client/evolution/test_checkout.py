@@ -26,16 +26,6 @@ def bundles(code: StoredCode, number: int) -> list[CommitBundle]:
         store.close()
 
 
-def test_a_chain_of_bundles_is_taken_parents_first_and_makes_one_branch(code: StoredCode) -> None:
-    chain = bundles(code, 3)
-    assert [bundle.commit for bundle in chain] == [code.commits[1], code.commits[3]]
-    repository = LocalCheckout(code.user)
-    assert repository.diff(code.seed, code.commits[3], chain).count("\n-") == 2
-    repository.make_branch(code.branch(3), code.commits[3], chain)
-    assert repository.branches(RUN_ID) == {code.branch(3): code.commits[3]}
-    git(code.user, "fsck", "--strict")
-
-
 @pytest.mark.parametrize(
     "branch",
     [

@@ -15,7 +15,7 @@ from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to, commit_of
 from tests.gepa_client.code_server import COST, SEED, Model
 from tests.gepa_client.evolution.in_process_run import optimize
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import dies_after, recording, replaying, watched
 from tests.support.rounds import rounds
 
 LONG = {"max_metric_calls": 400, "seed": 5, "reflection_minibatch_size": 6, "use_merge": True}
@@ -156,14 +156,7 @@ def test_a_run_that_dies_at_random_ends_as_an_undisturbed_one(code_server, tmp_p
     deaths = 0
     with watched(tmp_path) as store:
         while True:
-            left = [draw.randint(5, 60)]
-
-            def dies(_rows, left=left):
-                left[0] -= 1
-                if left[0] <= 0:
-                    raise Died  # nothing of this commit, and of no later one, is in the store
-
-            store.before_write = dies
+            dies_after(store, draw.randint(5, 60))
             try:
                 with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
                     found = optimize(adapter, model, **LONG)
@@ -179,10 +172,6 @@ def test_a_run_that_dies_at_random_ends_as_an_undisturbed_one(code_server, tmp_p
         assert server.branches == calm.branches
         assert all(server.made[branch] == 1 for branch in server.branches)  # rejected ones leave nothing to find again
         check_replay(store, server, wanted)
-
-
-class Died(Exception):
-    pass
 
 
 def check_replay(store, server, wanted):

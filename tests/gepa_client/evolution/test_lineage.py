@@ -60,14 +60,6 @@ def test_history_holds_the_line_and_what_was_tried_on_it():
     assert lineage.index(at(OTHER)) == 2
 
 
-def test_changes_that_other_candidates_have_take_no_room_in_the_history():
-    elsewhere = [f"{number:040x}" for number in range(16, 56)]
-    _, lineage = ledger(rejected(SEED, "break it"), *(made(SEED, commit) for commit in elsewhere))
-    for index, commit in enumerate(elsewhere, 1):
-        keep(lineage, index, commit)
-    assert [past["request"] for past in lineage.history(at(SEED))] == ["break it"]
-
-
 def test_bundles_come_parents_first_and_all_or_none():
     commits, _ = ledger(
         made(SEED, FIRST), made(FIRST, SECOND), made(SEED, OTHER), made(SECOND, JOINED, other=OTHER)

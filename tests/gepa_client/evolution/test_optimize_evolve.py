@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +16,11 @@ import pytest
 from gepa_client.analysis.explanation import explain
 from gepa_client.analysis.mutation_outcomes import code_history
 from tests.gepa_client.code_server import CodeServer, Model
-from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Start
 from tests.gepa_client.exported_page import page_data
-from tests.gepa_client.run_folder import stored
+from tests.gepa_client.run_folder import driver_of, stored
 from tests.gepa_client.scripted_server import Host
 
-Cli = Callable[..., Ran]
 Serving = Callable[..., CodeServer]
 TRAIN = 20
 
@@ -58,7 +56,7 @@ def changes(ran: Ran) -> list[Any]:
 
 
 def test_a_killed_run_ends_as_an_undisturbed_one_and_can_be_replayed(
-    code_server: Serving, cli: Cli, start: Callable[..., Any], flags: list[object], tmp_path: Path
+    code_server: Serving, cli: Cli, start: Start, flags: list[object], tmp_path: Path
 ) -> None:
     server = code_server()
     reply, begun, released = server.replies["apply_mutation"], threading.Event(), threading.Event()
@@ -71,7 +69,7 @@ def test_a_killed_run_ends_as_an_undisturbed_one_and_can_be_replayed(
     server.replies["apply_mutation"] = hangs
     process = start("optimize", server.url, *flags)
     assert begun.wait(TIMEOUT_S)
-    os.kill(_child_of(process), signal.SIGKILL)
+    os.kill(driver_of(tmp_path), signal.SIGKILL)
     process.wait(TIMEOUT_S)  # the driver has released the run
     released.set()
     resumed = cli("resume", "last", "--json")
@@ -93,12 +91,6 @@ def test_a_killed_run_ends_as_an_undisturbed_one_and_can_be_replayed(
     assert replayed.status == 0, replayed.stderr
     assert (found(replayed), changes(replayed)) == (found(resumed), changes(resumed))
     assert len(server.calls) == asked
-
-
-def _child_of(process: "subprocess.Popen[str]") -> int:
-    """Return the id of the optimizer's process; its parent prints its events."""
-    [child] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return int(child)
 
 
 @pytest.mark.long

@@ -118,18 +118,17 @@ def opened(watch: Watch) -> Opened:
 
 
 class Ledger:
-    """The attempts of one call, in memory; `earlier` is one that another process left open."""
+    """The attempts of one call, in memory."""
 
-    def __init__(self, name: str = "call", earlier: tuple[str, str | None] | None = None) -> None:
+    def __init__(self, name: str = "call") -> None:
         self.name = name
-        self.earlier = earlier
-        self.count = 1 if earlier else 0
+        self.count = 0
         self.sent_to: list[tuple[str, str | None, bool]] = []
         self.outcomes: list[str] = []
         self.details: list[dict[str, Any]] = []
 
-    def unfinished(self) -> tuple[str, str | None] | None:
-        return self.earlier
+    def unfinished(self) -> None:
+        return None
 
     def failed_tries(self) -> list[FailedTry]:
         return []

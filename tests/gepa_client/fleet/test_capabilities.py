@@ -28,15 +28,6 @@ def fleet_wide(watch):
     return [event.detail for event in watch.of("warning") if event.url is None]
 
 
-async def test_a_call_goes_only_to_endpoints_that_offer_what_it_needs(cluster, opened):
-    lacking, able = without_proposals(cluster.start(64)), cluster.start(2)
-    async with opened(lacking, able) as fleet:
-        assert fleet.offers("proposals")
-        assert await results(*(propose(fleet) for _ in range(9))) == [{"system": "s!"}] * 9
-        assert len(able.called("propose_new_texts")) == 9
-        assert not lacking.called("propose_new_texts")
-
-
 async def test_it_waits_while_the_only_endpoint_that_offers_it_is_away(cluster, opened, watch):
     lacking, able = without_proposals(cluster.start()), cluster.start()
     async with opened(lacking, able) as fleet:

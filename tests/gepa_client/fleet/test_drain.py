@@ -10,17 +10,44 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from gepa_client.fleet import Address, endpoint
+from gepa_client.transport.calls import Reply
 from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, until
-from tests.gepa_client.fleet.test_fleet_with_gepa_server import PROGRAM, evaluating
 from tests.gepa_client.scripted_server import TOKEN
 
 A_MOMENT_S = 5.0
 """Far below any time-out of a call."""
+
+
+PROGRAM = """
+import os, time
+from pathlib import Path
+
+seed_candidate = {"text": "seed"}
+
+def run(example, candidate):
+    with Path(os.environ["COUNT_FILE"]).open("a", encoding="utf-8") as file:
+        file.write(f"{example['n']}\\n")
+    time.sleep(example["sleep_s"])
+    return candidate["text"]
+
+def score(example, output):
+    return example["n"] / 100
+"""
+
+
+def evaluating(number: int, sleep_s: float) -> Any:
+    async def send(client: Any, call_id: str | None) -> Reply[float]:
+        example = {"id": str(number), "data": {"n": number, "sleep_s": sleep_s}}
+        answer = await client.evaluate({"text": "x"}, [example], call_id=call_id)
+        return Reply(answer["results"][0]["score"], answer["results"][0]["status"])
+
+    return send
 
 
 @contextmanager

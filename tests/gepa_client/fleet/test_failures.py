@@ -5,7 +5,7 @@ import pytest
 
 from gepa_client.errors import Interrupted
 from gepa_client.transport import rpc
-from protocol.errors import InternalError, Overloaded, ProgramFailed, UnknownCandidate
+from protocol.errors import Overloaded, ProgramFailed, UnknownCandidate
 from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, until
 from tests.gepa_client.scripted_server import failed, ok
 
@@ -73,40 +73,6 @@ async def test_a_refused_connection_moves_on_at_once(cluster, opened, monkeypatc
         assert {ledger.outcomes[0] for ledger in ledgers if len(ledger.outcomes) == 2} == {"refused"}
 
 
-async def test_an_example_that_loses_every_connection_pauses_the_run(cluster, opened):
-    server = cluster.start()
-    async with opened(server, max_attempts=3) as fleet:
-        server.cuts = 10**6
-        with pytest.raises(Interrupted, match=r"server lost, example 'a': no result after 3 attempts") as caught:
-            await asyncio.wait_for(begin(fleet, "a"), 10)
-        assert caught.value.status == "paused"
-
-
-# --- what an earlier process left open -------------------------------------------------------------------------------
-
-
-async def test_an_unfinished_attempt_is_collected_where_it_was_sent(cluster, opened):
-    other, server = cluster.start(), cluster.start()
-    async with opened(other, server) as fleet:
-        first = Ledger("mine")
-        await results(begin(fleet, "a", first))  # at `other`, the first of equals
-        again = Ledger("mine", earlier=(url_of(other), other.instance_id))
-        await results(begin(fleet, "a", again))
-        assert again.sent_to == [(url_of(other), other.instance_id, True)]
-        assert again.outcomes == ["ok"]
-        assert other.runs == {"a": 1}
-        assert not server.runs
-
-
-async def test_an_unfinished_attempt_of_an_instance_that_is_gone_is_made_anew(cluster, opened):
-    server = cluster.start()
-    async with opened(server) as fleet:
-        ledger = Ledger("mine", earlier=(url_of(server), "long gone"))
-        await results(begin(fleet, "a", ledger))
-        assert ledger.outcomes == ["lost", "ok"]
-        assert ledger.sent_to == [(url_of(server), server.instance_id, False)]
-
-
 # --- no verdicts and refusals ----------------------------------------------------------------------------------------
 
 
@@ -152,15 +118,6 @@ async def test_an_overloaded_endpoint_is_left_alone_as_long_as_it_asks(cluster, 
         assert ledger.outcomes == ["refused", "refused", "ok"]
         assert watch.kinds("resting", "back", "waiting") == ["resting", "back"] * 2
         assert watch.of("resting")[0].seconds >= 0.3
-
-
-async def test_a_passing_error_of_the_server_is_tried_again(cluster, opened):
-    server = cluster.start()
-    async with opened(server) as fleet:
-        server.refusals.append(InternalError())
-        ledger = Ledger()
-        await results(begin(fleet, "a", ledger))
-        assert ledger.outcomes == ["error", "ok"]
 
 
 async def test_what_no_repetition_can_change_is_raised_as_it_came(cluster, opened):

@@ -3,8 +3,7 @@ import asyncio
 import pytest
 
 from gepa_client.fleet import Pin
-from gepa_client.transport.calls import Reply
-from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, until
+from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
 
 
 async def test_a_slow_endpoint_does_not_hold_up_the_other(cluster, opened):
@@ -43,26 +42,3 @@ async def test_cancelling_a_call_in_flight_cancels_it_on_the_server(cluster, ope
         assert server.cancelled == ["mine/1"]
         assert ledger.outcomes == ["cancelled"]
         assert fleet.in_flight == 0
-
-
-async def test_a_thousand_calls_at_once_fill_every_endpoint_to_its_limit(cluster, opened):
-    servers = [cluster.start(64) for _ in range(16)]
-    async with opened(*servers) as fleet:
-        most = 0
-
-        async def send(_client, _call_id):
-            nonlocal most
-            most = max(most, fleet.in_flight)
-            assert all(endpoint.in_flight <= 64 for endpoint in fleet.endpoints)
-            await asyncio.sleep(0.01)
-            return Reply(None)
-
-        pins = [Pin() for _ in range(10)]
-        tasks = [
-            asyncio.create_task(ask(fleet, "x", send, Ledger(), pin=pins[at % 10] if at % 3 == 0 else None))
-            for at in range(3000)
-        ]
-        await results(*tasks)
-        assert most == 1024
-        assert fleet.in_flight == 0
-        assert len(fleet._membership.slots._least_busy) <= 16 * 17

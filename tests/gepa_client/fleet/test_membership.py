@@ -2,7 +2,7 @@ import pytest
 
 from gepa_client.errors import ConnectionLost, Refused
 from gepa_client.fleet import Address, Fleet, endpoint, read_endpoints_file
-from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
+from tests.gepa_client.fleet.conftest import begin, results, until
 
 
 def url_of(server):
@@ -60,21 +60,6 @@ async def test_endpoints_that_disagree_at_the_start_are_refused_with_all_differe
     message = str(caught.value)
     assert f"{url_of(other)}: program version: 2 instead of 1" in message
     assert f"{url_of(third)}: components: system instead of style, system; split val: it has none" in message
-
-
-async def test_a_restarted_server_is_let_in_with_the_new_token_of_its_file(cluster, opened, tmp_path):
-    server = cluster.start()
-    path = tmp_path / "token"
-    path.write_text(server.token, encoding="utf-8")
-    async with opened(Address(server.url, token_file=path)) as fleet:
-        await results(begin(fleet, "a"))
-        server.token = "after the restart"
-        path.write_text(server.token, encoding="utf-8")
-        server.forget("another")
-        ledger = Ledger()
-        await results(begin(fleet, "b", ledger))
-        assert ledger.outcomes == ["error", "ok"]
-        assert fleet.endpoints[0].instance == "another"
 
 
 # --- coming back -----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.gepa_client.endpoint_fixtures import eventually, proxy, proxy_to, server, token
+from tests.gepa_client.journal.stored_journals import Watched, watched
 from tests.gepa_client.scripted_server import TOKEN
 from tests.support.forked_client import ForkServer
 
@@ -25,3 +26,10 @@ def gepa_server(fork_server: ForkServer) -> Callable[..., AbstractContextManager
             yield endpoint.url
 
     return serve
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Watched]:
+    """A store with the run of the tests in it."""
+    with watched(tmp_path) as made:
+        yield made

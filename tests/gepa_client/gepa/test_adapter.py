@@ -2,12 +2,9 @@ import asyncio
 import signal
 import threading
 
-import gepa
 import pytest
 
-from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row, ServerRow
-from protocol.errors import LimitExceeded, ProgramFailed, UnknownCandidate
-from tests.gepa_client.gepa.silent import Silent
+from gepa_client import RemoteAdapter, Row, ServerRow
 from tests.gepa_client.scripted_server import ScriptedServer, ok
 
 SEED = {"system": "s", "style": "t"}
@@ -106,38 +103,6 @@ def test_a_failure_of_the_infrastructure_is_retried_as_a_new_call_instead_of_sco
     assert (adapter.tally.examples, adapter.tally.calls) == (1, 3)
 
 
-def test_after_its_last_attempt_an_example_pauses_the_run_and_is_named_with_the_cause(server, connect):
-    server.evaluate_one = lambda *_: server.failed("infra_error", "RateLimitError", "slow down")
-    with pytest.raises(Interrupted) as caught:
-        connect().evaluate(rows(1), SEED)
-    assert caught.value.status == "paused"
-    assert "example '0'" in caught.value.reason
-    assert "RateLimitError: slow down" in caught.value.reason
-    assert server.runs["0"] == 5
-    assert not isinstance(caught.value, Exception)
-
-
-def test_lost_answers_are_collected_so_that_each_example_runs_once(server, proxy, connect):
-    adapter = connect(proxy.url)
-    proxy.only = "evaluate"
-    proxy.faults += ["drop_after", "502", "pass", "drop_after", "502", "502", "drop_after"] * 2
-    batch = adapter.evaluate(rows(20), SEED)
-    assert batch.scores == [1.0] * 20
-    assert set(server.runs.values()) == {1}
-    assert len(server.called("evaluate")) > 20
-
-
-@pytest.mark.parametrize("error", [ProgramFailed(stage="start"), UnknownCandidate(unknown=["x"]), LimitExceeded()])
-def test_what_no_repetition_can_change_is_raised_at_once_and_stops_the_rest(server, connect, error):
-    server.limits["max_concurrency"] = 2
-    server.refusals.append(error)
-    adapter = connect()
-    with pytest.raises(type(error)):
-        adapter.evaluate(rows(50), SEED)
-    assert len(server.called("evaluate")) < 10
-    assert adapter.in_flight == 0
-
-
 def test_rows_travel_by_value_or_by_name(server, connect):
     connect().evaluate([Row("7", {"n": 1}), ServerRow("3", "val"), {"n": 2}], SEED)
     sent = sorted((params["batch"][0] for params in server.called("evaluate")), key=str)
@@ -154,27 +119,6 @@ def test_a_split_of_the_server_becomes_a_loader_of_its_rows(server, connect):
 
 async def test_it_works_while_another_event_loop_runs_as_in_a_notebook(server, connect):
     assert connect().evaluate(rows(2), SEED).scores == [1.0, 1.0]
-
-
-def test_gepa_optimize_takes_it_as_any_adapter(server, connect):
-    server.evaluate_one = lambda candidate, *_: server.ok(min(1.0, candidate["system"].count("!") / 4))
-    adapter = connect()
-    result = gepa.optimize(
-        seed_candidate=adapter.seed_candidate,
-        adapter=adapter,
-        trainset=[{"n": number} for number in range(4)],
-        valset=[{"n": number} for number in range(4, 7)],
-        reflection_strategy=ProgramReflection(adapter),
-        module_selector="all",
-        max_metric_calls=60,
-        logger=Silent(),
-    )
-    assert result.best_candidate == {"system": "seed system!!!!", "style": "seed style!!!!"}
-    assert result.val_aggregate_scores[0] == 0.0
-    assert result.val_aggregate_scores[result.best_idx] == 1.0
-    of_minibatches = [each for each in server.called("evaluate") if each["batch"][0]["data"]["n"] < 4]
-    assert of_minibatches
-    assert all(params["capture_traces"] for params in of_minibatches)
 
 
 def test_ctrl_c_during_an_evaluation_cancels_its_calls_on_the_server(server, connect, eventually):

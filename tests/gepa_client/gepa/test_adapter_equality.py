@@ -37,13 +37,12 @@ def in_one_process(task, adapter, seed_candidate, **options):
     return optimize(adapter, seed_candidate, data, reflection_lm=task.reflect, **options)
 
 
-def over_the_network(task, url, guided, **options):
+def over_the_network(task, url, **options):
     data = loaders(task, lambda number, row: Row(str(number), row))
     with RemoteAdapter(url) as adapter:
         reflection = ConcurrentReflection(task.reflect)
-        callbacks = adapter.callbacks if guided else None
-        seed_candidate = adapter.seed_candidate
-        return optimize(adapter, seed_candidate, data, reflection_strategy=reflection, callbacks=callbacks, **options)
+        given = {"reflection_strategy": reflection, "callbacks": adapter.callbacks}
+        return optimize(adapter, adapter.seed_candidate, data, **given, **options)
 
 
 def optimize(adapter, seed_candidate, data, **options):
@@ -91,25 +90,22 @@ def default_adapter_url(gepa_server):
         yield url
 
 
-@pytest.mark.parametrize("guided", [pytest.param(False, marks=pytest.mark.long), True])
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
-def test_gepas_default_adapter_served_gives_the_run_of_one_process(task, default_adapter_url, options, seed, guided):
-    theirs = in_one_process(task, DefaultAdapter(model=task.model), task.DEFAULT_SEED, seed=seed, **made(options))
-    ours = over_the_network(task, default_adapter_url, guided, seed=seed, **made(options))
+def test_gepas_default_adapter_served_gives_the_run_of_one_process(task, default_adapter_url, options):
+    theirs = in_one_process(task, DefaultAdapter(model=task.model), task.DEFAULT_SEED, seed=0, **made(options))
+    ours = over_the_network(task, default_adapter_url, seed=0, **made(options))
     assert len(theirs.candidates) > 3  # a run in which nothing happens would prove nothing
     assert theirs.val_aggregate_scores[theirs.best_idx] > theirs.val_aggregate_scores[0]
     assert_same(theirs, ours)
 
 
-@pytest.mark.parametrize("guided", [pytest.param(False, marks=pytest.mark.long), True])
 @pytest.mark.parametrize("name", ["StatefulAdapter", "CountingAdapter"])
-def test_an_adapter_whose_state_decides_its_scores_gives_the_same_run_too(task, gepa_server, name, guided):
+def test_an_adapter_whose_state_decides_its_scores_gives_the_same_run_too(task, gepa_server, name):
     kind = getattr(task, name)
     options = {"seed": 0, "frontier_type": "hybrid", "module_selector": "all"}
     theirs = in_one_process(task, kind(step=0.01), task.STATEFUL_SEED, **options)
     with gepa_server(SERVED, *adapter_flags(f"equality_task:{name}", {"step": 0.01}, task.STATEFUL_SEED)) as url:
-        ours = over_the_network(task, url, guided, **options)
+        ours = over_the_network(task, url, **options)
     assert len(theirs.candidates) > 3
     assert_same(theirs, ours)
     stateless = in_one_process(task, kind(step=0.0), task.STATEFUL_SEED, **options)

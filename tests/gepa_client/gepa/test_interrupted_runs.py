@@ -12,20 +12,12 @@ from gepa_client.journal.entries import SEARCH
 from protocol.errors import ProgramFailed, TrajectoryExpired
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import cut_after, dies_after, recording, replaying, watched
 from tests.gepa_client.scripted_server import ScriptedServer, failed, ok
 from tests.support.rounds import rounds
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")
 BUDGET = 150
-LONG_SERVERS = [
-    (False, False, False),
-    (False, True, False),
-    (False, True, True),
-    (True, False, False),
-    (True, False, True),
-    (True, True, True),
-]
 
 
 def rows(count, first=0):
@@ -101,14 +93,7 @@ def optimize(adapter, reflection=ProgramReflection):
 
 
 @pytest.mark.repeated
-@pytest.mark.parametrize(
-    ("whole_batches", "keeps_state", "restarts"),
-    [
-        (False, False, True),
-        (True, True, False),
-        *(pytest.param(*each, marks=pytest.mark.long) for each in LONG_SERVERS),
-    ],
-)
+@pytest.mark.parametrize(("whole_batches", "keeps_state", "restarts"), [(False, False, True), (True, True, False)])
 @pytest.mark.parametrize("seed", rounds(2))
 def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(
     host, tmp_path, seed, whole_batches, keeps_state, restarts
@@ -122,15 +107,8 @@ def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(
     cuts = 0
     with watched(tmp_path) as store:
         while True:
-            left = [chance.randint(3, 40)]
             with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
-
-                def cut(left=left, journal=journal):
-                    left[0] -= 1
-                    if left[0] == 0:
-                        journal.cancel_token.cancel(Interrupted("paused", "cut"))
-
-                journal.spending.watch(cut)
+                cut_after(journal, chance.randint(3, 40))
                 try:
                     found = optimize(adapter)
                 except Interrupted as interrupted:
@@ -176,14 +154,7 @@ def test_a_run_whose_process_dies_at_random_ends_as_an_undisturbed_one(host, tmp
     deaths = 0
     with watched(tmp_path) as store:
         while True:
-            left = [chance.randint(5, 40)]
-
-            def dies(_rows, left=left):
-                left[0] -= 1
-                if left[0] <= 0:
-                    raise Died  # nothing of this commit, and of no later one, is in the store
-
-            store.before_write = dies
+            dies_after(store, chance.randint(5, 40))
             try:
                 with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
                     found = optimize(adapter)
@@ -198,7 +169,3 @@ def test_a_run_whose_process_dies_at_random_ends_as_an_undisturbed_one(host, tmp
         assert server.evaluated == undisturbed.evaluated  # what was finished and not recorded was collected
         attempts = store.attempts(RUN.id, SEARCH)
         assert all(made.outcome is not None for made in attempts)
-
-
-class Died(Exception):
-    pass

@@ -10,7 +10,7 @@ from gepa_client import Interrupted, RemoteAdapter, Row
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import InvalidParams
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import recording, replaying
 
 SEED = {"system": "s", "style": "t"}
 OTHER = {"system": "other", "style": "t"}
@@ -18,12 +18,6 @@ OTHER = {"system": "other", "style": "t"}
 
 def rows(count, first=0):
     return [Row(str(number), {"n": number}) for number in range(first, first + count)]
-
-
-@pytest.fixture
-def store(tmp_path):
-    with watched(tmp_path) as made:
-        yield made
 
 
 def connected(server, journal, **options):

@@ -10,13 +10,7 @@ from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.gepa.litellm_model import Completion
 from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import recording, replaying, watched
-
-
-@pytest.fixture
-def store(tmp_path):
-    with watched(tmp_path) as made:
-        yield made
+from tests.gepa_client.journal.stored_journals import recording, replaying
 
 
 class Model:

@@ -1,13 +1,12 @@
 """Results of a deterministic program are reused: nothing is evaluated twice, and a replay reuses the same."""
 
 import orjson
-import pytest
 
 from gepa_client import RemoteAdapter, Row
 from gepa_client.gepa.known_results import KnownResults
 from gepa_client.journal.entries import REUSE, SEARCH
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import recording, watched
+from tests.gepa_client.journal.stored_journals import recording
 
 SEED = {"system": "s", "style": "t"}
 OTHER = {"system": "other", "style": "t"}
@@ -15,12 +14,6 @@ OTHER = {"system": "other", "style": "t"}
 
 def rows(*numbers):
     return [Row(str(number), {"n": number}) for number in numbers]
-
-
-@pytest.fixture
-def store(tmp_path):
-    with watched(tmp_path) as made:
-        yield made
 
 
 def reusing(server, journal, work, **options):

@@ -5,7 +5,6 @@ import os
 import textwrap
 import time
 from collections import Counter, deque
-from email.utils import formatdate
 from pathlib import Path
 
 import orjson
@@ -35,7 +34,7 @@ class ModelServer:
             return web.json_response(
                 {"error": {"message": "not now", "type": "x", "code": None}},
                 status=status,
-                headers={"Retry-After": self.retry_after()} if self.retry_after else None,
+                headers={"Retry-After": self.retry_after} if self.retry_after else None,
             )
         text = asked["messages"][-1]["content"].upper()
         message = {"role": "assistant", "content": text}
@@ -130,13 +129,9 @@ def test_a_model_that_is_not_there_is_reported_in_one_line_with_its_address_and_
         assert details == ""
 
 
-@pytest.mark.parametrize(
-    ("status", "retry_after"),
-    [(429, lambda: "1"), pytest.param(503, lambda: formatdate(time.time() + 2.5), marks=pytest.mark.long)],
-)
-def test_a_server_is_not_asked_before_its_retry_after(model_server, status, retry_after):
-    model_server.retry_after = retry_after
-    model_server.refusals += [status]
+def test_a_server_is_not_asked_before_its_retry_after(model_server):
+    model_server.retry_after = "1"
+    model_server.refusals += [429]
     found, _ = run(model_server, "print(json.dumps(model('openai/gpt-4o-mini')('hello')))")
     assert found == "HELLO"
     refused, answered = model_server.arrivals

@@ -8,7 +8,7 @@ import pytest
 from gepa_client import Interrupted, RemoteAdapter, Row
 from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import recording, watched
+from tests.gepa_client.journal.stored_journals import recording
 from tests.gepa_client.scripted_server import ScriptedServer, failed, ok
 
 SEED = {"system": "s", "style": "t"}
@@ -47,12 +47,6 @@ def program(server):
         "usage": {"cost_usd": 0.5},
     }
     return server
-
-
-@pytest.fixture
-def store(tmp_path):
-    with watched(tmp_path) as made:
-        yield made
 
 
 def test_scores_and_feedback_come_from_there_and_everything_else_from_the_program(program, scorer):

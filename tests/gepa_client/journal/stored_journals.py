@@ -66,3 +66,29 @@ def replaying(store: SqliteStore, until: int | None = None) -> Journal:
 def asking(*words: str) -> list[RequestKey]:
     """Return a request key for each word."""
     return [request_key("completion", f"word {word}", word) for word in words]
+
+
+def cut_after(journal: Journal, times: int) -> None:
+    """Pause the run, with the reason `cut`, when its spending has changed so often."""
+    left = iter(range(times, 0, -1))
+
+    def count() -> None:
+        if next(left, 0) == 1:
+            journal.cancel_token.cancel(Interrupted("paused", "cut"))
+
+    journal.spending.watch(count)
+
+
+class Died(Exception):
+    """The process ends: nothing of the commit that raises it, and of no later one, is in the store."""
+
+
+def dies_after(store: Watched, commits: int) -> None:
+    """Let so many commits be the last."""
+    left = iter(range(commits, 0, -1))
+
+    def count(_rows: Sequence[Row]) -> None:
+        if next(left, 0) <= 1:
+            raise Died
+
+    store.before_write = count

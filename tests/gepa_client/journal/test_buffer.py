@@ -19,17 +19,6 @@ def taped(store: Watched, cancel_token: CancelToken, owner: str = OWNER) -> Jour
     return JournalBuffer(store, RUN.id, owner, cancel_token.cancel)
 
 
-def test_a_wait_commits_at_once_and_everything_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gepa_client.journal.buffer.GROUP_S", LONG_S * 10)
-    with watched(tmp_path) as store:
-        buffer = taped(store, CancelToken())
-        for number in range(10):
-            buffer.write(entry(number))
-        buffer.written().result(LONG_S)
-        assert store.commits == [10]
-        buffer.close()
-
-
 def test_a_store_that_fails_pauses_the_run_and_nothing_more_is_accepted(tmp_path: Path) -> None:
     cancel_token = CancelToken()
 

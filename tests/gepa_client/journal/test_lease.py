@@ -49,18 +49,6 @@ def test_a_living_driver_keeps_its_run_and_is_named(store: Store, another: Calla
     assert store.run(RUN.id).claim.owner == OWNER
 
 
-def test_a_run_is_kept_from_another_process_and_taken_over_when_that_is_killed(store: Store, store_url: str) -> None:
-    store.create(RUN)
-    with start("drive", store_url, RUN.id, 1.0) as process:
-        assert line(process.stdout) == "driving"
-        with pytest.raises(RunBusy, match="another process"):
-            taken(store, lease_s=WAIT_S)
-        process.kill()
-        process.wait(WAIT_S)
-        assert taken(store, lease_s=1.0) == ["another process"]
-    assert store.run(RUN.id).claim.owner == "another"
-
-
 def test_a_driver_in_another_process_receives_requested_actions_and_its_loss(store: Store, store_url: str) -> None:
     store.create(RUN)
     with start("drive", store_url, RUN.id, LIVING_S) as process:

@@ -3,7 +3,6 @@
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,10 @@ from gepa_client.journal.store import open_store
 from gepa_client.page import embedded
 from gepa_client.page.recorded_decisions import KnownRun
 from gepa_client.report.run_record import RunRecord
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_data, page_text
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.word_program import Script, rows
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 CHROMIUM = Path("/usr/bin/chromium")
 HOSTILE = "</script><script>document.title = 'run'</script><!--\x00\x1b[31m\u202e"
@@ -35,8 +31,11 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
 ) -> None:
     script = Script(seed={"rules": ""}, datasets={"train": rows(12), "val": rows(6, 50), "test": rows(6, 80)})
     script.propose = lambda params: {"texts": {"rules": f"{params['candidate']['rules']} red green {HOSTILE}"}}
+    script.finalize = lambda _: {"message": HOSTILE}
     ended = cli("optimize", serve(script), "--max-metric-calls", 60, "--check", "off")
     assert ended.status == 0, ended.stdout + ended.stderr
+    assert not {"\x1b", "\u202e"} & set(ended.stdout)
+    assert "\\u001b[31m" in ended.stdout
     file = only_run(tmp_path) / "report.html"
     data = page_data(file)
     assert data["left_out"] == []

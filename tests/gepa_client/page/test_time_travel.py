@@ -1,7 +1,6 @@
 """The page at a place of the journal shows what `gepa-client replay --until` shows there."""
 
 import random
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,19 +10,12 @@ import pytest
 
 from gepa_client.journal.store import open_store
 from gepa_client.steering.posted_requests import post_request
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve, Start
 from tests.gepa_client.page.page_state import begun, read_run, replayed_state
 from tests.gepa_client.word_program import WORDS, Script, proposed, rows
 from tests.support.rounds import ALL
 
 PLACES = 10 if ALL else 2
-
-RUNS: dict[str, tuple[object, ...]] = {
-    "plain": (),
-    "merges": ("--use-merge"),
-    "reuse": ("--deterministic",),
-    "paired": ("--acceptance", "paired", "--reflection-minibatch-size", 6),
-}
 
 
 def wavering(seed: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -67,9 +59,9 @@ ASKED: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.timeout(180)
 def test_the_page_of_a_steered_run_with_races_equals_its_replay(
-    serve: Callable[[Script], str],
-    start: Callable[..., "subprocess.Popen[str]"],
-    cli: Callable[..., Ran],
+    serve: Serve,
+    start: Start,
+    cli: Cli,
     tmp_path: Path,
 ) -> None:
     script = Script(
@@ -87,7 +79,7 @@ def test_the_page_of_a_steered_run_with_races_equals_its_replay(
         for action in ASKED:
             post_request(opened, run_id, action)
     followed = read_run(store, run_id)
-    running.communicate(timeout=90)
+    running.communicate(TIMEOUT_S)
     page = read_run(store, run_id)
     position = page.one("position")
     assert position is not None and position["replayed"] == position["end"], position
@@ -102,32 +94,5 @@ def test_the_page_of_a_steered_run_with_races_equals_its_replay(
     assert sum("minibatch" in each["outcome"] or "candidate" in each["outcome"] for each in steers.values()) == 2
     taken = sorted(each["at"] for each in steers.values())
     for number in [taken[-1], taken[-1] + 5, position["end"], *random.Random(1).sample(range(position["end"]), PLACES)]:
-        shown = cli("replay", run_id, "--until", number, "--store", store, "--json")
-        assert page.at(number) == replayed_state(shown.events[:-1]), number
-
-
-@pytest.mark.long
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("kind", RUNS)
-def test_the_page_at_a_place_equals_the_replay_until_there(
-    kind: str, serve: Callable[[Script], str], cli: Callable[..., Ran], tmp_path: Path
-) -> None:
-    script = Script(
-        seed={"rules": "red green"},
-        datasets={"train": rows(30), "val": rows(8, 100)},
-        evaluate=half_scored,
-        propose=wavering(len(kind)),
-    )
-    store = str(tmp_path / "runs.db")
-    made = cli("optimize", serve(script), "--max-metric-calls", 150, "--store", store, "--json", *RUNS[kind])
-    assert made.status == 0, made.stdout + made.stderr
-    run_id = made.event("started")["run_id"]
-    page = read_run(store, run_id)
-    position = page.one("position")
-    assert position is not None and position["replayed"] == position["end"], position
-    whole = replayed_state(cli("replay", run_id, "--store", store, "--json").events[:-1])
-    assert page.at(position["end"]) == whole
-    assert len(whole["candidates"]) > 1 and whole["rejected"] > 2, whole
-    for number in random.Random(kind).sample(range(position["end"]), PLACES):
         shown = cli("replay", run_id, "--until", number, "--store", store, "--json")
         assert page.at(number) == replayed_state(shown.events[:-1]), number

@@ -5,10 +5,7 @@ from dataclasses import replace
 from gepa_client import report
 from gepa_client.analysis.proposals import TextChange
 from gepa_client.evolution.patches import Words
-from gepa_client.journal import run_events
 from gepa_client.journal.run_events import CallRefused, CandidateFound, Finished, StepFailed, Warned
-from gepa_client.page.explanation_answers import explained as explained_shown
-from gepa_client.report import summary_fields as fields
 from gepa_client.report.markdown import CHANGED, TEXT
 from gepa_client.report.run_record import RunRecord
 from gepa_client.run.output_folder import HostTotals
@@ -32,20 +29,6 @@ def test_the_report_begins_with_the_scores_the_end_and_how_certain_the_differenc
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
 
 
-def test_scores_of_test_rows_and_of_validation_rows_are_named() -> None:
-    record = example_record()
-    assert "test score" not in dict(fields.summary_facts(record))
-    for index, score in ((0, 0.3), (2, 0.7)):
-        record.apply(run_events.Tested(index=index, score=score, rows=25, repeats=1))
-    facts = dict(fields.summary_facts(record))
-    assert facts["test score"] == "0.3 -> 0.7 (25 test rows)"
-    assert facts["validation score"].startswith("0.25 -> 0.75, candidate 2")
-    assert facts["candidates"].startswith("3 with the seed, ")
-    assert fields.story(record, None)[1] == (
-        "These are test scores; the validation scores, by which the search chose it, are 0.25 and 0.75."
-    )
-
-
 def test_hosts_that_sandboxes_connected_to_are_a_table_with_refused_ones() -> None:
     record = example_record()
     assert "Hosts that" not in report.markdown(record, None) + shown_text(record, None)
@@ -56,46 +39,6 @@ def test_hosts_that_sandboxes_connected_to_are_a_table_with_refused_ones() -> No
     assert "| `pypi.org:443` | 3 | 1 | 1 | 1,200 | 34,000 |\n| `10.0.0.1:80` | 0 | 0 | 7 | 0 | 0 |\n" in text
     assert "\npypi.org:443\n3\n1\n1\n1,200\n34,000\n" in page
     assert "| `a model` |" not in text
-
-
-def test_each_change_has_its_reason_and_the_rows_it_moved() -> None:
-    record = example_record()
-    text = report.markdown(record, explanation(record))
-    step = text[text.index("### 2. Candidate 2") : text.index("## Other proposals")]
-    assert step.startswith(
-        "### 2. Candidate 2: 0.75 -> 0.625 on 2 validation rows\n\nFrom the seed and candidate 1, merged;"
-    )
-    assert "It was made from the results of 9 training rows. Their scores add up to 1 before the change and 2" in step
-    assert "- `train a value: 0.5 -> 0.75`\n  - input: `a value`\n  - output: `a value` -> `another a value`" in step
-    assert "\n  - feedback on components: `a value` (the same before)\n" in step
-    assert "  - log:\n\n    ```text\n    a value\n    … 7 characters left out …\n    ```\n" in step
-    assert "Better: 9 rows, 1 of them here" in step
-    assert "The same, and not perfect: 2 rows, 1 of them here" in step
-    assert "3 earlier ones left out" in text
-    found = explained_shown(explanation(record)).model_dump()
-    [_, step_shown] = found["steps"]
-    assert step_shown["title"] == "Candidate 2: 0.75 -> 0.625 on 2 validation rows"
-    assert step_shown["proposal"] == 15
-    [better, worse, same] = step_shown["groups"]
-    assert [(group["name"], group["count"]) for group in (better, worse, same)] == [
-        ("Better", 9), ("Worse", 1), ("The same, and not perfect", 2)
-    ]  # fmt: skip
-    value = {"text": "a value", "omitted": 7}
-    [row] = better["rows"]
-    assert (row["row"], row["input"], row["before"]["feedback"], row["after"]["log"]) == ("a value", *[value] * 3)
-    assert row["after"]["output"]["text"] == "another a value"
-
-
-def test_a_run_without_improvement_states_that_and_shows_its_proposals() -> None:
-    record = RunRecord()
-    for event in (started(), candidate(0, 0.25, [], "a", 0, 12), Finished(status="completed", metric_calls=12)):
-        record.apply(event)
-    explained = replace(explanation(record), overall=None, steps=(), best=0)
-    text, page = report.markdown(record, explained), shown_text(record, explained)
-    for report_text in (text, page):
-        assert "No candidate is better than the seed, which scores 0.25 on 12 validation rows." in report_text
-        assert "the seed is still the best candidate" in report_text
-    assert "Proposal at 15, from the seed: rejected" in text
 
 
 def test_what_others_wrote_cannot_end_its_place_in_a_report() -> None:

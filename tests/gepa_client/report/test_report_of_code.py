@@ -4,19 +4,12 @@ import pytest
 
 from gepa_client import report
 from gepa_client.journal.run_events import Event, Finished
-from gepa_client.report.run_record import RunRecord, change_of, changes_not_kept
+from gepa_client.report.run_record import RunRecord
 from tests.gepa_client.example_records import COMMITS, NASTY, code_record, explanation, mutated, refused
 
 
 def markdown(record: RunRecord) -> str:
     return report.markdown(record, explanation(record))
-
-
-def test_a_candidate_that_changed_code_has_its_change_and_one_that_changed_texts_has_none() -> None:
-    record = code_record()
-    changes = [change_of(record, candidate) for candidate in record.candidates]
-    assert [change and change.number for change in changes] == [None, 4, None]
-    assert [mutation.number for mutation in changes_not_kept(record)] == [5, 6]
 
 
 def test_the_report_shows_the_reason_and_the_diff_of_each_change() -> None:

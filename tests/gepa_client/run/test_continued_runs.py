@@ -1,7 +1,7 @@
 """A resume or a replay keeps every figure and file of the run."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,11 @@ from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.driver import drive
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.transport.event_loop import CancelToken
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve, commands_in
 from tests.gepa_client.run_folder import only_run, stored
-from tests.gepa_client.scripted_server import TOKEN
+from tests.gepa_client.scripted_server import TOKEN, Host
 from tests.gepa_client.word_program import Script, rows
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
+from tests.support.forked_client import ForkServer
 
 
 @pytest.fixture(autouse=True)
@@ -64,17 +62,19 @@ def finished(events: list[Event]) -> Finished:
     return last
 
 
-def optimized(serve: Serve, cli: Cli, *more: object) -> Script:
-    """A run of several candidates that is complete."""
-    script = Script(datasets={"train": rows(30), "val": rows(12, 100)})
-    ended = cli("optimize", serve(script), "--max-metric-calls", 150, "--check", "off", *more)
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Iterator[Path]:
+    """The folder of a run of several candidates that is complete; its server answers."""
+    folder, host = tmp_path_factory.mktemp("complete"), Host()
+    url = host.serve(Script(datasets={"train": rows(30), "val": rows(12, 100)}).server().handle)
+    ended = commands_in(folder, fork_server)("optimize", url, "--max-metric-calls", 150, "--check", "off")
     assert ended.status == 0, ended.stdout + ended.stderr
-    return script
+    yield folder
+    host.close()
 
 
-def test_a_run_stopped_during_its_replay_keeps_its_newer_figures(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    optimized(serve, cli)
-    before, folder = record(tmp_path), only_run(tmp_path)
+def test_a_run_stopped_during_its_replay_keeps_its_newer_figures(there: Path) -> None:
+    before, folder = record(there), only_run(there)
     assert before.counters["candidates"] > 2
     files = {name: (folder / name).read_bytes() for name in ("best_candidate.json", "result.json")}
     cancel_token = CancelToken()
@@ -83,9 +83,9 @@ def test_a_run_stopped_during_its_replay_keeps_its_newer_figures(serve: Serve, c
         if isinstance(event, CandidateFound) and event.index == 1:
             cancel_token.cancel(Interrupted("paused", "stopped by hand"))
 
-    events = driven(tmp_path, cancel_token, stop)
+    events = driven(there, cancel_token, stop)
     assert (finished(events).status, finished(events).files) == ("paused", ["best_candidate.json", "result.json"])
-    after = record(tmp_path)
+    after = record(there)
     moving = ("active_seconds",)
     assert {key: value for key, value in after.counters.items() if key not in moving} == {
         key: value for key, value in before.counters.items() if key not in moving
@@ -94,19 +94,17 @@ def test_a_run_stopped_during_its_replay_keeps_its_newer_figures(serve: Serve, c
     assert {name: (folder / name).read_bytes() for name in files} == files
 
 
-def test_a_budget_below_what_is_recorded_is_refused_and_changes_nothing(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    optimized(serve, cli)
-    before = record(tmp_path)
-    refused = cli("resume", "last", "--max-metric-calls", 20)
+def test_a_budget_below_what_is_recorded_is_refused_and_changes_nothing(there: Path, fork_server: ForkServer) -> None:
+    before = record(there)
+    refused = commands_in(there, fork_server)("resume", "last", "--max-metric-calls", 20)
     assert refused.status == 2
     assert "--max-metric-calls 20 is less than" in refused.stderr
     assert f"the {before.counters['metric_calls']} metric calls" in refused.stderr
-    assert record(tmp_path) == before
+    assert record(there) == before
 
 
-def test_a_replay_writes_to_no_tracker(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    optimized(serve, cli)
-    events = driven(tmp_path, replays=True, config={"tracking": ["wandb", "mlflow"]})
+def test_a_replay_writes_to_no_tracker(there: Path) -> None:
+    events = driven(there, replays=True, config={"tracking": ["wandb", "mlflow"]})
     assert finished(events).status == "completed", finished(events)
     [started] = [event for event in events if isinstance(event, Started)]
     assert started.config["tracking"] == []

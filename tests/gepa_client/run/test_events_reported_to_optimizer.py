@@ -17,27 +17,27 @@ from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SEARCH, S
 from gepa_client.journal.run_events import Event, Finished, Progress
 from gepa_client.journal.store import open_store
 from gepa_client.report.run_record import RunRecord
-from gepa_client.run import stop_conditions
+from gepa_client.run import stop_conditions, supervisor
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.stop_conditions import held_calls_abandoned
 from gepa_client.run.supervisor import DriverProcess
 from gepa_client.settings.run_config import RunConfig
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, watched
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer
 from tests.gepa_client.word_program import Script, scored
+from tests.support.forked_client import ForkServer
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 TIMEOUT_S = 60.0
 NASTY = "<img src=x>`|\x1b[2J"
 
 
 @pytest.fixture(autouse=True)
-def _token(monkeypatch: pytest.MonkeyPatch) -> None:
+def _forked_drivers(monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> None:
+    monkeypatch.setattr(supervisor, "subprocess", fork_server.forking_subprocess())
     monkeypatch.setenv("GEPA_TOKEN", TOKEN)
 
 
@@ -174,12 +174,7 @@ def test_calls_and_refusals_are_in_report_and_show(serve: Serve, cli: Cli, words
     assert "\x1b" not in shown.stdout
 
 
-@pytest.mark.parametrize(
-    ("line", "status"), [pytest.param("stop", "paused", marks=pytest.mark.long), ("cap", "completed")]
-)
-def test_a_stop_and_a_cap_end_the_run_with_their_reason(
-    serve: Serve, words: Script, job: DriverJob, line: str, status: str
-) -> None:
+def test_a_cap_ends_the_run_with_its_reason(serve: Serve, words: Script, job: DriverJob) -> None:
     words.delay_s, words.max_concurrency = 0.2, 2
     job = created(job, url=[serve(words)], max_metric_calls=5000)
     readings: list[Progress] = []
@@ -188,27 +183,22 @@ def test_a_stop_and_a_cap_end_the_run_with_their_reason(
         if isinstance(event, Progress):
             readings.append(event)
             if event.evaluated:
-                process.send({line: {"reason": "there is no more"}})
+                process.send({"cap": {"reason": "there is no more"}})
 
     record = driven(job, on_event)
     assert record.finished is not None
-    assert (record.finished.status, record.finished.reason) == (status, "there is no more")
+    assert (record.finished.status, record.finished.reason) == ("completed", "there is no more")
     assert max(reading.slots for reading in readings) == 2
     assert max(reading.waiting for reading in readings) > 0
 
 
-@pytest.mark.parametrize(
-    "line", [{"pause": {}}, pytest.param({"model_call": {"sandbox": "s"}}, marks=pytest.mark.long)]
-)
-def test_an_unknown_control_message_fails_the_run(
-    serve: Serve, words: Script, job: DriverJob, line: dict[str, Any]
-) -> None:
+def test_an_unknown_control_message_fails_the_run(serve: Serve, words: Script, job: DriverJob) -> None:
     words.delay_s = 0.02
     job = created(job, url=[serve(words)], max_metric_calls=5000)
 
     def on_event(event: Event, process: DriverProcess) -> None:
         if isinstance(event, Progress) and event.evaluated:
-            process.send(line)
+            process.send({"pause": {}})
 
     record = driven(job, on_event)
     assert record.finished is not None

@@ -1,18 +1,14 @@
 """Examples that failed in the program are reported with type, rows, candidates and the first traceback."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.word_program import Script, rows, scored
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 TRACEBACK = 'File "program.py", line 7, in answer\n    amount = row["amount"]\nKeyError: \'amount\''
 
@@ -120,10 +116,7 @@ def test_the_messages_of_a_type_are_counted_and_rows_of_a_rejected_proposal_are_
     assert "2 different messages: 'returns' (4 times), 'account' (2 times)" in ended.stdout
 
 
-@pytest.mark.parametrize("proposals", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_proposals_on_which_the_program_failed_are_why_a_run_did_not_improve(
-    serve: Serve, cli: Cli, proposals: int
-) -> None:
+def test_proposals_on_which_the_program_failed_are_why_a_run_did_not_improve(serve: Serve, cli: Cli) -> None:
     def run(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         if "a b c" not in candidate["rules"]:
             return scored(row, candidate)
@@ -136,7 +129,7 @@ def test_proposals_on_which_the_program_failed_are_why_a_run_did_not_improve(
         evaluate=run,
         propose=lambda params: {"texts": {"rules": f"{params['candidate']['rules']} a b c"}},
     )
-    limits = ("--max-metric-calls", 100, "--failure-stop", 1, "--proposals", proposals)
+    limits = ("--max-metric-calls", 100, "--failure-stop", 1)
     ended = cli("optimize", serve(script), "--check", "off", *limits)
     rejected = ended.stdout.partition("because ")[2].splitlines()[0].strip()
     assert "on which the program failed (ValueError)" in rejected, ended.stdout

@@ -1,22 +1,17 @@
 """Runs on several servers: they fail, return, join and leave, and the run finds what it would have found on one."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 import pytest
 
-from gepa_client.journal.entries import SEARCH
-from tests.gepa_client.conftest import TIMEOUT_S, Ran
-from tests.gepa_client.run_folder import stored, until
+from tests.gepa_client.conftest import TIMEOUT_S, Ran, Serve, Start, commands_in
+from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.started_command import StartedCommand
 from tests.gepa_client.word_program import Script, rows
+from tests.support.forked_client import ForkServer
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
-Start = Callable[..., "Popen[str]"]
 ARGUMENTS = ("--max-metric-calls", 150, "--proposals", "2x2", "--check", "off", "--json")
 
 
@@ -26,21 +21,23 @@ def program(**more: Any) -> Script:
     return script
 
 
-def candidates(events: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return [(event["texts"], event["parents"], event["score"]) for event in events if event["event"] == "candidate"]
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> list[tuple[Any, ...]]:
+    """The candidates of the run on one server."""
+    host = Host()
+    ran = commands_in(tmp_path_factory.mktemp("one"), fork_server)(
+        "optimize", host.serve(program().server().handle), *ARGUMENTS
+    )
+    host.close()
+    assert ran.status == 0, ran.stderr
+    return ran.found
 
 
-def undisturbed(serve: Serve, cli: Cli) -> list[tuple[Any, ...]]:
-    ended = cli("optimize", serve(program()), *ARGUMENTS, "--store", "undisturbed.db")
-    assert ended.status == 0, ended.stderr
-    return candidates(ended.events)
-
-
-def ended(process: "Popen[str]") -> list[dict[str, Any]]:
-    """The events of a run, once it has ended well."""
-    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+def ended(process: StartedCommand) -> Ran:
+    """A run, once it has ended well."""
+    stdout, stderr = process.communicate(TIMEOUT_S)
     assert process.returncode == 0, stdout + stderr
-    return [json.loads(line) for line in stdout.splitlines()]
+    return Ran(0, stdout, stderr)
 
 
 def changes_of(events: list[dict[str, Any]], url: str) -> list[str]:
@@ -48,37 +45,8 @@ def changes_of(events: list[dict[str, Any]], url: str) -> list[str]:
     return [event["kind"] for event in events if event["event"] == "fleet" and event["url"] == url.removesuffix("/rpc")]
 
 
-def test_a_server_that_dies_and_returns_costs_the_run_nothing_but_time(
-    serve: Serve, host: Host, cli: Cli, start: Start, tmp_path: Path
-) -> None:
-    steady, shaky = program(delay_s=0.03, max_concurrency=3), program(delay_s=0.03, max_concurrency=3)
-    steady_url, shaky_url = serve(steady), serve(shaky)
-    process = start("optimize", steady_url, shaky_url, *ARGUMENTS)
-    until(lambda: len(shaky.calls("evaluate")) >= 5)
-    host.stop(shaky_url)
-    seen = len(steady.calls("evaluate"))
-    until(lambda: len(steady.calls("evaluate")) > seen + 10)
-    steady.delay_s = 0.1  # long enough for the other one to be back
-    before = len(shaky.calls("evaluate"))
-    again = host.serve(shaky.server().handle, port=int(shaky_url.split(":")[2].removesuffix("/rpc")))
-    assert again == shaky_url
-    until(lambda: len(shaky.calls("evaluate")) > before or process.poll() is not None)
-    events = ended(process)
-    kinds = changes_of(events, shaky_url)
-    assert "resting" in kinds
-    assert kinds.index("resting") < kinds.index("back")
-    assert candidates(events) == undisturbed(serve, cli)
-    with stored(tmp_path) as (store, run_id):
-        answered = [
-            made.number
-            for made in store.attempts(run_id, SEARCH)
-            if made.kind == "evaluate" and made.outcome not in ("lost", "refused")
-        ]
-    assert len(answered) == len(set(answered))
-
-
 def test_servers_of_a_fleet_file_join_and_leave_while_it_runs(
-    serve: Serve, cli: Cli, start: Start, tmp_path: Path
+    serve: Serve, start: Start, tmp_path: Path, undisturbed: list[tuple[Any, ...]]
 ) -> None:
     first, second = program(delay_s=0.1, max_concurrency=2), program(delay_s=0.02, max_concurrency=4)
     stranger = Script(seed={"other": ""}, datasets={"train": rows(3), "val": rows(2)})
@@ -90,32 +58,10 @@ def test_servers_of_a_fleet_file_join_and_leave_while_it_runs(
     file.write_text("\n".join(urls))
     until(lambda: len(second.calls("evaluate")) >= 3)
     file.write_text(urls[1])
-    events = ended(process)
+    ran = ended(process)
+    events = ran.events
     assert changes_of(events, urls[0])[-1] == "left"
     assert changes_of(events, urls[1])[0] == "joined"
     assert "refused" in changes_of(events, urls[2])
     assert stranger.calls("evaluate") == []
-    assert candidates(events) == undisturbed(serve, cli)
-
-
-@pytest.mark.long
-def test_a_run_whose_servers_left_the_fleet_file_before_its_driver_started_is_paused_and_continues(
-    serve: Serve, cli: Cli, tmp_path: Path
-) -> None:
-    fleet = tmp_path / "fleet"
-    fleet.write_text(serve(program()) + "\n")
-    whole = cli("optimize", "--fleet", fleet, *ARGUMENTS)
-    assert whole.status == 0, whole.stderr
-    limit = ("--max-metric-calls", 60)
-    begun = cli("optimize", "--fleet", fleet, *ARGUMENTS, *limit)
-    assert begun.status == 0, begun.stderr
-    fleet.write_text("# none is ready\n")
-    again = ("resume", "last", "--fleet", fleet, "--max-metric-calls", 150, "--json")
-    lost = cli(*again)
-    [finished] = [event for event in lost.events if event["event"] == "finished"]
-    assert (lost.status, finished["status"], finished["infrastructure"]) == (3, "paused", True), lost.stderr
-    assert "names no server any more" in finished["reason"]
-    fleet.write_text(serve(program()) + "\n")
-    continued = cli(*again)
-    assert continued.status == 0, continued.stderr
-    assert candidates(continued.events) == candidates(whole.events)
+    assert ran.found == undisturbed

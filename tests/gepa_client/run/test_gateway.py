@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SCORE, Spending
+from gepa_client.journal.entries import GATEWAY, MODEL_CALL
 from gepa_client.journal.history import all_rows
-from gepa_client.journal.requests import request_key
 from gepa_client.journal.run_events import CallRefused, Event, ModelCalls, ModelTally
-from gepa_client.run.control_messages import CapMessage, ModelCallMessage, RefusalMessage, StopMessage, parse_message
+from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
 from gepa_client.run.gateway_record import GatewayRecord, recorded_gateway_events
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import Watched, recording, watched
@@ -99,43 +98,3 @@ def test_a_secret_in_a_refused_request_is_not_written(store: Watched) -> None:
     assert len(written) == 5
     assert secret not in repr(written)
     assert "[redacted]" in repr(written)
-
-
-def test_costs_reported_by_programs_are_not_counted_if_a_gateway_counts(store: Watched) -> None:
-    with recording(store) as journal:
-        journal.metered = True
-        for kind in (EVALUATE, SCORE):
-            [slot] = journal.stream(kind).ask([request_key(kind, "do it")])
-            attempts = journal.stream(kind).attempts(slot, kind)
-            attempts.start_now("http://127.0.0.1:1")
-            attempts.finish("ok", usage={"cost_usd": 0.5, "input_tokens": 3}, examples=2, unpriced=1)
-        assert (journal.spending.cost_usd, journal.spending.unpriced) == (0.5, {SCORE: 1})
-    assert store.spending(RUN.id) == [
-        Spending(EVALUATE, "ok", 1, 2, 0, 0, 0.0, 3, 0, 0.0),
-        Spending(SCORE, "ok", 1, 2, 1, 0, 0.5, 3, 0, 0.0),
-    ]
-
-
-def test_a_line_holds_one_message() -> None:
-    assert parse_message('{"stop": {"reason": "enough"}}') == StopMessage(reason="enough")
-    assert parse_message('{"cap": {"reason": "spent"}}') == CapMessage(reason="spent")
-    assert parse_message(f'{{"model_call": {call().model_dump_json()}}}') == call()
-    assert parse_message(f'{{"refusal": {refusal().model_dump_json()}}}') == refusal()
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "{",
-        '"go"',
-        "{}",
-        "[]",
-        '{"model_call": {"sandbox": 1}}',
-        '{"stop": {}, "cap": {"reason": "x"}}',
-        '{"pause": {}}',
-    ],
-)
-def test_a_line_without_a_known_message_is_an_error(line: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        parse_message(line)

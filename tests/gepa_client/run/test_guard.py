@@ -87,14 +87,6 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
     ]
 
 
-def test_a_cost_limit_that_is_the_only_one_and_cannot_hold_ends_the_run() -> None:
-    journal = Journal("r")
-    journal.spending.finished("completion", None, examples=1, unpriced=1)
-    with pytest.raises(Interrupted, match="--max-metric-calls N") as ended:
-        PriceGuard(limited(max_cost_usd=1.0), journal, lambda _: None).on_iteration_end(END)
-    assert ended.value.status == "failed"
-
-
 def test_a_run_warns_once_if_minibatches_in_a_row_have_perfect_scores() -> None:
     events: list[Event] = []
     guard = IdleGuard(Journal("20260131", store="runs.db"), events.append)

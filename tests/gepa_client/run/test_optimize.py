@@ -5,7 +5,9 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,18 +20,14 @@ from gepa_client import load_result
 from gepa_client.settings.groups import RECORDED_ROWS
 from gepa_client.settings.run_config import ROW_SETTINGS
 from protocol.errors import ProgramFailed
-from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve, Start, environment
 from tests.gepa_client.exported_page import page_text
-from tests.gepa_client.run_folder import best_so_far, only_run, stored, until
+from tests.gepa_client.run_folder import best_so_far, driver_of, only_run, stored, until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, rows, scored
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
-Start = Callable[..., "subprocess.Popen[str]"]
 
-
-def test_a_run_ends_with_its_files_and_one_line_of_scores(
+def test_a_run_ends_with_its_files_the_test_scores_of_seed_and_best_and_one_line_of_them(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     ended = cli("optimize", serve(words), "--max-metric-calls", 300, "--name", "python")
@@ -38,6 +36,7 @@ def test_a_run_ends_with_its_files_and_one_line_of_scores(
     assert re.fullmatch(r"python: score 0\.00 -> 1\.00, \d+ metric calls, \d+\.\d s \(12 test rows\)", last)
     run = only_run(tmp_path)
     assert run.name.endswith("-python")
+    assert stat.S_IMODE(run.stat().st_mode) == 0o700
     assert set(json.loads((run / "best_candidate.json").read_text())["rules"].split()) >= {"red", "green", "blue"}
     result = json.loads((run / "result.json").read_text())
     assert result["status"] == "completed"
@@ -58,29 +57,12 @@ def test_a_run_ends_with_its_files_and_one_line_of_scores(
     assert load_candidate(run, words.seed) == json.loads((run / "best_candidate.json").read_text())
     assert "thank you" in ended.stdout
     assert "Iteration 1: " in (run / "run.log").read_text()
-
-
-def test_test_rows_are_scored_only_at_the_end_seed_and_best(serve: Serve, cli: Cli, words: Script) -> None:
-    ended = cli("optimize", serve(words), "--max-metric-calls", 200, "--check", "off")
-    assert ended.status == 0, ended.stderr
     splits = [params["batch"][0]["split"] for params in words.calls("evaluate")]
     assert splits[-24:] == ["test"] * 24
     assert "test" not in splits[:-24]
     candidates = [params["candidate"]["rules"] for params in words.calls("evaluate")[-24:]]
     assert candidates[:12] == [""] * 12
     assert len(set(candidates[12:])) == 1
-
-
-def test_events_are_json_lines_that_end_with_a_summary(serve: Serve, cli: Cli, words: Script) -> None:
-    ended = cli("optimize", serve(words), "--max-metric-calls", 300, "--json")
-    names = [event["event"] for event in ended.events]
-    assert names[0] == "check"
-    assert names[-2:] == ["finished", "summary"]
-    assert ended.event("started")["hash_seed"] == "0"
-    assert ended.event("started")["splits"] == {"train": 30, "val": 12, "test": 12}
-    summary = ended.event("summary")
-    assert (summary["seed_score"], summary["best_score"], summary["rows"]) == (0.0, 1.0, "12 test rows")
-    assert summary["exit_status"] == ended.status == 0
 
 
 def test_progress_events_count_the_examples_in_flight(serve: Serve, cli: Cli, words: Script) -> None:
@@ -90,20 +72,9 @@ def test_progress_events_count_the_examples_in_flight(serve: Serve, cli: Cli, wo
     assert {(0, 4), (4, 4), (8, 4)} <= set(readings)
     assert readings[-1] == (24, 0)
     assert [event["event"] for event in ended.events][-2:] == ["finished", "summary"]
-
-
-def test_the_same_seed_finds_the_same_candidates(serve: Serve, cli: Cli) -> None:
-    found = []
-    for _ in range(2):
-        script = Script(seed={"rules": "red", "style": ""}, datasets={"train": rows(30), "val": rows(12, 100)})
-        url = serve(script)
-        ended = cli(
-            "optimize", url, "--max-metric-calls", 400, "--seed", 3, "--proposals", "2x2", "--use-merge",
-            "--cache-evaluation", "--json", "--check", "off",
-        )  # fmt: skip
-        found.append([event["texts"] for event in ended.events if event["event"] == "candidate"])
-    assert len(found[0]) > 3
-    assert found[0] == found[1]
+    assert ended.event("started")["hash_seed"] == "0"
+    assert ended.event("started")["splits"] == {"train": 30, "val": 12, "test": 12}
+    assert (ended.event("summary")["rows"], ended.event("summary")["exit_status"]) == ("12 test rows", ended.status)
 
 
 def test_rows_come_from_files_and_equal_ones_are_warned_of(serve: Serve, cli: Cli, tmp_path: Path) -> None:
@@ -118,6 +89,7 @@ def test_rows_come_from_files_and_equal_ones_are_warned_of(serve: Serve, cli: Cl
     assert ended.stdout.splitlines()[-1].startswith("mine: score 0.00 -> ")
     assert "(12 validation rows)" in ended.stdout
     assert (tmp_path / "out" / "report.html").is_file()
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o700
 
 
 def test_the_results_of_another_run_are_never_written_over(serve: Serve, cli: Cli, tmp_path: Path) -> None:
@@ -178,15 +150,14 @@ def test_a_key_that_the_model_refuses_ends_the_run_at_the_first_response_with_on
 
 
 def test_a_parent_that_dies_takes_the_optimizer_with_it_and_the_result_stays(
-    serve: Serve, start: Start, words: Script, tmp_path: Path
+    serve: Serve, words: Script, tmp_path: Path
 ) -> None:
     words.delay_s = 0.05
-    process = start(
-        "optimize", serve(words), "--max-metric-calls", 100_000, "--no-skip-perfect-score", "--check", "off"
-    )
-    until(lambda: bool(best_so_far(tmp_path)))
-    process.kill()
-    process.communicate(timeout=TIMEOUT_S)
+    endless = ("--max-metric-calls", "100000", "--no-skip-perfect-score", "--check", "off")
+    as_a_user = [sys.executable, "-m", "gepa_client", "optimize", serve(words), *endless]
+    with subprocess.Popen(as_a_user, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL) as process:
+        until(lambda: bool(best_so_far(tmp_path)))
+        process.kill()
     until(lambda: (only_run(tmp_path) / "result.json").exists())
     events = (only_run(tmp_path) / "events.jsonl").read_text().splitlines()
     until(lambda: json.loads((only_run(tmp_path) / "events.jsonl").read_text().splitlines()[-1])["event"] == "finished")
@@ -201,9 +172,8 @@ def test_an_optimizer_that_dies_is_reported_and_its_best_candidate_stays(
         "optimize", serve(words), "--max-metric-calls", 100_000, "--no-skip-perfect-score", "--check", "off"
     )
     until(lambda: bool(best_so_far(tmp_path)))
-    [child] = subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(process.pid)], text=True).split()
-    os.kill(int(child), signal.SIGKILL)
-    stdout, _ = process.communicate(timeout=TIMEOUT_S)
+    os.kill(driver_of(tmp_path), signal.SIGKILL)
+    stdout, _ = process.communicate(TIMEOUT_S)
     assert process.returncode == 3
     assert "paused: the driver process was ended by SIGKILL before its run was over" in stdout
     assert f"next            gepa-client resume {only_run(tmp_path).name}" in stdout
@@ -221,11 +191,10 @@ def failing(message: str) -> Callable[[dict[str, Any]], Any]:
     return fail
 
 
-@pytest.mark.parametrize("step", [pytest.param("reflect", marks=pytest.mark.long), "propose"])
 def test_a_run_whose_iterations_keep_failing_ends_with_the_first_cause(
-    serve: Serve, cli: Cli, words: Script, step: str, tmp_path: Path
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
-    setattr(words, step, failing("no such column"))
+    words.propose = failing("no such column")
     ended = cli("optimize", serve(words), "--max-metric-calls", 5000, "--check", "off")
     assert ended.status == 1
     assert "5 iterations in a row failed" in ended.stdout
@@ -235,23 +204,6 @@ def test_a_run_whose_iterations_keep_failing_ends_with_the_first_cause(
     assert "the last words" in ended.stdout
     assert len(words.calls("evaluate")) < 100
     assert "score 0.00 -> 0.00" in ended.stdout.splitlines()[-1]
-
-
-def test_a_lasting_infrastructure_failure_pauses_the_run_with_everything_kept(
-    serve: Serve, cli: Cli, words: Script
-) -> None:
-    def flaky(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        if len(candidate["rules"].split()) < 2:
-            return scored(data, candidate)
-        error = {"type": "APIConnectionError", "message": "provider is away"}
-        return {"status": "infra_error", "score": None, "output": None, "seconds": 0.0, "error": error}
-
-    words.evaluate = flaky
-    ended = cli("optimize", serve(words), "--max-metric-calls", 500, "--check", "off")
-    assert ended.status == 3, ended.stdout
-    assert "paused: example" in ended.stdout
-    assert "provider is away" in ended.stdout
-    assert "score 0.00 -> 0.17" in ended.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -314,24 +266,6 @@ def test_a_wrong_token_is_an_error_that_names_the_token(serve: Serve, cli: Cli, 
         "error: the server refused the token from token; is it from an older start of the server?"
     ]
     assert not (tmp_path / "runs").exists()
-
-
-def test_text_from_a_server_can_neither_style_the_terminal_nor_the_report(
-    serve: Serve, cli: Cli, tmp_path: Path
-) -> None:
-    nasty = "\x1b[31m[bold]</pre><script>alert(1)</script>\u202e```"
-    script = Script(seed={nasty: ""}, datasets={"train": rows(12), "val": rows(6, 50)})
-    script.propose = lambda params: {"texts": {nasty: params["candidate"][nasty] + " red green " + nasty}}
-    script.finalize = lambda _: {"message": nasty}
-    ended = cli("optimize", serve(script), "--max-metric-calls", 60)
-    assert ended.status == 0, ended.stdout
-    assert "\x1b" not in ended.stdout
-    assert "\u202e" not in ended.stdout
-    assert "\\u001b[31m[bold]" in ended.stdout
-    page = (only_run(tmp_path) / "report.html").read_bytes()
-    assert nasty in page_text(page)  # which no string in the data could end
-    assert b"\x1b" not in page
-    assert "````" in (only_run(tmp_path) / "report.md").read_text()
 
 
 def test_large_best_outputs_are_named_in_the_result_and_loaded_from_the_store(

@@ -1,7 +1,5 @@
 """Secrets are kept out of reasons, events and the results folder."""
 
-import stat
-from collections.abc import Callable
 from pathlib import Path
 
 from evolverpc_common.redaction import Secrets
@@ -9,13 +7,10 @@ from gepa_client.journal.run_events import Event, Finished, Started, StepFailed
 from gepa_client.run.event_writer import redacting
 from gepa_client.run.resolved_settings import known_secrets
 from gepa_client.settings.run_config import RunConfig
-from tests.gepa_client.conftest import Ran
-from tests.gepa_client.run_folder import only_run, stored
+from tests.gepa_client.conftest import Cli, Serve
+from tests.gepa_client.run_folder import stored
 from tests.gepa_client.scripted_server import TOKEN, failed
 from tests.gepa_client.word_program import Script, rows
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 
 def test_the_reason_of_a_failed_run_holds_no_secret(serve: Serve, cli: Cli, tmp_path: Path) -> None:
@@ -29,14 +24,6 @@ def test_the_reason_of_a_failed_run_holds_no_secret(serve: Serve, cli: Cli, tmp_
         assert "[redacted]" in str(store.run(run_id).reason)
     for path in (tmp_path / "runs").rglob("*"):
         assert path.is_dir() or TOKEN.encode() not in path.read_bytes(), path.name
-
-
-def test_only_the_owner_can_read_the_results_folder(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    script = Script(datasets={"train": rows(30)})
-    assert cli("optimize", serve(script), "--max-metric-calls", 30, "--check", "off", "--output", "mine").status == 0
-    assert cli("optimize", serve(script), "--max-metric-calls", 30, "--check", "off").status == 0
-    for folder in (tmp_path / "mine", only_run(tmp_path)):
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_every_text_of_an_event_is_free_of_secrets_and_its_figures_stay() -> None:

@@ -1,7 +1,5 @@
 """Records that do not fit into a reflection prompt are cut, the same in every process, and reported."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +7,9 @@ import pytest
 
 from gepa_client.run.resolved_settings import with_reflection_model
 from gepa_client.settings.run_config import RunConfig
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.run_folder import only_run
-from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, records
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 LONG = "begin " + "-" * 40_000 + " end"
 
@@ -26,20 +20,12 @@ def with_long_records(params: dict[str, Any]) -> dict[str, Any]:
     return {"dataset": {name: [{"Trace": LONG, **each} for each in own] for name, own in made.items()}}
 
 
-@pytest.fixture
-def model(host: Host, words: Script) -> list[str | int]:
-    """The arguments for a reflection model."""
-    url = host.serve(words.complete, "/v1/chat/completions").removesuffix("/chat/completions")
-    kwargs = json.dumps({"api_base": url, "api_key": "hush"})
-    return ["--reflection-lm", "openai/x", "--reflection-lm-kwargs", kwargs, "--check", "off"]
-
-
 def test_cut_records_are_in_prompts_events_and_report_and_a_replay_repeats_them(
     serve: Serve, cli: Cli, words: Script, model: list[str | int], tmp_path: Path
 ) -> None:
     words.reflect = with_long_records
     limits = ["--max-metric-calls", 60, "--reflection-prompt-tokens", 9000, "--reflection-minibatch-size", 4]
-    ended = cli("optimize", serve(words), *model, *limits, "--json")
+    ended = cli("optimize", serve(words), *model, *limits, "--check", "off", "--json")
     assert ended.status == 0, ended.stdout + ended.stderr
     prompts = [body["messages"][0]["content"] for body in words.calls("complete")]
     for prompt in prompts:

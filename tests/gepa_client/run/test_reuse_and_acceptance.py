@@ -1,18 +1,12 @@
 """Whole runs that reuse results, or accept by a paired test: extended and replayed, they are the same runs."""
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Ran, Serve
 from tests.gepa_client.word_program import Script, rows
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
-DETERMINISTIC = ("--deterministic",)
-PAIRED = ("--acceptance", "paired")
 
 
 def program() -> Script:
@@ -20,23 +14,11 @@ def program() -> Script:
 
 
 def outcome(ran: Ran) -> list[tuple[Any, ...]]:
-    return [
-        (event["texts"], event["parents"], event["score"], event["metric_calls"])
-        for event in ran.events
-        if event["event"] == "candidate"
-    ] + [(event["reason"],) for event in ran.events if event["event"] == "rejected"]
+    return ran.found + [(event["reason"],) for event in ran.events if event["event"] == "rejected"]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        (*DETERMINISTIC, *PAIRED, "--proposals", "2x2"),
-        *(pytest.param(each, marks=pytest.mark.long) for each in (DETERMINISTIC, PAIRED)),
-    ],
-)
-def test_an_extended_and_a_replayed_run_are_the_undisturbed_one(
-    serve: Serve, cli: Cli, settings: tuple[object, ...]
-) -> None:
+def test_an_extended_and_a_replayed_run_are_the_undisturbed_one(serve: Serve, cli: Cli) -> None:
+    settings = ("--deterministic", "--acceptance", "paired", "--proposals", "2x2")
     limits = ("--max-iterations", 10, "--check", "off", "--json")
     whole = cli("optimize", serve(program()), *settings, *limits, "--store", "whole.db", "--past-perfect")
     assert whole.status == 0, whole.stderr
@@ -55,17 +37,13 @@ def test_an_extended_and_a_replayed_run_are_the_undisturbed_one(
         (params["candidate"]["rules"], params["batch"][0]["id"], params["capture_traces"])
         for params in words.calls("evaluate")
     )
-    if "--deterministic" in settings:
-        calls, reused = figures[0]
-        assert calls == sum(made.values())  # every call is counted, and no result that was reused
-        assert reused > 0
-        assert set(made.values()) == {1}
-    else:
-        assert figures[0][1] is None
+    calls, reused = figures[0]
+    assert calls == sum(made.values())  # every call is counted, and no result that was reused
+    assert reused > 0
+    assert set(made.values()) == {1}
 
 
-@pytest.mark.parametrize("declared", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_a_program_with_another_score_for_the_same_row_is_reported_once(serve: Serve, cli: Cli, declared: bool) -> None:
+def test_a_program_with_another_score_for_the_same_row_is_reported_once(serve: Serve, cli: Cli) -> None:
     seen: Counter[tuple[str, int]] = Counter()
 
     def noisy(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
@@ -74,14 +52,13 @@ def test_a_program_with_another_score_for_the_same_row_is_reported_once(serve: S
         return {"status": "ok", "score": seen[place] / 8, "output": "", "seconds": 0.0}
 
     words = Script(datasets={"train": rows(6), "test": rows(4, 20)}, evaluate=noisy)
-    given = ("--deterministic",) if declared else ()
-    ran = cli("optimize", serve(words), *given, "--max-iterations", 6, "--check", "off", "--json")
+    limits = ("--max-iterations", 6)
+    ran = cli("optimize", serve(words), "--deterministic", *limits, "--check", "off", "--json")
     assert ran.status == 0, ran.stderr
     for each in (ran, cli("replay", "last", "--json")):
         warned = [event["message"] for event in each.events if event["event"] == "warning"]
-        found = [message for message in warned if "taken to be deterministic" in message]
-        assert len(found) == declared
-        assert all("scored 0.125 and then 0.25 with the same candidate" in message for message in found)
+        [message] = [message for message in warned if "taken to be deterministic" in message]
+        assert "scored 0.125 and then 0.25 with the same candidate" in message
 
 
 @pytest.mark.long

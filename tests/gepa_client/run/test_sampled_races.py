@@ -2,8 +2,6 @@
 
 import json
 import sqlite3
-from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,10 @@ import pytest
 from gepa_client.gepa.row_loaders import Row, RowLoader
 from gepa_client.selection.search_rows import rows_left, search_rows
 from gepa_client.settings.groups import RACE_ROWS
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Ran
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.selection.raced_run import TRAIN, VAL, Program, rows
-
-Cli = Callable[..., Ran]
 
 SAMPLE = 12
 LEFT = VAL - SAMPLE
@@ -85,6 +81,27 @@ def test_a_run_searches_on_the_sample_and_compares_the_best_with_the_seed_on_the
     assert cli("verify", certificate).status != 0
 
 
+def test_proposals_that_lose_a_race_are_reported_and_a_fork_ends_as_the_run(
+    host: Host, cli: Cli, tmp_path: Path
+) -> None:
+    program = Program(lures=TRAIN)
+    write_rows(tmp_path)
+    on_all_rows = ("--validation", f"race:{VAL}", "--max-metric-calls", 400)
+    ran = cli("optimize", program.serve(host), *SETTINGS, *on_all_rows)
+    assert ran.status == 0, ran.stderr
+    lost = [event for event in ran.events if event["event"] == "rejected" and event["race"] is not None]
+    assert lost
+    assert all(event["reason"].startswith("raced out: on ") for event in lost)
+    summary = ran.event("summary")
+    assert summary["raced_out"] == len(lost)
+    saved, calls = (sum(event["race"][name] for event in lost) for name in ("saved", "calls"))
+    assert summary["saved_calls"] == saved == VAL * len(lost) - calls
+    assert summary["metric_calls"] == len(program.server.called("evaluate"))
+    assert f"- raced out: `{len(lost)} proposal" in (only_run(tmp_path) / "report.md").read_text()
+    assert cli("fork", "last", "--at", 200).status == 0
+    assert found(cli("resume", "last", "--json")) == found(ran)
+
+
 def test_the_comparison_takes_at_most_a_tenth_of_the_budget_and_gives_the_scores_of_a_run_without_test_rows(
     host: Host, cli: Cli, tmp_path: Path
 ) -> None:
@@ -106,26 +123,6 @@ def test_a_run_without_that_limit_compares_on_as_many_rows_as_the_sample_has(
     ran = cli("optimize", Program().serve(host), *given)
     assert ran.event("ties_compared")["rows"] == SAMPLE
     assert ran.event("started")["config"]["validation"] == f"race:{SAMPLE}:{SAMPLE}"
-
-
-@pytest.mark.long
-def test_a_resume_with_another_budget_keeps_the_rows_of_the_comparison_and_never_ends_before_its_record(
-    host: Host, cli: Cli, tmp_path: Path
-) -> None:
-    program = Program()
-    write_rows(tmp_path)
-    limited = cli("optimize", program.serve(host), *SETTINGS, "--max-iterations", 10)
-    searched = limited.event("finished")["metric_calls"] - 2 * limited.event("ties_compared")["rows"]
-    more = cli("resume", "last", "--max-iterations", 100, "--max-metric-calls", searched + 70, "--json")
-    assert more.status == 0, more.stderr
-    assert more.event("ties_compared")["rows"] == limited.event("ties_compared")["rows"] == LEFT
-    assert more.event("finished")["metric_calls"] >= limited.event("finished")["metric_calls"]
-    calls = program.server.called("evaluate")
-    asked = Counter((call["candidate"]["rules"], call["batch"][0]["data"]["n"]) for call in calls)
-    left = {row for rules, row in asked if rules == program.seed and row >= TRAIN}
-    assert len(left) == VAL
-    assert all(asked[program.seed, row] == 1 for row in left)  # the seed is not compared anew
-    assert found(cli("replay", "last", "--json")) == found(more)
 
 
 def test_servers_that_take_more_examples_at_once_than_the_default_sample_race_on_as_many_rows(

@@ -2,16 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.word_program import Script, rows, scored
-
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 
 
 def program() -> Script:
@@ -26,10 +22,6 @@ def limited() -> dict[str, Any]:
     error = {"type": "RateLimitError", "message": "slow down"}
     hosts = {"model.example": {"failed": 1, "reason": "429"}}
     return {"status": "infra_error", "score": None, "error": error, "hosts": hosts, "seconds": 0.0}
-
-
-def candidates(ran: Ran) -> list[tuple[Any, ...]]:
-    return [(each["texts"], each["parents"], each["score"]) for each in ran.events if each["event"] == "candidate"]
 
 
 def test_a_row_that_always_fails_gets_the_failure_score_and_the_run_ends_as_any_other(
@@ -71,7 +63,7 @@ def test_a_host_that_is_away_for_all_rows_pauses_the_run_which_then_continues_as
     arguments = ("--max-metric-calls", 60, "--check", "off", "--json")
     script = program()
     script.evaluate = worked
-    expected = candidates(cli("optimize", serve(script), *arguments, "--store", "undisturbed.db"))
+    expected = cli("optimize", serve(script), *arguments, "--store", "undisturbed.db").found
     away = False
 
     def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
@@ -88,6 +80,6 @@ def test_a_host_that_is_away_for_all_rows_pauses_the_run_which_then_continues_as
     script.evaluate = worked
     resumed = cli("resume", "last", "--json")
     assert resumed.status == 0, resumed.stderr
-    assert candidates(resumed) == expected
+    assert resumed.found == expected
     assert resumed.event("summary")["retried_examples"] >= 1
     assert resumed.event("summary")["failed_examples"] == 0

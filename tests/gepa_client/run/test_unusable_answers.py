@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import Cli, Ran, Serve
 from tests.gepa_client.run_folder import only_run, stored
-from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.scripted_server import Host, chat_completion
 from tests.gepa_client.word_program import WORDS, Script, rows
 
-Serve = Callable[[Script], str]
-Cli = Callable[..., Ran]
 Answer = tuple[str, str]
 """A text and its finish reason."""
 
@@ -41,18 +39,7 @@ def model(host: Host) -> Callable[[Callable[[str], Answer]], list[str]]:
         async def complete(request: web.Request) -> web.Response:
             body = await request.json()
             text, finish = answer(body["messages"][0]["content"])
-            return web.json_response(
-                {
-                    "id": "1",
-                    "object": "chat.completion",
-                    "created": 1,
-                    "model": body["model"],
-                    "choices": [
-                        {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
-                    ],
-                    "usage": {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10},
-                }
-            )
+            return chat_completion(body["model"], text, finish)
 
         url = host.serve(complete, "/v1/chat/completions").removesuffix("/chat/completions")
         kwargs = json.dumps({"api_base": url, "api_key": "hush"})

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
+from tests.gepa_client.started_command import StartedCommand
 from tests.support.forked_client import ForkServer
 
 WAIT_S = 60.0
@@ -21,18 +22,18 @@ def place_with_a_run(tmp_path_factory: pytest.TempPathFactory, fork_server: Fork
     with place(
         folder, fork_server, {"waits": {"words.py": PROGRAM.replace("time.sleep(0.005)", "time.sleep(600)")}}
     ) as here:
-        process = here.start(*here.optimize("out", "waits"))
+        arguments = [str(word) for word in (*here.optimize("out", "waits"), "--sandboxes", 1)]
+        process = StartedCommand(fork_server, arguments, folder=folder, environment=here.env)
         try:
-            assert process.stdout is not None
-            for line in process.stdout:
+            for line in process.lines:
                 if json.loads(line)["event"] == "started":
                     break
             else:
-                pytest.fail(process.stderr.read() if process.stderr else "no sandbox started")
+                pytest.fail(process.errors.read())
             yield here, here.sandboxes()[0]["id"]
         finally:
             process.kill()
-            process.communicate(timeout=WAIT_S)
+            process.communicate(WAIT_S)
             here.run("sandboxes", "--sweep")
             for pid in here.processes():
                 os.kill(pid, signal.SIGKILL)

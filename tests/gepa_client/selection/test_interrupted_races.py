@@ -12,7 +12,7 @@ from gepa_client.journal.entries import RACE, SEARCH, STOP
 from gepa_client.journal.history import entries
 from tests.gepa_client.endpoint_fixtures import token
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import cut_after, recording, replaying, watched
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.selection.raced_run import TRAIN, Program, RacedRun, run
 from tests.support.rounds import rounds
@@ -37,15 +37,8 @@ def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(host: Host, tmp_
     url = program.serve(host)
     with watched(tmp_path) as store:
         while True:
-            left = [chance.randint(3, 40)]
             with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
-
-                def cut(left: list[int] = left, journal: Any = journal) -> None:
-                    left[0] -= 1
-                    if left[0] == 0:
-                        journal.cancel_token.cancel(Interrupted("paused", "cut"))
-
-                journal.spending.watch(cut)
+                cut_after(journal, chance.randint(3, 40))
                 try:
                     found = run(adapter, **SETTINGS)
                 except Interrupted as interrupted:

@@ -1,73 +1,10 @@
 import asyncio
 import concurrent.futures
-import signal
 import threading
-import time
 
 import pytest
 
-from gepa_client.errors import Interrupted
-from gepa_client.transport.event_loop import EventLoopThread
-
-
-@pytest.fixture
-def bridge():
-    made = EventLoopThread()
-    yield made
-    made.close()
-
-
-async def value():
-    await asyncio.sleep(0)
-    return 7
-
-
-@pytest.mark.parametrize("error", [ValueError("x"), Interrupted("paused", "x"), asyncio.CancelledError()])
-def test_it_raises_what_the_coroutine_raises(bridge, error):
-    async def fails():
-        raise error
-
-    with pytest.raises(BaseException) as caught:
-        bridge.run(fails())
-    assert type(caught.value).__name__ == type(error).__name__
-    assert bridge.run(value()) == 7
-
-
-def test_ctrl_c_in_the_calling_thread_cancels_the_work_and_lets_it_tidy_up(bridge):
-    events = []
-    running = threading.Event()
-
-    async def long():
-        running.set()
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            await asyncio.sleep(0.05)
-            events.append("tidied")
-            raise
-
-    def press():
-        running.wait(5)
-        signal.pthread_kill(main.ident, signal.SIGINT)
-
-    main = threading.current_thread()
-    thread = threading.Thread(target=press, daemon=True)
-    thread.start()
-    started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        bridge.run(long())
-    thread.join(5)
-    assert events == ["tidied"]
-    assert time.monotonic() - started < 5
-    assert bridge.run(value()) == 7
-
-
-def test_waiting_for_itself_is_refused_rather_than_a_deadlock(bridge):
-    async def inner():
-        bridge.run(value())
-
-    with pytest.raises(RuntimeError):
-        bridge.run(inner())
+from gepa_client.transport.event_loop import EventLoopThread, GroupTask, run_group
 
 
 def test_closing_cancels_what_runs_and_ends_the_thread():
@@ -93,3 +30,26 @@ def test_closing_cancels_what_runs_and_ends_the_thread():
     waiter.join(5)
     assert ended.is_set()
     assert not bridge._thread.is_alive()
+
+
+async def test_tasks_start_in_order_at_most_so_many_at_once_and_none_after_a_failure():
+    begun, go = [], asyncio.Event()
+
+    def task(number):
+        async def run(own):
+            own.begun = True
+            begun.append(number)
+            if number == 2:
+                raise ValueError("no")
+            await go.wait()
+
+        return GroupTask(run)
+
+    running = asyncio.create_task(run_group([task(number) for number in range(6)], width=2))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert begun == [0, 1]
+    go.set()
+    with pytest.raises(ValueError, match="no"):
+        await running
+    assert begun == [0, 1, 2]

@@ -19,7 +19,10 @@ def pair(draw, rows, repeats, *, gain, spread):
     return first, second
 
 
-@pytest.mark.parametrize(("rows", "repeats", "spread"), [(60, 1, 0.5), (200, 1, 0.3), (100, 3, 0.3)])
+@pytest.mark.parametrize(
+    ("rows", "repeats", "spread"),
+    [(60, 1, 0.5), *(pytest.param(*each, marks=pytest.mark.long) for each in ((200, 1, 0.3), (100, 3, 0.3)))],
+)
 def test_the_smallest_gain_is_shown_by_four_tests_in_five_or_a_few_more(rows, repeats, spread):
     draw = random.Random(2)
     about = noise.Noise(rows, 2, within=0.25 - spread * spread, between=spread * spread)
