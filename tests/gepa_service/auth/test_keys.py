@@ -70,25 +70,3 @@ def test_texts_that_are_not_written_as_a_key_are_refused_without_a_query(records
     key, _ = stored(records)
     records.close()  # a query would raise
     assert keys.check_key(records, change(key)) is None
-
-
-def test_unknown_ids_and_wrong_secrets_and_revoked_keys_take_the_steps_of_accepted_keys(
-    records: SqliteRecords, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    accepted, _ = stored(records)
-    revoked, record = stored(records)
-    keys.revoke_key(records, record)
-    unknown, _ = keys.make_key("acme", "never stored", "owner")
-    wrong = accepted[:-1] + ("0" if accepted[-1] != "0" else "1")
-    steps: list[str] = []
-
-    def observed(name: str, work):
-        return lambda *given: (steps.append(name), work(*given))[1]
-
-    monkeypatch.setattr(records, "get", observed("read", records.get))
-    monkeypatch.setattr(keys, "hash_of", observed("hash", keys.hash_of))
-    monkeypatch.setattr(keys.hmac, "compare_digest", observed("compare", keys.hmac.compare_digest))
-    for key in (accepted, revoked, unknown, wrong):
-        keys.check_key(records, key)
-        assert sorted(steps) == ["compare", "hash", "read"]
-        steps.clear()

@@ -8,10 +8,8 @@ import pytest
 
 from gepa_service.jobs import attempt, control
 from gepa_service.model.job import Job
-from gepa_service.model.job_log import LogChunk
 from gepa_service.model.program_version import Program
 from tests.faults.execution_log import executions, until
-from tests.gepa_service.killed_build import kills_its_installer_once
 from tests.gepa_service.platform import (
     Platform,
     platform,
@@ -91,19 +89,6 @@ def test_a_paused_job_continues_where_it_was_and_a_new_budget_reaches_it_while_i
     assert ended.attempts == 2, ended.reason
     assert 60 <= ended.progress.metric_calls < 150
     assert service.journals.parts(job.id)["search"] > before
-
-
-@pytest.mark.long
-def test_a_job_whose_installer_was_killed_is_tried_again(service: Platform, tmp_path: Path) -> None:
-    repo = word_repository(tmp_path / "repo")
-    killed = kills_its_installer_once(repo)
-    job = service.submit(repo, word_settings(tmp_path / "log"))
-    with working(service.parts()):
-        ended = service.ended(job)
-    assert killed.exists()
-    assert (ended.status, ended.attempts) == ("completed", 2), f"{ended!r}\n{service.log(job)}"
-    chunks = service.records.page(LogChunk, "acme", {"job_id": job.id}, limit=100)
-    assert "uv was killed" in "\n".join(line.text for chunk in chunks for line in chunk.lines)
 
 
 def test_a_program_that_fails_its_check_fails_the_job_with_its_errors(service: Platform, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.mutation import ChangeRequest, PastMutation
 from rpc_server.mutations import agent_prompt as limits
-from rpc_server.mutations.agent_prompt import change_prompt, conflict_prompt
+from rpc_server.mutations.agent_prompt import change_prompt
 from rpc_server.settings.code_settings import CodeChangeSettings
 
 PLAIN = CodeChangeSettings(allow_mutations=True)
@@ -27,16 +27,6 @@ def fenced(text: str, name: str) -> list[str]:
 
 def past(**more) -> PastMutation:
     return PastMutation(**{"request": "Ask twice.", "outcome": "accepted", **more})
-
-
-def test_a_bare_request_is_sent_with_the_rules_alone():
-    text = reported()
-
-    assert fenced(text, "change-request") == ["Retry twice."]
-    assert re.findall(r"^# (.*)$", text, re.MULTILINE) == ["The change request", "Rules", "In the end"]
-    assert "do not commit" in text
-    assert "The diff may have 262144 bytes at most." in text
-    assert "state in a few sentences what you changed and why" in text
 
 
 def test_the_rules_name_the_checks_of_a_change():
@@ -119,14 +109,3 @@ def test_a_prompt_is_bounded():
     (records,) = fenced(text, "records")
     assert records.endswith("more left out)")
     assert fenced(text, "history")[0].startswith("(980 earlier ones left out)\n")
-
-
-def test_conflicts_are_sent_with_the_files_and_the_purpose_of_each_line():
-    text = conflict_prompt(
-        ["app.py", 'evil"\nname'], ours=["Retry\ntwice."], theirs=["Cache answers.", "Log."], settings=PLAIN
-    )
-
-    assert '- "app.py"\n- "evil\\"\\nname"\n' in text
-    assert fenced(text, "our-requests") == ["- Retry twice."]
-    assert fenced(text, "their-requests") == ["- Cache answers.\n- Log."]
-    assert "do not commit" in text

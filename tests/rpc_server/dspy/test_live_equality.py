@@ -13,8 +13,6 @@ from tests.rpc_server.dspy.conftest import NEWEST, environment
 
 ROOT = Path(__file__).parents[3]
 OURS = ("aiohttp", "gitpython", "jsonrpcserver", "orjson", "platformdirs", "pydantic", "rich", "typer", "uvloop")
-OPTIONS = {"seed": 1, "max_metric_calls": 150, "use_merge": False}
-PROPOSERS = ("dspy", "own")
 
 pytestmark = pytest.mark.timeout(300)  # two whole runs
 
@@ -45,15 +43,6 @@ def printed(python: Path, project: Path, *command: str) -> Any:
     ended = subprocess.run([python, *command], cwd=project, env=env, capture_output=True, text=True, timeout=110)
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-4000:]
     return json.loads(ended.stdout.splitlines()[-1])
-
-
-@pytest.mark.long
-def test_the_candidates_are_those_of_dspy_gepa_with_the_same_seed_and_proposer(project, python):
-    argument = json.dumps([[proposer, OPTIONS] for proposer in PROPOSERS])
-    theirs = printed(python, project, "with_dspy.py", argument)
-    ours = printed(python, project, "with_one_call.py", argument)
-    assert [len(candidates) > 3 for candidates in ours] == [True] * len(PROPOSERS)
-    assert ours == [run["candidates"] for run in theirs]
 
 
 def test_rows_that_are_objects_reach_program_and_metric_themselves_in_the_context_of_the_call(project, python):

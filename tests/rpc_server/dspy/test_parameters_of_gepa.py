@@ -69,23 +69,6 @@ async def test_an_instruction_proposer_runs_beside_the_program_in_the_context_of
     assert any(text.startswith(expected) for text in texts.values())
 
 
-@pytest.mark.long
-async def test_an_instruction_proposer_works_with_the_oldest_dspy_too(opened, oldest_dspy_python):
-    settings = {"dspy": {"instruction_proposer": "codes.Proposer"}}
-    async with opened(python=oldest_dspy_python, **settings) as running:
-        results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
-        assert any("word3 is " in text for text in (await proposed(running, results)).values())
-
-
-@pytest.mark.long
-async def test_texts_for_another_component_are_named(opened):
-    async with opened(dspy={"instruction_proposer": "variants.nonsense"}) as running:
-        results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
-        with pytest.raises(ProgramFailed) as failed:
-            await proposed(running, results)
-    assert failed.value.message.startswith("the proposer returned a text for 'elsewhere', but `components` holds")
-
-
 async def test_a_proposer_that_cannot_be_called_is_named_at_the_start(opened):
     with pytest.raises(ProgramFailed) as failed:
         async with opened(dspy={"instruction_proposer": "variants.NUMBER"}):

@@ -95,16 +95,6 @@ async def test_a_programs_errors_are_its_failures_and_a_providers_are_infrastruc
         assert "must be an object" in shapeless["error"]["message"]
 
 
-@pytest.mark.long
-async def test_a_metric_of_two_arguments_gives_a_number_and_dspys_own_feedback(opened):
-    async with opened(metric="variants:plain") as running:
-        results = await running.evaluate(row(2), capture_traces=True)
-        assert results[0]["score"] == 0.0
-        assert "feedback" not in results[0]
-        answer = await running.reflect(results, "finish")
-        assert answer["dataset"]["finish"][0]["Feedback"] == "This trajectory got a score of False."
-
-
 async def test_predictors_of_one_signature_have_records_of_their_own_calls_with_feedback_of_the_score_that_counts(
     opened,
 ):
@@ -150,23 +140,6 @@ async def test_without_a_group_the_steps_are_in_the_result_and_can_be_reflected_
     assert (failed["component"], failed["error"]["type"]) == ("look", "parse_failure")
     assert failed["raw"] == "I do not know what word7 is."
     assert len(dataset["look"]) == 2
-
-
-@pytest.mark.long
-async def test_the_choice_among_calls_continues_after_the_process_is_replaced(opened):
-    settings = {"program": "variants.Slow", "example_timeout_s": 1.0}
-    async with opened(**settings) as whole, opened(**settings) as broken:
-        for running in (whole, broken):
-            await running.reflect(await running.evaluate(row(2), capture_traces=True), "look")
-        late = await broken.one(row(3, pause=60))
-        assert late["status"] == "timeout"
-        answers = []
-        for running in (whole, broken):
-            results = await running.evaluate(*[row(number) for number in (2, 3, 4, 5)], capture_traces=True)
-            answers.append(await running.reflect(results, "look"))
-        assert answers[0] == answers[1]
-        words = {record["Inputs"]["word"] for record in answers[0]["dataset"]["look"]}
-        assert any("once more" in word for word in words)
 
 
 async def test_an_empty_state_begins_anew(codes):

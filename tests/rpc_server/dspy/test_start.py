@@ -43,11 +43,3 @@ async def test_an_environment_without_dspy_is_named_with_what_to_do(opened):
         f"DSPy is not installed for {sys.executable}: {sys.executable} -m pip install 'dspy>=3.0.4'"
     )
     assert failed.value.details["interpreter"].startswith(sys.executable)
-
-
-@pytest.mark.long
-async def test_a_dspy_without_a_proposer_of_its_own_is_named(opened, oldest_dspy_python):
-    with pytest.raises(ProgramFailed) as failed:
-        async with opened(python=oldest_dspy_python, dspy={"reflection_lm": "codes.reflection_lm"}):
-            pass
-    assert failed.value.message.startswith("DSPy 3.0.4 has no proposer of its own: its dspy.GEPA uses GEPA's")

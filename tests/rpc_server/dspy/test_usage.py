@@ -7,16 +7,6 @@ from tests.rpc_server.model_provider import COUNTED, provider
 __all__ = ["provider"]
 
 
-@pytest.mark.long
-async def test_with_track_usage_the_metric_reads_the_usage_of_a_prediction_and_calls_are_counted(opened, provider):
-    env = {"PROVIDER_URL": provider, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "TRACK_USAGE": "1"}
-    async with opened("litellm_program.Ask", metric="litellm_program.judged", env=env) as running:
-        result = await running.one({"question": "why?"})
-    assert (result["status"], result["score"]) == ("ok", 120.0), result
-    assert result["feedback"] == "the judge took 120 tokens"
-    assert result["usage"]["calls"] == 4
-
-
 async def test_calls_of_a_dspy_program_are_counted_and_cached_ones_are_free(opened, provider):
     env = {"PROVIDER_URL": provider, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     async with opened("litellm_program.Ask", metric="litellm_program.metric", env=env) as running:

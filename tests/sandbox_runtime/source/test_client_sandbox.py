@@ -223,19 +223,6 @@ async def test_each_start_has_its_own_gateway_session_which_closes_with_the_sand
     assert all(session.closed for session in sessions)
 
 
-@pytest.mark.long
-@pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
-async def test_node_packages_of_the_environment_are_linked_to_the_program(
-    make: Make, repository: Path, shared: Path
-) -> None:
-    commit(repository, {"app/package.json": '{"name": "p", "type": "module"}', "app/requirements.txt": ""})
-    sandbox = make(replace(SETTINGS, ready_s=60.0))
-    await sandbox.start()
-    modules = await shell_output(sandbox, "readlink -f node_modules")
-    assert modules.startswith(str(shared / "environments"))
-    assert await shell_output(sandbox, "git status --porcelain") == ""
-
-
 LOCAL_PACKAGES = {
     "app/package.json": """{"name": "app", "type": "module", "dependencies": {"shared": "file:../libs/shared"}}""",
     "app/requirements.txt": "",
