@@ -8,7 +8,6 @@ import pytest
 
 from gepa_service.jobs import attempt, control
 from gepa_service.model.job import Job
-from gepa_service.model.program_version import Program
 from tests.faults.execution_log import executions, until
 from tests.gepa_service.platform import (
     Platform,
@@ -25,20 +24,6 @@ from tests.sandbox_runtime.source.repositories import commit
 def service(tmp_path: Path) -> Iterator[Platform]:
     with platform(tmp_path) as opened:
         yield opened
-
-
-def test_a_job_becomes_a_version_of_its_program(service: Platform, tmp_path: Path) -> None:
-    service.sandbox = "bubblewrap"
-    job = service.submit(word_repository(tmp_path / "repo"), word_settings(tmp_path / "log", metric_calls=30))
-    with working(service.parts()):
-        ended = service.ended(job)
-    assert ended.status == "completed", f"{ended!r}\n{service.log(job)}"
-    assert ended.claim is None
-    assert ended.progress.metric_calls >= 30
-    program = service.records.get(Program, "acme", ended.program_id or "")
-    assert program is not None
-    assert program.score == ended.progress.best_score
-    assert program.verdict in {"improved", "no difference", "worse"}
 
 
 def slow(service: Platform, folder: Path, slower: int = 10, **given: Any) -> Job:

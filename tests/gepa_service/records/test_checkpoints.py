@@ -3,7 +3,6 @@
 from contextlib import closing
 from pathlib import Path
 
-
 from gepa_service.model.job import Job
 from gepa_service.records.checkpoints import LONGEST_LOG
 from gepa_service.records.record import new_id

@@ -1,7 +1,6 @@
-"""Commands in a sandbox at Modal, beyond what the suite of all runtimes asks of them; and twenty sandboxes at once."""
+"""Commands in a sandbox at Modal, beyond what the suite of all runtimes asks of them."""
 
 from pathlib import Path
-
 
 from sandbox_runtime import Command, ResourceLimits
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
