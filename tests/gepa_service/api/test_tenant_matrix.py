@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from gepa_service.api.access import Writer
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.api.route_table import permission_of, routes_of
@@ -145,17 +144,3 @@ async def test_a_job_token_reaches_no_other_job_of_its_own_tenant(call: Client, 
     responses = [await call("job token", "POST", f"/job/{id_}/journal/run", {}) for id_ in (other, ABSENT)]
     assert without_time(responses[0]) == without_time(responses[1])
     assert responses[0].status_code == 404
-
-
-async def test_the_matrix_notices_a_route_that_shows_another_tenants_records(
-    call: Client, app: FastAPI, service: Service
-) -> None:
-    """The marker is what a route that forgets the tenant would show."""
-    from gepa_service.model.job import Job
-
-    async def leaking(caller: Writer) -> list[str]:
-        return [job.repo_url for job in service.records.page(Job, None)]
-
-    app.add_api_route("/leaking", leaking)
-    RESOURCES["pending job"](service, "beta")
-    assert MARKER in (await call("editor", "GET", "/leaking")).text

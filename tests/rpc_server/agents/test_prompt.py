@@ -29,23 +29,6 @@ def past(**more) -> PastMutation:
     return PastMutation(**{"request": "Ask twice.", "outcome": "accepted", **more})
 
 
-def test_the_rules_name_the_checks_of_a_change():
-    settings = CodeChangeSettings(
-        allow_mutations=True,
-        allow=("src/**", "*.py"),
-        deny=("tests/**",),
-        max_diff_bytes=1000,
-        check_command=("pytest", "-q", "-k", "not slow"),
-    )
-
-    text = reported(settings=settings)
-
-    assert "match one of these may change: `src/**`, `*.py`." in text
-    assert "match one of these may not change: `tests/**`." in text
-    assert "1000 bytes at most" in text
-    assert "`pytest -q -k 'not slow'` is run in a fresh copy and must exit with 0" in text
-
-
 def test_records_are_shown_as_gepa_shows_them():
     records = [
         {"Inputs": {"question": "2+2", "hints": ["a", 1]}, "Generated Outputs": "5\nfive", "Feedback": "é is wrong"},
@@ -55,20 +38,6 @@ def test_records_are_shown_as_gepa_shows_them():
     assert fenced(reported(records=records), "records") == [
         "# Example 1\n## Inputs\n### question\n2+2\n### hints\n"
         '["a", 1]\n## Generated Outputs\n5\nfive\n## Feedback\né is wrong\n\n# Example 2\n## Feedback\nfine'
-    ]
-
-
-def test_history_holds_the_outcome_of_each_change():
-    history = [
-        past(score=0.75, parent_score=0.5),
-        past(outcome="not_better", score=0.5, parent_score=0.5),
-        past(outcome="rejected", stage="check", reason="2 tests\nfailed"),
-    ]
-
-    assert fenced(reported(history=history), "history") == [
-        "- kept (score 0.75, before 0.5): Ask twice.\n"
-        "- no better, dropped (score 0.5, before 0.5): Ask twice.\n"
-        "- could not be made (stage check): Ask twice. Why: 2 tests failed"
     ]
 
 
