@@ -37,7 +37,7 @@ KINDS = ("api", "worker", "job process", "driver", "database", "connections")
 
 SHORT = ("worker", "driver", "connections")
 TENANTS = ("acme", "rival", "third")
-JOBS = 8 if ALL else 2
+JOBS = 8 if ALL else 1
 FOLLOWED = 3 if ALL else 1
 """Jobs whose streams are followed: fewer than an API replays at the same time."""
 

@@ -98,27 +98,32 @@ _OTHERWISE = (
 )  # fmt: skip
 
 SHORT_SCRIPTS = frozenset(
-    (
-        *(
-            "its .git: removes it",
-            "its .git: makes it a link to the user's",
-            "its .git: commits",
-            "its .git: has a hook",
-        ),
-        *(
-            "its .git: has a monitor",
-            "its .git: has a filter",
-            "its .git: works elsewhere",
-            "its .git: loses its index",
-        ),
-        *("its .git: hides a file from its index", "its .git: borrows from elsewhere"),
-        *("edits a file", "deletes a folder", "turns a file into a link", "leaves a process", "has odd names"),
-        *("finds no other repository", "links out by a relative path", "links out through a link", "links into .git"),
-        *("nests a repository", "adds a submodule", "changes what may not change", "replaces what is linked"),
-        *("has a name of two lines", "makes a file a pipe", "makes its folder a link", "does nothing", "writes .GIT"),
-        *("fails", "breaks the program", "removes everything", "writes a huge file"),
+    {
+        "its .git: removes it",
+        "its .git: commits",
+        "its .git: has a hook",
+        "its .git: has a monitor",
+        "its .git: has a filter",
+        "its .git: works elsewhere",
+        "its .git: hides a file from its index",
+        "edits a file",
+        "turns a file into a link",
+        "leaves a process",
+        "has odd names",
+        "finds no other repository",
+        "links out through a link",
+        "nests a repository",
+        "changes what may not change",
+        "replaces what is linked",
+        "makes a file a pipe",
+        "makes its folder a link",
+        "writes .GIT",
+        "fails",
+        "breaks the program",
+        "removes everything",
+        "writes a huge file",
         "hides a large change by attributes",
-    )
+    }
 )
 """What is run by `make test`."""
 
