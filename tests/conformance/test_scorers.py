@@ -23,7 +23,10 @@ SERVERS = {
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize(
+    "name",
+    ["python", *(pytest.param(name, marks=pytest.mark.long) for name in SERVERS if name != "python")],
+)
 async def test_a_server_that_only_scores_passes_every_check_that_applies(name: str, tmp_path: Path) -> None:
     source, command = SERVERS[name]
     if "node" in command and (shutil.which("node") is None or not PACKAGE.is_file()):

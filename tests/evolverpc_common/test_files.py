@@ -51,29 +51,6 @@ def test_an_unusable_file_is_named_with_the_place(tmp_path: Path, name: str, con
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("trian.jsonl", "trian.jsonl: no such file in {folder}; did you mean train.jsonl?"),
-        ("rows.jsonl", "rows.jsonl: no such file in {folder}"),
-        ("dat/rows.csv", "dat/rows.csv: no such file: there is no folder {folder}/dat; did you mean data?"),
-        ("data/x/rows.csv", "data/x/rows.csv: no such file: there is no folder {folder}/data/x"),
-        ("{folder}/train.json", "{folder}/train.json: no such file; did you mean train.jsonl?"),
-        ("gone.json", "gone.json: no such file in {folder}"),
-    ],
-)
-def test_a_missing_file_is_reported_with_its_folder_and_the_nearest_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, message: str
-) -> None:
-    (tmp_path / "train.jsonl").write_text("{}")
-    (tmp_path / "gone.json").symlink_to("nowhere")
-    (tmp_path / "data").mkdir()
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(RowFileError) as caught:
-        read_rows(Path(path.format(folder=tmp_path)))
-    assert str(caught.value) == message.format(folder=tmp_path)
-
-
 def test_a_file_is_replaced_with_its_mode_and_nothing_else_stays(tmp_path: Path) -> None:
     path = tmp_path / "token"
     (tmp_path / ".token.new").write_text("left by a process that was killed")

@@ -32,6 +32,13 @@ def served(service: Service, prepare: Callable[[FastAPI], object] = lambda _: No
     """Serve the application while the block runs; yield its URL. `prepare`: gets the application before it starts."""
     app = create_app(service)
     prepare(app)
+    with served_app(app, port) as url:
+        yield url
+
+
+@contextmanager
+def served_app(app: FastAPI, port: int) -> Iterator[str]:
+    """Serve an application that was made while the block runs; yield its URL."""
     http: Any = functools.partial(BoundedConnection, OpenConnections())
     config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", lifespan="on", http=http)
     server = uvicorn.Server(config)

@@ -134,41 +134,52 @@ class Delivered:
     clone: Path
 
 
-async def improved_and_delivered(
-    folder: Path, files: Mapping[str, str], end: str, secrets: Mapping[str, str], request: Mapping[str, Any]
-) -> Delivered:
-    """Connect a private repository of these files, optimize it, and promote and deliver the version.
-
-    `end`: how outputs of the program are to end. `secrets`: of the tenant. `request`: of the job, beside its rows.
-    """
-    source = folder / "program"
-    base = commit(source, {"goal.py": GOAL.replace("END", repr(end)), **files})
-    rows = [{"text": f"row {at}", "prompt": "better", "end": f"ROW {at}" if end == "ONE" else ""} for at in range(40)]
+@asynccontextmanager
+async def private_repository(folder: Path, files: Mapping[str, str], end: str) -> AsyncIterator[LoopbackGitHub]:
+    """A GitHub with a private repository of these files. `end`: how outputs of the program are to end."""
+    commit(folder / "program", {"goal.py": GOAL.replace("END", repr(end)), **files})
     async with loopback_github(folder / "github") as github:
-        github.add("acme/words", source)
-        with platform(folder) as opened:
-            async with service_with(github, opened) as (owner, rival):
-                for name, value in secrets.items():
-                    assert (await owner("PUT", f"/secrets/{name}", {"value": value})).status_code < 300
-                assert (await installed(github, owner)).status_code == 200
-                connect = {"repo_url": github.url("acme/words"), "installation_id": str(INSTALLATION)}
-                connected = await owner("POST", "/connect-git", connect)
-                assert connected.status_code == 200, connected.text
-                client_id = connected.json()["client_id"]
-                splits = {"trainset": rows[:6], "valset": rows[6:12], "testset": rows[12:]}
-                submitted = await owner("POST", "/optimize", {"client_id": client_id, **splits, **request})
-                assert submitted.status_code == 202, submitted.text
-                job = await ended(owner, submitted.json()["job_id"])
-                logs = (await owner("GET", f"/job/{job['job_id']}/logs")).text
-                assert job["status"] == "completed", json.dumps(job) + logs
-                certificate = (await owner("GET", f"/job/{job['job_id']}/certificate")).json()
-                assert certificate["verdict"] == "improved", certificate
-                version = f"/program/{job['program_id']}"
-                for path, body in (("/promote", {}), ("/deliver", {})):
-                    assert (await rival("POST", version + path, body)).status_code == 404
-                    done = await owner("POST", version + path, body)
-                    assert done.status_code == 200, done.text
-                shown = (await owner("GET", version)).json()
+        github.add("acme/words", folder / "program")
+        yield github
+
+
+async def submitted(
+    github: LoopbackGitHub, owner: Caller, end: str, secrets: Mapping[str, str], request: Mapping[str, Any]
+) -> str:
+    """Connect the repository by the App and submit its optimization; return the job's id.
+
+    `secrets`: of the tenant. `request`: of the job, beside its rows.
+    """
+    rows = [{"text": f"row {at}", "prompt": "better", "end": f"ROW {at}" if end == "ONE" else ""} for at in range(40)]
+    for name, value in secrets.items():
+        assert (await owner("PUT", f"/secrets/{name}", {"value": value})).status_code < 300
+    assert (await installed(github, owner)).status_code == 200
+    connect = {"repo_url": github.url("acme/words"), "installation_id": str(INSTALLATION)}
+    connected = await owner("POST", "/connect-git", connect)
+    assert connected.status_code == 200, connected.text
+    client_id = connected.json()["client_id"]
+    splits = {"trainset": rows[:6], "valset": rows[6:12], "testset": rows[12:]}
+    answered = await owner("POST", "/optimize", {"client_id": client_id, **splits, **request})
+    assert answered.status_code == 202, answered.text
+    job_id: str = answered.json()["job_id"]
+    return job_id
+
+
+async def delivered(
+    folder: Path, github: LoopbackGitHub, owner: Caller, rival: Caller, job: dict[str, Any]
+) -> Delivered:
+    """Promote and deliver what a completed job has made."""
+    logs = (await owner("GET", f"/job/{job['job_id']}/logs")).text
+    assert job["status"] == "completed", json.dumps(job) + logs
+    certificate = (await owner("GET", f"/job/{job['job_id']}/certificate")).json()
+    assert certificate["verdict"] == "improved", certificate
+    version = f"/program/{job['program_id']}"
+    for path, body in (("/promote", {}), ("/deliver", {})):
+        assert (await rival("POST", version + path, body)).status_code == 404
+        done = await owner("POST", version + path, body)
+        assert done.status_code == 200, done.text
+    shown = (await owner("GET", version)).json()
+    base = git(folder / "program", "rev-parse", "HEAD")
     assert (shown["active"], shown["verdict"], shown["base_commit"]) == (True, "improved", base)
     (pull,) = github.pulls
     assert (pull["head"], pull["base"]) == (done.json()["branch"], "trunk")
@@ -186,6 +197,13 @@ async def status_of(folder: Path, *arguments: str) -> int:
         subprocess.run, [sys.executable, *arguments], cwd=folder, timeout=60, check=False, capture_output=True
     )
     return ran.returncode
+
+
+async def check_goal(folder: Path, clone: Path) -> None:
+    """The delivered branch reaches the goal, which the repository as it was does not; tests pass in both."""
+    for where, goal in ((clone, 0), (folder / "program", 1)):
+        assert await status_of(where, "-m", "unittest", "-q", "test_program") == 0
+        assert await status_of(where, "goal.py") == goal
 
 
 def agents_script(file: Path) -> None:
@@ -240,7 +258,11 @@ async def test_code_and_prompt_are_changed_by_the_coding_agent_and_the_pull_requ
                 "candidate_selection_strategy": "current_best",
             },
         }
-        found = await improved_and_delivered(tmp_path, files, "ONE", secrets, request)
+        async with private_repository(tmp_path, files, "ONE") as github:
+            with platform(tmp_path) as opened:
+                async with service_with(github, opened) as (owner, rival):
+                    job = await ended(owner, await submitted(github, owner, "ONE", secrets, request))
+                    found = await delivered(tmp_path, github, owner, rival, job)
     assert not any(shown), "a process shows a key of a model or the token of the repository"
     assert sum("Write one change request" in prompt for prompt in asked) >= 1
     assert (found.version["score"], found.version["texts"]["prompt"]) == (1.0, "better")
@@ -250,9 +272,7 @@ async def test_code_and_prompt_are_changed_by_the_coding_agent_and_the_pull_requ
         "beside the texts, the code is the best one's"
     )
     assert git(found.clone, "diff", "--name-only", "HEAD^", "HEAD").split() == [TEXTS, "program.py"]
-    for folder, goal in ((found.clone, 0), (tmp_path / "program", 1)):
-        assert await status_of(folder, "-m", "unittest", "-q", "test_program") == 0
-        assert await status_of(folder, "goal.py") == goal
+    await check_goal(tmp_path, found.clone)
 
 
 def commit_of_best(folder: Path, found: Delivered) -> str:

@@ -1,17 +1,12 @@
 """The table of methods and capabilities is complete, and what is generated from it agrees."""
 
-import json
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
-from protocol import CAPABILITIES, METHODS
+from protocol import METHODS
 from protocol.base import WHOLE, RequestModel, ResultModel
-from protocol.errors import ALL
-from protocol.methods import SCHEMA_DIR, SCHEMA_FILE
-
-SCHEMA: dict[str, Any] = json.loads((SCHEMA_DIR / SCHEMA_FILE).read_text(encoding="utf-8"))
 
 
 def test_the_core_is_three_methods() -> None:
@@ -31,23 +26,6 @@ def test_what_changes_or_costs_something_is_not_called_idempotent() -> None:
         "outline_code",
         "import_commits",
         "rpc.discover",
-    }
-
-
-def test_the_schema_carries_the_same_tables() -> None:
-    assert SCHEMA["x-methods"] == {
-        name: {
-            "params": method.params.__name__,
-            "result": method.result.__name__ if method.result is not None else None,
-            "capability": method.capability,
-            "since": method.since,
-            "idempotent": method.idempotent,
-        }
-        for name, method in METHODS.items()
-    }
-    assert list(SCHEMA["x-capabilities"]) == list(CAPABILITIES)
-    assert {name: entry["code"] for name, entry in SCHEMA["x-errors"].items()} == {
-        kind.__name__: kind.code for kind in ALL
     }
 
 

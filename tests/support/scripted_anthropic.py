@@ -136,10 +136,6 @@ class ScriptedModel:
         """Variables that lead the agent here."""
         return {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": "key-of-the-tests", "NO_PROXY": "127.0.0.1"}
 
-    def asked_about(self, words: str) -> list[Asked]:
-        """The requests of conversations whose first message contains the words."""
-        return [asked for asked in self.asked if words in asked.prompt]
-
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=2**26)
         app.router.add_post("/v1/messages", self._messages)

@@ -1,9 +1,11 @@
-"""Every route, sent what no client should send: a problem, never an internal error, and no state that breaks a list."""
+"""Every route, sent what no client should send: a documented problem, and no state that breaks a list."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 
 from gepa_service.api.app_state import Service
 from tests.gepa_service.api.conftest import Client
@@ -34,21 +36,22 @@ IDS = ["%00", "%FF", "..%2F..", "x" * 5000, "%20", "%F0%9F%98%80", "'"]
 QUERIES = ["?limit=x", "?limit=99999999999999999999", "?after=%00", "?status=x"]
 
 
-def problem(response: httpx.Response, what: object) -> None:
-    """An error has the form of every error."""
+def problem(response: httpx.Response, documented: Mapping[str, Any], what: object) -> None:
+    """A response has a documented status, if the document has its route, and an error the form of every error."""
     assert response.status_code < 500, (what, response.text)
+    assert not documented or str(response.status_code) in documented, (what, response.text)
     if response.status_code >= 400:
         assert response.headers["content-type"] == "application/problem+json", (what, response.text)
         assert response.json()["status"] == response.status_code
         assert "Traceback" not in response.text
 
 
-async def test_odd_requests_are_answered_by_problems(call: Client, service: Service) -> None:
+async def test_odd_requests_are_answered_as_documented(call: Client, app: FastAPI, service: Service) -> None:
     for name in sorted(EXAMPLES):
-        await ask_oddly(call, service, name)
+        await ask_oddly(call, app.openapi(), service, name)
 
 
-async def ask_oddly(call: Client, service: Service, name: str) -> None:
+async def ask_oddly(call: Client, openapi: Mapping[str, Any], service: Service, name: str) -> None:
     """Send a route what no client should send."""
     method, path = name.split(" ", 1)
     example = EXAMPLES[name]
@@ -56,17 +59,20 @@ async def ask_oddly(call: Client, service: Service, name: str) -> None:
     id_ = RESOURCES[example.resource](service, "acme") if example.resource else "id"
     headers = {"Authorization": f"Bearer {call.tokens[kind]}", "Content-Type": "application/json", **example.headers}
     place = example.path(path, id_)
+    documented = openapi["paths"].get(path, {}).get(method.lower(), {}).get("responses", {})
     if method != "GET":
         for body in BODIES:
-            problem(await call.http.request(method, place, content=body, headers=headers), (name, body[:100]))
+            response = await call.http.request(method, place, content=body, headers=headers)
+            problem(response, documented, (name, body[:100]))
     if "{" in path:
         for odd in IDS:
             content = json.dumps(example.content("id")).encode()
             response = await call.http.request(method, example.path(path, odd), content=content, headers=headers)
-            problem(response, (name, odd))
+            problem(response, documented, (name, odd))
     if method == "GET":
         for query in QUERIES:
-            problem(await call.http.request(method, place + query, headers=headers), (name, query))
+            response = await call.http.request(method, place + query, headers=headers)
+            problem(response, documented, (name, query))
 
 
 async def test_texts_that_were_accepted_can_be_listed(call: Client) -> None:

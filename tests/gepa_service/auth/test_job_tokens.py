@@ -68,13 +68,6 @@ def test_a_token_is_refused_once_its_job_ended_or_another_attempt_runs_it(
     assert tokens.check(token) is None
 
 
-def test_a_token_survives_the_heartbeats_of_its_worker(records: SqliteRecords, job: Job) -> None:
-    tokens = JobTokens(records, [MASTER])
-    token = tokens.issue(job)
-    records.replace(job.model_copy(update={"claim": JobClaim(worker="w1", beat=8)}))
-    assert tokens.check(token) is not None
-
-
 def test_a_token_is_refused_after_fifteen_minutes_by_any_clock_within_the_leeway(
     records: SqliteRecords, job: Job
 ) -> None:

@@ -27,7 +27,7 @@ from tests.gepa_service.faults.cutter import Cutter
 from tests.gepa_service.faults.followers import Follower
 from tests.gepa_service.faults.note_sink import NoteSink
 from tests.gepa_service.faults.processes import PROCESSES, WORKERS, Processes, listening
-from tests.gepa_service.platform import word_repository, word_settings
+from tests.gepa_service.platform import platform, word_repository, word_settings, working
 from tests.support.rounds import ALL, FAULT_ROUNDS
 
 pytestmark = pytest.mark.faults
@@ -37,7 +37,7 @@ KINDS = ("api", "worker", "job process", "driver", "database", "connections")
 
 SHORT = ("worker", "driver", "connections")
 TENANTS = ("acme", "rival", "third")
-JOBS = 8 if ALL else 2
+JOBS = 8 if ALL else 1
 FOLLOWED = 3 if ALL else 1
 """Jobs whose streams are followed: fewer than an API replays at the same time."""
 
@@ -218,13 +218,12 @@ def round_of(number: int, folder: Path, sandbox: str, *, with_mongo: bool) -> It
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """The result of a job that nothing happens to."""
-    with round_of(0, tmp_path_factory.mktemp("undisturbed"), "process", with_mongo=False) as quiet:
-        quiet.submit()
-        [ended] = quiet.all_ended([], (0.0, 0.0))
-        assert ended.status == "completed", (ended.reason, quiet.processes.logs())
-        quiet.followers[0].ended()
-        with closing(open_store(quiet.store_url)) as store:
-            found = result_of(store, ended)
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with platform(folder) as quiet:
+        job = quiet.submit(word_repository(folder / "repo"), word_settings(folder / "log", metric_calls=CALLS))
+        with working(quiet.parts()):
+            assert (ended := quiet.ended(job)).status == "completed", (ended.reason, quiet.log(job))
+        found = result_of(quiet.journals, job)
     assert len(found) > 1, "nothing to compare by"
     return found
 

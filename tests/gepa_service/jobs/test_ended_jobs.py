@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gepa_client.errors import ClaimLost, ConnectionLost, Interrupted, RunBusy, StoreUnavailable
-from gepa_client.run.run_errors import finished_by, stop_for
+from gepa_client.run.run_errors import finished_by
 from gepa_service.jobs.job_process import ended_as
 
 
@@ -26,12 +26,6 @@ def test_a_job_continues_by_itself_if_its_infrastructure_was_lost_and_not_by_its
     fields: dict[str, Any], ended: str, tmp_path: Path
 ) -> None:
     assert ended_as(reason="the sandboxes are lost: x", output=tmp_path, **fields).status == ended
-
-
-@pytest.mark.parametrize("error", [StoreUnavailable("the service does not answer"), ClaimLost("another drives it")])
-def test_a_store_that_is_lost_within_the_search_pauses_the_run(error: Exception) -> None:
-    stop = stop_for(error)
-    assert (stop.status, stop.infrastructure, stop.reason) == ("paused", True, str(error))
 
 
 @pytest.mark.parametrize(

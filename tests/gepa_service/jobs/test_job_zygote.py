@@ -87,14 +87,3 @@ def test_a_process_ends_by_a_signal_and_is_not_waited_for_in_vain(zygote: JobZyg
     process.send_signal(signal.SIGTERM)  # another process may have its number by now
     end(process)
     assert not Path(f"/proc/{found['pid']}/fd/0").exists()
-
-
-@pytest.mark.long
-def test_a_zygote_that_was_killed_is_started_again_and_its_forks_live_on(zygote: JobZygote, tmp_path: Path) -> None:
-    before, _ = begun(zygote, tmp_path / "before")
-    zygote._process.kill()
-    zygote._process.wait()
-    after, _ = begun(zygote, tmp_path / "after")
-    assert before.poll() is None
-    for process in (before, after):
-        end(process)

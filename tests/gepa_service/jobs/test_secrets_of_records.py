@@ -19,6 +19,7 @@ from gepa_service.model.program_version import Program
 from tests.faults.execution_log import until
 from tests.gepa_service.platform import Platform, platform, processes_of, working
 from tests.sandbox_runtime.source.repositories import commit
+from tests.support.rounds import ALL
 
 pytestmark = pytest.mark.timeout(300)
 PASSED = 'sk-"passed" to/the+program: ü 0123'
@@ -98,23 +99,24 @@ def found_in(content: bytes) -> set[str]:
     return {form for form in FORMS if form.encode() in content}
 
 
+@pytest.mark.repeated
 def test_no_secret_is_kept_and_a_killed_job_repeats_itself(service: Platform, tmp_path: Path) -> None:
     service.sandbox = "bubblewrap"
     service.secrets["acme"] = Revealed({"DATABASE": PASSED, "WORD": WORD}, unused=(UNUSED,))
-    whole, killed = submitted(service, tmp_path), submitted(service, tmp_path)
+    whole = [submitted(service, tmp_path)] if ALL else []
+    killed = submitted(service, tmp_path)
     with working(service.parts(), at_once=1):
-        assert (found := service.ended(whole)).status == "completed", f"{found!r}\n{service.log(whole)}"
+        for job in whole:
+            assert (found := service.ended(job)).status == "completed", f"{found!r}\n{service.log(job)}"
         until(lambda: recorded(service, killed) > 15, "the job to have evaluated some examples")
         for pid in processes_of(killed):
             with contextlib.suppress(ProcessLookupError):  # one ends with another
                 os.kill(pid, signal.SIGKILL)
         ended = service.ended(killed)
     assert (ended.status, ended.attempts) == ("completed", 2), f"{ended!r}\n{service.log(killed)}"
-    first, second = (
-        [(each.texts, each.scores) for each in service.journals.candidates(job.id)] for job in (whole, killed)
-    )
-    assert first == second
-    assert len(first) > 1
+    made = [[(each.texts, each.scores) for each in service.journals.candidates(job.id)] for job in (killed, *whole)]
+    assert len(made[0]) > 1
+    assert all(each == made[0] for each in made)
     program = service.records.get(Program, "acme", ended.program_id or "")
     assert program is not None
     assert program.program_json is not None, service.log(killed)

@@ -1,6 +1,5 @@
 """Records in MongoDB: its server killed and started again, and responses that are lost."""
 
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,23 +40,6 @@ def test_a_server_that_is_gone_is_unavailable_and_back_again_once_it_is_started(
         MongoRecords(server.url, patience_s=0.5)
     assert server.start()
     assert records.get(Sample, "acme", "s1") == made
-    records.close()
-
-
-@pytest.mark.long
-@pytest.mark.timeout(180)
-def test_a_call_that_meets_a_restart_waits_for_it(server: MongoProcess) -> None:
-    records = MongoRecords(server.url, patience_s=60)
-    made = sample("s1")
-    records.insert(made)
-    server.kill()
-    results: list[object] = []
-    thread = threading.Thread(target=lambda: results.append(records.replace(made.model_copy(update={"number": 1}))))
-    thread.start()
-    assert server.start()
-    thread.join(90)
-    assert [result.number for result in results] == [1]
-    assert records.get(Sample, "acme", "s1").number == 1
     records.close()
 
 

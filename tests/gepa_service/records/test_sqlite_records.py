@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gepa_service.model.job import Job
 from gepa_service.records import sqlite
-from gepa_service.records.record import new_id
-from gepa_service.records.sqlite import SqliteRecords, page_query
+from gepa_service.records.sqlite import SqliteRecords
 from gepa_service.records.store import RecordError, RecordsUnavailable
 from tests.gepa_service.records.sample import Sample
 
@@ -78,14 +76,6 @@ def test_a_place_where_no_file_can_be_is_unavailable(tmp_path: Path, place: str)
         SqliteRecords(tmp_path / place)
 
 
-def test_a_database_that_turns_read_only_refuses_writes_and_answers_reads(records: SqliteRecords) -> None:
-    records.insert(sample("s1"))
-    records._connection.execute("PRAGMA query_only = ON")  # root writes to any file
-    with pytest.raises(RecordsUnavailable, match="readonly"):
-        records.insert(sample("s2"))
-    assert records.get(Sample, "acme", "s1") is not None
-
-
 def test_a_writer_that_holds_the_database_too_long_makes_it_unavailable(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,40 +117,3 @@ def test_records_whose_insert_returned_survive_a_kill(path: Path) -> None:
     count = records.count(Sample, "acme")
     records.close()
     assert count in (int(last) + 1, int(last) + 2)
-
-
-def test_the_queries_of_a_queue_of_many_jobs_use_indexes(records: SqliteRecords) -> None:
-    jobs = [
-        Job(
-            tenant=f"t{number % 20}",
-            id=new_id("job"),
-            repo_url="r",
-            created_by="c",
-            status="pending" if number % 50 == 0 else "completed",
-        )
-        for number in range(2_000)
-    ]
-    with records._transaction() as connection:
-        connection.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?)", map(sqlite._row, jobs))
-        for job in jobs:
-            records._write_fields(connection, job)
-    asked = [
-        ("t0", {"status": "pending"}),
-        (None, {"status": "pending"}),
-        ("t0", {"status": ["pending", "running"], "client_id": None}),
-        ("t0", None),
-        (None, None),
-    ]
-    for tenant, where in asked:
-        for newest_first in (False, True):
-            query, values = page_query(Job, tenant, where, after=jobs[500].id, limit=10, newest_first=newest_first)
-            plan = records._connection.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall()
-            steps = [step for *_, step in plan]
-            one_value = where is None or len(where) == 1
-            assert not [step for step in steps if step.startswith("SCAN")], plan
-            assert not one_value or not any("TEMP B-TREE FOR ORDER" in step for step in steps), plan
-    pending = {f"t{number}": 0 for number in range(20)}
-    for job in jobs:
-        pending[job.tenant] += job.status == "pending"
-    assert records.tenants_with(Job, {"status": "pending"}) == {name: n for name, n in pending.items() if n}
-    assert len(records.page(Job, None, {"status": "pending"})) == 40

@@ -1,7 +1,6 @@
 """Streams, pages of events, logs, reports and certificates of jobs."""
 
 import asyncio
-import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -135,28 +134,6 @@ async def test_a_revoked_key_ends_its_stream_and_no_other(url: str, keys: Keys, 
         assert (await second).named == ["end"]
 
 
-async def test_the_key_of_many_streams_is_checked_once_for_all_of_them_and_not_after_they_ended(
-    service: Service, keys: Keys, acme: TenantRecords, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checked_keys, "CHECK_S", 0.2)
-    job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
-    acme.insert(job)
-    app = create_app(service)
-    with served(app) as address:
-        async with contextlib.AsyncExitStack() as stack:
-            streams = [await stack.enter_async_context(streaming(address, job.id)) for _ in range(5)]
-            for lines in streams:
-                await read(lines, 1)
-            began, before = time.monotonic(), len(keys.checked)
-            await asyncio.to_thread(until, lambda: len(keys.checked) >= before + 5)
-            checks, passed_s = len(keys.checked) - before, time.monotonic() - began
-        assert checks <= passed_s / checked_keys.CHECK_S + 1
-        await asyncio.to_thread(until, lambda: app.state.streams.open == 0)
-        ended = len(keys.checked)
-        await asyncio.sleep(3 * checked_keys.CHECK_S)
-        assert len(keys.checked) == ended
-
-
 async def test_a_stream_that_is_woken_without_news_sends_its_heartbeats_too(
     service: Service, acme: TenantRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,24 +239,6 @@ async def test_logs_are_read_in_pages(editor: Caller, acme: TenantRecords) -> No
     first = (await editor("GET", f"/job/{job.id}/logs?limit=2")).json()
     rest = (await editor("GET", f"/job/{job.id}/logs?after={first['next']}")).json()
     assert [line["text"] for line in first["lines"] + rest["lines"]] == ["line 0", "line 1", "line 2"]
-
-
-@pytest.mark.long
-async def test_streams_of_more_jobs_than_are_kept_idle_open_at_once_and_each_ends_with_its_job(
-    service: Service, acme: TenantRecords
-) -> None:
-    count = 4 * job_streams.MOST_IDLE
-    jobs = [Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k") for _ in range(count)]
-    for job in jobs:
-        acme.insert(job)
-    app = create_app(service)
-    with served(app) as address:
-        opened = [asyncio.create_task(followed(address, job)) for job in jobs]
-        await asyncio.to_thread(until, lambda: app.state.streams.open == count)
-        for job in jobs:
-            acme.replace(job.model_copy(update={"status": "cancelled"}))
-        for received in await asyncio.gather(*opened):
-            assert (received.events[-1]["status"], received.named) == ("cancelled", ["end"])
 
 
 async def test_a_tenant_whose_streams_follow_its_most_jobs_holds_up_no_other_tenant(

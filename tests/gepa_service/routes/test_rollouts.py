@@ -197,17 +197,7 @@ async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(
     assert {each["status"] for each in results} == {"ok", "timeout", "cancelled"}
 
 
-async def test_a_repository_without_a_program_fails_its_batch_with_the_reason(
-    editor: Caller, tmp_path: Path, worker: ProgramWorker
-) -> None:
-    commit(tmp_path / "empty", {"README": "nothing"})
-    body = {"repo_url": str(tmp_path / "empty"), "tasks": [{"text": "a"}]}
-    accepted = await editor("POST", "/rollouts/batch", body)
-    ended, results = await polled(editor, accepted.json()["batch_id"])
-    assert (ended["status"], results) == ("failed", [])
-    assert "no gepa.toml" in ended["reason"]
-
-
+@pytest.mark.long
 async def test_a_batch_whose_installer_was_killed_is_tried_again(
     editor: Caller, program: str, worker: ProgramWorker, acme: TenantRecords
 ) -> None:

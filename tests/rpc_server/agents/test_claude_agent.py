@@ -2,17 +2,13 @@
 
 import asyncio
 import json
-import os
-import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from protocol.evaluation import Usage
 from rpc_server.mutations.agents import AgentFailed, ClaudeAgent
-from tests.support.rounds import rounds
-from tests.support.scripted_anthropic import Script, Silence, use
+from tests.support.scripted_anthropic import Script, use
 
 TOOLS = ("Read", "Edit", "Write", "Glob", "Grep", "Bash")
 EDITS = [
@@ -98,6 +94,7 @@ async def test_sessions_at_the_same_time_take_their_own_prompts_as_written(workp
     assert "xyzzy" not in json.dumps([asked.body for asked in model.asked])
 
 
+@pytest.mark.long
 async def test_too_high_a_cost_is_a_failure_with_the_cost(workplace, model):
     model.scripts.append(Script("Make it louder.", without_end, input_tokens=100_000))
 
@@ -106,70 +103,3 @@ async def test_too_high_a_cost_is_a_failure_with_the_cost(workplace, model):
 
     assert failed.value.reason == "the cost limit of $0.5 was reached"
     assert failed.value.usage.cost_usd == pytest.approx(0.6, rel=0.01)
-
-
-@pytest.mark.long
-async def test_its_deadline_is_a_failure(workplace, model):
-    model.scripts.append(Script("Make it louder.", [Silence()]))
-
-    with pytest.raises(AgentFailed) as failed:
-        await workplace.work(claude(timeout_s=0.5))
-
-    assert failed.value.reason == "claude was not done after 0.5 s (`agent_timeout_s`)"
-
-
-@pytest.mark.long
-async def test_missing_credentials_are_a_failure_that_names_them(workplace, model):
-    del workplace.environment["ANTHROPIC_API_KEY"]
-
-    with pytest.raises(AgentFailed, match="Not logged in"):
-        await workplace.work(claude())
-
-
-@pytest.mark.long
-async def test_a_killed_agent_program_is_a_failure(workplace, model):
-    def kill(_: object) -> Silence:
-        (pid,) = (pid for pid, command in workplace.processes().items() if "_bundled/claude" in command)
-        os.kill(pid, signal.SIGKILL)
-        return Silence()
-
-    model.scripts.append(Script("Make it louder.", kill))
-
-    with pytest.raises(AgentFailed, match="the agent's program was killed by SIGKILL"):
-        await workplace.work(claude())
-
-
-@pytest.mark.long
-@pytest.mark.repeated
-async def test_an_agent_program_that_is_gone_before_it_is_asked_was_killed(workplace, model):
-    def kill_at_once() -> None:
-        end = time.monotonic() + 30
-        while time.monotonic() < end:
-            for pid, command in workplace.processes().items():
-                if "_bundled/claude" in command:
-                    os.kill(pid, signal.SIGKILL)
-                    return
-            time.sleep(0.005)  # it takes a second to ask
-
-    for _ in rounds(3):
-        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-            tasks.create_task(asyncio.to_thread(kill_at_once))
-            with pytest.raises(AgentFailed) as failed:
-                await workplace.work(claude())
-        assert failed.value.killed, failed.value.reason
-
-
-@pytest.mark.long
-async def test_a_killed_session_is_a_failure_with_what_it_cost_by_then(workplace, model, until):
-    model.scripts.append(Script("Make it louder.", [EDITS[0], Silence()]))
-    working = asyncio.create_task(workplace.work(claude()))
-    await until(lambda: "Read app.py" in workplace.reported)
-
-    (pid,) = (pid for pid, command in workplace.processes().items() if "claude_session.py" in command.split()[2])
-    os.kill(pid, signal.SIGKILL)
-
-    with pytest.raises(AgentFailed) as failed:
-        await working
-    assert failed.value.reason == "claude was killed by SIGKILL"
-    assert failed.value.usage == Usage(input_tokens=100, calls=1)
-    assert failed.value.log_tail == "I look at it.\nRead app.py\n"

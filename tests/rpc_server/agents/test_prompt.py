@@ -6,7 +6,7 @@ import pytest
 
 from protocol.mutation import ChangeRequest, PastMutation
 from rpc_server.mutations import agent_prompt as limits
-from rpc_server.mutations.agent_prompt import change_prompt, conflict_prompt
+from rpc_server.mutations.agent_prompt import change_prompt
 from rpc_server.settings.code_settings import CodeChangeSettings
 
 PLAIN = CodeChangeSettings(allow_mutations=True)
@@ -29,33 +29,6 @@ def past(**more) -> PastMutation:
     return PastMutation(**{"request": "Ask twice.", "outcome": "accepted", **more})
 
 
-def test_a_bare_request_is_sent_with_the_rules_alone():
-    text = reported()
-
-    assert fenced(text, "change-request") == ["Retry twice."]
-    assert re.findall(r"^# (.*)$", text, re.MULTILINE) == ["The change request", "Rules", "In the end"]
-    assert "do not commit" in text
-    assert "The diff may have 262144 bytes at most." in text
-    assert "state in a few sentences what you changed and why" in text
-
-
-def test_the_rules_name_the_checks_of_a_change():
-    settings = CodeChangeSettings(
-        allow_mutations=True,
-        allow=("src/**", "*.py"),
-        deny=("tests/**",),
-        max_diff_bytes=1000,
-        check_command=("pytest", "-q", "-k", "not slow"),
-    )
-
-    text = reported(settings=settings)
-
-    assert "match one of these may change: `src/**`, `*.py`." in text
-    assert "match one of these may not change: `tests/**`." in text
-    assert "1000 bytes at most" in text
-    assert "`pytest -q -k 'not slow'` is run in a fresh copy and must exit with 0" in text
-
-
 def test_records_are_shown_as_gepa_shows_them():
     records = [
         {"Inputs": {"question": "2+2", "hints": ["a", 1]}, "Generated Outputs": "5\nfive", "Feedback": "é is wrong"},
@@ -65,20 +38,6 @@ def test_records_are_shown_as_gepa_shows_them():
     assert fenced(reported(records=records), "records") == [
         "# Example 1\n## Inputs\n### question\n2+2\n### hints\n"
         '["a", 1]\n## Generated Outputs\n5\nfive\n## Feedback\né is wrong\n\n# Example 2\n## Feedback\nfine'
-    ]
-
-
-def test_history_holds_the_outcome_of_each_change():
-    history = [
-        past(score=0.75, parent_score=0.5),
-        past(outcome="not_better", score=0.5, parent_score=0.5),
-        past(outcome="rejected", stage="check", reason="2 tests\nfailed"),
-    ]
-
-    assert fenced(reported(history=history), "history") == [
-        "- kept (score 0.75, before 0.5): Ask twice.\n"
-        "- no better, dropped (score 0.5, before 0.5): Ask twice.\n"
-        "- could not be made (stage check): Ask twice. Why: 2 tests failed"
     ]
 
 
@@ -119,14 +78,3 @@ def test_a_prompt_is_bounded():
     (records,) = fenced(text, "records")
     assert records.endswith("more left out)")
     assert fenced(text, "history")[0].startswith("(980 earlier ones left out)\n")
-
-
-def test_conflicts_are_sent_with_the_files_and_the_purpose_of_each_line():
-    text = conflict_prompt(
-        ["app.py", 'evil"\nname'], ours=["Retry\ntwice."], theirs=["Cache answers.", "Log."], settings=PLAIN
-    )
-
-    assert '- "app.py"\n- "evil\\"\\nname"\n' in text
-    assert fenced(text, "our-requests") == ["- Retry twice."]
-    assert fenced(text, "their-requests") == ["- Cache answers.\n- Log."]
-    assert "do not commit" in text

@@ -18,6 +18,7 @@ import pytest
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli.listen_endpoint import apply_listen_address
 from rpc_server.settings.settings import Settings
+from tests.support.forked_client import ForkServer
 
 WAIT_S = 30
 REPORTS_VARIABLES_AND_SOCKETS = """
@@ -152,26 +153,28 @@ async def test_no_process_shows_the_token_in_its_environment(tmp_path: Path) -> 
         await asyncio.wait_for(process.wait(), WAIT_S)
 
 
-async def test_the_token_of_the_process_that_starts_a_server_goes_before_a_configured_file(tmp_path: Path) -> None:
+async def test_the_token_of_the_process_that_starts_a_server_goes_before_a_configured_file(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
     (tmp_path / "program.py").write_text(REPORTS_VARIABLES_AND_SOCKETS)
     (tmp_path / "gepa.toml").write_text('program = "program.py"\ntoken_file = "token"\n')
     async with started(tmp_path, GEPA_LISTEN="127.0.0.1:0") as process:
         status, _ = await asked(await url_of(process), "discover", {}, Authorization="Bearer t")
     assert status == 200
     assert not (tmp_path / "token").exists()
-    async with started(tmp_path, "--token-file", "token", GEPA_LISTEN="127.0.0.1:0") as process:
-        assert process.stdout is not None
-        event = json.loads(await asyncio.wait_for(process.stdout.readline(), WAIT_S))
-    assert event["message"] == "GEPA_LISTEN and GEPA_TOKEN are set, and --token-file given: leave --token-file out"
+    both = {**os.environ, "GEPA_TOKEN": "t", "GEPA_LISTEN": "127.0.0.1:0"}
+    status, _, printed = fork_server.run_server(["--token-file", "token"], folder=tmp_path, environment=both)
+    assert (status, b"leave --token-file out" in printed) == (2, True), printed
 
 
-async def test_the_tokens_own_header_alone_counts_if_it_is_present(tmp_path: Path, unused_tcp_port: int) -> None:
+async def test_the_tokens_own_header_alone_counts_if_it_is_present(
+    tmp_path: Path, unused_tcp_port: int, fork_server: ForkServer
+) -> None:
     where = f"127.0.0.1:{unused_tcp_port}"
     (tmp_path / "gepa.toml").write_text('host = "192.0.2.1"\nport = 1\nprogram = "reports.py"')
     (tmp_path / "reports.py").write_text(REPORTS_VARIABLES_AND_SOCKETS)
-    async with started(tmp_path, GEPA_LISTEN=where) as process:
-        url = await url_of(process)
-        assert url == f"http://{where}/rpc"
+    with fork_server.running_server(env={"GEPA_LISTEN": where, "GEPA_TOKEN": "t"}, cwd=tmp_path) as endpoint:
+        assert endpoint.url == f"http://{where}/rpc"
         for headers, expected in (
             ({"X-Gepa-Token": "t"}, 200),
             ({"X-Gepa-Token": "t", "Authorization": "Bearer of-the-proxy"}, 200),
@@ -180,7 +183,7 @@ async def test_the_tokens_own_header_alone_counts_if_it_is_present(tmp_path: Pat
             ({"X-Gepa-Token": "Bearer t"}, 401),
             ({"Authorization": "Bearer t"}, 200),
         ):
-            assert (await asked(url, "discover", {}, **headers))[0] == expected, headers
+            assert (await asked(endpoint.url, "discover", {}, **headers))[0] == expected, headers
 
 
 @pytest.mark.parametrize(

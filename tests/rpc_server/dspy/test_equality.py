@@ -45,7 +45,7 @@ PROPOSERS = {
     "dspy": {"reflection_lm": "codes.reflection_lm"},
     "own": {"instruction_proposer": "codes.Proposer"},
 }
-COMPARED = tuple(PROPOSERS) if ALL else ("gepa", "own")
+COMPARED = tuple(PROPOSERS) if ALL else ("gepa",)
 
 
 @contextmanager

@@ -9,8 +9,6 @@ from tests.rpc_server.dspy.conftest import made_project, opener
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-DEMOS = '[{"word": "word3", "found": "x", "code": "ffca"}]'
-
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running(tmp_path_factory, dspy_python):

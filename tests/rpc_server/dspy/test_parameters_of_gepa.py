@@ -10,8 +10,6 @@ import pytest
 from protocol.errors import ProgramFailed
 from rpc_server.program.process_output import written_output
 
-HELD_BY_EQUALITY = pytest.mark.long
-"""`test_equality.py` runs the same proposers."""
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "dspy.md"
 
 
@@ -38,68 +36,32 @@ def test_the_guide_has_a_row_for_every_parameter_of_the_installed_dspy_gepa(requ
         assert rows_of_the_guide() - {*parameters} == {"custom_instruction_proposer"}
 
 
-async def proposed(running, results):
-    dataset = (await running.reflect(results, "look", "finish"))["dataset"]
-    params = {"candidate": running.seed, "reflective_dataset": dataset, "components_to_update": ["look", "finish"]}
-    return (await running.program.call("propose_new_texts", params))["texts"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        pytest.param({"instruction_proposer": "codes.Proposer"}, "word3 is ", marks=HELD_BY_EQUALITY),
-        pytest.param({"instruction_proposer": "variants.whose_model"}, "scripted", marks=pytest.mark.long),
-        ({"instruction_proposer": "variants.whose_model", "reflection_lm": "variants.asked"}, "asked"),
-        pytest.param(
-            {"instruction_proposer": "variants.brief", "reflection_lm": "variants.asked"},
-            "Code the word.",
-            marks=pytest.mark.long,
-        ),
-        pytest.param({"reflection_lm": "variants.asked"}, "Guess.", marks=HELD_BY_EQUALITY),
-    ],
-    ids=["class", "function", "function with a model", "dspy's with options", "dspy's"],
-)
-async def test_an_instruction_proposer_runs_beside_the_program_in_the_context_of_the_reflection_model(
-    opened, settings, expected
+async def test_an_instruction_proposer_has_the_reflection_model_and_dspys_warning_of_another_score_is_in_the_log(
+    opened, caplog
 ):
-    async with opened(dspy=settings) as running:
-        results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
-        texts = await proposed(running, results)
-    assert texts.keys() == {"look", "finish"}
-    assert any(text.startswith(expected) for text in texts.values())
+    settings = {
+        "instruction_proposer": "variants.whose_model",
+        "reflection_lm": "variants.asked",
+        "warn_on_score_mismatch": True,
+    }
+    with caplog.at_level(logging.INFO, written_output.name):
+        async with opened(metric="variants.harsher", dspy=settings) as running:
+            results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
+            dataset = (await running.reflect(results, "look", "finish"))["dataset"]
+            proposal = {
+                "candidate": running.seed,
+                "reflective_dataset": dataset,
+                "components_to_update": ["look", "finish"],
+            }
+            answer = await running.program.call("propose_new_texts", proposal)
+    assert answer["texts"] == {"look": "asked", "finish": "asked"}
+    mismatch = "The score returned by the metric with pred_name is different from the overall metric score"
+    assert {record.source for record in caplog.records if mismatch in record.message} == {"make_reflective_dataset"}
 
 
 @pytest.mark.long
-async def test_an_instruction_proposer_works_with_the_oldest_dspy_too(opened, oldest_dspy_python):
-    settings = {"dspy": {"instruction_proposer": "codes.Proposer"}}
-    async with opened(python=oldest_dspy_python, **settings) as running:
-        results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
-        assert any("word3 is " in text for text in (await proposed(running, results)).values())
-
-
-@pytest.mark.long
-async def test_texts_for_another_component_are_named(opened):
-    async with opened(dspy={"instruction_proposer": "variants.nonsense"}) as running:
-        results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
-        with pytest.raises(ProgramFailed) as failed:
-            await proposed(running, results)
-    assert failed.value.message.startswith("the proposer returned a text for 'elsewhere', but `components` holds")
-
-
 async def test_a_proposer_that_cannot_be_called_is_named_at_the_start(opened):
     with pytest.raises(ProgramFailed) as failed:
         async with opened(dspy={"instruction_proposer": "variants.NUMBER"}):
             pass
     assert failed.value.message == "variants.NUMBER is a int, which cannot be called"
-
-
-@pytest.mark.parametrize("warns", [True, pytest.param(False, marks=pytest.mark.long)])
-async def test_dspys_warning_of_a_predictors_other_score_is_in_the_log_unless_it_is_off(opened, caplog, warns):
-    with caplog.at_level(logging.INFO, written_output.name):
-        async with opened(metric="variants.harsher", dspy={"warn_on_score_mismatch": warns}) as running:
-            results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
-            await running.reflect(results, "look")
-    mismatch = "The score returned by the metric with pred_name is different from the overall metric score"
-    assert [record.source for record in caplog.records if mismatch in record.message] == (
-        ["make_reflective_dataset"] if warns else []
-    )

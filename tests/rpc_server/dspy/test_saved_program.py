@@ -56,21 +56,3 @@ async def test_without_a_path_it_is_program_json_and_no_other_file_is_overwritte
         with pytest.raises(ProgramFailed, match=r"program\.json is no saved program: set `saved_program_json_path`"):
             await finalize(running, finish="third")
         assert path.read_text() == '{"mine": true}'
-
-
-@pytest.mark.long
-async def test_a_saved_program_that_does_not_fit_is_named_by_its_path(opened, project):
-    (project / "old.json").write_text('{"metadata": {"dependency_versions": {}}}')
-    with pytest.raises(ProgramFailed, match=r"old\.json cannot be loaded into the program: KeyError: 'look'") as failed:
-        async with opened(saved_program_json_path="old.json"):
-            pass
-    assert failed.value.details["stage"] == "saved_program_json_path"
-
-
-@pytest.mark.long
-async def test_texts_are_not_written_outside_of_the_project(opened, tmp_path):
-    async with opened(saved_program_json_path=tmp_path / "elsewhere.json") as running:
-        with pytest.raises(Exception, match="Method not found"):
-            await running.program.call("write_texts", {"candidate": {}})
-        await finalize(running)
-    assert (tmp_path / "elsewhere.json").exists()

@@ -20,15 +20,6 @@ async def running(server: Any, *data: Any, **meta: Any) -> None:
         await server.program.waiting.wait()
 
 
-async def test_a_refusal_is_not_remembered(start: Any) -> None:
-    server = await start(max_queue=0)
-    with pytest.raises(errors.UnknownCandidate):
-        await server.call("evaluate", {"candidate": {}, "batch": []}, call_id="c")
-    with pytest.raises(errors.CallNotFound):
-        await server.call("get_result", {"call_id": "c"})
-    assert len(await server.evaluate("a", call_id="c")) == 1
-
-
 async def test_partial_results_stay_within_the_size_of_an_answer(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "answer_bytes", lambda: 25_000)
     server = await start()
@@ -66,28 +57,6 @@ async def test_any_other_cancelled_call_ends_in_an_error(server: Any) -> None:
     with pytest.raises(errors.CallCancelled) as caught:
         await asked
     assert caught.value.retryable
-
-
-async def test_a_call_cancelled_before_its_first_step_leaves_no_trace_in_the_load(start: Any) -> None:
-    server = await start()
-    entries = [
-        {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "evaluate",
-            "params": {
-                "candidate": server.seed,
-                "batch": [{"id": "0", "data": WAITING}],
-                "_meta": {"call_id": "c", "wait_s": 0},
-            },
-        },
-        {"jsonrpc": "2.0", "id": 2, "method": "cancel", "params": {"call_id": "c"}},
-    ]
-    _, answers = await server.post(entries)
-    assert answers[1]["result"] == {"status": "cancelled"}
-    answer = await server.call("get_result", {"call_id": "c"})
-    assert answer["results"][0]["status"] == "cancelled"
-    await asyncio.wait_for(server.service.drain(), 10)
 
 
 async def test_a_call_without_requests_is_abandoned(start: Any) -> None:
@@ -130,13 +99,6 @@ async def test_answers_longest_unasked_are_let_go_when_they_grow_too_large(start
         await server.call("get_result", {"call_id": "2"})
     for kept in ("1", "3"):
         assert "results" in await server.call("get_result", {"call_id": kept})
-
-
-async def test_the_newest_result_is_kept_at_any_size(start: Any) -> None:
-    server = await start(max_answer_bytes=0)
-    await running(server, WAITING, call_id="c")
-    server.program.gate("gate").set()
-    assert "results" in await server.call("get_result", {"call_id": "c", "wait_s": 10})
 
 
 async def test_an_error_too_deep_to_be_written_ends_its_call_all_the_same(server: Any) -> None:

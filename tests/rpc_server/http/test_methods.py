@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from protocol import DiscoverResult, errors
+from protocol import errors
 from rpc_server.methods.dataset_rows import Datasets
 
 
@@ -15,23 +15,6 @@ def result(**fields: Any) -> dict[str, Any]:
 def reflective(server: Any, **fields: Any) -> dict[str, Any]:
     eval_batch = {"batch": [{"id": "0", "data": "a"}], "results": [result()]}
     return {"candidate": server.seed, "eval_batch": eval_batch, "components_to_update": ["system"], **fields}
-
-
-async def test_discover_describes_server_program_and_limits(start: Any, fake_program: Any) -> None:
-    program = fake_program("proposals", "scoring", max_concurrency=3, whole_batches=True)
-    server = await start(program, datasets=Datasets({"train": [{"a": 1}]}), max_batch_size=7, example_timeout_s=None)
-    answer = await server.call("discover")
-    found = DiscoverResult.model_validate(answer)
-    assert found.protocol_versions == ["1"]
-    assert found.program == program.info
-    assert set(found.capabilities) == {
-        *("batch", "idempotency", "async", "partial", "cancel", "example_timeout", "refs", "openrpc"),
-        *("datasets", "proposals", "scoring"),
-    }
-    assert found.datasets["train"].size == 1
-    assert (found.limits.max_concurrency, found.limits.max_batch_size, found.limits.whole_batches) == (3, 7, True)
-    assert "example_timeout_s" not in answer["limits"]
-    assert "description" not in answer["program"]["components"][0]
 
 
 async def test_limits_of_the_program_that_are_smaller_than_the_settings_hold(start: Any, fake_program: Any) -> None:
@@ -46,21 +29,6 @@ async def test_limits_of_the_program_that_are_smaller_than_the_settings_hold(sta
         await server.evaluate(1, 2, 3, 4)
     assert caught.value.details == {"limit": "max_batch_size", "allowed": 3, "given": 4}
     assert (await server.post(b" " * 5001))[0] == 413
-
-
-async def test_every_start_is_a_new_instance(start: Any) -> None:
-    instances = {(await (await start()).call("discover"))["server"]["instance_id"] for _ in range(2)}
-    assert len(instances) == 2
-
-
-async def test_a_batch_beyond_the_limit_is_refused_unread(start: Any) -> None:
-    server = await start(max_batch_size=2)
-    with pytest.raises(errors.LimitExceeded) as caught:
-        await server.call("evaluate", {"candidate": server.seed, "batch": ["not an example"] * 3})
-    assert caught.value.details == {"limit": "max_batch_size", "allowed": 2, "given": 3}
-    with pytest.raises(errors.LimitExceeded):
-        await server.call("make_reflective_dataset", {"eval_batch": {"batch": [1, 2, 3], "results": []}})
-    assert len(await server.evaluate("a", "b")) == 2
 
 
 async def test_the_program_sees_params_without_meta(start: Any, fake_program: Any) -> None:

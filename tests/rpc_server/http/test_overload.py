@@ -50,14 +50,6 @@ async def test_a_batch_larger_than_all_room_runs_when_nothing_else_does(start: A
     await asked
 
 
-async def test_a_cancelled_call_gives_its_room_back(start: Any, fake_program: Any) -> None:
-    server = await start(fake_program(max_concurrency=1), max_queue=0)
-    asked = await occupied(server, 1, call_id="c")
-    await server.call("cancel", {"call_id": "c"})
-    await asked
-    await server.still_works()
-
-
 async def test_while_draining_new_work_is_refused_and_running_work_finishes(server: Any) -> None:
     asked = await occupied(server, 1)
     draining = asyncio.create_task(server.service.drain())

@@ -21,18 +21,6 @@ async def reflect(server: Any, *results: dict[str, Any]) -> list[dict[str, Any]]
     return seen
 
 
-async def test_whole_groups_are_let_go_the_one_longest_untouched_first(start: Any) -> None:
-    server = await start(max_trace_bytes=5000)
-    first = await server.evaluate(traced(900), traced(900), capture_traces=True, group="1")
-    second = await server.evaluate(traced(900), traced(900), capture_traces=True, group="2")
-    await reflect(server, *first)
-    third = await server.evaluate(traced(900), capture_traces=True, group="3")
-    with pytest.raises(errors.TrajectoryExpired) as caught:
-        await reflect(server, *second)
-    assert caught.value.details["refs"] == [result["trajectory_ref"] for result in second]
-    assert len(await reflect(server, *first, *third)) == 3
-
-
 async def test_what_does_not_fit_travels_inline(start: Any) -> None:
     server = await start(max_trace_bytes=2000)
     small, large = await server.evaluate(traced(900), traced(1500), capture_traces=True, group="g")

@@ -24,20 +24,6 @@ def params(*results: dict[str, Any], data: Any = "row") -> dict[str, Any]:
     return {"batch": [{"id": str(at), "data": data} for at in range(len(results))], "results": list(results)}
 
 
-async def test_the_verdict_is_the_scorers_and_all_else_is_as_it_was(scorer: Any) -> None:
-    rollout = {**ROLLOUT, "usage": {"calls": 9}, "trajectory_ref": "other/t1", "metric_calls": 3}
-    answer = await scorer.call("score", params(rollout))
-    verdict = {"status": "ok", "score": 0.5, "feedback": "so so", "usage": {"calls": 1}, "seconds": 0.1}
-    assert answer["results"] == [{**verdict, "output": "an answer", "trajectory_ref": "other/t1", "metric_calls": 3}]
-
-
-async def test_nothing_of_an_earlier_verdict_is_left(scorer: Any) -> None:
-    scorer.program.answers["score"] = {"status": "ok", "score": 1.0, "output": None, "seconds": 0.1}
-    earlier = {**ROLLOUT, "status": "ok", "score": 0.1, "feedback": "old", "objective_scores": {"a": 0.1}}
-    answer = await scorer.call("score", params(earlier))
-    assert answer["results"] == [{"status": "ok", "score": 1.0, "output": "an answer", "seconds": 0.1}]
-
-
 async def test_a_scoring_call_reports_progress_and_can_be_cancelled(scorer: Any) -> None:
     waiting = params(ROLLOUT, {**ROLLOUT, "status": "infra_error"}, data={"wait": "gate"})
     pending = await scorer.call("score", waiting, call_id="c", wait_s=0)

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,15 @@ async def test_it_does_not_read_the_servers_token(server: Server, project: Proje
     assert server.token
     code = f"try: found = open({str(project.folder / 'token')!r}).read()\nexcept OSError: found = ''"
     assert await server.found(code) == ""
+
+
+async def test_no_process_without_privileges_reads_a_server_that_jails(server: Server) -> None:
+    powerless = ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--cap-drop", "ALL")  # root might read it
+    script = f"head -c 1 /proc/self/environ >&2; head -c 1 /proc/{server.pid}/environ"
+    process = await asyncio.create_subprocess_exec(*powerless, "sh", "-c", script, stdout=PIPE, stderr=PIPE)
+    read, reported = await process.communicate()
+    assert read == b""
+    assert b"Permission denied" in reported
 
 
 async def test_it_sees_no_other_commits_files_and_writes_to_none(server: Server, project: Project, other: str) -> None:

@@ -1,10 +1,9 @@
 """Jailed programs, agents and builds do what they did outside."""
 
-import asyncio
+import os
 import shlex
 import shutil
 import sys
-from asyncio.subprocess import PIPE
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,29 +11,13 @@ import pytest
 
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.jail.jail import check_jail, create_jails
-from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
+from tests.rpc_server.jail.conftest import PROGRAM, serving
 from tests.rpc_server.mutations.mutation_server import SCRIPTED
 from tests.rpc_server.mutations.project import Project
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+from tests.support.forked_client import ForkServer
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
-
-
-async def test_a_command_agent_changes_its_draft_and_nothing_else(server: Server, project: Project) -> None:
-    before = project.digest()
-    outside = [project.beside / "canary.txt", project.folder / ".git" / "hooks" / "post-commit", Path("/usr/x")]
-    tries = "".join(f"(echo x >> {path}) 2>/dev/null && echo WROTE\n" for path in outside)
-    script = (
-        f"{tries}(echo x > ../x) 2>/dev/null && echo WROTE\necho new > new.txt\ngit log --oneline -1 >&2\necho made it"
-    )
-    seed = (await server.call("discover"))["program"]["seed_candidate"]
-    made = await server.call("apply_mutation", candidate=seed, mutation={"kind": "change_request", "request": script})
-    assert made["files"] == ["new.txt"]
-    assert made["summary"] == "made it"
-    assert project.digest() == before
-    assert await server.found("found = open('new.txt').read()", git_branch=f"x@{made['commit']}") == "new\n"
 
 
 ESCAPES = r"""
@@ -92,26 +75,6 @@ async def test_a_build_may_write_to_the_whole_repository_and_the_program_to_its_
     assert not (tmp_path / "x").exists()
 
 
-async def test_a_server_that_jails_keeps_to_itself(server: Server) -> None:
-    reader = f"head -c 1 /proc/{server.pid}/environ"
-    powerless = (
-        "bwrap",
-        "--ro-bind",
-        "/",
-        "/",
-        "--dev",
-        "/dev",
-        "--cap-drop",
-        "ALL",
-    )  # root might read it all the same
-    process = await asyncio.create_subprocess_exec(
-        *powerless, "sh", "-c", f"head -c 1 /proc/self/environ >&2; {reader}", stdout=PIPE, stderr=PIPE
-    )
-    read, reported = await process.communicate()
-    assert read == b""
-    assert b"Permission denied" in reported
-
-
 @pytest.mark.parametrize(
     ("variables", "reported"),
     [({"PATH": "/nonexistent"}, "bubblewrap"), ({"PATH": "{fake}"}, "no such luck; allow user")],
@@ -128,12 +91,9 @@ async def test_without_a_possible_jail_the_server_states_why(
         await check_jail(create_jails())
 
 
-async def test_a_root_around_the_repository_is_refused(tmp_path: Path) -> None:
+def test_a_root_around_the_repository_is_refused(tmp_path: Path, fork_server: ForkServer) -> None:
     repository = tmp_path / "repository"
     (repository / ".git").mkdir(parents=True)
     (repository / "gepa.toml").write_text('root = ".."\nprogram = "program.py"\n')
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-m", "rpc_server", "--jail"), cwd=repository, stderr=PIPE, stdout=PIPE
-    )
-    _, printed = await asyncio.wait_for(process.communicate(), 60)
-    assert (process.returncode, b"`root` is" in printed) == (2, True), printed
+    status, _, printed = fork_server.run_server(["--jail"], folder=repository, environment=os.environ)
+    assert (status, b"`root` is" in printed) == (2, True), printed

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from protocol.errors import MutationRejected, RpcError
-from sandbox_runtime import ServerEndpoint, running_server
+from sandbox_runtime import ServerEndpoint
 from tests.rpc_server.mutations.mutation_server import SCRIPTED, served
 from tests.rpc_server.mutations.patches import added, changed
 from tests.rpc_server.mutations.project import Project
@@ -117,7 +117,7 @@ def server(tmp_path: Path, fork_server: ForkServer) -> Served:
 
 
 def test_a_mutation_over_http_is_evaluated_and_a_rejected_one_reported(server: Served) -> None:
-    with running_server([sys.executable, "-m", "rpc_server", *server.flags()], env=server.env) as endpoint:
+    with server.running() as endpoint:
         reported = ask(endpoint, "discover")
         assert {"mutations", "commits"} <= set(reported["capabilities"])
         seed = reported["program"]["seed_candidate"]
@@ -170,22 +170,3 @@ async def test_a_server_killed_in_the_middle_leaves_nothing_after_the_next_start
         given = {key: value for key, value in mutation.items() if key != "kind"}
         again = await undisturbed.apply(kind, candidate=params["candidate"], name="r/1", **given)
     assert again.commit == made["commit"]
-
-
-@pytest.mark.long
-def test_a_server_killed_while_it_pushes_leaves_what_the_repeated_call_finds(server: Served, tmp_path: Path) -> None:
-    remote = tmp_path / "remote.git"
-    server.project.git("init", "--quiet", "--bare", str(remote))
-    server.project.git("remote", "add", "origin", str(remote))
-    hook = remote / "hooks" / "pre-receive"
-    hook.write_text(f'#!/bin/sh\nAT={server.at}\nif [ ! -e "$AT" ]; then touch "$AT"; sleep 1; exit 1; fi\n')
-    hook.chmod(0o755)
-    with server.running(push="origin") as endpoint:
-        params = {"candidate": seed_of(endpoint), "mutation": PATCH, "name": {"run": "r", "number": 1}}
-        ask(endpoint, "apply_mutation", {**params, "_meta": {"call_id": "c", "wait_s": 0}})
-        until(server.at.exists)
-        os.kill(endpoint.pid, signal.SIGKILL)
-        until(lambda: not server.processes())
-    with server.running(push="origin") as endpoint:
-        made = ask(endpoint, "apply_mutation", params)
-    assert server.project.git("-C", str(remote), "rev-parse", "evolve/r/1") == made["commit"]

@@ -5,16 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, git_branch
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to
 from tests.rpc_server.mutations.mutation_server import Served, served
 from tests.rpc_server.mutations.patches import APP_LINE, added, changed
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.mutations.test_transaction import greets
 
-RESOLVE = """cat > "$TMPDIR/prompt"; cp "$TMPDIR/prompt" "$BESIDE/prompt"; cp -r .git "$BESIDE/repository"
+WRITES_OR_TAKES_BOTH = r"""
+prompt=$(cat); text=$(printf '%s' "$prompt" | sed -n '/^<change-request-/{n;p}')
+if [ -n "$text" ]; then echo "$text" > notes/one.txt; exit; fi
 git log --format=%s HEAD MERGE_HEAD >/dev/null || exit 9
+printf '%s' "$prompt" > "$BESIDE/prompt"
+sed -i '/^<<<<<<< /d; /^>>>>>>> /d; /^=======$/d' notes/one.txt; echo Took both
 """
-TAKE_BOTH = RESOLVE + r"""sed -i '/^<<<<<<< /d; /^>>>>>>> /d; /^=======$/d' notes/one.txt; echo Took both"""
+"""An agent that writes what it is asked for; of conflicts it takes both sides."""
 
 
 def first_line(text: str) -> str:
@@ -73,32 +77,23 @@ async def test_what_was_added_to_either_is_in_the_new_candidate(project: Project
     assert list(added_to(result.candidate).items()) == [("mine", "1"), ("both", "ours"), ("tone", "evolved")]
 
 
-async def test_an_agent_resolves_conflicts(project: Project) -> None:
-    agent = ("sh", "-c", TAKE_BOTH)
-    async with served(project, agent_command=agent, env={"BESIDE": str(project.folder.parent)}) as server:
-        ours, theirs = await _both(server, first_line("uno"), first_line("eins"))
-        result = await server.apply("merge", candidate=ours, other=theirs)
-    assert project.git("show", f"{result.commit}:notes/one.txt").startswith("uno\neins\ntwo")
-    assert result.summary == "Took both"
-    assert '"notes/one.txt"' in (project.folder.parent / "prompt").read_text()
-
-
-async def test_the_agents_prompt_names_the_purpose_of_each_line(project: Project) -> None:
-    write = r"""p=$(cat); text=$(printf '%s' "$p" | sed -n '/^<change-request-/{n;p}'); """
-    agent = ("sh", "-c", write + r"""if [ -n "$text" ]; then echo "$text" > notes/one.txt; else """
-             r"""printf '%s' "$p" > "$BESIDE/prompt"; echo both > notes/one.txt; fi""")  # fmt: skip
+async def test_an_agent_resolves_conflicts_and_its_prompt_names_the_purpose_of_each_line(project: Project) -> None:
+    agent = ("sh", "-c", WRITES_OR_TAKES_BOTH)
     async with served(project, agent_command=agent, env={"BESIDE": str(project.folder.parent)}) as server:
         ours = await server.change("first request")
         theirs = await server.change("second request")
-        await server.apply("merge", candidate=ours.candidate, other=theirs.candidate)
+        result = await server.apply("merge", candidate=ours.candidate, other=theirs.candidate)
+    assert project.git("show", f"{result.commit}:notes/one.txt") == "first request\nsecond request"
+    assert result.summary == "Took both"
     reported = (project.folder.parent / "prompt").read_text()
+    assert '"notes/one.txt"' in reported
     assert re.search(r"<our-requests-.*\n- first request\n", reported)
     assert re.search(r"<their-requests-.*\n- second request\n", reported)
 
 
-@pytest.mark.parametrize("script", [":", "git add -A; git commit -qm done"])
-async def test_conflict_markers_that_are_left_reject(project: Project, script: str) -> None:
-    async with served(project, agent_command=("sh", "-c", f"cat >/dev/null; {script}")) as server:
+async def test_conflict_markers_that_are_left_reject(project: Project) -> None:
+    agent = ("sh", "-c", "cat >/dev/null; git add -A; git commit -qm done")
+    async with served(project, agent_command=agent) as server:
         ours, theirs = await _both(server, first_line("uno"), first_line("eins"))
         before = project.branches()
         reported = await server.rejected("merge", candidate=ours, other=theirs)
@@ -111,15 +106,6 @@ async def test_what_is_part_of_it_already_is_nothing_to_merge(project: Project) 
         child = (await server.apply("patch", diff=greets("bye"))).candidate
         for other in (server.seed, child):
             assert (await server.rejected("merge", candidate=child, other=other))["stage"] == "empty"
-
-
-@pytest.mark.long
-async def test_histories_without_a_common_commit_cannot_be_merged(project: Project) -> None:
-    tree = project.git("rev-parse", "HEAD^{tree}")
-    stranger = project.git("commit-tree", "-m", "alone", tree)
-    async with served(project) as server:
-        other = {**server.seed, GIT_BRANCH: git_branch("alone", stranger)}
-        assert (await server.rejected("merge", other=other))["stage"] == "edit"
 
 
 async def test_a_merge_that_does_not_start_is_rejected(project: Project) -> None:

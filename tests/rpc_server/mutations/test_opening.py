@@ -106,25 +106,20 @@ def test_a_check_that_passes_is_run_on_what_is_committed(
     assert "clients may have true change the code" in reported
 
 
-@pytest.mark.parametrize(
-    ("ending", "status"), [pytest.param(signal.SIGTERM, 0, marks=pytest.mark.long), (signal.SIGINT, 130)]
-)
-async def test_a_check_at_the_start_ends_by_a_signal(project: Project, ending: signal.Signals, status: int) -> None:
+async def test_a_check_at_the_start_ends_by_a_signal(project: Project) -> None:
     reached = project.beside / "reached"
     os.mkfifo(reached)
     check = f"sh -c 'echo $$ > {reached}; exec sleep 300'"
     async with started(project, *AGENT, "--no-jail", "--check-command", check) as process:
         pid = int(await asyncio.wait_for(asyncio.to_thread(reached.read_text), WAIT_S))
-        process.send_signal(ending)
-        assert await asyncio.wait_for(process.wait(), WAIT_S) == status
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(process.wait(), WAIT_S) == 130
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
 
 REFUSED = {
     "python3 ../agent.py": "`agent_command`: there is no ../agent.py in {root}",
-    "notes/one.txt": "`agent_command`: notes/one.txt in {root} cannot be executed",
-    "nopebin": "`agent_command`: there is no command 'nopebin' on PATH",
     "": "`--agent-command` is empty: name a command, or leave it out for Claude",
 }
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ProgramFailed
 from tests.rpc_server.mutations.mutation_server import served
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.mutations.test_transaction import WAIT_S, greets
@@ -79,15 +78,6 @@ async def test_a_branch_that_the_remote_has_otherwise_is_not_overwritten(project
     assert project.branches() == {}
 
 
-@pytest.mark.long
-async def test_what_was_made_and_not_yet_pushed_is_pushed_when_asked_again(project: Project, remote: Path) -> None:
-    async with served(project) as server:
-        result = await server.apply("patch", diff=greets("bye"), name="r/1")
-    async with served(project, push="origin") as server:
-        assert await server.apply("patch", diff=greets("bye"), name="r/1") == result
-    assert _there(project, remote) == "refs/heads/evolve/r/1"
-
-
 async def test_cancelling_while_it_is_pushed_leaves_nothing(project: Project, remote: Path, tmp_path: Path) -> None:
     begun, go = tmp_path / "begun", tmp_path / "go"
     _hook(remote, f"touch {begun}; while [ ! -e {go} ]; do sleep 0.01; done")
@@ -111,22 +101,6 @@ async def test_a_remote_that_does_not_answer_rejects_the_mutation(
     assert (reported["stage"], "not done in 0.5 s" in reported["reason"]) == ("push", True)
     assert (_there(project, remote), project.branches()) == ("", {})
     assert not _runs(tmp_path / "pid")
-
-
-@pytest.mark.long
-async def test_what_is_done_stays_where_it_cannot_be_pushed_again(
-    project: Project, remote: Path, tmp_path: Path
-) -> None:
-    async with served(project, push="origin") as server:
-        result = await server.apply("patch", diff=greets("bye"), name="r/1")
-        made = project.branches()
-        project.git("remote", "set-url", "origin", str(tmp_path / "gone.git"))
-        with pytest.raises(ProgramFailed) as caught:
-            await server.apply("patch", diff=greets("bye"), name="r/1")
-        assert (caught.value.retryable, caught.value.details["stage"]) == (True, "push")
-        assert project.branches() == made
-        project.git("remote", "set-url", "origin", str(remote))
-        assert await server.apply("patch", diff=greets("bye"), name="r/1") == result
 
 
 @pytest.mark.parametrize(

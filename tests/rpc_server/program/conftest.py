@@ -100,7 +100,7 @@ async def _until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
     return value
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def opened() -> Callable[..., Any]:
     """`async with opened("behaves.py", ...)`: a running program; afterwards none of its processes is left."""
 

@@ -147,20 +147,6 @@ async def test_state_goes_out_comes_in_and_survives_the_process(served):
         assert (await running.one({"text": "a"}))["score"] == 42.0
 
 
-async def test_gepas_own_default_adapter_is_served_as_it_is(opened):
-    arguments = {"model": {"$import": "adapters:answer"}}
-    rows = [{"input": "two?", "additional_context": {"why": "sum"}, "answer": "2"}]
-    target = "gepa.adapters.default_adapter.default_adapter:DefaultAdapter"
-    async with opened(adapter=target, adapter_args=arguments, seed_candidate=SEED) as running:
-        results = await running.evaluate(*rows, candidate={"prompt": "2: "}, capture_traces=True)
-        assert results[0]["score"] == 1.0
-        assert results[0]["output"] == {"full_assistant_response": "2: two?"}
-        answer = await running.program.call("make_reflective_dataset", reflection(results, rows))
-        (record,) = answer["dataset"]["prompt"]
-        assert record["Inputs"] == "two?"
-        assert "correct" in record["Feedback"]
-
-
 @pytest.mark.parametrize(
     ("settings", "stage", "message"),
     [

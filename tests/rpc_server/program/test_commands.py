@@ -5,11 +5,13 @@ import sys
 import time
 
 import pytest
+import pytest_asyncio
 
 from protocol.errors import ProgramFailed
 from rpc_server.methods.dataset_rows import program_rows
 from rpc_server.program import process
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 COMMAND = (sys.executable, "stdio.py")
 
 
@@ -18,11 +20,16 @@ def nested(levels):
     return '{"status":"ok","score":1,"output":' + "[" * levels + "]" * levels + ',"seconds":0}'
 
 
-@pytest.fixture
-async def program(opened):
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(opened):
     async with opened(command=COMMAND, workers=1) as running:
         yield running
-        assert (await running.one({"output": "still here"}))["output"] == "still here"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def program(running):
+    yield running
+    assert (await running.one({"output": "still here"}))["output"] == "still here"
 
 
 async def test_each_process_has_its_own_concurrency_and_the_settings_bound_the_total(opened):
@@ -92,15 +99,14 @@ async def test_a_retryable_error_is_an_infrastructure_failure_and_any_other_fail
     assert reject.value.details["program_error"]["code"] == -32602
 
 
-@pytest.mark.parametrize("do", ["silent", "busy"])
-async def test_a_command_that_never_answers_is_killed_and_started_again(opened, do):
+async def test_a_command_that_never_answers_is_killed_and_started_again(opened):
     async with opened(command=COMMAND, workers=1, example_timeout_s=0.5) as running:
         before = (await running.one({"do": "pid"}))["output"]
-        assert (await running.one({"do": do}))["status"] == "timeout"
+        assert (await running.one({"do": "silent"}))["status"] == "timeout"
         assert (await running.one({"do": "pid"}))["output"] != before
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def narrow(opened, monkeypatch):
     """The same program behind a server that keeps lines of 1 MiB at most."""
     monkeypatch.setattr(process, "answer_bytes", lambda: 2**20)

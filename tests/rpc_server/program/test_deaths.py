@@ -8,7 +8,6 @@ import time
 import pytest
 
 from protocol.errors import ProgramFailed
-from rpc_server.program import process_pool
 
 
 def pids_in(path):
@@ -55,21 +54,6 @@ async def test_the_suspects_of_a_shared_process_are_distinguished(opened, tmp_pa
         results = await running.evaluate(*rows)
         assert [result["status"] for result in results] == ["ok", "program_error", "ok"]
         assert results[1]["error"]["type"] == "process_died"
-
-
-async def test_threads_share_a_process_and_a_hang_in_one_makes_the_others_run_again(opened, until, tmp_path):
-    async with opened("behaves.py", workers=1, concurrency=4, example_timeout_s=2.0) as running:
-        assert running.program.limits.max_concurrency == 4
-        pids = {result["output"] for result in await running.evaluate(*[{"do": "pid"}] * 8)}
-        assert len(pids) == 1
-        hanging = asyncio.create_task(running.one({"do": "spin", "begun": str(tmp_path / "hanging")}))
-        await until((tmp_path / "hanging").exists)
-        # Within its own time when the other's is up, a grace after its deadline, by a second on either side.
-        await asyncio.sleep(process_pool.GRACE_S + 1.0)
-        neighbour = await running.one({"do": "first_time_forever", "begun": str(tmp_path / "neighbour")})
-        assert (await hanging)["status"] == "timeout"
-        assert neighbour["status"] == "ok"
-        assert (tmp_path / "neighbour").read_text() == "xx"
 
 
 async def test_a_call_whose_process_dies_is_made_again(opened, tmp_path):

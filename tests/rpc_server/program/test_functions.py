@@ -46,21 +46,20 @@ async def test_a_program_that_records_no_steps_has_a_default_trajectory(opened):
         }
 
 
-@pytest.mark.parametrize(
-    ("score", "expected"),
-    [
-        ("1", (1.0, None)),
-        ("True", (1.0, None)),
-        ("(0.5, 'half')", (0.5, "half")),
-        ("{'score': 0.25, 'feedback': 'quarter'}", (0.25, "quarter")),
-        ("__import__('fractions').Fraction(1, 4)", (0.25, None)),
-        ("__import__('decimal').Decimal('0.75')", (0.75, None)),
-    ],
-)
-async def test_a_score_may_be_a_number_a_number_with_feedback_or_a_mapping(opened, score, expected):
+SCORES = {
+    "1": (1.0, None),
+    "True": (1.0, None),
+    "(0.5, 'half')": (0.5, "half"),
+    "{'score': 0.25, 'feedback': 'quarter'}": (0.25, "quarter"),
+    "__import__('fractions').Fraction(1, 4)": (0.25, None),
+    "__import__('decimal').Decimal('0.75')": (0.75, None),
+}
+
+
+async def test_a_score_may_be_a_number_a_number_with_feedback_or_a_mapping(opened):
     async with opened("sums.py", workers=1) as running:
-        result = await running.one({"output": None, "score": score})
-        assert (result["score"], result.get("feedback")) == expected
+        results = await running.evaluate(*({"output": None, "score": score} for score in SCORES))
+    assert [(result["score"], result.get("feedback")) for result in results] == [*SCORES.values()]
 
 
 async def test_the_programs_own_methods_are_called(opened):
@@ -110,23 +109,15 @@ async def test_the_default_reflective_dataset_holds_inputs_outputs_and_feedback(
         assert bad["Feedback"].startswith("The program failed: ValueError: asked to fail\nTraceback")
 
 
-@pytest.mark.parametrize(
-    ("returned", "message"),
-    [
-        ("'new'", "returned a str"),
-        ("None", "returned a NoneType"),
-        ("{'b': 'new'}", "returned a text for 'b', but `components` holds 'a' alone"),
-    ],
-)
-async def test_new_texts_that_are_no_texts_by_component_are_the_programs_failure(opened, tmp_path, returned, message):
+async def test_new_texts_that_are_no_texts_by_component_are_the_programs_failure(opened, tmp_path):
     (tmp_path / "mine.py").write_text(
         "seed_candidate = {'a': 'b'}\n"
         "def run(example, candidate): return 1\n"
-        f"def propose_new_texts(candidate, reflective_dataset, components_to_update): return {returned}\n"
+        "def propose_new_texts(candidate, reflective_dataset, components_to_update): return {'b': 'new'}\n"
     )
     async with opened("mine.py", root=tmp_path) as running:
         params = {"candidate": {"a": "b"}, "reflective_dataset": {}, "components_to_update": ["a"]}
-        with pytest.raises(ProgramFailed, match=f"propose_new_texts.. {message}; return a dict"):
+        with pytest.raises(ProgramFailed, match="returned a text for 'b'"):
             await running.program.call("propose_new_texts", params)
 
 

@@ -113,6 +113,6 @@ async def test_a_call_that_is_no_evaluation_does_not_fail_for_a_row_that_hangs(o
 async def test_batches_of_a_thread_safe_adapter_are_judged_one_by_one(opened):
     settings = {"adapter": "hangs:Adapter", "concurrency": 8, "seed_candidate": {"prompt": ""}}
     async with opened(**settings, example_timeout_s=LIMIT_S) as running:
-        calls = [[row(0)], [row(1, "hold")], [row(2), row(3)]]
+        calls = [[row(0)], [row(1, "wait")], [row(2), row(3)]]
         results = await asyncio.gather(*(running.evaluate(*rows) for rows in calls))
     assert [[result["status"] for result in batch] for batch in results] == [["ok"], ["timeout"], ["ok", "ok"]]

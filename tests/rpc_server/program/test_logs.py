@@ -17,10 +17,16 @@ def _lines(words: list[str]) -> str:
     return "".join(f"{word}\n" for word in words)
 
 
-async def test_examples_in_threads_have_logs_of_their_own(opened):
+async def test_examples_in_threads_have_logs_of_their_own_with_all_kinds_of_output_in_order(opened):
     async with opened("writes.py", workers=1, concurrency=4) as running:
         results = await running.evaluate(*[{"print": words} for words in WORDS])
+        result = await running.one({"print": ["é"], "log": "mind"})
     assert [result["log"] for result in results] == [_lines(words) for words in WORDS]
+    printed, logged, warning, source, after = result["log"].splitlines()
+    assert (printed, logged) == ("é", "mind")
+    assert warning.endswith("UserWarning: mind again")
+    assert "warnings.warn" in source
+    assert after == "without end bytes"
 
 
 async def test_examples_on_one_event_loop_have_logs_of_their_own(opened):
@@ -30,19 +36,8 @@ async def test_examples_on_one_event_loop_have_logs_of_their_own(opened):
     assert [result["log"] for result in results] == [_lines([*words, "and a thread"]) for words in WORDS]
 
 
-async def test_logging_warnings_bytes_and_unfinished_lines_are_kept_in_order(opened):
+async def test_output_of_threads_subprocesses_and_forks_belongs_to_the_only_open_example(opened):
     async with opened("writes.py", workers=1, concurrency=2) as running:
-        result = await running.one({"print": ["é"], "log": "mind"})
-    printed, logged, warning, source, after = result["log"].splitlines()
-    assert (printed, logged) == ("é", "mind")
-    assert warning.endswith("UserWarning: mind again")
-    assert "warnings.warn" in source
-    assert after == "without end bytes"
-
-
-@pytest.mark.parametrize("settings", [{}, {"concurrency": 2}])
-async def test_output_of_threads_subprocesses_and_forks_belongs_to_the_only_open_example(opened, settings):
-    async with opened("writes.py", workers=1, **settings) as running:
         result = await running.one({"thread": "from a thread", "subprocess": "from echo", "fork": "from a fork"})
     assert result["log"] == "from a thread\nfrom echo\nfrom a fork\n"
 
@@ -90,7 +85,7 @@ async def test_a_typescript_program_marks_what_each_example_writes_even_if_it_is
     command = ("node", str(DATA / "writes.mjs"), str(PACKAGE))
     rows = [{"print": words} for words in WORDS]
     with caplog.at_level(logging.INFO, written_output.name):
-        async with opened(command=command, workers=1, example_timeout_s=2.0) as running:
+        async with opened(command=command, workers=1, example_timeout_s=1.0) as running:
             results = await running.evaluate(*rows)
             stuck, dead = await running.evaluate({"print": ["stuck"], "hang": True}, {"print": ["dead"], "die": True})
     assert [result["log"] for result in results] == [_lines(words) for words in WORDS]

@@ -3,22 +3,29 @@
 import time
 
 import pytest
+import pytest_asyncio
 
 from protocol.errors import LimitExceeded
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
-async def program(opened):
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(opened):
     async with opened("behaves.py") as running:
         yield running
-        assert (await running.one({"output": "still here"}))["output"] == "still here"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
+async def program(running):
+    yield running
+    assert (await running.one({"output": "still here"}))["output"] == "still here"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def hasty(opened):
     async with opened("behaves.py", example_timeout_s=0.5) as running:
         yield running
-        assert (await running.one({"output": "still here"}))["output"] == "still here"
 
 
 @pytest.mark.parametrize(
@@ -118,6 +125,7 @@ async def test_an_example_that_hangs_in_any_way_is_ended_at_its_deadline(hasty, 
     assert result["status"] == "timeout"
     assert result["error"]["type"] == "timeout"
     assert time.monotonic() - started < 4.0
+    assert (await hasty.one({"output": "still here"}))["output"] == "still here"
 
 
 async def test_a_sleep_is_ended_in_its_own_process_with_a_traceback(hasty):

@@ -11,28 +11,29 @@ def environment(provider: str) -> dict[str, str]:
     return {"PROVIDER_URL": provider, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
-@pytest.mark.parametrize(
-    ("by", "models"),
-    [
-        ("openai", {"gpt-4o-mini": COUNTED}),
-        ("messages", {"claude-sonnet-4-5": {**COUNTED, "cache_write_tokens": 10}}),
-        ("over_httpx2", {"gpt-4o-mini": COUNTED}),
-        ("twice", {"gpt-4o-mini": {name: 2 * count for name, count in COUNTED.items()}}),
-        ("thread", {"gpt-4o-mini": {name: 2 * count for name, count in COUNTED.items()}}),
-        ("streamed", {"gpt-4o-mini": COUNTED}),
-        ("refused", None),
-        ("nothing", None),
-    ],
-)
-async def test_calls_are_counted_by_model(opened, provider, by, models):
-    async with opened("calls_models.py", env=environment(provider)) as running:
-        result = await running.one({"by": by})
-    assert result["status"] == ("infra_error" if by == "refused" else "rollout"), result
-    assert result.get("usage", {}).get("models") == models
-    if models is not None:
-        [counts] = models.values()
-        summed = {name: counts[name] for name in ("calls", "input_tokens", "output_tokens") if name in counts}
-        assert result["usage"] == {**summed, "models": models}
+TWICE = {name: 2 * count for name, count in COUNTED.items()}
+MODELS = {
+    "openai": {"gpt-4o-mini": COUNTED},
+    "messages": {"claude-sonnet-4-5": {**COUNTED, "cache_write_tokens": 10}},
+    "over_httpx2": {"gpt-4o-mini": COUNTED},
+    "twice": {"gpt-4o-mini": TWICE},
+    "thread": {"gpt-4o-mini": TWICE},
+    "streamed": {"gpt-4o-mini": COUNTED},
+    "refused": None,
+    "nothing": None,
+}
+
+
+async def test_calls_are_counted_by_model(opened, provider):
+    async with opened("calls_models.py", env=environment(provider), workers=1) as running:
+        results = [await running.one({"by": by}) for by in MODELS]
+    for (by, models), result in zip(MODELS.items(), results, strict=True):
+        assert result["status"] == ("infra_error" if by == "refused" else "rollout"), result
+        assert result.get("usage", {}).get("models") == models
+        if models is not None:
+            [counts] = models.values()
+            summed = {name: counts[name] for name in ("calls", "input_tokens", "output_tokens")}
+            assert result["usage"] == {**summed, "models": models}
 
 
 @pytest.mark.long

@@ -59,14 +59,6 @@ def test_flags_override_the_file_and_their_paths_start_where_they_are_typed(tmp_
     assert (settings.datasets["val"], settings.token_file) == (tmp_path / "v.csv", tmp_path / "t")
 
 
-def test_an_unknown_key_names_the_nearest_and_the_file(tmp_path: Path) -> None:
-    message = wrong(tmp_path, 'program = "a"\nmax_concurency = 3')
-    assert "`max_concurency`" in message
-    assert "`concurrency`" in message
-    assert str(tmp_path / "gepa.toml") in message
-    assert "`example_timeout_s`" in wrong(tmp_path, "example-timeout = 3")
-
-
 @pytest.mark.parametrize(
     ("text", "key"),
     [
@@ -93,10 +85,6 @@ def test_an_infinite_deadline_is_none_and_nothing_else_is_endless(tmp_path: Path
     assert load_settings(flags={"program": "a", "example_timeout_s": float("inf")}).example_timeout_s is None
     for line in ("example_timeout_s = nan", "example_timeout_s = -inf", "drain_s = inf"):
         assert f"`{line.split(' ', maxsplit=1)[0]}`" in wrong(tmp_path, f'program = "a"\n{line}')
-
-
-def test_a_flag_of_the_wrong_kind_is_named_as_a_flag(tmp_path: Path) -> None:
-    assert wrong(tmp_path, "", program="a", max_batch_size=0).startswith("--max-batch-size: ")
 
 
 def test_exactly_one_program_is_needed(tmp_path: Path) -> None:
@@ -134,12 +122,6 @@ def test_a_program_given_by_flag_ignores_the_settings_of_the_files_program(tmp_p
     settings = load_settings(flags={"program": "app"}, folder=tmp_path)
     assert (settings.program, settings.adapter_args, settings.port) == ("app", {}, 1)
     assert "`--adapter-args` is for `--adapter`" in wrong(tmp_path, "", program="app", adapter_args={"a": 1})
-
-
-def test_a_file_that_is_not_toml_or_not_there_is_named(tmp_path: Path) -> None:
-    assert str(tmp_path / "gepa.toml") in wrong(tmp_path, "program = ")
-    with pytest.raises(SettingsError, match=r"none\.toml"):
-        load_settings(tmp_path / "none.toml", folder=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -181,13 +163,6 @@ def test_flags_and_variables_are_read_as_a_file_would_hold_them(tmp_path: Path) 
     adapter = {"adapter": "a:B", "adapter_args": '{"model": "x"}', "seed_candidate": "seed.json"}
     settings = load_settings(flags=adapter, folder=tmp_path, environment={})
     assert (settings.adapter_args, settings.seed_candidate) == ({"model": "x"}, tmp_path / "seed.json")
-
-
-def test_a_flag_has_precedence_over_a_variable_and_a_variable_over_the_file(tmp_path: Path) -> None:
-    (tmp_path / "gepa.toml").write_text('program = "app"\nworkers = 1\nmax_batch_size = 1\ndrain_s = 1')
-    variables = {"GEPA_WORKERS": "2", "GEPA_MAX_BATCH_SIZE": "2", "GEPA_JAIL": ""}
-    settings = load_settings(flags={"workers": "3"}, folder=tmp_path, environment=variables)
-    assert (settings.workers, settings.max_batch_size, settings.drain_s, settings.jail) == (3, 2, 1.0, None)
 
 
 def test_a_wrong_variable_is_named_as_one(tmp_path: Path) -> None:

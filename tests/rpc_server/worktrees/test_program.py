@@ -184,18 +184,15 @@ async def test_a_program_that_starts_and_then_does_not_work_is_its_candidates_fa
     assert "no more" in str(results)
 
 
-@pytest.mark.parametrize("fault", [pytest.param(REFUSES, marks=pytest.mark.long), DIES])
-async def test_a_seed_that_starts_and_then_does_not_work_is_no_candidates_fault(
-    tmp_path: Path, opened: Open, fault: str
-) -> None:
-    here = await opened(Project(tmp_path, {"p.py": failing(fault)}), command=(sys.executable, "p.py"), workers=None)
+async def test_a_seed_that_starts_and_then_does_not_work_is_no_candidates_fault(tmp_path: Path, opened: Open) -> None:
+    here = await opened(Project(tmp_path, {"p.py": failing(DIES)}), command=(sys.executable, "p.py"), workers=None)
     with pytest.raises(ProgramFailed, match=r"no more|before it answered"):
         await here.results(here.seed, {})
 
 
-@pytest.mark.parametrize("dataset", ["", '"dataset": {"a": ["no record"]}'])
-async def test_records_that_are_none_are_the_programs_failure(tmp_path: Path, opened: Open, dataset: str) -> None:
-    project = Project(tmp_path, {"p.py": REFS.replace('"dataset": {"a": [{"refs": given}]}', dataset)})
+async def test_records_that_are_none_are_the_programs_failure(tmp_path: Path, opened: Open) -> None:
+    wrong = REFS.replace('{"a": [{"refs": given}]}', '{"a": ["no record"]}')
+    project = Project(tmp_path, {"p.py": wrong})
     here = await opened(project, command=(sys.executable, "p.py"), workers=None)
     with pytest.raises(ProgramFailed, match="make_reflective_dataset: dataset") as failed:
         await here.records(here.seed, [], "a")

@@ -77,12 +77,7 @@ async def test_links_lead_to_the_users_own_files_and_the_build_runs_in_each_tree
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-@pytest.mark.parametrize(
-    "requires", [pytest.param("{}", marks=pytest.mark.long, id="the user's"), '{"shared": "file:./shared"}']
-)
-async def test_a_local_node_package_is_the_trees_and_is_prepared_in_it(
-    tmp_path: Path, opened: Open, requires: str
-) -> None:
+async def test_a_local_node_package_is_the_trees_and_is_prepared_in_it(tmp_path: Path, opened: Open) -> None:
     package = {"name": "shared", "version": "1.0.0", "main": "made.js", "scripts": {"prepare": "cp word.js made.js"}}
     files = {
         "package.json": '{"name": "top", "dependencies": {}}',
@@ -95,7 +90,7 @@ async def test_a_local_node_package_is_the_trees_and_is_prepared_in_it(
     (project.folder / "node_modules/shared").symlink_to("../shared")
     after = {
         "shared/word.js": "module.exports = 'after'",
-        "package.json": f'{{"name": "top", "dependencies": {requires}}}',
+        "package.json": '{"name": "top", "dependencies": {"shared": "file:./shared"}}',
     }
     other = second(project, after)
     here = await opened(project, build_command=("sh", "-c", "node -p 'require(\"shared\")' > built.txt"))
@@ -105,8 +100,9 @@ async def test_a_local_node_package_is_the_trees_and_is_prepared_in_it(
     assert not (project.folder / "shared/made.js").exists()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-@pytest.mark.parametrize("requires", ["*", pytest.param("file:../../libs/rules", marks=pytest.mark.long)])
+@pytest.mark.parametrize("requires", ["*", "file:../../libs/rules"])
 async def test_a_program_below_its_packages_is_built_with_them_in_each_tree(
     tmp_path: Path, opened: Open, requires: str
 ) -> None:
@@ -132,6 +128,7 @@ async def test_a_program_below_its_packages_is_built_with_them_in_each_tree(
     assert not (project.folder / "libs/rules/made.js").exists()
 
 
+@pytest.mark.long
 @needs_npm_registry
 async def test_a_pnpm_workspace_is_the_trees_and_has_the_packages_of_its_lock(tmp_path: Path, opened: Open) -> None:
     project = Project(tmp_path, {f"app/{name}": content for name, content in FILES.items()})

@@ -1,18 +1,12 @@
 """`gepa-server --trees` as a process: its events, its files after a kill, and several servers at once."""
 
-import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import pytest
-import requests
 
 from sandbox_runtime import ServerEndpoint, running_server
 from tests.rpc_server.mutations.project import Project
@@ -34,18 +28,6 @@ def served(project: Project, state: Path, fork_server: ForkServer | None = None)
         else fork_server.running_server(*arguments, cwd=project.folder, env=env)
     ) as endpoint:
         yield endpoint
-
-
-def call(endpoint: ServerEndpoint, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    answer = requests.post(
-        endpoint.url,
-        json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params},
-        headers={"Authorization": f"Bearer {endpoint.token}"},
-        timeout=WAIT_S,
-    ).json()
-    assert "result" in answer, answer
-    result: dict[str, Any] = answer["result"]
-    return result
 
 
 def marked(state: Path) -> list[int]:
@@ -80,32 +62,3 @@ def test_a_killed_server_leaves_nothing_once_the_next_one_has_started(
         assert len(list((state / "servers").iterdir())) == 1
     assert list((state / "servers").iterdir()) == []
     assert project.digest() == before
-
-
-@pytest.mark.long
-def test_servers_of_one_repository_live_side_by_side(project: Project, tmp_path: Path, fork_server: ForkServer) -> None:
-    state = tmp_path / "state"
-    with served(project, state, fork_server) as one, served(project, state, fork_server) as two:
-        assert len(list((state / "servers").iterdir())) == 2
-        seeds = [call(each, "discover", {})["program"]["seed_candidate"] for each in (one, two)]
-        for each, seed in zip((one, two), seeds, strict=True):
-            results = call(each, "evaluate", {"candidate": seed, "batch": [{"id": "0", "data": {}}]})["results"]
-            assert results[0]["status"] == "ok"
-
-
-def test_uncommitted_changes_are_announced_at_the_start(project: Project, tmp_path: Path) -> None:
-    (project.folder / "helper.py").write_text("ANSWER = 5\n")
-    command = [sys.executable, "-m", "rpc_server", "--trees", "--program", "app.py", "--python", sys.executable]
-    with subprocess.Popen(
-        [*command, "--tree-dir", str(tmp_path / "state"), "--json"],
-        cwd=project.folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["event"] == "ready"
-        process.send_signal(signal.SIGTERM)
-        _, messages = process.communicate(timeout=WAIT_S)
-    start = f"candidates start from main@{project.first[:12]} of {project.folder}"
-    assert f"{start}; left out, as not committed: helper.py" in messages

@@ -10,7 +10,7 @@ import pytest
 from evolverpc_common.process_identity import started_at
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.records import SandboxRecords
-from tests.sandbox_runtime.bubblewrap.containers import groups_of, left_of, namespaces, spec_of, started, until
+from tests.sandbox_runtime.bubblewrap.containers import groups_of, left_of, until
 
 OWNER = """
 import asyncio, json, sys
@@ -60,18 +60,3 @@ async def test_when_the_owner_is_killed_its_sandboxes_end_and_a_sweep_removes_th
     assert left_of(records, sockets, spaces) == []
     assert [groups_of(id_) for id_ in started["ids"]] == [[], [], []]
     assert started_at(started["daemon"]) is None
-
-
-async def test_a_sweep_of_all_sandboxes_ends_a_running_one_and_notifies_its_owner(
-    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
-) -> None:
-    spec = await spec_of(runtime, labels={"run": "this"})
-    swept, kept = await runtime.start(spec), await started(runtime, labels={"run": "other"})
-    spaces = await namespaces(swept)
-    assert await runtime.sweep({"run": "this"}) == []
-    assert await BubblewrapRuntime(records=records).sweep({"run": "this"}, orphans_only=False) == [swept.id]
-    ended = await swept.wait()
-    assert (ended.kind, ended.detail) == ("terminated", "swept")
-    assert [record.id for record in records.all()] == [kept.id]
-    await kept.close()
-    assert left_of(records, sockets, spaces) == []

@@ -10,7 +10,6 @@ import os
 import shutil
 import tarfile
 from collections.abc import AsyncIterator
-from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -90,25 +89,6 @@ async def test_memory_is_flat_over_many_kept_answers(sandbox: Sandbox) -> None:
         await asyncio.gather(*map(evaluate, range(4)))
     print(json.dumps({"answers_of_1_mb": ANSWERS, "sandbox_mb": used}))
     assert all(each is None or each < 700 for each in used)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-async def test_connections_closed_during_an_answer_end_no_server(sandbox: Sandbox) -> None:
-    endpoint = await sandbox.endpoint()
-    path = unquote(urlsplit(endpoint.url).netloc)
-    params = {"candidate": SEED, "batch": [{"id": "a", "data": {"bytes": 10**7}}]}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "evaluate", "params": params})
-    head = f"POST /rpc HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {endpoint.token}\r\n"
-    request = f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
-    for _ in range(CONNECTIONS):
-        reader, writer = await asyncio.open_unix_connection(path, limit=1024)
-        writer.write(request)
-        assert await asyncio.wait_for(reader.read(100), 30)
-        writer.transport.abort()
-    async with await client_of(sandbox) as client:
-        assert len((await client.discover()).program.components) == 1
-    print(json.dumps({"closed_connections": CONNECTIONS, "sandbox_mb": used_mb(sandbox)}))
 
 
 @pytest.mark.timeout(3600)

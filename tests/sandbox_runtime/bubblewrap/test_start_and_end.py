@@ -10,9 +10,7 @@ from sandbox_runtime.backends.bubblewrap import runtime as runtime_module
 from sandbox_runtime.backends.bubblewrap.container import free
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
-from sandbox_runtime.backends.shared_steps import wait_until_healthy
 from tests.sandbox_runtime.bubblewrap.containers import (
-    groups_of,
     left_of,
     namespaces,
     shell,
@@ -20,25 +18,6 @@ from tests.sandbox_runtime.bubblewrap.containers import (
     started,
     until,
 )
-
-
-async def test_a_started_sandbox_answers_and_a_closed_one_leaves_nothing(
-    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
-) -> None:
-    sandbox = await started(runtime, labels={"run": "r1"})
-    await wait_until_healthy(await sandbox.endpoint(), 5)
-    spaces = await namespaces(sandbox)
-    assert left_of(records, sockets, spaces) != []
-    assert [found.id for found in await runtime.found({"run": "r1"})] == [sandbox.id]
-    await sandbox.close()
-    await sandbox.close()
-    assert (await sandbox.wait()).kind == "terminated"
-    assert left_of(records, sockets, spaces) == []
-    assert groups_of(sandbox.id) == []
-    for parse_request in (sandbox.endpoint(), sandbox.exec(shell("true"))):
-        with pytest.raises(SandboxGone):
-            await parse_request
-    assert "listening" in await sandbox.logs()
 
 
 async def test_a_sweep_continues_after_a_failure_and_closes_its_own_sandboxes(

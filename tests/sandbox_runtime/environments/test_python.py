@@ -1,7 +1,6 @@
 """Python environments: what they hold, who may see what, and that each is built once."""
 
 import io
-import json
 import subprocess
 import tarfile
 from pathlib import Path
@@ -40,17 +39,6 @@ async def test_what_requirements_list_is_installed_once_and_found_the_second_tim
     commands = len(run.commands)
     assert await EnvironmentCache(environments.folder).ready(GREETING, run=run, on_progress=progress.append) == built
     assert len(run.commands) == commands
-
-
-async def test_the_folders_of_a_python_outside_usr_are_returned_and_no_others(
-    environments: EnvironmentCache, run: HostRun, wheels: Path
-) -> None:
-    built = await environments.ready(GREETING, run=run, on_progress=print)
-    prefix = Path(python_output(built.python, "import sys; print(sys.base_prefix)"))
-    outside = [] if prefix.is_relative_to("/usr") else [str(prefix)]
-    assert list(built.mounts) == [str(Path(built.python or "").parents[2]), *outside]
-    assert str(wheels) in run.readable[-1]
-    assert not any(Path.home().is_relative_to(path) for path in (*built.mounts, *run.readable[-1]))
 
 
 async def test_a_lock_is_followed_without_the_program_itself(environments: EnvironmentCache, run: HostRun) -> None:
@@ -187,14 +175,3 @@ async def test_one_made_afresh_is_beside_its_elder_which_may_be_in_use(
     assert first.python != second.python
     assert python_output(first.python, "import greeting; print(greeting.WORDS)") == "hello"
     assert await environments.ready(GREETING, run=run, on_progress=print) == second
-
-
-async def test_one_whose_interpreter_is_gone_is_built_again(
-    environments: EnvironmentCache, run: HostRun, tmp_path: Path
-) -> None:
-    first = await environments.ready(Recipe(python=">=3.8"), run=run, on_progress=print)
-    complete = Path(first.mounts[0]).with_name("complete")
-    record = json.loads(complete.read_text())
-    complete.write_text(json.dumps(record | {"needs": [str(tmp_path / "gone")]}))
-    second = await environments.ready(Recipe(python=">=3.8"), run=run, on_progress=print)
-    assert second != first

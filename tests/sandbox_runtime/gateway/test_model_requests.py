@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from sandbox_runtime.api.egress import Allow, Closed, Egress, Open
+from sandbox_runtime.api.egress import Open
 from sandbox_runtime.gateway import configured
 from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Recorded, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, chunk, events, replying
@@ -197,12 +197,3 @@ async def test_the_variables_lead_programs_to_the_gateway_and_hold_no_key(
     assert env["OPEN_ROUTER_BASE_URL"] == "http://10.0.0.1:8181/open-router/v1"
     assert env["HTTPS_PROXY"] == env["https_proxy"] == f"http://sandbox:{env['OPEN_ROUTER_API_KEY']}@10.0.0.1:8182"
     assert "10.0.0.1" in env["NO_PROXY"].split(",") and KEY not in str(env)
-
-
-@pytest.mark.parametrize(("egress", "variable"), [(Closed(), "True"), (Allow(("a.example",)), "True"), (Open(), None)])
-async def test_litellm_does_not_request_prices_from_a_refused_host(
-    opened: Opens, egress: Egress, variable: str | None
-) -> None:
-    async with opened() as gateway:
-        env = gateway.open_session("sandbox-1", egress).env("http://10.0.0.1:8181", "http://10.0.0.1:8182")
-    assert env.get("LITELLM_LOCAL_MODEL_COST_MAP") == variable

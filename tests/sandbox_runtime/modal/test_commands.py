@@ -1,10 +1,6 @@
-"""Commands in a sandbox at Modal, beyond what the suite of all runtimes asks of them; and twenty sandboxes at once."""
+"""Commands in a sandbox at Modal, beyond what the suite of all runtimes asks of them."""
 
-import asyncio
-import time
 from pathlib import Path
-
-import pytest
 
 from sandbox_runtime import Command, ResourceLimits
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
@@ -28,18 +24,3 @@ async def test_a_file_has_bounds(cloud: Cloud, runtime: ModalRuntime) -> None:
     sandbox = await runtime.start(spec(cloud, limits=ResourceLimits(workspace_mb=1)))
     done = await sandbox.exec(Command(("sh", "-c", "head -c 3000000 /dev/zero > big; wc -c < big")))
     assert int(done.stdout) == 2**20
-
-
-@pytest.mark.long
-async def test_twenty_concurrent_sandboxes_each_have_their_own_port_8080(cloud: Cloud, runtime: ModalRuntime) -> None:
-    began = time.monotonic()
-    sandboxes = await asyncio.gather(*(runtime.start(spec(cloud, labels={"n": str(n)})) for n in range(20)))
-    assert time.monotonic() - began < 30
-    endpoints = await asyncio.gather(*(sandbox.endpoint() for sandbox in sandboxes))
-    assert len({endpoint.url for endpoint in endpoints}) == 20
-    listed = await runtime.found()
-    assert {of.id for of in listed} == {sandbox.id for sandbox in sandboxes}
-    assert {of.labels["n"] for of in listed} == {str(n) for n in range(20)}
-    await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))
-    assert cloud.running == []
-    assert await runtime.found() == []

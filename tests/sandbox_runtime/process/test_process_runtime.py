@@ -9,15 +9,11 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from evolverpc_common.process_identity import started_at
 from sandbox_runtime import (
-    Allow,
-    Closed,
     Command,
-    EgressNotEnforced,
     EnvironmentMissing,
     ResourceLimits,
     RuntimeUnavailable,
@@ -25,7 +21,6 @@ from sandbox_runtime import (
 from sandbox_runtime.backends.process.commands import run_build
 from sandbox_runtime.backends.process.runtime import NO_ISOLATION_WARNING, ProcessRuntime
 from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.backends.shared_steps import reached_by
 from tests.sandbox_runtime.backend import BackendUnderTest, process_backend
 from tests.sandbox_runtime.stub_server import SOURCE
 from tests.sandbox_runtime.suite.acting import another_process, line_of, until, up
@@ -45,12 +40,6 @@ async def test_the_process_backend_warns_that_it_isolates_nothing(caplog: pytest
     with caplog.at_level(logging.WARNING):
         async with process_backend():
             assert [record.getMessage() for record in caplog.records] == [NO_ISOLATION_WARNING]
-
-
-async def test_any_egress_limit_is_refused_with_the_alternatives(backend: BackendUnderTest) -> None:
-    for egress in (Closed(), Allow(domains=("example.com",))):
-        with pytest.raises(EgressNotEnforced, match="bubblewrap or modal"):
-            await backend.runtime.start(backend.spec(egress=egress))
 
 
 async def test_a_server_that_hides_its_environment_is_ended_with_all_below_it(backend: BackendUnderTest) -> None:
@@ -145,20 +134,6 @@ async def test_nothing_starts_without_the_environment_or_outside_the_block(
     with pytest.raises(RuntimeUnavailable, match="async with"):
         await ProcessRuntime(records=SandboxRecords("process", state=backend.folders[1])).start(spec)
     assert await backend.left() == []
-
-
-async def test_gepa_server_answers_in_a_process_sandbox(backend: BackendUnderTest) -> None:
-    main = Command((*backend.prepared.server, "--conformance"))
-    async with up(backend, main=main) as sandbox:
-        endpoint = await sandbox.endpoint()
-        connector, url = reached_by(endpoint.url)
-        headers = {"Authorization": f"Bearer {endpoint.token}"}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "discover"}
-        async with (
-            aiohttp.ClientSession(connector=connector) as session,
-            session.post(f"{url}/rpc", json=body, headers=headers) as answer,
-        ):
-            assert "program" in (await answer.json())["result"]
 
 
 async def test_a_build_runs_with_its_own_environment_and_leaves_no_process(

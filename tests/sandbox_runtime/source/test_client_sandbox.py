@@ -91,7 +91,9 @@ async def asked(sandbox: ClientSandbox, path: str) -> str:
     return answer.partition(b"\r\n\r\n")[2].decode()
 
 
-async def test_a_sandbox_has_the_program_at_its_commit_with_its_environment(make: Make, repository: Path) -> None:
+async def test_a_sandbox_has_the_program_at_its_commit_with_its_environment_and_again_once_it_was_stopped(
+    make: Make, repository: Path
+) -> None:
     (repository / "app" / "serve.py").write_text("not committed")
     sandbox = make()
     endpoint = await sandbox.start()
@@ -101,11 +103,12 @@ async def test_a_sandbox_has_the_program_at_its_commit_with_its_environment(make
     assert await shell_output(sandbox, "python -c 'import greeting; print(greeting.WORDS)'") == "hello 1.0"
     assert await shell_output(sandbox, "git rev-parse HEAD") == git(repository, "rev-parse", "HEAD")
     assert await shell_output(sandbox, "git status --porcelain; git remote") == ""
+    await check_scripts(sandbox)
+    await check_restart(sandbox)
 
 
-async def test_scripts_have_a_deadline_and_variables_of_their_own(make: Make) -> None:
-    sandbox = make()
-    await sandbox.start()
+async def check_scripts(sandbox: ClientSandbox) -> None:
+    """Scripts have a deadline and variables of their own."""
     assert await shell_output(sandbox, 'echo "$MINE"; [[ 1 == 1 ]]', {"MINE": "yes"}) == "yes"
     late = await sandbox.exec_bash("echo begun; sleep 60", 0.5)
     assert (late.timed_out, late.stdout) == (True, b"begun\n")
@@ -132,9 +135,8 @@ async def test_a_command_has_a_name_for_a_command(make: Make) -> None:
             await make().add_command(name, b"")
 
 
-async def test_a_stopped_sandbox_starts_again_from_the_commit(make: Make) -> None:
-    sandbox = make()
-    await sandbox.start()
+async def check_restart(sandbox: ClientSandbox) -> None:
+    """A stopped sandbox starts again from the commit."""
     await shell_output(sandbox, "echo changed > ../top.txt")
     await sandbox.stop()
     with pytest.raises(SandboxGone):
@@ -146,7 +148,9 @@ async def test_a_stopped_sandbox_starts_again_from_the_commit(make: Make) -> Non
     assert await shell_output(sandbox, "cat ../top.txt") == "top"
 
 
-async def test_reinstall_deps_uses_the_present_manifests_and_keeps_changes(make: Make, repository: Path) -> None:
+async def test_reinstall_deps_uses_the_present_manifests_and_keeps_changes_and_the_sandbox_if_the_build_fails(
+    make: Make, repository: Path
+) -> None:
     sandbox = make()
     await sandbox.start()
     await shell_output(
@@ -163,11 +167,11 @@ async def test_reinstall_deps_uses_the_present_manifests_and_keeps_changes(make:
         await shell_output(sandbox, "python -c 'import greeting; print(greeting.WORDS)'; cat new.txt")
         == "hello 2.0\nnew"
     )
+    await check_failed_build(sandbox)
 
 
-async def test_reinstall_deps_keeps_the_old_sandbox_if_the_build_fails(make: Make) -> None:
-    sandbox = make()
-    await sandbox.start()
+async def check_failed_build(sandbox: ClientSandbox) -> None:
+    """If the build fails, the sandbox stays."""
     first = sandbox.id
     await shell_output(sandbox, "echo greeting==3.0 > requirements.txt")
     with pytest.raises(EnvironmentMissing, match="greeting"):
@@ -223,19 +227,6 @@ async def test_each_start_has_its_own_gateway_session_which_closes_with_the_sand
     assert all(session.closed for session in sessions)
 
 
-@pytest.mark.long
-@pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
-async def test_node_packages_of_the_environment_are_linked_to_the_program(
-    make: Make, repository: Path, shared: Path
-) -> None:
-    commit(repository, {"app/package.json": '{"name": "p", "type": "module"}', "app/requirements.txt": ""})
-    sandbox = make(replace(SETTINGS, ready_s=60.0))
-    await sandbox.start()
-    modules = await shell_output(sandbox, "readlink -f node_modules")
-    assert modules.startswith(str(shared / "environments"))
-    assert await shell_output(sandbox, "git status --porcelain") == ""
-
-
 LOCAL_PACKAGES = {
     "app/package.json": """{"name": "app", "type": "module", "dependencies": {"shared": "file:../libs/shared"}}""",
     "app/requirements.txt": "",
@@ -247,11 +238,6 @@ LOCAL_PACKAGES = {
     "libs/base/package.json": """{"name": "base", "version": "1.0.0", "type": "module", "main": "index.js"}""",
     "libs/base/index.js": "export const word = 'local';",
     ".gitignore": "dist/",
-}
-WORKSPACE = {
-    "package.json": """{"name": "all", "private": true, "workspaces": ["app", "libs/*"]}""",
-    "app/package.json": """{"name": "app", "type": "module", "dependencies": {"shared": "*"}}""",
-    "libs/shared/package.json": LOCAL_PACKAGES["libs/shared/package.json"].replace("file:../base", "*"),
 }
 
 
@@ -267,11 +253,8 @@ async def test_a_pnpm_workspace_is_installed_from_its_lock(make: Make, repositor
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
-@pytest.mark.parametrize("changed", [{}, pytest.param(WORKSPACE, marks=pytest.mark.long)], ids=["files", "workspaces"])
-async def test_local_node_packages_are_those_of_the_commit_and_are_prepared(
-    make: Make, repository: Path, changed: Mapping[str, str]
-) -> None:
-    commit(repository, {**LOCAL_PACKAGES, **changed})
+async def test_local_node_packages_are_those_of_the_commit_and_are_prepared(make: Make, repository: Path) -> None:
+    commit(repository, LOCAL_PACKAGES)
     sandbox = make(replace(SETTINGS, ready_s=60.0))
     await sandbox.start()
     assert await shell_output(sandbox, "node ask.js") == "local"
@@ -282,6 +265,7 @@ async def test_local_node_packages_are_those_of_the_commit_and_are_prepared(
     )
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
 async def test_a_local_package_that_cannot_be_prepared_ends_the_start_with_its_output(
     make: Make, repository: Path

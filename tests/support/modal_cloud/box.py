@@ -20,17 +20,13 @@ BASE_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 
 class Box:
-    """`asked`: the request that made it; `execs`: those for its commands, in order. `ended`: how, when it has.
+    """`asked`: the request that made it; `execs`: those for its commands, in order. `ended`: how, when it has."""
 
-    `variables`: of its image.
-    """
-
-    def __init__(self, asked: api_pb2.SandboxCreateV2Request, variables: Mapping[str, str]) -> None:
+    def __init__(self, asked: api_pb2.SandboxCreateV2Request) -> None:
         number = uuid.uuid4().hex
         self.id = f"sb-{number}"  # longer than a version 1 sandbox's, as the SDK distinguishes them by length
         self.task_id = f"ta-{number}V"
         self.asked = asked
-        self._variables = variables
         self.definition = asked.definition
         self.tags = {tag.tag_name: tag.tag_value for tag in asked.tags}
         self.created = time.time()
@@ -125,7 +121,7 @@ class Box:
         return self.definition.workdir or "/root"
 
     def _env(self, further: Iterable[api_pb2.SecretSource]) -> Mapping[str, str]:
-        env = {**BASE_ENV, **self._variables}
+        env = dict(BASE_ENV)
         for source in (*self.asked.secret_sources, *further):
             env |= source.env.contents
         return env

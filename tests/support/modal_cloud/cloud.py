@@ -12,11 +12,9 @@ import modal
 from grpclib import GRPCError, Status
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server
-from modal._serialization import deserialize, serialize
 from modal._utils.grpc_utils import custom_detail_codec
-from modal_proto import api_pb2
 from modal_proto.api_grpc import ModalClientBase
-from modal_proto.api_pb2 import CLIENT_TYPE_CONTAINER, GenericResult
+from modal_proto.api_pb2 import GenericResult
 from modal_proto.task_command_router_grpc import TaskCommandRouterBase
 
 from tests.support.modal_cloud.box import Box
@@ -96,28 +94,6 @@ class Cloud:
         died = self.box(sandbox_id).end(GenericResult.GENERIC_STATUS_FAILURE, 137)
         asyncio.run_coroutine_threadsafe(died, self._loop).result(30)
 
-    def run(self, name: str, timeout_s: float = 120.0) -> object:
-        """Call a deployed function without arguments, as its schedule does, and return its result; for threads."""
-
-        async def called() -> api_pb2.FunctionPutOutputsItem:
-            call = self._control.call(name, serialize(((), {})), api_pb2.DATA_FORMAT_PICKLE)
-            return await asyncio.wait_for(call.done, timeout_s)
-
-        try:
-            output = asyncio.run_coroutine_threadsafe(called(), self._loop).result()
-        except TimeoutError:
-            raise AssertionError(f"{name} has not ended:\n{self._control.logs(name)}") from None
-        assert output.result.status == GenericResult.GENERIC_STATUS_SUCCESS, self._control.logs(name)
-        return deserialize(output.result.data, None)
-
-    def lose(self, name: str) -> None:
-        """Have the machines of a function's containers die; for threads."""
-
-        async def lost() -> None:
-            self._control.lose_containers(name)
-
-        asyncio.run_coroutine_threadsafe(lost(), self._loop).result(30)
-
     async def open(self) -> _Server:
         """Start to answer."""
         self._loop = asyncio.get_running_loop()
@@ -140,17 +116,12 @@ class Cloud:
         return server
 
     async def close(self) -> None:
-        """End all that is left: first containers, which end the sandboxes that they use."""
-        await self._control.end_containers()
-        await asyncio.gather(*(endpoint.close() for endpoint in self._control.endpoints.values()))
+        """End all that is left."""
         await asyncio.gather(*(front.close() for front in self._control.fronts.values()))
         await asyncio.gather(*(box.close() for box in self.boxes))
-        await self._control.close_tunnels()
 
     def _check(self, asked: Asked) -> None:
         self.asked.append(asked)
-        if asked.metadata.get("x-modal-client-type") == str(CLIENT_TYPE_CONTAINER):
-            return  # Modal knows its containers by where they connect from
         if (asked.metadata.get("x-modal-token-id"), asked.metadata.get("x-modal-token-secret")) != TOKEN:
             raise GRPCError(Status.UNAUTHENTICATED, "no such token")
 

@@ -16,7 +16,6 @@ from tests.support.modal_cloud.box import Box
 from tests.support.modal_cloud.deploying import Deploying
 from tests.support.modal_cloud.faults import Faults
 from tests.support.modal_cloud.front import Front
-from tests.support.modal_cloud.tunnels import Tunnels
 
 PAGE = 10
 """Sandboxes in one answer of a listing."""
@@ -30,15 +29,14 @@ def jwt(lifetime_s: float = 1200.0) -> str:
     return f"e30.{claims}.loopback"
 
 
-class Control(Deploying, Tunnels):
+class Control(Deploying):
     """What the cloud holds, and the methods of `ModalClient` on it.
 
     `has_every_image`: every image that is looked up by name is found, as if it had been published.
     """
 
     def __init__(self, faults: Faults) -> None:
-        Deploying.__init__(self)
-        Tunnels.__init__(self)
+        super().__init__()
         self.apps: dict[str, str] = {}
         self.images: defaultdict[str, api_pb2.Image] = defaultdict(api_pb2.Image)
         self.published: dict[str, str] = {}
@@ -124,7 +122,7 @@ class Control(Deploying, Tunnels):
             raise GRPCError(Status.NOT_FOUND, f"no image {asked.definition.image_id}")
         box = self._by_key.get(metadata["x-idempotency-key"])
         if box is None:
-            box = self._by_key[metadata["x-idempotency-key"]] = Box(asked, self.variables)
+            box = self._by_key[metadata["x-idempotency-key"]] = Box(asked)
             self.boxes[box.id] = box
             front = self.fronts[box.id] = Front(box, self._faults)
             await front.open(f"127.9.{len(self.boxes) // 250}.{1 + len(self.boxes) % 250}")

@@ -45,10 +45,6 @@ def judged(example, prediction, trace=None, pred_name=None, pred_trace=None):
     return dspy.Prediction(score=number / 100, feedback=f"verdict {number}")
 
 
-def strict(example, prediction, trace=None, pred_name=None, pred_trace=None):
-    return 0.25 if trace is None else False
-
-
 def by_predictor(example, prediction, trace=None, pred_name=None, pred_trace=None):
     if pred_name is None:
         return 0.25

@@ -3,7 +3,6 @@
 import datetime
 import json
 import threading
-import time
 
 import codes
 import dspy
@@ -18,12 +17,6 @@ class Together(codes.Codes):
         _TOGETHER.wait(20)
         print("[[ not a frame ]]")
         self.look(word=word, other=1)
-        return super().forward(word)
-
-
-class Slow(codes.Codes):
-    def forward(self, word, pause=0):
-        time.sleep(pause)
         return super().forward(word)
 
 
@@ -109,15 +102,7 @@ class Pictures(dspy.Module):
         return self.answer(picture=picture)
 
 
-class Asked(dspy.BaseLM):
-    """Proposes what it is asked, as far as it is about brevity."""
-
-    def forward(self, prompt=None, messages=None, **_):  # noqa: ARG002  # DSPy's signature
-        wanted = "in three words" in json.dumps(messages)
-        return codes._completion(json.dumps({"new_instruction": "Code the word." if wanted else "Guess."}))
-
-
-asked = Asked("asked", cache=False)
+asked = Witness("asked", cache=False)
 
 
 def whose_model(candidate, reflective_dataset, components_to_update):
@@ -125,16 +110,6 @@ def whose_model(candidate, reflective_dataset, components_to_update):
     return dict.fromkeys(components_to_update, dspy.settings.lm.model)
 
 
-def nonsense(candidate, reflective_dataset, components_to_update):
-    return {"elsewhere": "text"}
-
-
 def harsher(example, prediction, trace=None, pred_name=None, pred_trace=None):
     """Score each predictor lower than the program."""
     return dspy.Prediction(score=0.25 if pred_name is None else 0.0, feedback="no")
-
-
-if hasattr(dspy, "LMRateLimitError"):
-    from dspy.teleprompt.gepa.instruction_proposal import InstructionProposer
-
-    brief = InstructionProposer(additional_instructions="Answer in three words.")

@@ -122,8 +122,3 @@ def broken(**arguments):
 
 def measure(text):
     return 10 * len(text)
-
-
-def answer(messages):
-    """A model for GEPA's DefaultAdapter: repeats the question, in the given manner."""
-    return messages[0]["content"] + messages[-1]["content"]

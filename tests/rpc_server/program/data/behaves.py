@@ -105,23 +105,11 @@ def do_sleep(example, candidate):
     return "slept"
 
 
-def do_first_time_forever(example, candidate):
-    with open(example["begun"]) as file:
-        if file.read() == "x":
-            time.sleep(600)
-    return "the second time"
-
-
 def do_write_pid_and_sleep(example, candidate):
     with open(example["file"], "a") as file:
         file.write("%d\n" % os.getpid())
     time.sleep(example["seconds"])
     return "slept"
-
-
-def do_spin(example, candidate):
-    while True:
-        pass
 
 
 def do_spin_in_c(example, candidate):
@@ -160,8 +148,3 @@ def do_leave_child(example, candidate):
         time.sleep(600)
         os._exit(0)
     return pid
-
-
-def do_kill_parent(example, candidate):
-    os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(60)

@@ -37,21 +37,8 @@ def do_wait(example):
     threading.Event().wait()
 
 
-def do_wait_for(example):
-    open(example["begun"], "w").close()
-    while not os.path.exists(example["awaited"]):
-        time.sleep(0.01)
-
-
 def do_exit(example):
     os._exit(1)
-
-
-def do_by_turn(example):
-    with open(example["turns"], "a") as turns:
-        turns.write("x")
-        turn = turns.tell()
-    return globals()["do_" + example["ways"][turn - 1]](example)
 
 
 class Adapter:
