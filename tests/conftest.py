@@ -87,7 +87,7 @@ def _slow_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
 
 @pytest.fixture(scope="session")
 def fork_server(tmp_path_factory: pytest.TempPathFactory) -> ForkServer:
-    """Forks `gepa-client` and `gepa-server` for the tests of all workers; ends with them."""
+    """Forks `evolverpc` and `evolverpc serve` for the tests of all workers; ends with them."""
     base = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return ForkServer.shared(base, os.getpid())

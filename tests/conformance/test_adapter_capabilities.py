@@ -1,4 +1,4 @@
-"""`gepa-server` with a GEPA adapter passes the checks of the capabilities that only adapters offer."""
+"""`evolverpc serve` with a GEPA adapter passes the checks of the capabilities that only adapters offer."""
 
 import json
 import sys

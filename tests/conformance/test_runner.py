@@ -1,4 +1,4 @@
-"""The output and exit status of the runner and of `gepa-client conformance`."""
+"""The output and exit status of the runner and of `evolverpc conformance`."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ FEW = ("--only", "core.discover", "--only", "jsonrpc.id", "--only", "refs.group"
 
 @pytest.fixture
 def command(fork_server: ForkServer, tmp_path: Path) -> Command:
-    """Returns exit status, stdout and stderr of `gepa-client conformance ARGUMENTS`."""
+    """Returns exit status, stdout and stderr of `evolverpc conformance ARGUMENTS`."""
 
     async def run(*arguments: str, token: str | None = TOKEN) -> tuple[int, str, str]:
         environment = {name: value for name, value in os.environ.items() if name != "GEPA_TOKEN"}

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.timeout(300)  # many commands, one after the other
 
 @contextmanager
 def demo_model(fork_server: ForkServer) -> Iterator[dict[str, str]]:
-    """Run the page's `gepa-client demo-model` on a free port; yield the variables that it prints."""
-    [line] = pages.block("docs/quickstart.md", "gepa-client demo-model").commands()
+    """Run the page's `evolverpc demo-model` on a free port; yield the variables that it prints."""
+    [line] = pages.block("docs/quickstart.md", "evolverpc demo-model").commands()
     arguments = [*shlex.split(line)[1:], "--port", "0", "--json"]
     model = StartedCommand(fork_server, arguments, folder=pages.ROOT, environment=os.environ)
     try:
@@ -70,7 +70,7 @@ class Reader:
         for written, here in REPLACED.items():
             line = line.replace(written, here)
         tool, *arguments = shlex.split(line)
-        assert tool == "gepa-client"
+        assert tool == "evolverpc"
         environment = {**os.environ, **self.environment}
         status, stdout, stderr = self.fork_server.run(arguments, folder=self.folder, environment=environment)
         assert status == 0, f"{line}\n{(stdout + stderr).decode()}"
@@ -87,15 +87,15 @@ def copy_example(folder: Path, more: str = "") -> None:
 def servers(
     fork_server: ForkServer, folder: Path, variables: dict[str, str], *programs: str
 ) -> Iterator[tuple[str, ...]]:
-    """Run the quick start's `gepa-server` command on free ports, one for each program."""
-    [line] = [line for line in pages.block("docs/quickstart.md", "export").commands() if "gepa-server" in line]
+    """Run the quick start's `evolverpc serve` command on free ports, one for each program."""
+    [line] = [line for line in pages.block("docs/quickstart.md", "export").commands() if "evolverpc serve" in line]
     line = line.replace("--token-file token", "").replace("--port 8000", "--port 0")
     environment = variables | {"GEPA_TOKEN": TOKEN, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     with ExitStack() as running:
         started = []
         for program in programs:
             words = shlex.split(line.replace("with_openai.py", program))
-            started.append(running.enter_context(fork_server.running_server(*words[1:], cwd=folder, env=environment)))
+            started.append(running.enter_context(fork_server.running_server(*words[2:], cwd=folder, env=environment)))
         yield tuple(endpoint.url for endpoint in started)
 
 
@@ -113,7 +113,7 @@ def test_the_quick_start_checks_the_program_and_improves_its_prompt(
     with demo_model(fork_server) as variables, servers(fork_server, tmp_path, variables, f"with_{package}.py") as urls:
         reader = Reader(tmp_path, urls, variables | {"GEPA_TOKEN": TOKEN}, fork_server)
         for command in ("check", "optimize"):
-            [line] = pages.block("docs/quickstart.md", f"gepa-client {command}").commands()
+            [line] = pages.block("docs/quickstart.md", f"evolverpc {command}").commands()
             reader.runs(line.replace("openai/gpt-5", reflection))
     [run] = (tmp_path / "runs").glob("*/")
     result = json.loads((run / "result.json").read_text())
@@ -138,13 +138,13 @@ def test_the_commands_about_fleets_long_runs_and_gains_work_one_after_the_other(
         (tmp_path / "endpoints.txt").write_text("\n".join(urls))
         shutil.copy(tmp_path / "val.jsonl", tmp_path / "test.jsonl")
         reader = Reader(tmp_path, urls, {"GEPA_TOKEN": TOKEN}, fork_server)
-        for line in pages.block("docs/guides/fleet.md", "gepa-client optimize").commands():
+        for line in pages.block("docs/guides/fleet.md", "evolverpc optimize").commands():
             reader.runs(line.replace("--reflection-lm openai/gpt-5", ""))
         (tmp_path / "mine.txt").write_text("Answer with the name of the product.")
-        for first_line in ("gepa-client show last", "gepa-client runs", "gepa-client steer hint"):  # of the fork
+        for first_line in ("evolverpc show last", "evolverpc runs", "evolverpc steer hint"):  # of the fork
             for line in pages.block("docs/guides/long-runs.md", first_line).commands():
                 reader.runs(line)
-        optimize, verify = pages.block("docs/guides/gains.md", "gepa-client optimize").commands()
+        optimize, verify = pages.block("docs/guides/gains.md", "evolverpc optimize").commands()
         reader.runs(optimize)
         [certificate] = (tmp_path / "runs").glob("*/certificate.json")
         reader.runs(verify.replace("RUN", certificate.parent.name))

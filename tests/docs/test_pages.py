@@ -14,7 +14,7 @@ sys.path.insert(0, str(pages.ROOT / "docs" / "_ext"))
 import command_reference
 
 COMMAND = re.compile(
-    r"\b(gepa-client steer [a-z-]+|gepa-client [a-z][a-z-]*|gepa-service keys [a-z]+|gepa-service [a-z]+|gepa-server)\b"
+    r"\b(evolverpc steer [a-z-]+|evolverpc service keys [a-z]+|evolverpc service [a-z]+|evolverpc [a-z][a-z-]*)\b"
 )
 OTHER_TOOLS = {
     "--help",

@@ -138,7 +138,7 @@ RULES_ROWS = [
 
 
 def improved_without_a_model(endpoint: ServerEndpoint, tmp_path: Path, fork_server: ForkServer) -> tuple[float, float]:
-    """Run `gepa-client optimize` without a reflection model; return the seed's score and the best one."""
+    """Run `evolverpc optimize` without a reflection model; return the seed's score and the best one."""
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in RULES_ROWS))
     command = ["optimize", endpoint.url, *("--trainset", "rows.jsonl", "--max-metric-calls", "30", "--output", "run")]
     environment = os.environ | {"GEPA_TOKEN": endpoint.token}
@@ -151,10 +151,10 @@ def improved_without_a_model(endpoint: ServerEndpoint, tmp_path: Path, fork_serv
 def test_the_python_rules_improve_without_a_model(tmp_path: Path, fork_server: ForkServer) -> None:
     page = "docs/guides/python.md"
     (tmp_path / "rules.py").write_text(pages.block(page, "# rules.py").text)
-    rows, _, serve = pages.block(page, "cat > rows.jsonl").text.partition("gepa-server ")
+    rows, _, serve = pages.block(page, "cat > rows.jsonl").text.partition("evolverpc serve ")
     subprocess.run(["sh", "-c", rows], cwd=tmp_path, check=True)
-    assert serve.strip() == "--program rules.py --port 8000 --token-file token"
-    [line] = pages.block(page, "gepa-client optimize http://127.0.0.1:8000 --token-file token --trainset").commands()
+    assert serve.strip() == "rules.py --port 8000 --token-file token"
+    [line] = pages.block(page, "evolverpc optimize http://127.0.0.1:8000 --token-file token --trainset").commands()
     with fork_server.running_server("--program", "rules.py", cwd=tmp_path) as endpoint:
         line = line.replace("http://127.0.0.1:8000 --token-file token", endpoint.url)
         environment = os.environ | {"GEPA_TOKEN": endpoint.token}

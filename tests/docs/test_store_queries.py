@@ -18,7 +18,7 @@ from tests.gepa_client.journal.mongo_process import MongoProcess
 
 PAGE = "docs/guides/long-runs.md"
 HIDDEN = {"output", "requested_action", "driver", "claim"}
-"""Fields for gepa-client alone."""
+"""Fields for evolverpc alone."""
 
 PROMPT = "Answer with a label."
 TYPES = {"text": str, "JSON": str, "string": str, "document": dict, "date": datetime}

@@ -42,7 +42,7 @@ class World:
     fork_server: ForkServer
 
     def serving(self) -> AbstractContextManager[ServerEndpoint]:
-        """`with world.serving() as endpoint`: gepa-server beside the program."""
+        """`with world.serving() as endpoint`: a server beside the program."""
         return self.fork_server.running_server(cwd=self.repository, env=self._variables)
 
     def serving_as_a_user(self) -> AbstractContextManager[ServerEndpoint]:
@@ -60,7 +60,7 @@ class World:
         variables: Mapping[str, str] | None = None,
         status: int = 0,
     ) -> str:
-        """Return what a `gepa-client` command prints, run in `folder`; its exit status must be this."""
+        """Return what a `evolverpc` command prints, run in `folder`; its exit status must be this."""
         ended, stdout, stderr = self.fork_server.run(
             [str(argument) for argument in arguments],
             folder=self.folder,
@@ -76,7 +76,7 @@ class World:
         return [json.loads(line) for line in printed.splitlines()]
 
     def optimize_arguments(self, endpoint: ServerEndpoint) -> list[object]:
-        """Of `gepa-client`, for a run of the example with the scripted reflection model."""
+        """Of `evolverpc`, for a run of the example with the scripted reflection model."""
         return ["optimize", endpoint.url, *self.optimized]
 
     @property

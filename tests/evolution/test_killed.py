@@ -122,7 +122,7 @@ def resuming(here: World, endpoint: ServerEndpoint) -> list[object]:
 
 @contextlib.contextmanager
 def started(here: World, arguments: Sequence[object], endpoint: ServerEndpoint) -> Iterator[None]:
-    """`gepa-client` with these arguments, killed at the end of the block."""
+    """`evolverpc` with these arguments, killed at the end of the block."""
     with subprocess.Popen(
         here.command(*arguments),
         cwd=here.folder,

@@ -1,4 +1,4 @@
-"""`evolverpc.optimize` finds the candidates of the commands `gepa-server` and `gepa-client optimize`."""
+"""`evolverpc.optimize` finds the candidates of the commands `evolverpc serve` and `evolverpc optimize`."""
 
 import json
 import sys

@@ -51,7 +51,7 @@ class Ended:
 
 
 class Driver:
-    """One process of `gepa-client` that drives, or tries to drive, a run.
+    """One process of `evolverpc` that drives, or tries to drive, a run.
 
     `fork_server`: makes it a fork, of which `child` is not known.
     """
@@ -163,12 +163,12 @@ class Run:
     # --- processes ---------------------------------------------------------------------------------------------------
 
     def start(self, *more: object) -> Driver:
-        """`gepa-client optimize`."""
+        """`evolverpc optimize`."""
         flags = [*self.setup.flags(), "--store", self.store, "--lease-s", self.lease_s, "--no-check"]
         return self._drive("optimize", *self.urls, *flags, *more)
 
     def resume(self, *more: object, environment: Mapping[str, str] | None = None) -> Driver:
-        """`gepa-client resume`."""
+        """`evolverpc resume`."""
         return self._drive("resume", self.find(), "--store", self.store, *more, environment=environment)
 
     def _drive(self, *arguments: object, environment: Mapping[str, str] | None = None) -> Driver:
@@ -228,7 +228,7 @@ class Run:
         return next(kind for kind in ("test", "ties", "search") if kind in found)
 
     def mismatches(self) -> list[str]:
-        """What `gepa-client verify` finds of the run's certificate."""
+        """What `evolverpc verify` finds of the run's certificate."""
         store = open_store(self.store)
         try:
             run = store.run(self.find())

@@ -37,7 +37,7 @@ class Setup:
         return f"{self.components}-{self.proposals}-{modes}-{self.train}-{self.val}-{self.metric_calls}-{self.seed}"
 
     def flags(self) -> list[str]:
-        """The settings as `gepa-client optimize` takes them."""
+        """The settings as `evolverpc optimize` takes them."""
         flags = {
             "--trainset": "train.jsonl", "--valset": "val.jsonl", "--testset": "test.jsonl", "--seed": self.seed,
             "--proposals": self.proposals, "--max-metric-calls": self.metric_calls,

@@ -1,4 +1,4 @@
-"""The real `gepa-server` in front of the program, which can be killed and comes back at the same address."""
+"""The real `evolverpc serve` in front of the program, which can be killed and comes back at the same address."""
 
 import contextlib
 import os

@@ -98,7 +98,7 @@ def command(*arguments: object) -> list[str]:
 
 
 def commands_in(folder: Path, fork_server: ForkServer) -> Cli:
-    """Runs `gepa-client` in this folder and waits for its end."""
+    """Runs `evolverpc` in this folder and waits for its end."""
 
     def run(*arguments: object, stdin: str = "") -> Ran:
         given = [str(argument) for argument in arguments]
@@ -110,13 +110,13 @@ def commands_in(folder: Path, fork_server: ForkServer) -> Cli:
 
 @pytest.fixture
 def cli(tmp_path: Path, fork_server: ForkServer) -> Cli:
-    """Runs `gepa-client` in a folder of its own and waits for its end."""
+    """Runs `evolverpc` in a folder of its own and waits for its end."""
     return commands_in(tmp_path, fork_server)
 
 
 @pytest.fixture
 def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> Cli:
-    """Runs `gepa-client` in this process: most tests here need many commands, and each would load everything anew."""
+    """Runs `evolverpc` in this process: most tests here need many commands, and each would load everything anew."""
     monkeypatch.setattr(supervisor, "subprocess", fork_server.forking_subprocess())
     for name in os.environ.keys() - environment().keys():
         monkeypatch.delenv(name)
@@ -127,7 +127,7 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: For
         with contextlib.chdir(tmp_path / within):
             words = [str(argument) for argument in arguments]
             ended = CliRunner().invoke(
-                build(words[0]), words, input=stdin, catch_exceptions=False, prog_name="gepa-client"
+                build(words[0]), words, input=stdin, catch_exceptions=False, prog_name="evolverpc"
             )
         return Ran(ended.exit_code, ended.stdout, ended.stderr)
 
@@ -136,7 +136,7 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: For
 
 @pytest.fixture
 def start(tmp_path: Path, fork_server: ForkServer) -> Iterator[Start]:
-    """Starts `gepa-client` and leaves it running; processes that still run at the end of the test are killed."""
+    """Starts `evolverpc` and leaves it running; processes that still run at the end of the test are killed."""
     running: list[StartedCommand] = []
 
     def begin(*arguments: object) -> StartedCommand:

@@ -1,4 +1,4 @@
-"""`gepa-client` as a fork that is left running, with the methods of `subprocess.Popen` that its tests need."""
+"""`evolverpc` as a fork that is left running, with the methods of `subprocess.Popen` that its tests need."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A server as small as can be, in place of `gepa-server`: run by any Python with its standard library."""
+"""A server as small as can be, in place of `evolverpc serve`: run by any Python with its standard library."""
 
 SOURCE = rb"""
 import json, os, socket, sys, threading

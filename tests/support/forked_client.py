@@ -1,4 +1,4 @@
-"""Run `gepa-client` and `gepa-server` by forking a process that has imported them already.
+"""Run `evolverpc` and `evolverpc serve` by forking a process that has imported them already.
 
 Importing the commands, the optimizer and litellm takes seconds of CPU, and the suites run hundreds of commands. One
 process imports them once and forks itself for each command of all test workers; that command's optimizer process, and
@@ -164,7 +164,7 @@ class ForkServer:
         stdin: bytes = b"",
         timeout_s: float = TIMEOUT_S,
     ) -> tuple[int, bytes, bytes]:
-        """Run `gepa-client ARGUMENTS` to its end; return its exit status, stdout and stderr."""
+        """Run `evolverpc ARGUMENTS` to its end; return its exit status, stdout and stderr."""
         return self._run(COMMAND, arguments, folder, environment, stdin, timeout_s)
 
     def run_script(self, script: str, *, folder: Path, environment: Mapping[str, str]) -> tuple[int, bytes, bytes]:

@@ -1,4 +1,4 @@
-"""Write `gepa-client` and `gepa-server` as programs that are forks, for programs of tests that start them by a path.
+"""Write `evolverpc` and `evolverpc serve` as programs that are forks, for programs of tests that start them by a path.
 
 `python -m tests.support.forked_commands FOLDER` starts the process that is forked and writes both into FOLDER, for the
 tests in TypeScript. They work until the process that ran this ends. A fork gets the descriptors 0 to 3, SIGINT and
@@ -33,12 +33,12 @@ sys.exit(status if status >= 0 else 128 - status)  # as a shell does
 
 
 def write_commands(server: ForkServer, folder: Path) -> Path:
-    """Write both programs into the folder; return the path of `gepa-client`."""
-    for name, module in (("gepa-client", COMMAND), ("gepa-server", SERVER)):
+    """Write both programs into the folder; return the path of `evolverpc`."""
+    for name, module in (("evolverpc", COMMAND), ("gepa-server", SERVER)):
         program = folder / name
         program.write_text(PROGRAM.format(python=sys.executable, address=server.address, module=module))
         program.chmod(0o755)
-    return folder / "gepa-client"
+    return folder / "evolverpc"
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def test_a_run_without_a_candidate_has_no_result_yet(tmp_path: Path) -> None:
     store = open_store(str(path))
     store.create(Made(status="paused").run())
     store.close()
-    with pytest.raises(JournalError, match=f"no candidate yet.*gepa-client resume {RUN_ID}"):
+    with pytest.raises(JournalError, match=f"no candidate yet.*evolverpc resume {RUN_ID}"):
         load_result(RUN_ID, str(path))
     with pytest.raises(NoSuchRun):
         load_result("nope", str(path))

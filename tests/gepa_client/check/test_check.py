@@ -1,4 +1,4 @@
-"""`gepa-client check` reports the problems of a run before it starts: each has its verdict and message."""
+"""`evolverpc check` reports the problems of a run before it starts: each has its verdict and message."""
 
 import json
 import random
@@ -335,7 +335,7 @@ def test_the_next_command_has_the_given_flags_and_no_secret(serve: Serve, in_for
         "--reflection-lm-kwargs", '{"api_key": "hush"}',
     )  # fmt: skip
     last = ended.stdout.splitlines()[-1]
-    assert last.startswith(f"next: gepa-client optimize {url} --trainset train.json ")
+    assert last.startswith(f"next: evolverpc optimize {url} --trainset train.json ")
     assert last.endswith(" --token-file 'my token'")
     assert " --max-metric-calls 1000 " in last
     assert "--reflection-lm openai/x" in last

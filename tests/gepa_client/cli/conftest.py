@@ -61,7 +61,7 @@ def types(in_process: Cli, tmp_path: Path) -> Types:
             return Ran(0, "".join((folder / name).read_text() for name in arguments), "")
         if tool == "git":
             return Ran(0, git(folder, *arguments), "")
-        assert tool == "gepa-client"
+        assert tool == "evolverpc"
         ended = in_process(*arguments, within=within, stdin=stdin)
         assert ended.status == 0, (line, ended.stdout, ended.stderr)
         return ended

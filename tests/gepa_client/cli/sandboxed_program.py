@@ -1,4 +1,4 @@
-"""A small program in a repository of its own, and `gepa-client` starting sandboxes from it."""
+"""A small program in a repository of its own, and `evolverpc` starting sandboxes from it."""
 
 import json
 import shutil

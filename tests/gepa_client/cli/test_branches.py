@@ -1,4 +1,4 @@
-"""`gepa-client branches` lists a run's code from its record alone, and checks the best code out in a repository."""
+"""`evolverpc branches` lists a run's code from its record alone, and checks the best code out in a repository."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`gepa-client call` makes one call, prints the answer, and returns an exit status for each outcome."""
+"""`evolverpc call` makes one call, prints the answer, and returns an exit status for each outcome."""
 
 import json
 from pathlib import Path

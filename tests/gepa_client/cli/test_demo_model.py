@@ -1,4 +1,4 @@
-"""`gepa-client demo-model` answers as far as the prompt has what the task needs, and is plain about what it is."""
+"""`evolverpc demo-model` answers as far as the prompt has what the task needs, and is plain about what it is."""
 
 import json
 import signal
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-CLIENT = str(Path(sys.executable).with_name("gepa-client"))
+CLIENT = str(Path(sys.executable).with_name("evolverpc"))
 SEED = "Which team should answer this message? Answer with one word."
 
 

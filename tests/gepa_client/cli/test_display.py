@@ -67,7 +67,7 @@ def test_plain_lines_show_candidates_and_warnings_and_count_the_rest() -> None:
 
 
 def test_a_command_that_is_wider_than_the_terminal_can_be_pasted() -> None:
-    words = ["gepa-client", "optimize", "http://127.0.0.1:8000", "--trainset", "my rows.jsonl", "--valset"]
+    words = ["evolverpc", "optimize", "http://127.0.0.1:8000", "--trainset", "my rows.jsonl", "--valset"]
     words += ["data/validation.jsonl", "--max-metric-calls", "9", "--token-file", "token"]
     shown = {}
     for width, terminal in ((80, True), (200, True), (80, False)):

@@ -43,11 +43,11 @@ def test_a_file_chooses_neither_the_servers_of_a_run_nor_where_it_writes(cli: Cl
     document["run"]["output"] = str(output)
     imported = taken(cli, tmp_path, document)
     assert imported.status == 0, imported.stderr
-    assert f"next: gepa-client resume {RUN_ID} URL" in imported.stdout
+    assert f"next: evolverpc resume {RUN_ID} URL" in imported.stdout
     resumed = cli("resume", "last")
     assert resumed.status == 2
     assert resumed.stderr.startswith("error: no URL: the run's record names no server")
-    assert "gepa-client resume RUN http://127.0.0.1:8000" in resumed.stderr
+    assert "evolverpc resume RUN http://127.0.0.1:8000" in resumed.stderr
     assert not output.exists()
     shown = json.loads(cli("show", "last", "--json").stdout)
     assert shown["output"] is None

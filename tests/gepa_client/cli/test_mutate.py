@@ -1,4 +1,4 @@
-"""`gepa-client mutate` has code changed once, shows the change, and runs some rows on both sides of it."""
+"""`evolverpc mutate` has code changed once, shows the change, and runs some rows on both sides of it."""
 
 import json
 import signal
@@ -35,7 +35,7 @@ def test_a_step_shows_its_diff_the_rows_on_both_sides_and_what_to_type_next(
     assert "row 0 fails" in ended.stdout
     assert "row 0 works" in ended.stdout
     assert "score 0 -> 1, mean of 3 rows" in ended.stdout
-    assert f"next: gepa-client mutate {url} 'ANOTHER CHANGE' --candidate new.json" in ended.stdout
+    assert f"next: evolverpc mutate {url} 'ANOTHER CHANGE' --candidate new.json" in ended.stdout
     assert f"see it: git diff {SEED[:12]}..{BRANCH}" in ended.stdout
     assert json.loads((tmp_path / "new.json").read_text())[GIT_BRANCH] == git_branch(BRANCH, CHANGED)
     assert sorted({params["batch"][0]["id"] for params in evolving.script.calls("evaluate")}) == ["0", "3", "6"]

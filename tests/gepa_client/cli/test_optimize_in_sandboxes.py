@@ -1,4 +1,4 @@
-"""`gepa-client` starts its own servers, and nothing of them is left, however it ends."""
+"""`evolverpc` starts its own servers, and nothing of them is left, however it ends."""
 
 import json
 import os
@@ -121,6 +121,6 @@ def test_the_error_for_a_program_that_cannot_start_has_its_output_and_the_next_c
     assert refused.status == 2
     assert "nothing_of_that_name" in refused.stderr
     last = refused.stderr.splitlines()[-1]
-    assert last.startswith("once that is fixed: gepa-client optimize ")
+    assert last.startswith("once that is fixed: evolverpc optimize ")
     assert " --repo repo/broken " in last
     assert refused.stdout == ""

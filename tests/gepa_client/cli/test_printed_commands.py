@@ -44,13 +44,13 @@ def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host,
     url = serve(script)
     paused = cli("optimize", url, "--max-metric-calls", 70, "--check", "off", *STORE)
     assert paused.status == 3, paused.stdout + paused.stderr
-    assert "KeyError" in types(paused.stdout, "gepa-client show").stdout
+    assert "KeyError" in types(paused.stdout, "evolverpc show").stdout
     script.evaluate = scored
     listed, shown = cli("runs", *STORE), cli("show", "last", *STORE)
-    again = "gepa-client resume"
+    again = "evolverpc resume"
     assert f"next: {again}" in listed.stdout
     assert f"next: {again}" in shown.stdout
-    assert types(shown.stdout, "gepa-client show").stdout
+    assert types(shown.stdout, "evolverpc show").stdout
     [next_line] = [line for line in paused.stdout.splitlines() if line.startswith("next ")]
     [listed_line] = [line for line in listed.stdout.splitlines() if again in line]
     assert next_line.split()[1:] == listed_line.split()[1:]
@@ -69,18 +69,18 @@ def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host,
 
 def test_of_a_stored_run_that_is_complete(cli: Cli, types: Types, tmp_path: Path) -> None:
     put(tmp_path / STORE[1], Made(identity=IDENTITY))
-    assert types(cli("runs", *STORE).stdout, "gepa-client show").stdout
-    assert types(cli("cancel", "last", *STORE).stderr, "gepa-client show").stdout
+    assert types(cli("runs", *STORE).stdout, "evolverpc show").stdout
+    assert types(cli("cancel", "last", *STORE).stderr, "evolverpc show").stdout
     cli("export", "last", "--output", "complete.json", *STORE)
     taken = cli("import", "complete.json", "--store", "elsewhere.db")
     assert taken.status == 0, taken.stderr
-    assert types(taken.stdout, "gepa-client show").stdout
+    assert types(taken.stdout, "evolverpc show").stdout
     less = cli("resume", "last", "--max-metric-calls", 25, *STORE)
     assert less.status == 2
-    assert "begins with 24 entries" in types(less.stderr, "gepa-client fork").stdout
+    assert "begins with 24 entries" in types(less.stderr, "evolverpc fork").stdout
     reported = RunRecord(started=started().model_copy(update={"run_id": RUN_ID, "store": STORE[1]}))
-    assert json.loads(types(full_texts_command(reported, None), "gepa-client show").stdout)["id"] == RUN_ID
-    assert types(full_texts_command(reported, 0), "gepa-client show").stdout
+    assert json.loads(types(full_texts_command(reported, None), "evolverpc show").stdout)["id"] == RUN_ID
+    assert types(full_texts_command(reported, 0), "evolverpc show").stdout
 
 
 def test_of_a_stored_run_that_cannot_be_resumed_as_it_is(cli: Cli, types: Types, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_of_a_stored_run_that_cannot_be_resumed_as_it_is(cli: Cli, types: Types,
         check_fingerprint(
             RUN_ID, {"gepa": "1"}, {"gepa": "2"}, lambda: command("fork", RUN_ID, "--at", "24", store=STORE[1])
         )
-    assert "begins with 24 entries" in types(str(other.value), "gepa-client fork").stdout
+    assert "begins with 24 entries" in types(str(other.value), "evolverpc fork").stdout
     with contextlib.chdir(tmp_path), contextlib.closing(open_store(STORE[1])) as store:
         buffer = JournalBuffer(store, RUN_ID, "test", lambda _: None, reads_only=True)
         journal = Journal(RUN_ID, buffer, replays=True)
@@ -98,7 +98,7 @@ def test_of_a_stored_run_that_cannot_be_resumed_as_it_is(cli: Cli, types: Types,
         with pytest.raises(Interrupted) as mismatch:
             journal.next_number = 3
             journal.ask([request_key("completion", "answer blue", "blue")])
-    assert "begins with 3 entries" in types(str(mismatch.value.__cause__), "gepa-client fork").stdout
+    assert "begins with 3 entries" in types(str(mismatch.value.__cause__), "evolverpc fork").stdout
     with contextlib.closing(sqlite3.connect(store_file)) as database, database:
         database.execute("UPDATE entries SET digest = 'ff' WHERE part = 'search' AND number = 9")
     with (
@@ -107,7 +107,7 @@ def test_of_a_stored_run_that_cannot_be_resumed_as_it_is(cli: Cli, types: Types,
         pytest.raises(StoreDamaged) as damaged,
     ):
         check_sound(store, RUN_ID)
-    assert "begins with 9 entries" in types(str(damaged.value), "gepa-client fork").stdout
+    assert "begins with 9 entries" in types(str(damaged.value), "evolverpc fork").stdout
 
 
 def test_of_a_stored_run_that_is_driven(cli: Cli, types: Types, tmp_path: Path) -> None:
@@ -120,9 +120,9 @@ def test_of_a_stored_run_that_is_driven(cli: Cli, types: Types, tmp_path: Path) 
         waiting = cli("cancel", "last", "--wait", 0, *STORE)
     assert waiting.status == 1
     printed = refused.stderr + shown.stdout + waiting.stdout
-    assert printed.count("gepa-client cancel") == 3
-    cancelled = types(printed, "gepa-client cancel")
-    assert types(cancelled.stdout, "gepa-client show").stdout
+    assert printed.count("evolverpc cancel") == 3
+    cancelled = types(printed, "evolverpc cancel")
+    assert types(cancelled.stdout, "evolverpc show").stdout
 
 
 def answer(store: Store, run_id: str, kind: str) -> None:
@@ -149,18 +149,18 @@ def test_of_a_run_that_is_steered(serve: Serve, cli: Cli, types: Types, tmp_path
         answering.start()
         taken = cli("steer", "clear-hints", run.id, "--wait", TIMEOUT_S, *STORE)
         answering.join(TIMEOUT_S)
-    assert "unpin" in types(taken.stdout, "gepa-client steer").stdout
+    assert "unpin" in types(taken.stdout, "evolverpc steer").stdout
     assert (driven.status, pausing.status) == (0, 1)
-    assert "unpin" in types(driven.stdout, "gepa-client steer").stdout
-    assert "next: gepa-client resume" in types(pausing.stdout, "gepa-client pause").stdout
+    assert "unpin" in types(driven.stdout, "evolverpc steer").stdout
+    assert "next: evolverpc resume" in types(pausing.stdout, "evolverpc pause").stdout
     with contextlib.closing(open_store(str(tmp_path / STORE[1]))) as store:
         store.update(run.id, {"config": run.config})  # else the resumed run must write a heartbeat every 0.1 s
     asked = cli("steer", "pin", run.id, 0, *STORE)
     assert asked.status == 0
-    assert "waits" in types(cli("show", run.id, *STORE).stdout, "gepa-client steer").stdout
-    done = types(asked.stdout, "gepa-client resume")
+    assert "waits" in types(cli("show", run.id, *STORE).stdout, "evolverpc steer").stdout
+    done = types(asked.stdout, "evolverpc resume")
     assert "2 requests by hand: 1 unpin, 1 pin" in done.stdout
-    assert "pin candidate 0" in types(cli("show", run.id, *STORE).stdout, "gepa-client steer").stdout
+    assert "pin candidate 0" in types(cli("show", run.id, *STORE).stdout, "evolverpc steer").stdout
     with contextlib.closing(open_store(str(tmp_path / STORE[1]))) as store:
         [pinned] = [each for each in store.requests(run.id) if each.action["kind"] == "pin"]
         assert pinned.outcome == "taken"
@@ -169,25 +169,25 @@ def test_of_a_run_that_is_steered(serve: Serve, cli: Cli, types: Types, tmp_path
 def test_of_texts_that_are_not_in_the_best_code(cli: Cli, types: Types, tmp_path: Path) -> None:
     StoredCode(tmp_path, texts_evolved=True).into(tmp_path / STORE[1])
     ended = cli("branches", "last", "--check-out", "--repo", "user", *STORE)
-    assert "louder" in types(ended.stdout, "gepa-client show").stdout
+    assert "louder" in types(ended.stdout, "evolverpc show").stdout
 
 
 def test_of_a_check(serve: Serve, cli: Cli, types: Types) -> None:
     script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
     checked = cli("check", serve(script))
     assert checked.status == 0, checked.stdout
-    assert "completed: " in types(checked.stdout, "gepa-client optimize").stdout
+    assert "completed: " in types(checked.stdout, "evolverpc optimize").stdout
     unpriced = cli("optimize", serve(script), "--max-cost-usd", 0.5)
     assert unpriced.status == 2
-    assert "completed: " in types(unpriced.stderr, "gepa-client optimize").stdout
+    assert "completed: " in types(unpriced.stderr, "evolverpc optimize").stdout
 
 
 def test_of_runs_that_are_not_there(serve: Serve, cli: Cli, types: Types) -> None:
     script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
     none, unnamed = cli("runs"), cli("optimize", "--max-metric-calls", 20)
-    assert "Usage" in types(none.stdout, "gepa-client optimize").stdout
-    assert types(unnamed.stderr, "gepa-client optimize", **{"http://127.0.0.1:8000": serve(script)}).stdout
-    assert types(cli("runs", "--status", "failed").stdout, "gepa-client runs").stdout
+    assert "Usage" in types(none.stdout, "evolverpc optimize").stdout
+    assert types(unnamed.stderr, "evolverpc optimize", **{"http://127.0.0.1:8000": serve(script)}).stdout
+    assert types(cli("runs", "--status", "failed").stdout, "evolverpc runs").stdout
 
 
 def test_of_a_run_that_goes_elsewhere(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
@@ -199,13 +199,13 @@ def test_of_a_run_that_goes_elsewhere(serve: Serve, cli: Cli, types: Types, tmp_
     elsewhere.mkdir()
     for file in tmp_path.glob("*.json"):
         file.rename(elsewhere / file.name)
-    taken = types(exported.stdout, "gepa-client import", within="elsewhere")
+    taken = types(exported.stdout, "evolverpc import", within="elsewhere")
     nowhere = cli("resume", "last", within="elsewhere")
     assert nowhere.status == 2
     script.evaluate = scored
     words = {"http://127.0.0.1:8000": url, "RUN": "last"}
-    assert types(nowhere.stderr, "gepa-client resume", within="elsewhere", **words).stdout
-    assert types(taken.stdout, "gepa-client resume", within="elsewhere", URL=url).stdout
+    assert types(nowhere.stderr, "evolverpc resume", within="elsewhere", **words).stdout
+    assert types(taken.stdout, "evolverpc resume", within="elsewhere", URL=url).stdout
 
 
 def test_of_a_run_that_changed_code(cli: Cli, types: Types, tmp_path: Path) -> None:
@@ -213,15 +213,15 @@ def test_of_a_run_that_changed_code(cli: Cli, types: Types, tmp_path: Path) -> N
     code.into(tmp_path / STORE[1])
     for repo, words in (((), {"REPOSITORY": "user"}), (("--repo", "user"), {})):
         listed = cli("branches", "last", *repo, *STORE)
-        assert types(listed.stdout, f"gepa-client branches {RUN_ID} --diff", **words).stdout
-        out = types(listed.stdout, f"gepa-client branches {RUN_ID} --check-out", **words)
+        assert types(listed.stdout, f"evolverpc branches {RUN_ID} --diff", **words).stdout
+        out = types(listed.stdout, f"evolverpc branches {RUN_ID} --check-out", **words)
         assert git(code.user, "branch", "--show-current").strip() == code.branch(3)
-        deleted = types(out.stdout, f"gepa-client branches {RUN_ID} --delete", stdin="y\n")
+        deleted = types(out.stdout, f"evolverpc branches {RUN_ID} --delete", stdin="y\n")
         assert "0 branches deleted" in deleted.stdout
         types(out.stdout, "git ")
         assert git(code.user, "branch", "--show-current").strip() == "main"
         git(code.user, "branch", "-D", code.branch(3))
-    assert types(cli("show", "last", *STORE).stdout, "gepa-client branches").stdout
+    assert types(cli("show", "last", *STORE).stdout, "evolverpc branches").stdout
 
 
 def test_of_reports_that_leave_out_code(types: Types, tmp_path: Path) -> None:
@@ -231,22 +231,22 @@ def test_of_reports_that_leave_out_code(types: Types, tmp_path: Path) -> None:
     record = code_record(*(refused(number) for number in range(100, 200)), long)
     record.apply(started(run_id=RUN_ID, store=str(store)))
     text = report.markdown(record, explanation(record))
-    assert "print it louder" in types(text, f"gepa-client branches {RUN_ID} --store").stdout
-    assert ".upper()" in types(text, f"gepa-client branches {RUN_ID} --diff").stdout
+    assert "print it louder" in types(text, f"evolverpc branches {RUN_ID} --store").stdout
+    assert ".upper()" in types(text, f"evolverpc branches {RUN_ID} --diff").stdout
 
 
 def test_of_a_change_made_by_hand(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
     evolving = Evolving()
     ended = cli("mutate", serve(evolving.script), "answer yes", "--output", "new.json", "--limit", 1)
     assert ended.status == 0, ended.stderr
-    assert types(ended.stdout, "gepa-client mutate").stdout
+    assert types(ended.stdout, "evolverpc mutate").stdout
     [name, _] = [params["name"] for params in evolving.script.calls("apply_mutation")]
     assert re.fullmatch(r"by-hand-[0-9a-f]{8}", name["run"])
     code = StoredCode(tmp_path)
     branch = f"evolve/{manual_run_name()}/0"
     git(code.user, "branch", branch)
-    listed = types(ended.stdout, "gepa-client branches", within="user")
+    listed = types(ended.stdout, "evolverpc branches", within="user")
     assert branch in listed.stdout
     assert types(listed.stdout, "git log", within="user").stdout
-    assert "1 branch deleted" in types(listed.stdout, "gepa-client branches", within="user", stdin="y\n").stdout
+    assert "1 branch deleted" in types(listed.stdout, "evolverpc branches", within="user", stdin="y\n").stdout
     assert git(code.user, "branch", "--list", "evolve/*") == ""

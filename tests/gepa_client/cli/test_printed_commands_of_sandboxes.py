@@ -44,16 +44,16 @@ def test_of_a_program_that_does_not_start(in_process: Cli, types: Types, model: 
     left_behind("of a run that is gone")
     no_check = in_process("check", *server, *of_run)
     assert no_check.status == 2
-    assert "1 sandbox ended" in types(no_check.stdout, "gepa-client sandboxes").stdout
+    assert "1 sandbox ended" in types(no_check.stdout, "evolverpc sandboxes").stdout
     no_run = in_process("optimize", *server, *of_run, *limits)
     assert no_run.status == 2
 
     (program / "repeats.py").write_text(sound)
     committed(program)
-    assert "next: gepa-client optimize" in types(no_check.stderr, "gepa-client check").stdout
-    done = types(no_run.stderr, "gepa-client optimize").stdout
+    assert "next: evolverpc optimize" in types(no_check.stderr, "evolverpc check").stdout
+    done = types(no_run.stderr, "evolverpc optimize").stdout
     assert "0.00 -> 1.00" in done
-    assert "is checked out" in types(done, "gepa-client branches", label="next").stdout
+    assert "is checked out" in types(done, "evolverpc branches", label="next").stdout
 
     assert in_process("fork", "last", "--at", 0).status == 0
     [next_line] = [line for line in in_process("branches", "last").stdout.splitlines() if line.startswith("next: ")]
@@ -61,7 +61,7 @@ def test_of_a_program_that_does_not_start(in_process: Cli, types: Types, model: 
     paused = in_process("resume", "last")
     assert paused.status == 3, paused.stderr
     (tmp_path / "elsewhere").rename(program)
-    again = "gepa-client resume"
+    again = "evolverpc resume"
     assert next_line.partition(again)[2] in paused.stderr.partition(again)[2].splitlines()
     assert "0.00 -> 1.00" in types(paused.stderr, again).stdout
 
@@ -69,15 +69,15 @@ def test_of_a_program_that_does_not_start(in_process: Cli, types: Types, model: 
 def test_of_sandboxes_that_are_left_behind(in_process: Cli, types: Types) -> None:
     left_behind("one")
     named = in_process("sandboxes", "--sandbox", "process")
-    swept = types(named.stdout, "gepa-client sandboxes").stdout
+    swept = types(named.stdout, "evolverpc sandboxes").stdout
     assert "1 sandbox ended, 0 left" in swept
-    assert "no runs" in types(swept, "gepa-client runs").stdout
+    assert "no runs" in types(swept, "evolverpc runs").stdout
     left_behind("two")
     not_freed = PoolEvent("not_freed", 0, 2, "2 did not end within 30 s")
     notice = pool_log(not_freed)
     assert notice is not None
-    assert "1 sandbox ended, 0 left" in types(notice.text, "gepa-client sandboxes").stdout
+    assert "1 sandbox ended, 0 left" in types(notice.text, "evolverpc sandboxes").stdout
     unknown = in_process("sandboxes", "exec", "absent", "--", "true")
     assert unknown.status == 2
-    none = types(unknown.stderr, "gepa-client sandboxes").stdout
-    assert "no runs" in types(none, "gepa-client runs").stdout
+    none = types(unknown.stderr, "evolverpc sandboxes").stdout
+    assert "no runs" in types(none, "evolverpc runs").stdout

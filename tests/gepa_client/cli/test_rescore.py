@@ -37,7 +37,7 @@ def test_recorded_outputs_are_scored_anew_and_the_best_by_each_is_named(cli: Cli
     assert ["4", "0.7500", "0.2500", "3", "1"] in rows
     assert "best by the old scores: candidate 2; by the new ones: candidate 1" in ended.stdout
     assert "the scorer failed on 4 outputs, which score 0; for instance:\n  row 0: ValueError: no text" in ended.stdout
-    assert ended.stdout.splitlines()[-1] == f"next: gepa-client show {RUN_ID} --candidate 1"
+    assert ended.stdout.splitlines()[-1] == f"next: evolverpc show {RUN_ID} --candidate 1"
     assert len(script.calls("score")) == 19
     assert not script.calls("evaluate")
     assert {len(params["batch"]) for params in script.calls("score")} == {1}

@@ -1,4 +1,4 @@
-"""`gepa-client sandboxes` lists sandboxes and sweeps orphans."""
+"""`evolverpc sandboxes` lists sandboxes and sweeps orphans."""
 
 import json
 import shutil
@@ -68,7 +68,7 @@ def test_orphans_are_swept_and_sandboxes_in_use_are_not(asked: Command, capsys: 
     assert "in use" in listed
     assert listed.splitlines()[-2:] == [
         "1 of 2 have no owner any more",
-        "next: gepa-client sandboxes --sweep",
+        "next: evolverpc sandboxes --sweep",
     ]
     assert asked(sweep=True) == 0
     assert "1 sandbox ended, 1 left" in capsys.readouterr().out

@@ -13,7 +13,7 @@ HEAVY = ("litellm", "gepa", "aiohttp", "modal", "claude_agent_sdk", "openai", "a
 PROBE = """
 import json, sys
 from gepa_client.cli import main
-sys.argv = ["gepa-client", *json.loads(sys.argv[1])]
+sys.argv = ["evolverpc", *json.loads(sys.argv[1])]
 try:
     main()
 except SystemExit:
@@ -63,7 +63,7 @@ def test_a_check_loads_neither_the_optimizer_nor_a_model(serve: Serve, words: Sc
 def test_version_is_the_packages_own(cli: Cli) -> None:
     from importlib.metadata import version
 
-    assert cli("--version").stdout == f"gepa-client {version('evolverpc')}\n"
+    assert cli("--version").stdout == f"evolverpc {version('evolverpc')}\n"
 
 
 def test_a_word_for_a_command_that_has_another_name_is_refused_with_that_name(cli: Cli) -> None:

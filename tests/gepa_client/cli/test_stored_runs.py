@@ -53,7 +53,7 @@ def test_runs_are_listed_newest_first_with_score_calls_and_cost(cli: Cli, store:
         "$0.21",
     ]
     assert oldest.split()[:2] == [RUN_ID, "completed"]
-    assert following == "next: gepa-client resume 20260103-000000-aaaa-tickets"
+    assert following == "next: evolverpc resume 20260103-000000-aaaa-tickets"
 
 
 def test_runs_can_be_filtered_by_status_and_are_json_lines_for_machines(cli: Cli, store: Path) -> None:
@@ -68,7 +68,7 @@ def test_runs_can_be_filtered_by_status_and_are_json_lines_for_machines(cli: Cli
 def test_for_an_empty_store_the_next_command_is_printed_and_no_file_is_made(cli: Cli, tmp_path: Path) -> None:
     ended = cli("runs")
     assert ended.status == 0
-    assert "next: gepa-client optimize --help" in ended.stdout
+    assert "next: evolverpc optimize --help" in ended.stdout
     assert cli("runs", "--json").stdout == ""
     failed = cli("show", "last")
     assert failed.status == 2
@@ -100,8 +100,8 @@ def test_a_running_run_without_a_heartbeat_is_marked_and_its_takeover_is_printed
     printed = cli("runs").stdout
     assert run.updated.startswith("2026-01-02")
     assert f"{RUN_ID} gave no sign of life for" in printed
-    assert f"gepa-client resume {RUN_ID} takes it over" in printed
-    assert cli("show", "last").stdout.splitlines()[-1] == f"next: gepa-client resume {RUN_ID}"
+    assert f"evolverpc resume {RUN_ID} takes it over" in printed
+    assert cli("show", "last").stdout.splitlines()[-1] == f"next: evolverpc resume {RUN_ID}"
 
 
 # --- show ------------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_show_prints_the_facts_the_tree_the_outcomes_and_the_changes(cli: Cli, s
         "4 1.0000 front best merge of 2 and 3 at 24",
         "the best candidate (4) against the seed",
         "+red\n+green\n+blue",
-        f"next: gepa-client replay {RUN_ID}",
+        f"next: evolverpc replay {RUN_ID}",
     ):
         assert part in printed
     rows = [line.split() for line in printed.splitlines()]

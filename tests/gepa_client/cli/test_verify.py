@@ -1,4 +1,4 @@
-"""A run writes a certificate of its gain, which `gepa-client verify` checks, and on which a script can gate."""
+"""A run writes a certificate of its gain, which `evolverpc verify` checks, and on which a script can gate."""
 
 import itertools
 import json
@@ -49,7 +49,7 @@ def test_a_gain_is_certified_verified_and_replayed_and_the_certificate_of_before
     earlier = cli("verify", "earlier.json")
     assert earlier.status == 1
     assert "If the run was extended since" in earlier.stderr
-    assert "certificate.json is valid" in types(earlier.stderr, "gepa-client verify").stdout
+    assert "certificate.json is valid" in types(earlier.stderr, "evolverpc verify").stdout
     [committed] = [line for line in ended.stdout.splitlines() if "committed to 12 test rows: " in line]
     [gain] = [line for line in ended.stdout.splitlines() if line.startswith("gain ")]
     assert "improved: on 12 sealed test rows the seed scores 0 and candidate 6 1 " in gain
@@ -62,14 +62,14 @@ def test_a_gain_is_certified_verified_and_replayed_and_the_certificate_of_before
         found = cli("verify", named, "--require", "improved")
         assert "certificate.json is valid: each number follows" in found.stdout, found.stderr
     shown = cli("show", "last")
-    assert "is valid: each number follows from the record" in types(shown.stdout, "gepa-client verify").stdout
+    assert "is valid: each number follows from the record" in types(shown.stdout, "evolverpc verify").stdout
     (tmp_path / "old.json").write_text(json.dumps(certificate | {"version": 1}))
     old = cli("verify", "old.json", "--require", "improved")
     assert old.status == 2
     text = " ".join(old.stderr.split())
     assert "the format of this certificate has version 1, and evolverpc " in text
     assert " verifies version 3: nothing was checked." in text
-    assert types(old.stderr, "gepa-client replay").status == 0
+    assert types(old.stderr, "evolverpc replay").status == 0
     assert json.loads((tmp_path / "again" / "certificate.json").read_text()) == certificate
     assert cli("export", "last", "--output", "run.json").status == 0
     elsewhere = json.loads(cli("verify", file, "--exported", "run.json", "--require", "improved", "--json").stdout)

@@ -39,7 +39,7 @@ def optimize(
     check: AnswerCheck | None = None,
     **settings: Any,
 ) -> RunOutcome:
-    """Run GEPA as `gepa-client optimize` does, on rows that each need one of six words."""
+    """Run GEPA as `evolverpc optimize` does, on rows that each need one of six words."""
     given = {"url": "http://127.0.0.1:1", "reflection_lm": "a/model", "max_metric_calls": 150, "seed": 5}
     config = RunConfig(**{"skip_perfect_score": False, "proposals": "2x2", **given, **settings})
     events: list[Event] = []

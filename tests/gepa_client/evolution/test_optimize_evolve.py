@@ -1,4 +1,4 @@
-"""`gepa-client optimize --evolve`, over real sockets: resumed after a kill, replayed, forked, exported and imported."""
+"""`evolverpc optimize --evolve`, over real sockets: resumed after a kill, replayed, forked, exported and imported."""
 
 import asyncio
 import json

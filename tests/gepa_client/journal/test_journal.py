@@ -62,7 +62,7 @@ def test_another_request_at_a_number_fails_the_run_naming_both_and_where(tmp_pat
                 journal.ask(asking("blue"))
     assert caught.value.status == "failed"
     assert isinstance(caught.value.__cause__, JournalMismatch)
-    for named in ("at 1 ", "word blue", "word green", f"gepa-client fork {RUN.id} --at 1"):
+    for named in ("at 1 ", "word blue", "word green", f"evolverpc fork {RUN.id} --at 1"):
         assert named in caught.value.reason
 
 

@@ -59,7 +59,7 @@ def test_an_altered_answer_is_found_with_all_that_is_sound_below_it(written: Sto
     found = damage(written, RUN.id)
     assert found is not None
     assert (found.altered, found.lost, found.usable, found.entries) == ([("search", 40), ("search", 77)], 0, 40, 306)
-    with pytest.raises(StoreDamaged, match=f"304 of its 306 entries are sound.*gepa-client fork {RUN.id} --at 40"):
+    with pytest.raises(StoreDamaged, match=f"304 of its 306 entries are sound.*evolverpc fork {RUN.id} --at 40"):
         check_sound(written, RUN.id)
 
 

@@ -1,4 +1,4 @@
-"""The page at a place of the journal shows what `gepa-client replay --until` shows there."""
+"""The page at a place of the journal shows what `evolverpc replay --until` shows there."""
 
 import random
 from collections.abc import Callable

@@ -78,10 +78,10 @@ def test_long_texts_are_cut_and_the_command_that_shows_the_rest_is_named() -> No
     own = next(each for each in explained.others if each.mutation is None)
     long = replace(own, texts=(TextChange("rules", words),))
     text = report.markdown(record, replace(explained, others=(long,) * 50))
-    assert "... and 1,004 characters more: `gepa-client show r1 --json`" in text
+    assert "... and 1,004 characters more: `evolverpc show r1 --json`" in text
     assert len(text) < 150_000
     record.apply(candidate(3, 1.0, [0], "y" * (TEXT + 1), 3, 120))
-    assert "... and 1 characters more: `gepa-client show r1 --candidate 3 --full`" in report.markdown(record, None)
+    assert "... and 1 characters more: `evolverpc show r1 --candidate 3 --full`" in report.markdown(record, None)
 
 
 def test_training_rows_that_select_the_candidates_are_not_called_validation_rows() -> None:

@@ -30,4 +30,4 @@ def test_a_program_that_always_fails_pauses_a_run_that_cannot_fix_it(
         stop.done(FAILED)
     assert (cancel_token.reason is not None) == pauses
     if cancel_token.reason is not None:
-        assert "to continue regardless: `gepa-client resume r1 --failure-stop 1`" in cancel_token.reason.reason
+        assert "to continue regardless: `evolverpc resume r1 --failure-stop 1`" in cancel_token.reason.reason

@@ -106,4 +106,4 @@ def test_a_run_warns_once_if_minibatches_in_a_row_have_perfect_scores() -> None:
     assert event.message.startswith(
         "nothing was proposed for 10 minibatches in a row: their training rows have perfect"
     )
-    assert "gepa-client cancel 20260131 --store runs.db" in event.message
+    assert "evolverpc cancel 20260131 --store runs.db" in event.message

@@ -72,7 +72,7 @@ def test_unknown_prices_are_reported_and_end_a_run_that_only_money_would_end(
     assert "no price is known for the program's examples, so --max-cost-usd cannot hold" in ended.stdout
     assert "give --max-metric-calls N" in ended.stdout
     run = only_run(tmp_path).name
-    assert f"next            gepa-client resume {run} --max-metric-calls 1000\n" in ended.stdout
+    assert f"next            evolverpc resume {run} --max-metric-calls 1000\n" in ended.stdout
     checked = cli("optimize", serve(words), "--max-cost-usd", 0.5)
     assert checked.status == 2
     assert "came without a price, so --max-cost-usd cannot hold" in checked.stderr
@@ -131,7 +131,7 @@ def test_a_program_that_fails_on_most_examples_pauses_the_run_with_the_first_tra
     assert "KeyError: 'column 2" in ended.stdout
     assert "File program.py, line 2" in ended.stdout
     assert len(words.calls("evaluate")) <= 54
-    assert f"next            gepa-client resume {only_run(tmp_path).name}" in ended.stdout
+    assert f"next            evolverpc resume {only_run(tmp_path).name}" in ended.stdout
     words.evaluate = scored
     assert cli("resume", "last", "--max-metric-calls", 200).status == 0
     assert len(words.calls("evaluate")) == 200  # the seed on every validation row, once

@@ -111,7 +111,7 @@ def test_a_resume_writes_missing_reports_and_without_the_server_changes_nothing(
     [line] = away.stderr.splitlines()
     assert line.startswith("error: cannot connect to http://127.0.0.1:")
     assert away.stdout == (
-        f"next            gepa-client resume {run_id} --max-metric-calls 180\n"
+        f"next            evolverpc resume {run_id} --max-metric-calls 180\n"
         "if a server has started again at another address, add its URL and --token-file\n"
     )
     with stored(folder) as (store, _):
@@ -137,7 +137,7 @@ def test_a_damaged_journal_cannot_be_resumed_but_its_sound_part_can_be_forked(
     path.write_bytes(content.replace(digest, bytes(8) + digest[8:]))
     refused = cli("resume", run_id, "--max-metric-calls", 190)
     assert refused.status == 2
-    assert f"gepa-client fork {run_id} --at 40" in refused.stderr
+    assert f"evolverpc fork {run_id} --at 40" in refused.stderr
     assert cli("fork", run_id, "--at", 41).status == 2
     assert cli("fork", run_id, "--at", 40).status == 0
 
@@ -155,7 +155,7 @@ def test_a_raised_budget_extends_a_completed_run_and_repeats_nothing(
     again = cli("resume", "last")
     assert again.status == 0
     run_id = first.event("started")["run_id"]
-    assert again.stdout.endswith(f"next: gepa-client resume {run_id} --max-metric-calls 60\n")
+    assert again.stdout.endswith(f"next: evolverpc resume {run_id} --max-metric-calls 60\n")
     assert first.event("finished")["reason"] == "max_metric_calls of 30 is reached"
     assert len(words.seen) == requests
     more = cli("resume", "last", "--max-metric-calls", LIMIT, "--json")
@@ -176,7 +176,7 @@ def test_the_fork_that_a_refused_resume_proposes_differs_from_its_number_on_and_
     words = program()
     first = cli("optimize", serve(words), "--max-metric-calls", 60, "--check", "off", "--json")
     refused = cli("resume", "last", "--seed", 7, "--max-metric-calls", 120)
-    proposed = re.search(r"gepa-client (fork .* --at (\d+) .*)", refused.stderr)
+    proposed = re.search(r"evolverpc (fork .* --at (\d+) .*)", refused.stderr)
     assert proposed is not None, refused.stderr
     assert refused.status == 2
     assert "settings.seed: 0 -> 7" in refused.stderr
@@ -184,7 +184,7 @@ def test_the_fork_that_a_refused_resume_proposes_differs_from_its_number_on_and_
     before = len(words.calls("evaluate"))
     forked = cli(*proposed[1].split())
     assert forked.status == 0, forked.stderr
-    made = re.search(r"gepa-client (resume .*)", forked.stdout)
+    made = re.search(r"evolverpc (resume .*)", forked.stdout)
     assert made is not None
     done = cli(*made[1].split(), "--json")
     assert done.event("summary")["status"] == "completed", done.stdout
@@ -244,7 +244,7 @@ def test_ctrl_c_lets_calls_in_flight_end_and_the_run_resumes_after_them(
     stdout, stderr = process.communicate(TIMEOUT_S)
     assert process.returncode == 130, stdout + stderr
     assert "stopping after examples in flight" in stdout
-    assert f"next            gepa-client resume {only_run(tmp_path).name}" in stdout
+    assert f"next            evolverpc resume {only_run(tmp_path).name}" in stdout
     assert json.loads((only_run(tmp_path) / "result.json").read_text())["status"] == "paused"
     assert (only_run(tmp_path) / "report.html").is_file()
     assert words.calls("finalize") == []

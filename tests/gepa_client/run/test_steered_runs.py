@@ -36,7 +36,7 @@ def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_th
     asked = cli("steer", "propose", run, "--component", "rules", "--text-file", "text.txt", "--parent", 0)
     assert (asked.status, asked.stderr) == (0, "")
     assert "waiting: propose rules of candidate 0 by hand" in asked.stdout
-    assert f"next: gepa-client resume {run}" in asked.stdout
+    assert f"next: evolverpc resume {run}" in asked.stdout
     assert cli("steer", "budget", run, "--max-metric-calls", 90).status == 0
     ended = cli("resume", run, "--past-perfect", "--json")
     assert ended.status == 0, ended.stdout

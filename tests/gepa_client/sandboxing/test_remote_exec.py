@@ -1,4 +1,4 @@
-"""`gepa-client sandboxes exec`: a command in a running sandbox of another process."""
+"""`evolverpc sandboxes exec`: a command in a running sandbox of another process."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_an_unknown_sandbox_and_an_incomplete_command_are_refused(place_with_a_r
     here, sandbox = place_with_a_run
     unknown = here.run("sandboxes", "exec", "nosuch", "--", "true")
     assert unknown.status == 2
-    assert "no active run has a sandbox nosuch: `gepa-client sandboxes` lists their ids" in unknown.stderr
+    assert "no active run has a sandbox nosuch: `evolverpc sandboxes` lists their ids" in unknown.stderr
     incomplete = here.run("sandboxes", "exec", sandbox)
     assert incomplete.status == 2
     assert "give `exec ID -- COMMAND`" in incomplete.stderr

@@ -27,7 +27,7 @@ from tests.sandbox_runtime.pool.fakes import FakeSandbox
 
 COMMIT = "a" * 40
 LIMIT_S = 10.0
-AGAIN = "gepa-client optimize --repo ."
+AGAIN = "evolverpc optimize --repo ."
 
 
 class FakeSetup:
@@ -252,7 +252,7 @@ def test_the_sandboxes_are_replaced_if_the_run_continues_at_the_spend_cap(
 
 
 def test_what_the_server_in_a_sandbox_refused_comes_before_how_the_sandbox_ended() -> None:
-    log = "gepa-server: warning: no version\ngepa-server: trian.jsonl: no such file; did you mean train.jsonl?"
+    log = "evolverpc serve: warning: no version\nevolverpc serve: trian.jsonl: no such file; did you mean train.jsonl?"
     error = SandboxNotReady(
         "sandbox c1 did not become ready (main): ended before it was ready: 2", stage="main", log_tail=log
     )

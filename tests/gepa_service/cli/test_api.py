@@ -1,4 +1,4 @@
-"""`gepa-service api`, as a process."""
+"""`evolverpc service api`, as a process."""
 
 import base64
 import contextlib

@@ -56,7 +56,7 @@ class Caller:
 
 @pytest.fixture(scope="session")
 def stored(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> tuple[Path, str]:
-    """A folder with a run that `gepa-client optimize` made against a scripted server, and the run's id."""
+    """A folder with a run that `evolverpc optimize` made against a scripted server, and the run's id."""
     folder, host = tmp_path_factory.mktemp("stored"), Host()
     try:
         url = host.serve(Script(datasets={"train": rows(12), "val": rows(6, 50), "test": rows(12, 80)}).server().handle)

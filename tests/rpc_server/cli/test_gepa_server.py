@@ -1,4 +1,4 @@
-"""`gepa-server` as a process of its own: how it starts, what it prints, how it ends."""
+"""`evolverpc serve` as a process of its own: how it starts, what it prints, how it ends."""
 
 import asyncio
 import json
@@ -166,7 +166,7 @@ async def test_rows_that_a_command_shares_are_served_and_others_reported(tmp_pat
     async with forked(tmp_path, "--json", "--command", sys.executable, "program.py", "x") as process:
         found = await call(await ready(process), "discover", {})
         assert {split: info["size"] for split, info in found["datasets"].items()} == {"shared": 1}
-        assert (await stderr_line(process)).startswith("gepa-server: split 'secret' is left out")
+        assert (await stderr_line(process)).startswith("evolverpc serve: split 'secret' is left out")
 
 
 def test_a_program_that_cannot_start_is_explained_in_one_block(
@@ -175,7 +175,7 @@ def test_a_program_that_cannot_start_is_explained_in_one_block(
     (tmp_path / "app.py").write_text("import no_such_module_here\n")
     status, reported = failure(tmp_path, "--program", "app.py")
     assert status == 2
-    assert reported.startswith("gepa-server: the program cannot start")
+    assert reported.startswith("evolverpc serve: the program cannot start")
     assert "No module named 'no_such_module_here'" in reported
     assert 'app.py", line 1' in reported
     assert "interpreter: /" in reported
@@ -207,11 +207,11 @@ async def test_a_file_that_is_changed_after_its_program_was_loaded_is_named_unti
     [
         (
             (),
-            "exactly one of `program`, `adapter` and `command` (given: none), as in `gepa-server --program program.py`",
+            "exactly one of `program`, `adapter` and `command` (given: none), as in `evolverpc serve --program program.py`",
         ),
         (("--program", "app.py", "--host", "::"), "GEPA_TOKEN"),
         (("--command", "no-such-program-here"), "no-such-program-here"),
-        (("app.py",), "app.py belongs to no flag; to serve it: `gepa-server --program app.py`"),
+        (("app.py",), "app.py belongs to no flag; to serve it: `evolverpc serve --program app.py`"),
     ],
 )
 def test_a_program_that_cannot_be_served_is_reported_in_one_line(
@@ -220,7 +220,7 @@ def test_a_program_that_cannot_be_served_is_reported_in_one_line(
     (tmp_path / "app.py").write_text(PLAIN)
     status, reported = failure(tmp_path, *arguments)
     assert status == 2
-    assert reported.startswith("gepa-server: ")
+    assert reported.startswith("evolverpc serve: ")
     assert part in reported
     assert "Traceback" not in reported
 

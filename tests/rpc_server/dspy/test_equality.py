@@ -1,4 +1,4 @@
-"""A DSPy program behind `gepa-server` is optimised as `dspy.GEPA` optimises it in one process."""
+"""A DSPy program behind `evolverpc serve` is optimised as `dspy.GEPA` optimises it in one process."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`gepa-server --allow-mutations` as a process: settings that it refuses or warns of at the start."""
+"""`evolverpc serve --allow-mutations` as a process: settings that it refuses or warns of at the start."""
 
 import asyncio
 import os

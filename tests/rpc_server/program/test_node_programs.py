@@ -1,4 +1,4 @@
-"""JavaScript programs that misbehave, behind `gepa-server --command`, over a real socket."""
+"""JavaScript programs that misbehave, behind `evolverpc serve --command`, over a real socket."""
 
 import os
 import shutil
@@ -116,7 +116,7 @@ def test_a_program_that_node_cannot_start_is_reported_in_one_line_without_nodes_
     status, _, stderr = fork_server.run_server(arguments, folder=tmp_path, environment=os.environ)
     assert status == 2
     first, *more = stderr.decode().rstrip("\n").splitlines()
-    assert first.startswith("gepa-server: the program cannot start (start): ")
+    assert first.startswith("evolverpc serve: the program cannot start (start): ")
     assert message.format(folder=tmp_path) in first
     wanted = [f"    {line.format(folder=tmp_path)}" if "folder}" in line else f"    {line}" for line in rest]
     assert more == (["  its output:", *wanted] if wanted else [])

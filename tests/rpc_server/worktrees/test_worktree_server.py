@@ -1,4 +1,4 @@
-"""`gepa-server --trees` as a process: its events, its files after a kill, and several servers at once."""
+"""`evolverpc serve --trees` as a process: its events, its files after a kill, and several servers at once."""
 
 import os
 import signal

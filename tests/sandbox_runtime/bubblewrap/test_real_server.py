@@ -1,4 +1,4 @@
-"""`gepa-server` itself in a sandbox, forked from the process that has imported it, with its jail."""
+"""`evolverpc serve` itself in a sandbox, forked from the process that has imported it, with its jail."""
 
 import io
 import shutil

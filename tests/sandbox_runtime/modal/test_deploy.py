@@ -43,13 +43,13 @@ def deployed() -> Iterator[ModuleType]:
 
 
 class Container:
-    """Where the function runs: `gepa-client` is a script that notes what it is asked, `stored` the runs it lists."""
+    """Where the function runs: `evolverpc` is a script that notes what it is asked, `stored` the runs it lists."""
 
     def __init__(self, deployed: ModuleType, folder: Path) -> None:
         self.stored, self._calls = folder / "stored", folder / "calls"
         self.stored.touch()
         self._calls.touch()
-        client = folder / "gepa-client"
+        client = folder / "evolverpc"
         client.write_text(CLIENT.format(python=sys.executable, calls=str(self._calls), stored=str(self.stored)))
         client.chmod(0o755)
         self._optimize = deployed.start_or_resume

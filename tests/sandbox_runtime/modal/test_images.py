@@ -19,7 +19,7 @@ RECIPE = Recipe(python=">=3.11", node="20", files={"requirements.txt": b"attrs==
 async def test_an_unpublished_recipe_is_an_error_with_the_command_that_publishes_it(
     cloud: Cloud, runtime: ModalRuntime
 ) -> None:
-    with pytest.raises(EnvironmentMissing, match="gepa-client sandboxes --publish"):
+    with pytest.raises(EnvironmentMissing, match="evolverpc sandboxes --publish"):
         await runtime.prepare(RECIPE, on_progress=lambda _: None)
     assert cloud.count("ImageGetOrCreate") == 0
 

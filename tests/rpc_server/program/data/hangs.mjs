@@ -1,5 +1,5 @@
 // Rows that hold the event loop for ever or for some seconds, that wait for ever, or that behave. The package is named by
-// the first argument; behind `gepa-server --command` it is spoken to over stdio, else it listens by itself.
+// the first argument; behind `evolverpc serve --command` it is spoken to over stdio, else it listens by itself.
 const { serve, serveStdio } = await import(process.argv[2]);
 
 const cell = new Int32Array(new SharedArrayBuffer(4));
