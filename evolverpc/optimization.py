@@ -163,9 +163,9 @@ def _check_names(settings: Iterable[str]) -> None:
     for name in settings:
         if name in NOT_OF_RUN:
             why = "its result has a `verdict`" if name == "require" else "it serves the program itself"
-            raise SettingsError(f"`{name}` is for the command evolverpc, not for evolverpc.optimize: {why}")
+            raise SettingsError(f"`{name}` is for the command `evolverpc optimize`, not for evolverpc.optimize: {why}")
         if name in NOT_OF_SERVER - known:
-            raise SettingsError(f"`{name}` is for the command evolverpc serve: evolverpc.optimize has its own server")
+            raise SettingsError(f"`{name}` is for the command `evolverpc serve`: evolverpc.optimize has its own server")
         if name not in known:
             near = difflib.get_close_matches(name, [*OWN, *ROW_SETTINGS, *known], n=1, cutoff=0.5)
             raise SettingsError(f"there is no setting `{name}`" + (f"; did you mean `{near[0]}`?" if near else ""))

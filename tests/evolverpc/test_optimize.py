@@ -233,7 +233,7 @@ def test_a_proposer_that_raises_or_returns_nonsense_ends_the_run_with_its_reason
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "misspelt": ({"max_metric_cals": 3}, "no setting `max_metric_cals`; did you mean `max_metric_calls`?"),
     "of the server": ({"port": 3}, "`port` is for the command `evolverpc serve`"),
-    "of the command": ({"repo": "."}, "`repo` is for the command evolverpc"),
+    "of the command": ({"repo": "."}, "`repo` is for the command `evolverpc optimize`"),
     "misspelt of the server": ({"concurency": 2}, "there is no setting `concurency`; did you mean `concurrency`?"),
     "processes": ({"workers": 2}, "an object is served by this process"),
     "no end": ({"max_metric_calls": None}, "no limit ends the run: give max_metric_calls N (or auto"),

@@ -38,14 +38,12 @@ def console_script(folder: Path, command: str) -> str:
     return str(script)
 
 
-@pytest.mark.parametrize(
-    ("command", "name"), [("gepa_server", "rpc_server.py"), ("gepa_client", "protocol/__init__.py")]
-)
+@pytest.mark.parametrize(("command", "name"), [("gepa_server", "rpc_server.py"), ("evolverpc", "protocol/__init__.py")])
 def test_a_module_on_pythonpath_is_named_by_the_commands(tmp_path: Path, command: str, name: str) -> None:
     folder = tmp_path / "own"
     (folder / name).parent.mkdir(parents=True)
     (folder / name).write_text("raise SystemExit('the wrong module was imported')\n")
     done = run(console_script(tmp_path, command), "--help", path=folder)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"{command.replace('_', '-')}: {folder / Path(name).parts[0]} would be imported")
+    assert done.stderr.startswith(f"evolverpc: {folder / Path(name).parts[0]} would be imported")
     assert f"remove {folder} from PYTHONPATH" in done.stderr

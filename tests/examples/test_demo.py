@@ -80,7 +80,7 @@ def explains_what_changed(end: list[str], folder: Path) -> None:
     assert len(reasons) == 3
     assert set(reasons) <= set(best)
     [following] = [line for line in end if line.startswith("Next: ")]
-    assert following == f"Next: .venv/bin/gepa-client watch {folder.name}"
+    assert following == f"Next: .venv/bin/evolverpc watch {folder.name}"
     shows_the_page(following.removeprefix("Next: .venv/bin/"), folder)
 
 

@@ -34,5 +34,5 @@ def test_the_demo_improves_a_program_over_http_and_promotes_the_version(tmp_path
     assert re.search(r"first example was scored \d+\.\d s after POST /optimize", done.stdout)
     [program] = re.findall(r"the active version is (program_\w+)", done.stdout)
     assert f"POST /program/{program}/promote" in done.stdout
-    assert ".venv/bin/gepa-service up" in lines[-1]
+    assert ".venv/bin/evolverpc service up" in lines[-1]
     assert list(tmp_path.iterdir()) == []

@@ -174,13 +174,13 @@ class ForkServer:
     def run_server(
         self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str]
     ) -> tuple[int, bytes, bytes]:
-        """Run `gepa-server ARGUMENTS`, which ends by itself; return its exit status, stdout and stderr."""
+        """Run `evolverpc serve ARGUMENTS`, which ends by itself; return its exit status, stdout and stderr."""
         return self._run(SERVER, arguments, folder, environment)
 
     def run_server_until_ready(
         self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str]
     ) -> tuple[int, bytes]:
-        """Run `gepa-server ARGUMENTS`, and send it SIGTERM when it is ready; return its exit status and stderr."""
+        """Run `evolverpc serve ARGUMENTS`, and send it SIGTERM when it is ready; return its exit status and stderr."""
         reading, stdout = os.pipe()
         with open(os.devnull) as stdin, tempfile.TemporaryFile() as stderr:  # noqa: PTH123  a descriptor is needed
             streams = (stdin.fileno(), stdout, stderr.fileno())
@@ -230,7 +230,7 @@ class ForkServer:
     def running_server(
         self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> Iterator[ProcessEndpoint]:
-        """Run `gepa-server ARGUMENTS` while the block runs, as `sandbox_runtime.running_server` does."""
+        """Run `evolverpc serve ARGUMENTS` while the block runs, as `sandbox_runtime.running_server` does."""
         forking = SimpleNamespace(**vars(subprocess))
         forking.Popen = self._popen
         with ExitStack() as block:

@@ -48,12 +48,12 @@ pip) sleep 0.2; folder="\${5%/bin/python}"
 esac`;
 
 it("an optimizer on PATH is used if its version is this one's", async () => {
-  script("evolverpc", `echo "evolverpc ${PACKAGE_VERSION}"`);
-  expect(await command()).toBe("evolverpc");
+  script("gepa-client", `echo "evolverpc ${PACKAGE_VERSION}"`);
+  expect(await command()).toBe("gepa-client");
 });
 
 it("an optimizer of another version on PATH is passed over, with a note", async () => {
-  script("evolverpc", 'echo "evolverpc 0.0.9"');
+  script("gepa-client", 'echo "evolverpc 0.0.9"');
   script("uv", UV);
   expect(await command()).toContain(join(folder, "cache"));
   expect(console.error).toHaveBeenCalledWith(expect.stringContaining("has version 0.0.9"));
@@ -69,9 +69,9 @@ it("a named optimizer that has another version, or does not run, is refused", as
 it("the optimizer of the clone that the package was installed from is used before another one is set up", async () => {
   script("uv", UV);
   mkdirSync(join(folder, "clone", ".venv", "bin"), { recursive: true });
-  const older = script("evolverpc", 'echo "evolverpc 0.0.9"', "clone/.venv/bin");
+  const older = script("gepa-client", 'echo "evolverpc 0.0.9"', "clone/.venv/bin");
   expect(await command()).toContain(join(folder, "cache"));
-  script("evolverpc", `echo "evolverpc ${PACKAGE_VERSION}"`, "clone/.venv/bin");
+  script("gepa-client", `echo "evolverpc ${PACKAGE_VERSION}"`, "clone/.venv/bin");
   expect(await command()).toBe(older);
 });
 
@@ -82,12 +82,12 @@ it("a set-up states again and again how long it has taken", async () => {
 });
 
 it("the command `evolverpc` runs the optimizer with the words that it is given, and ends as it does", () => {
-  const answers = `echo "$GEPA_CLIENT ran $*"; exit 3`;
+  const answers = `echo "$EVOLVERPC_COMMAND ran $*"; exit 3`;
   const named = script("named", `[ "$1" = --version ] && echo "evolverpc ${PACKAGE_VERSION}" && exit; ${answers}`);
   const own = fileURLToPath(new URL("../src/bin/evolverpc.ts", import.meta.url));
   const env = { ...process.env, GEPA_CLIENT: named };
   const ended = spawnSync(process.execPath, ["--import", "tsx", own, "show", "last"], { env, encoding: "utf8" });
-  expect([ended.status, ended.stdout]).toEqual([3, `${named} ran show last\n`]);
+  expect([ended.status, ended.stdout]).toEqual([3, "npx evolverpc ran show last\n"]);
 });
 
 it("it is set up once, by several processes at the same time too", async () => {

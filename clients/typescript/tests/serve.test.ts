@@ -85,7 +85,7 @@ it.each([
   onTestFinished(() => log.mockRestore());
   await served(program);
   expect(log).toHaveBeenCalledTimes(warnings);
-  for (const [line] of log.mock.calls) expect(line).toMatch(/no `score\(example, output\)`: .* --score-with URL$/);
+  for (const [line] of log.mock.calls) expect(line).toMatch(/no `score\(example, output\)`: .* --score-with URL`$/);
 });
 
 it("a given token comes from a file or the environment, and is not printed", async () => {

@@ -52,7 +52,7 @@ def evaluating(number: int, sleep_s: float) -> Any:
 
 @contextmanager
 def serving(folder: Path, name: str) -> Iterator[tuple[str, subprocess.Popen[bytes], Path]]:
-    """A gepa-server on a socket that was made for it: its URL, its process, what it ran."""
+    """A server on a socket that was made for it: its URL, its process, what it ran."""
     path, ran = folder / name, folder / f"ran-{name}"
     ran.touch()
     (folder / "program.py").write_text(PROGRAM, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The fixtures of GEPA's side: scripted servers, and the real gepa-server."""
+"""The fixtures of GEPA's side: scripted servers, and the real server."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ __all__ = ["eventually", "proxy", "proxy_to", "server", "token"]
 
 @pytest.fixture(scope="session")
 def gepa_server(fork_server: ForkServer) -> Callable[..., AbstractContextManager[str]]:
-    """Start the real gepa-server in its own process, with the token of the tests' clients; yield its address."""
+    """Start the real server in its own process, with the token of the tests' clients; yield its address."""
 
     @contextmanager
     def serve(root: Path, *flags: str, **environment: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ def ran(*arguments: str, environment: Mapping[str, str]) -> tuple[int, str, str]
     stdout, stderr, status = io.StringIO(), io.StringIO(), 0
     with (
         patch.dict("os.environ", environment, clear=True),
-        patch.object(sys, "argv", ["evolverpc", "service", *arguments]),
+        patch.object(sys, "argv", ["evolverpc service", *arguments]),
         contextlib.redirect_stdout(stdout),
         contextlib.redirect_stderr(stderr),
     ):

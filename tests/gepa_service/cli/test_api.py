@@ -33,7 +33,7 @@ def running(folder: Path, *arguments: str, descriptors: int = 1024) -> Iterator[
     process = subprocess.Popen(
         [
             *("prlimit", f"--nofile={descriptors}:{descriptors}"),
-            *(str(Path(sys.executable).parent / "gepa-service"), "api", "--port", str(port), *arguments),
+            *(str(Path(sys.executable).parent / "evolverpc"), "service", "api", "--port", str(port), *arguments),
         ],
         cwd=folder,
         env={**os.environ, "GEPA_SERVICE_MASTER_KEY": master},

@@ -1,4 +1,4 @@
-"""`evolverpc service up`, as people start it: real processes on a free port. What it refuses, it refuses in one process."""
+"""`evolverpc service up`, by real processes on a free port. What it refuses, it refuses in one process."""
 
 import contextlib
 import json

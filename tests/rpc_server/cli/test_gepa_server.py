@@ -207,7 +207,7 @@ async def test_a_file_that_is_changed_after_its_program_was_loaded_is_named_unti
     [
         (
             (),
-            "exactly one of `program`, `adapter` and `command` (given: none), as in `evolverpc serve --program program.py`",
+            "exactly one of `program`, `adapter` and `command` (given: none), as in `evolverpc serve program.py`",
         ),
         (("--program", "app.py", "--host", "::"), "GEPA_TOKEN"),
         (("--command", "no-such-program-here"), "no-such-program-here"),

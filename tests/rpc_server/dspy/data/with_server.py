@@ -1,4 +1,4 @@
-"""Run by our own environment: `gepa.optimize` over a gepa-server, its results as JSON on stdout.
+"""Run by our own environment: `gepa.optimize` over a server, its results as JSON on stdout.
 
 The argument is `[[proposer, URL, options of a run], ...]`; the proposer is `gepa`, or else the server's.
 """
