@@ -73,8 +73,8 @@ class Pool:
     tenth of its limit, which is added. Any other may have been blocked by other requests: it runs again isolated in a
     new process.
 
-    Requests of a process that died also run again isolated; what kills that process is the cause. If all processes died
-    with the one they were forked from, their requests run again exclusively.
+    Requests of a process that died also run again isolated, and exclusively if that dies while others run: what dies
+    alone is the cause. If all processes died with the one they were forked from, their requests run again exclusively.
     """
 
     def __init__(self, launcher: Launcher, first: StartedProcess, plan: PoolPlan) -> None:
@@ -375,10 +375,11 @@ class Pool:
             # It starts but ends at once: pause before the next start.
             self._factory.failed(ProgramFailed(f"the program's process {how} before its first request", stage="start"))
         for item in victims:
-            if item.exclusive or (item.died and not how.parent_died):
+            was_alone = item.exclusive or (item.died and not self._running and not how.parent_died)
+            if was_alone:
                 item.work.died(how, self._seconds(item), item.log.text)
-            else:
-                item.isolated, item.exclusive, item.died = True, how.parent_died, True
+            else:  # others may have used up the memory that they share
+                item.isolated, item.exclusive, item.died = True, how.parent_died or item.died, True
                 self._scheduler.add_suspect(item)
         self._dispatch()
 

@@ -67,7 +67,7 @@ export interface OptimizeSettings {
     [k: string]: unknown;
   };
   /**
-   * Its prompt, with <curr_param> and <side_info>; as JSON, one per component. That of code (git_branch) has <outline>, <side_info> and <lineage>. Default: GEPA's.
+   * Its prompt, with <curr_param> and <side_info>; JSON: one each. git_branch: <outline>, <side_info>, <lineage>. Default: GEPA's.
    */
   reflectionPromptTemplate?:
     | string
