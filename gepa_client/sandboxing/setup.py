@@ -15,7 +15,7 @@ from evolverpc_common.network_addresses import Network
 from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
 from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage, Setup
-from gepa_client.settings.groups import SANDBOX_WORKSPACE_MB, parse_secret_header
+from gepa_client.settings.groups import parse_secret_header
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import (
     GatewaySession,
@@ -255,7 +255,7 @@ def source_of(settings: RunConfig) -> Source:
     """Return the program's repository. Raises `ValueError`, `SandboxError` or `OSError` if it cannot be read."""
     assert settings.repo is not None, "sandboxes are started from a repository"  # noqa: S101
     return Source(
-        settings.repo, settings.ref or "HEAD", credentials=_credentials(settings), most_mb=SANDBOX_WORKSPACE_MB
+        settings.repo, settings.ref or "HEAD", credentials=_credentials(settings), most_mb=settings.sandbox_workspace_mb
     )
 
 
@@ -275,7 +275,7 @@ def client_settings(settings: RunConfig, run_id: str) -> ClientSettings:
         limits=ResourceLimits(
             cpu=settings.sandbox_cpu,
             memory_mb=settings.sandbox_memory_mb,
-            workspace_mb=SANDBOX_WORKSPACE_MB,
+            workspace_mb=settings.sandbox_workspace_mb,
         ),
     )
 

@@ -54,9 +54,6 @@ score over fewer than 10 validation rows is mostly chance."""
 MUTATION_LIMIT_S = 3600.0
 """Seconds that one change of code may take, checks included."""
 
-SANDBOX_WORKSPACE_MB = 1024
-"""What each sandbox may write, in MiB; a larger commit is not packed."""
-
 RACE_ROWS, LEAST_RACE_ROWS = 40, 10
 """The number of validation rows that a race samples: the default and the smallest; decision 0052 has others."""
 

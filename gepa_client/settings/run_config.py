@@ -254,6 +254,11 @@ class RunConfig(
         return (None if sample is None else int(sample), None if final is None else int(final))
 
     @property
+    def sandbox_workspace_mb(self) -> int:
+        """What each sandbox may write, in MiB: files are held in its memory, which they must not use up."""
+        return min(1024, self.sandbox_memory_mb // 2)
+
+    @property
     def code_template(self) -> str | None:
         """The prompt for change requests; None for the usual one."""
         templates = self.reflection_prompt_template

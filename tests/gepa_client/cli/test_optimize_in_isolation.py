@@ -131,8 +131,7 @@ def plain(here: Place, output: str) -> dict[str, object]:
 @pytest.mark.parametrize("here", [1 + each for each in rounds(10)], indirect=True)
 @pytest.mark.timeout(300)  # two runs, one of which does all the damage it can
 def test_a_hostile_program_changes_nothing_in_its_runs_result(here: Place) -> None:
-    alone = ("--server-args", "--concurrency 1")  # examples of one sandbox share its memory and its files
-    hostile = here.run(*isolated(here, "hostile", "hostile", "--sandbox-memory-mb", 512, *alone))
+    hostile = here.run(*isolated(here, "hostile", "hostile", "--sandbox-memory-mb", 512))
 
     assert hostile.status == 0, hostile.stderr
     assert {**here.result("hostile"), "program": None} == {**plain(here, "honest"), "program": None}
