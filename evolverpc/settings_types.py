@@ -200,11 +200,11 @@ class OptimizeSettings(TypedDict, total=False):
     logs: bool
     """Print what the program writes, each example's as it ends."""
 
+    start_timeout_s: float
+    """Seconds that the program may take to start."""
+
     datasets: dict[str, Path]
     """Rows to hold: a .json, .jsonl or .csv file per split; repeatable."""
 
     max_batch_size: int
     """Examples in one call."""
-
-    drain_s: float
-    """Seconds to finish in after SIGTERM."""

@@ -17,6 +17,12 @@ from evolverpc_common.settings.definition import Setting, anchored, flag_of
 Model = TypeVar("Model", bound=BaseModel)
 Settings = dict[str, Setting]
 
+PREFIX = "GEPA_"
+"""Of the variables of settings."""
+
+ALLOWED_HOSTS = "GEPA_ALLOWED_HOSTS"
+"""A variable of servers that is no setting; its name resembles that of a client's."""
+
 
 class SettingsError(ValueError):
     """The settings cannot be used; the message names each as it was given, what is accepted, and what to do."""
@@ -95,8 +101,16 @@ def from_flags(settings: Settings, given: Mapping[str, Any], folder: Path) -> Se
 
 
 def from_environment(settings: Settings, environment: Mapping[str, str], folder: Path) -> SettingsSource:
-    """Return the settings whose variables are set and not empty. Paths start in `folder`. Raises `SettingsError`."""
+    """Return the settings whose variables are set and not empty. Paths start in `folder`.
+
+    Raises:
+        SettingsError: a value has not the form of its setting, or a variable is nearly that of a setting.
+    """
     named = {name: setting.variable for name, setting in settings.items() if setting.variable is not None}
+    for variable in environment.keys() - {*named.values(), ALLOWED_HOSTS}:
+        near = difflib.get_close_matches(variable, named.values(), n=1, cutoff=0.9) if variable[:5] == PREFIX else []
+        if near:
+            raise SettingsError(f"unknown variable {variable}; did you mean `{near[0]}`?")
     texts = {name: environment[variable] for name, variable in named.items() if environment.get(variable)}
     spellings = {name: Spelling(named[name]) for name in texts}
     return _read(settings, texts, spellings, lambda setting, text: setting.read_variable(text), folder)

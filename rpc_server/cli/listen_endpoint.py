@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from evolverpc_common.git import GitError, exclude_from_git
 from evolverpc_common.network_addresses import is_loopback, parse_host_port, url_host
-from evolverpc_common.settings.sources import SettingsError
+from evolverpc_common.settings.sources import ALLOWED_HOSTS, SettingsError
 from rpc_server.cli import TOKEN_VARIABLE
 from rpc_server.settings.settings import Settings
 
@@ -25,7 +25,7 @@ LISTEN_VARIABLE = "GEPA_LISTEN"
 If it is set, `GEPA_TOKEN` overrides a configuration file's `token_file`: clients come through that process too.
 """
 
-HOSTS_VARIABLE = "GEPA_ALLOWED_HOSTS"
+HOSTS_VARIABLE = ALLOWED_HOSTS
 """Further allowed hosts, separated by commas: `allowed_hosts` of the process that starts the server."""
 
 _CONFLICTING = ("host", "port")

@@ -199,7 +199,7 @@ class ProcessSettings(SettingsGroup, title="Processes"):
         shown="none",
     )
     logs: bool = setting(False, "Print what the program writes, each example's as it ends.", everyday=True)
-    start_timeout_s: Seconds = constant(600.0, "Seconds that the program may take to start.")
+    start_timeout_s: Seconds = setting(120.0, "Seconds that the program may take to start.", rare=True)
     call_timeout_s: Seconds = constant(600.0, "Seconds for other calls: records, proposals, `finalize`.")
 
 
@@ -259,7 +259,7 @@ class LimitSettings(SettingsGroup, title="Limits"):
         60.0, "Seconds that a call with a call_id runs without a request for its answer."
     )
     keep_answers_s: Seconds = constant(3600.0, "Seconds that an answer is kept after its last request.")
-    drain_s: Annotated[float, Field(ge=0)] = setting(30.0, "Seconds to finish in after SIGTERM.", rare=True)
+    drain_s: Annotated[float, Field(ge=0)] = constant(30.0, "Seconds to finish in after SIGTERM.")
 
 
 class Settings(

@@ -83,7 +83,7 @@ def test_an_infinite_deadline_is_none_and_nothing_else_is_endless(tmp_path: Path
     (tmp_path / "gepa.toml").write_text('program = "a"\nexample_timeout_s = inf')
     assert load_settings(folder=tmp_path).example_timeout_s is None
     assert load_settings(flags={"program": "a", "example_timeout_s": float("inf")}).example_timeout_s is None
-    for line in ("example_timeout_s = nan", "example_timeout_s = -inf", "drain_s = inf"):
+    for line in ("example_timeout_s = nan", "example_timeout_s = -inf", "start_timeout_s = inf"):
         assert f"`{line.split(' ', maxsplit=1)[0]}`" in wrong(tmp_path, f'program = "a"\n{line}')
 
 
@@ -174,6 +174,8 @@ def test_a_wrong_variable_is_named_as_one(tmp_path: Path) -> None:
     ):
         with pytest.raises(SettingsError, match=f"^{name}: .*{text}"):
             load_settings(flags={"program": "app"}, folder=tmp_path, environment={name: text})
+    with pytest.raises(SettingsError, match="unknown variable GEPA_WORKRS; did you mean `GEPA_WORKERS`"):
+        load_settings(flags={"program": "app"}, folder=tmp_path, environment={"GEPA_WORKRS": "1"})
 
 
 @pytest.mark.parametrize(

@@ -2644,7 +2644,7 @@ export interface components {
             reflection_per_minute?: number | null;
             /**
              * Reflection Prompt Template
-             * @description Its prompt, with <curr_param> and <side_info>; as JSON, one per component. That of code (git_branch) has <outline>, <side_info> and <lineage>.
+             * @description Its prompt, with <curr_param> and <side_info>; JSON: one each. git_branch: <outline>, <side_info>, <lineage>.
              */
             reflection_prompt_template?: string | {
                 [key: string]: string;
