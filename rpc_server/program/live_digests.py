@@ -1,12 +1,14 @@
 """Digests of the functions, classes and constants of a live program, by which a change of any of them is found."""
 
-import dis
+import ast
+import contextlib
 import functools
 import hashlib
 import inspect
 import json
+import textwrap
 from collections.abc import Mapping
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 _DIGITS = 16
@@ -17,9 +19,10 @@ def live_digests(parts: Mapping[str, object]) -> dict[str, str]:
     """Return the beginning of a SHA-256 for each part, by names such as `function run`, and for what the parts use.
 
     `parts`: functions, methods and objects by name. What they use are the functions, classes and constants of their own
-    modules that their code names, and those that these name in turn. A constant is a text, a number, or a tuple or set
-    of these that no function assigns. Lists and dicts of JSON that hold something are under `data NAME`: as they may be
-    filled during a run, a change of them is no other program. Other objects are not covered.
+    modules that their source names, and those that these name in turn. A constant is a text, a number, or a tuple or
+    set of these that no function assigns. Lists and dicts of JSON that hold something are under `data NAME`: as they
+    may be filled during a run, a change of them is no other program. Other objects, and functions without a source,
+    such as those typed at Python's prompt, are not covered.
     """
     walk = _Walk({_function_of(part).__module__ for part in parts.values()})
     for name, part in sorted(parts.items()):
@@ -47,8 +50,9 @@ class _Walk:
             return
         self._seen.add(id(value))
         if isinstance(value, FunctionType):
-            self._put(f"function {name}", _source(value) or _code(value.__code__))
-            self._follow(name, value)
+            source = _source(value)
+            self._put(f"function {name}", source)
+            self._follow(name, value, source)
         elif isinstance(value, type):
             self._put(f"class {name}", _source(value) or repr(inspect.get_annotations(value)))
             for key, member in vars(value).items():
@@ -74,8 +78,8 @@ class _Walk:
         if owner.__module__ in self._modules:
             self.add(name if owner is value else owner.__name__, owner)
 
-    def _follow(self, name: str, function: FunctionType) -> None:
-        named, assigned = _globals_of(function.__code__)
+    def _follow(self, name: str, function: FunctionType, source: str) -> None:
+        named, assigned = _names_in(source)
         self.assigned.update(f"value {each}" for each in assigned)
         used = {each: function.__globals__[each] for each in named & function.__globals__.keys()}
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -119,20 +123,22 @@ def _is_constant(value: object) -> bool:
     return type(value) in (str, bytes, int, float, bool)
 
 
-def _globals_of(code: CodeType) -> tuple[set[str], set[str]]:
-    """Return the names of globals that code reads, and the names outside of it that it assigns."""
-    named, assigned = set[str](), set[str]()
-    for each in dis.get_instructions(code):
-        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            named.add(each.argval)
-        elif each.opname in ("STORE_GLOBAL", "STORE_DEREF"):
-            assigned.add(each.argval)
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            more = _globals_of(inner)
-            named |= more[0]
-            assigned |= more[1]
-    return named, assigned
+def _names_in(source: str) -> tuple[set[str], set[str]]:
+    """Return the names that a source has from outside of it, and those of them that it assigns."""
+    nodes = [*ast.walk(_parsed(textwrap.dedent(source)))]
+    assigned = {name for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
+    named = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    return named - (own - assigned), assigned
+
+
+def _parsed(source: str) -> ast.AST:
+    """Return the tree of a source; that of a lambda is the line with the entry or the argument that it is."""
+    for form in ("{}", "{{{}}}", "f({})"):
+        with contextlib.suppress(SyntaxError):
+            return ast.parse(form.format(source))
+    return ast.Module([], [])
 
 
 def _source(value: FunctionType | type) -> str:
@@ -141,12 +147,3 @@ def _source(value: FunctionType | type) -> str:
         return inspect.getsource(value)
     except (OSError, TypeError):
         return ""
-
-
-def _code(code: CodeType) -> str:
-    """Return a text that changes with the code, and is the same in each process of one version of Python."""
-    parts = [code.co_code.hex(), *code.co_names]
-    for each in code.co_consts:
-        known = sorted(map(repr, each)) if isinstance(each, frozenset) else each
-        parts.append(_code(each) if isinstance(each, CodeType) else repr(known))
-    return "\n".join(parts)

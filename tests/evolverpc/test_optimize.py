@@ -17,6 +17,7 @@ import pytest
 
 import evolverpc
 from tests.support.forked_client import ForkServer
+from tests.support.notebook_cells import run_cell
 
 SEED = {"number": "0"}
 ROWS = [{"n": n} for n in range(8)]
@@ -197,17 +198,17 @@ def test_a_resume_warns_of_changed_lists_and_is_refused_with_other_functions_or_
         "def helper(texts): return int(texts['number']) + LABELS[0]\n"
     )
     names: dict[str, Any] = {"__name__": "cell", "seed_candidate": SEED, "score": as_score, "LABELS": [1], "CACHE": {}}
-    exec(cell, names)  # noqa: S102  # as a notebook does
+    run_cell(cell, names)
     result = short(names)
     names |= {"LABELS": [2], "CACHE": {"filled": "later"}}
-    exec(cell, names)  # noqa: S102
+    run_cell(cell, names)
     assert short(names, resume="last", max_metric_calls=100).run_id == result.run_id
     printed = capsys.readouterr().out
     assert "LABELS, which the program reads, is not what it was when the run began" in " ".join(printed.split())
     assert "CACHE" not in printed
     with pytest.raises(evolverpc.OptimizeError, match=r"data\.train: \w+ -> \w+"):
         short(names, resume="last", max_metric_calls=200, trainset=[*ROWS[1:], {"n": 99}])
-    exec(f"{cell.splitlines()[-1]} + 1", names)  # noqa: S102
+    run_cell(f"{cell.splitlines()[-1]} + 1\n", names)
     with pytest.raises(evolverpc.OptimizeError, match="function helper has changed"):
         short(names, resume="last", max_metric_calls=200)
 

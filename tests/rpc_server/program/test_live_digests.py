@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from rpc_server.program.live_digests import live_digests
+from tests.support.notebook_cells import run_cell
 
 CELL = """
 import functools, json
@@ -44,9 +45,9 @@ def last(): return {"p", "q", "r"}
 
 
 def digests(cell: str = CELL, parts: tuple[str, ...] = ("run", "score")) -> dict[str, str]:
-    """Of the functions as a cell defines them, which has no file."""
+    """Of the functions as a cell of a notebook defines them."""
     names: dict[str, Any] = {"__name__": "cell"}
-    exec(cell, names)  # noqa: S102  # as a notebook does
+    run_cell(cell, names)
     return live_digests({name: names[name] for name in parts})
 
 
