@@ -68,6 +68,7 @@ class Server:
         arguments = [
             "--json", "--root", str(SERVED), "--program", program,
             "--python", sys.executable, "--workers", str(PROCESSES), "--port", str(port),
+            "--concurrency", str(PROCESSES),
             "--env", f"FAULTS_COMPONENTS={self._components}",
         ]  # fmt: skip
         env = {"GEPA_TOKEN": TOKEN}

@@ -473,12 +473,12 @@ def test_a_program_without_a_score_function_is_offered_writing_one(serve: Serve,
     assert "all the same" not in refused.stderr
 
 
-def test_the_token_of_a_scoring_server_is_asked_for_by_its_own_flag(serve: Serve, cli: Cli, host: Host) -> None:
+def test_the_token_of_a_scoring_server_is_asked_for_after_its_url(serve: Serve, cli: Cli, host: Host) -> None:
     judge = Script(capabilities=("scoring",)).server()
     judge.token = "another one"
     scorer = host.serve(judge.handle).removesuffix("/rpc")
     ended = cli("check", serve(learned()), "--score-with", scorer)
-    assert "refused the token from GEPA_TOKEN: give its own with --score-token-file FILE" in ended.stdout
+    assert "refused the token from GEPA_TOKEN: give its own with token-file=PATH after its URL" in ended.stdout
 
 
 def test_a_limit_on_the_time_of_an_example_goes_to_servers_that_support_it_and_fails_at_others(

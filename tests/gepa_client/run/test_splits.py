@@ -75,9 +75,18 @@ async def test_a_fifth_of_the_training_rows_is_kept_for_validation_with_a_warnin
 def test_the_same_rows_are_kept_in_another_order() -> None:
     given: list[AnyRow] = [Row(str(at), {"at": at}) for at in range(100)]
     turned: list[AnyRow] = [Row(str(99 - at), {"at": at}) for at in reversed(range(100))]
-    kept = [{str(row.data) for row in splits.keep_for_validation(rows, 0.2)[1]} for rows in (given, turned)]
-    assert kept[0] == kept[1]
-    assert len(kept[0]) == 20
+    named = dict.fromkeys(("train", "val", "test"))
+
+    def taken(seed: int, rows: list[AnyRow]) -> tuple[set[str], set[str]]:
+        found = splits.divide(config(val_fraction=0.25, test_fraction=0.2, seed=seed), named, rows)
+        assert found.val is not None
+        assert found.test is not None
+        return {str(row.data) for row in found.val}, {str(row.data) for row in found.test}
+
+    val, test = taken(0, given)
+    assert (val, test) == taken(0, turned)
+    assert (len(val), len(test), val & test) == (20, 20, set())
+    assert taken(1, given)[1] != test
 
 
 async def test_fewer_than_50_rows_are_used_for_both_unless_a_share_is_given() -> None:

@@ -96,7 +96,7 @@ def test_a_restarted_function_resumes_its_run_and_ends_the_sandboxes_of_the_firs
     assert listed == ["runs", "--json"]
     assert swept == ["sandboxes", "--sandbox", "modal", "--run", "r-7", "--sweep"]
     assert resumed[:2] == ["resume", "r-7"]
-    assert "https://tunnel.example" in resumed
+    assert resumed[-1] == "8765=https://tunnel.example"
 
 
 def test_a_paused_run_is_tried_again_and_a_failed_one_is_not(
