@@ -21,7 +21,7 @@ _NODE_COMMAND = Path("node_modules", "evolverpc", "dist", "bin", "evolverpc.js")
 
 
 def evolverpc() -> None:
-    """Run the command `evolverpc`, or `gepa-client`."""
+    """Run the command `evolverpc`."""
     _exit_on_collision()
     part = _PARTS.get(sys.argv[1]) if len(sys.argv) > 1 else None
     if part is None:
@@ -30,6 +30,11 @@ def evolverpc() -> None:
         _serve()
     else:
         import_module(part).main()
+
+
+def gepa_client() -> None:
+    """Run the command `evolverpc` by its other name."""
+    evolverpc()
 
 
 def gepa_server() -> None:
