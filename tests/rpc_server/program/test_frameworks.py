@@ -118,7 +118,7 @@ def one_authority(folder: Path) -> Path:
 
 async def test_no_failure_of_a_provider_or_the_network_is_a_score_in_python(opened, tmp_path):
     python = python_of_libraries()
-    settings = {"root": CALLS, "python": python, "workers": 1, "max_concurrency": 1000}
+    settings = {"root": CALLS, "python": python, "workers": 1, "concurrency": 1000}
     env = {"PYTHONDONTWRITEBYTECODE": "", "SSL_CERT_FILE": str(one_authority(tmp_path))}  # byte code is kept
     limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}
     async with opened("calls.py", env=env, **settings, **limits) as running:
