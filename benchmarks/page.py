@@ -321,7 +321,7 @@ def _calibration(figures: Figures) -> str:
     covered = figures["coverage_by_kind"]
     head = ("task", "candidates", "luck, raw", "luck, shrunk", "error, raw", "error, shrunk", "error, seed")
     return f"""
-Real GEPA through the remote adapter, against a `evolverpc serve` with a program whose true scores are known
+Real GEPA through the remote adapter, against a server of a program whose true scores are known
 (`benchmarks/luck_program.py`): scores of 0 and 1 on eight kinds of rows; the scores of two candidates correlate over
 the rows by about a half. A scripted model proposes. {figures["aa_runs"]:,} A/A runs, in which no proposal is truly
 better than the seed; {figures["gain_runs"]:,} runs whose best candidate is truly better by

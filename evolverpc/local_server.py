@@ -90,7 +90,8 @@ def _settings(program: object, server: Mapping[str, Any]) -> Settings:
         raise SettingsError(f"`program` is {program}, a notebook: give its functions, as a dict or as `globals()`")
     if is_named(program):
         named = {} if program is None else {"program": str(program)}
-        return load_settings(None, {"python": sys.executable, **named, **server}, find=False)
+        python = {} if "command" in server else {"python": sys.executable}
+        return load_settings(None, {**python, **named, **server}, find=False)
     for name in NOT_OF_THREADS.intersection(server):
         raise SettingsError(
             f"`{name}` is for programs in processes of their own, and an object is served by this process: "

@@ -163,7 +163,7 @@ def _check_names(settings: Iterable[str]) -> None:
     for name in settings:
         if name in NOT_OF_RUN:
             why = "its result has a `verdict`" if name == "require" else "it serves the program itself"
-            raise SettingsError(f"`{name}` is for the command `evolverpc optimize`, not for evolverpc.optimize: {why}")
+            raise SettingsError(f"`{name}` is for the command `evolverpc optimize`, not for the function: {why}")
         if name in NOT_OF_SERVER - known:
             raise SettingsError(f"`{name}` is for the command `evolverpc serve`: evolverpc.optimize has its own server")
         if name not in known:

@@ -54,7 +54,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Arguments of each call to it, such as temperature or api_base."""
 
     reflection_prompt_template: str | dict[str, str] | None
-    """Its prompt, with <curr_param> and <side_info>; JSON: one each. git_branch: <outline>, <side_info>, <lineage>."""
+    """Its prompt, with <curr_param> and <side_info>; as JSON, one per component (git_branch: that of code)."""
 
     reflection_minibatch_size: int | None
     """Examples per reflection."""
@@ -135,7 +135,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Database of runs: a file, or mongodb://..."""
 
     check: Literal["strict", "warn", "off"]
-    """What faults do that a trial of a few training rows finds before the run: stop it, warn, or no trial."""
+    """Try a few training rows first: faults stop the run (strict) or warn (warn); off: no trial."""
 
     lease_s: float
     """Seconds without a heartbeat after which another process may resume the run."""

@@ -9,6 +9,7 @@ import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 from evolverpc_common.installation import find_collision
 
@@ -52,15 +53,15 @@ def _serve() -> None:
 
 def _serve_by_node(program: Path) -> None:
     """Replace this process by the npm package's `evolverpc serve`, which serves programs of Node."""
+    if not program.is_file():
+        _refuse(f"there is no file {program.absolute()}")
     folders = program.absolute().parents
     command = next((found for folder in folders if (found := folder / _NODE_COMMAND).is_file()), None)
     node = shutil.which("node")
     if command is None or node is None:
-        absent = "node is not on PATH" if node is None else f"no folder around {program} has {_NODE_COMMAND.parts[1]}"
-        remedy = (
-            "install Node 20" if node is None else "run `npm install` in the program's folder, with evolverpc in it"
-        )
-        sys.exit(f"evolverpc serve: {program} is a program for Node, but {absent}: {remedy}")
+        absent = "node is not on PATH" if node is None else "no folder around it has node_modules/evolverpc"
+        remedy = "install Node 20" if node is None else "run `npm install PATH_TO_CLONE/clients/typescript` there"
+        _refuse(f"{program} is a program for Node, but {absent}: {remedy}")
     sys.stdout.flush()
     os.execv(node, [node, str(command), SERVE, *sys.argv[1:]])  # noqa: S606  # the program that the user named
 
@@ -68,5 +69,9 @@ def _serve_by_node(program: Path) -> None:
 def _exit_on_collision() -> None:
     collision = find_collision()
     if collision is not None:
-        sys.stderr.write(f"evolverpc: {collision}\n")
-        sys.exit(2)
+        _refuse(collision)
+
+
+def _refuse(reason: str) -> NoReturn:
+    sys.stderr.write(f"evolverpc: {reason}\n")
+    sys.exit(2)

@@ -14,7 +14,7 @@ def command(name: str, *words: str, store: str | None) -> str:
 
 
 def shell_line(words: list[str]) -> str:
-    """Return `evolverpc WORDS`, quoted; the npm package gives another begin of the line in `EVOLVERPC_COMMAND`."""
+    """Return `evolverpc WORDS`, quoted; the npm package sets another beginning in `EVOLVERPC_COMMAND`."""
     return f"{os.environ.get('EVOLVERPC_COMMAND', 'evolverpc')} {shlex.join(words)}"
 
 

@@ -16,7 +16,7 @@ from sphinx.util.docutils import SphinxDirective
 
 WIDTH = "100"
 ISOLATED = ("serve",)
-"""The command that replaces its process."""
+"""The command that starts its process again, isolated, so that it prints its help as a process of its own."""
 
 
 class CommandReference(SphinxDirective):

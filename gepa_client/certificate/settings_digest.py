@@ -14,7 +14,7 @@ from gepa_client.settings.run_config import RunConfig
 GROUPS = (DatasetSettings, BudgetSettings, ReflectionSettings, SearchSettings, CodeSettings)
 
 LEFT_OUT = frozenset({"reflection_lm_kwargs"})
-"""A file of one machine, and arguments that an import cuts; the fingerprint has those of them that matter."""
+"""Arguments that an import cuts; the fingerprint has those of them that matter."""
 
 COVERED = tuple(sorted({"example_timeout_s", *(name for group in GROUPS for name in group.model_fields)} - LEFT_OUT))
 """The settings that the digest covers."""

@@ -55,26 +55,22 @@ class RecordBudget:
             return FittedRecords(records)
         sizes = [_size(record) for record in records]
         most = max(sizes, default=0)
-        wanted = [min(size, most) for size in sizes]
-        kept, level = len(records), most
-        if self.prompt_tokens is not None:
-            least = LEAST_RECORD_TOKENS * BYTES_PER_TOKEN
-            room = self.prompt_tokens * BYTES_PER_TOKEN - _size(others)
-            while kept > 1 and sum(min(size, least) for size in wanted[:kept]) > room:
-                kept -= 1
-            level = min(most, max(_level(wanted[:kept], room), least))
+        kept, least = len(records), LEAST_RECORD_TOKENS * BYTES_PER_TOKEN
+        room = self.prompt_tokens * BYTES_PER_TOKEN - _size(others)
+        while kept > 1 and sum(min(size, least) for size in sizes[:kept]) > room:
+            kept -= 1
+        level = min(most, max(_level(sizes[:kept], room), least))
         shown = [_cut_record(record, level) for record in records[:kept]]
         shortened = sum(size > level for size in sizes[:kept])
         if not shortened and kept == len(records):
             return FittedRecords(records)
         missing = sum(sizes) - sum(map(_size, shown))
-        by_record = kept == len(records) and level == most
         return FittedRecords(
             shown,
             shortened,
             len(records) - kept,
             max(1, missing // BYTES_PER_TOKEN),
-            "reflection_record_tokens" if by_record else "reflection_prompt_tokens",
+            "reflection_prompt_tokens",
         )
 
 

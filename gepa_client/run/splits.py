@@ -94,7 +94,7 @@ def kept_fraction(config: RunConfig, named: Mapping[str, Rows | None], rows: int
 class DividedRows:
     """The training rows, and what was taken of them: None for a split that has rows of its own, or none.
 
-    `kept`: the share that was taken for validation, after that for the test.
+    `kept`: the share for validation, of the rows that the test left.
     """
 
     train: list[AnyRow]
@@ -126,8 +126,9 @@ def divide(config: RunConfig, named: Mapping[str, Rows | None], rows: Sequence[A
 def _taken(rows: Sequence[AnyRow], fraction: float, setting: str, seed: str) -> tuple[list[AnyRow], list[AnyRow]]:
     """Return the rows that are left and those that are taken, each in their order.
 
-    A hash of its data and the seed decides about a row: the same rows are taken in every run, and equal rows stay
-    together. One row at least is taken, and one is left.
+    A hash of its data and the seed decides about a row: the same rows are taken in every run with this seed, and equal
+    rows stay together. `seed` is empty for validation rows, which are the same with any seed. One row at least is
+    taken, and one is left.
 
     Raises:
         SettingsError: the rows do not differ.

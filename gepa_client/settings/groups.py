@@ -239,7 +239,7 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
     )
     reflection_prompt_template: str | dict[str, str] | None = setting(
         None,
-        "Its prompt, with <curr_param> and <side_info>; JSON: one each. git_branch: <outline>, <side_info>, <lineage>.",
+        "Its prompt, with <curr_param> and <side_info>; as JSON, one per component (git_branch: that of code).",
         metavar="TEXT|@FILE|JSON",
         shown="GEPA's",
         parse=object_or_text,
@@ -463,7 +463,7 @@ class OutputSettings(SettingsGroup, title="Output"):
     )
     check: Literal["strict", "warn", "off"] = setting(
         "strict",
-        "What faults do that a trial of a few training rows finds before the run: stop it, warn, or no trial.",
+        "Try a few training rows first: faults stop the run (strict) or warn (warn); off: no trial.",
     )
     require: Literal["improved"] | None = setting(
         None, "Exit with 4 unless the run's certificate states `improved`; needs test rows."

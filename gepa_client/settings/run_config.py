@@ -50,7 +50,7 @@ REPLACED: dict[str, str] = {
     "callbacks": "the events of the run replace them; `--json` prints those",
     "display_progress_bar": "the live display takes its place",
     "max_reflection_cost": "`max_cost_usd` limits the cost of reflection and of the program together",
-    "raise_on_exception": "a failed iteration is reported, and some in a row end the run",
+    "raise_on_exception": "a failed iteration is reported, and 5 in a row end the run",
     "batch_sampler": "minibatches are drawn as `epoch_shuffled` does",
     "val_evaluation_policy": "each candidate is scored on all rows of the search; `validation` has races",
     "track_best_outputs": "the best outputs are always kept",
@@ -106,7 +106,7 @@ TEXT_MARKS = ("<curr_param>", "<side_info>")
 CODE_MARKS = ("<outline>", "<side_info>", "<lineage>")
 """What a prompt for a text, and one for code, has."""
 
-GATEWAY = re.compile(r"(\d{1,5})=(\S+://\S+)")
+GATEWAY = re.compile(r"([1-9]\d{0,4})=(https?://\S+)")
 SELECTION = re.compile(r"all|best|top_k:([1-9]\d*)")
 
 
@@ -187,7 +187,7 @@ class RunConfig(
             raise ValueError("`sandbox_cpu`: the sandbox `process` cannot limit cores: leave it out")
         if self.sandbox != "modal" and (name := self.given(MODAL_ONLY)):
             raise ValueError(f"`{name}` is for Modal, not for {self.sandbox}")
-        if self.gateway is not None and GATEWAY.fullmatch(self.gateway) is None:
+        if self.gateway is not None and not 0 < self.gateway_ports[0] < 2**16:
             raise ValueError("`gateway`: give PORT=URL, such as 8080=https://models.example.org")
         if self.sandbox == "modal" and self.gateway is None:
             for name in ("models", "model_calls_per_minute", "model_providers"):

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -58,8 +59,9 @@ class _ServerCommand(settings_command(SETTINGS)):  # type: ignore[misc]  # a cla
         if len(rest) == 1 and rest[0].endswith(".py") and ctx.params["program"] is None:
             ctx.params["program"] = rest[0]
         elif rest:
-            again = f"evolverpc serve {_COMMAND} {shlex.join(rest)}"
-            raise SettingsError(f"{rest[0]} belongs to no flag; to serve it: `{again}`")
+            of_node = re.search(r"\.[mc]?[jt]s$", rest[0])  # which is known before the flags are read
+            given = f"{rest[0]} and the flags after it" if of_node else f"{_COMMAND} {shlex.join(rest)}"
+            raise SettingsError(f"{rest[0]} belongs to no flag; to serve it: `evolverpc serve {given}`")
         return []
 
 
@@ -85,7 +87,9 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _serve(config: Path | None, json_lines: bool, until_stdin_closes: bool, conformance: bool, **flags: Any) -> None:
-    """Serve one program to evolverpc over HTTP.
+    """Serve one program to optimizers over HTTP: `evolverpc serve FILE`, or by one of the flags below.
+
+    FILE is a Python file, or a TypeScript or JavaScript file that exports its `program`.
 
     Every flag is also a key of gepa.toml, or of [tool.gepa] in pyproject.toml, in the working directory, and a variable
     (GEPA_WORKERS). A flag has precedence over a variable, a variable over the file.

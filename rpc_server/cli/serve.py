@@ -1,4 +1,4 @@
-"""One `evolverpc serve`: read the flags, bind, open the program, announce it, answer, and end as the signals ask."""
+"""One run of the server: read the flags, bind, open the program, announce it, answer, and end as the signals ask."""
 
 import asyncio
 import logging

@@ -20,8 +20,8 @@ class Guard:
     def __init__(self, *, token: str, bound_host: str, allowed_hosts: Iterable[str] = ()) -> None:
         self._token = _digest(token)
         bound = f"[{bound_host}]" if ":" in bound_host else bound_host
-        self._hosts = frozenset(host.lower() for host in (*_LOOPBACK_NAMES, bound, *allowed_hosts))
         self._origins = frozenset(host for host in allowed_hosts if "://" in host)
+        self._hosts = frozenset(host.lower() for host in {*_LOOPBACK_NAMES, bound, *allowed_hosts} - self._origins)
 
     def check_source(self, headers: MultiMapping[str]) -> None:
         """Accept an allowed host with any port, or an allowed `name:port`, and no foreign origin.

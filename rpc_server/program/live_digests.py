@@ -56,7 +56,8 @@ class _Walk:
         elif isinstance(value, type):
             self._put(f"class {name}", _source(value) or repr(inspect.get_annotations(value)))
             for key, member in vars(value).items():
-                self._use(f"{name}.{key}", member)
+                if not (key.startswith("__") and _is_constant(member)):  # such as a class's place in its file
+                    self._use(f"{name}.{key}", member)
             for base in value.__bases__:
                 self._use(base.__name__, base)
         else:
@@ -79,9 +80,10 @@ class _Walk:
             self.add(name if owner is value else owner.__name__, owner)
 
     def _follow(self, name: str, function: FunctionType, source: str) -> None:
-        named, assigned = _names_in(source)
+        named, own, assigned = _names_in(source)
         self.assigned.update(f"value {each}" for each in assigned)
         used = {each: function.__globals__[each] for each in named & function.__globals__.keys()}
+        used = {each: value for each, value in used.items() if each not in own or _is_code(value)}
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         closed_over = {each: cell.cell_contents for each, cell in cells if cell != _EMPTY}
         used |= {getattr(value, "__name__", each): value for each, value in closed_over.items()}
@@ -109,6 +111,10 @@ def _function_of(value: Any) -> Any:
             return value
 
 
+def _is_code(value: object) -> bool:
+    return isinstance(_function_of(value), FunctionType | type)
+
+
 def _as_json(value: object) -> str:
     """Return the value as JSON; "" if it holds anything else."""
     try:
@@ -123,14 +129,14 @@ def _is_constant(value: object) -> bool:
     return type(value) in (str, bytes, int, float, bool)
 
 
-def _names_in(source: str) -> tuple[set[str], set[str]]:
-    """Return the names that a source has from outside of it, and those of them that it assigns."""
+def _names_in(source: str) -> tuple[set[str], set[str], set[str]]:
+    """Return the names that a source reads, those of a part of it alone, and those outside of it that it assigns."""
     nodes = [*ast.walk(_parsed(textwrap.dedent(source)))]
     assigned = {name for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
     named = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    return named - (own - assigned), assigned
+    return named, own - assigned, assigned
 
 
 def _parsed(source: str) -> ast.AST:

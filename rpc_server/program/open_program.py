@@ -149,7 +149,7 @@ def _worker_config(settings: Settings, stated: dict[str, Any], jail: Jail | None
         "seed_candidate": stated["seed_candidate"],
         "saved_program": None if settings.saved_program_json_path is None else str(settings.saved_program_json_path),
         "threads": _threads(settings),
-        "prefers_forks": settings.workers is None,
+        "prefers_forks": settings.workers is None or "concurrency" not in settings.model_fields_set,
         "server_version": installed_version(),
         "digested": stated,
         "jailed": jail is not None,

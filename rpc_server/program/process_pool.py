@@ -440,7 +440,7 @@ class Pool:
 
     def _fill(self) -> None:
         wanted = self._wanted()
-        if wanted == self._plan.size:  # nothing needs a process to itself
+        if wanted == self._plan.size:  # no example needs a process to itself
             wanted = min(wanted, max(self._plan.size_at_rest, self._running + self._scheduler.queued))
         self._factory.ensure_starting(wanted - len(self._slots))
 

@@ -72,7 +72,9 @@ def _interpreter(value: Any, folder: Path) -> Any:
 
 
 def _files(value: Any, folder: Path) -> Any:
-    return {split: str(folder / path) for split, path in value.items()} if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    return {split: str(folder / path) if isinstance(path, str | Path) else path for split, path in value.items()}
 
 
 class ProgramSettings(SettingsGroup, title="Program"):
@@ -183,7 +185,7 @@ class ProcessSettings(SettingsGroup, title="Processes"):
     workers: Count | None = setting(
         None,
         "Processes of the program.",
-        shown="one for each example if the program can be forked, else one per core",
+        shown="one for each example if the program can be forked, else one per core; given alone, each has one example",
     )
     example_timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=True), AfterValidator(_none_if_infinite)] | None = (
         setting(300.0, "Seconds that one example may run; inf for no limit.", everyday=True)

@@ -2483,7 +2483,7 @@ export interface components {
             candidate_selection_strategy?: "pareto" | "current_best" | "epsilon_greedy" | "top_k_pareto";
             /**
              * Check
-             * @description What faults do that a trial of a few training rows finds before the run: stop it, warn, or no trial.
+             * @description Try a few training rows first: faults stop the run (strict) or warn (warn); off: no trial.
              * @default strict
              * @enum {string}
              */
@@ -2644,7 +2644,7 @@ export interface components {
             reflection_per_minute?: number | null;
             /**
              * Reflection Prompt Template
-             * @description Its prompt, with <curr_param> and <side_info>; JSON: one each. git_branch: <outline>, <side_info>, <lineage>.
+             * @description Its prompt, with <curr_param> and <side_info>; as JSON, one per component (git_branch: that of code).
              */
             reflection_prompt_template?: string | {
                 [key: string]: string;

@@ -17,7 +17,7 @@ const words = process.argv.slice(2);
 try {
   if (words[0] === "--version") {
     console.log(`evolverpc ${PACKAGE_VERSION} (npm package in ${fileURLToPath(new URL("../..", import.meta.url))})`);
-  } else if (words[0] === "serve" && words.some((word) => /\.[mc]?[jt]s$/.test(word)) && !words.includes("--command")) {
+  } else if (words[0] === "serve" && /\.[mc]?[jt]s$/.test(words[1] ?? "")) {
     await serveFile(words.slice(1));
   } else {
     await runOptimizer();

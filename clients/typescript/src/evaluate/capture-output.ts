@@ -25,7 +25,7 @@ export function captureOutput(): void {
   }
 }
 
-/** Do work for the request of an `evolverpc serve`: what it writes is framed with the request's id. */
+/** Do work for a request of the server that started this process: what it writes is framed with the request's id. */
 export function withFrames<Result>(request: number, work: () => Result): Result {
   return requests === undefined ? work() : requests.run(request, work);
 }

@@ -67,7 +67,7 @@ export interface OptimizeSettings {
     [k: string]: unknown;
   };
   /**
-   * Its prompt, with <curr_param> and <side_info>; JSON: one each. git_branch: <outline>, <side_info>, <lineage>. Default: GEPA's.
+   * Its prompt, with <curr_param> and <side_info>; as JSON, one per component (git_branch: that of code). Default: GEPA's.
    */
   reflectionPromptTemplate?:
     | string
@@ -196,7 +196,7 @@ export interface OptimizeSettings {
    */
   store?: string;
   /**
-   * What faults do that a trial of a few training rows finds before the run: stop it, warn, or no trial. Default: strict.
+   * Try a few training rows first: faults stop the run (strict) or warn (warn); off: no trial. Default: strict.
    */
   check?: "strict" | "warn" | "off";
   /**

@@ -14,7 +14,7 @@ export interface ProgramServer {
   close(): Promise<void>;
 }
 
-/** Start this process's own command as the workers of an `evolverpc serve`, which is beside the optimizer's command. */
+/** Start this process's own command as the workers of a Python server, whose command is beside the optimizer's. */
 export async function serveIsolated(
   optimizer: string,
   exampleTimeoutS: number | undefined,

@@ -47,7 +47,7 @@ export interface OptimizeOptions<Data, Output, Component extends string = string
   signal?: AbortSignal | undefined;
   /** Receives each event of the run; the optimizer then displays nothing. The next one waits for a returned promise. */
   onEvent?(event: RunEvent): unknown;
-  /** The command `evolverpc` to use. Default: `GEPA_CLIENT`, else that on PATH, else one that is set up once. */
+  /** The Python package's command to use. Default: `GEPA_CLIENT`, else that on PATH, else one that is set up once. */
   optimizer?: string | undefined;
 }
 
