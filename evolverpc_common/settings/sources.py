@@ -21,7 +21,7 @@ PREFIX = "GEPA_"
 """Of the variables of settings."""
 
 ALLOWED_HOSTS = "GEPA_ALLOWED_HOSTS"
-"""A variable of servers that is no setting; its name resembles that of a client's."""
+"""Further allowed hosts of a server, separated by commas: `allowed_hosts` of the process that starts it."""
 
 
 class SettingsError(ValueError):

@@ -25,9 +25,6 @@ LISTEN_VARIABLE = "GEPA_LISTEN"
 If it is set, `GEPA_TOKEN` overrides a configuration file's `token_file`: clients come through that process too.
 """
 
-HOSTS_VARIABLE = ALLOWED_HOSTS
-"""Further allowed hosts, separated by commas: `allowed_hosts` of the process that starts the server."""
-
 _CONFLICTING = ("host", "port")
 
 
@@ -39,7 +36,7 @@ def apply_listen_address(
     Raises:
         SettingsError: the value is invalid, there is no such socket, or flags set an address too.
     """
-    where, hosts = environment.pop(LISTEN_VARIABLE, None), environment.pop(HOSTS_VARIABLE, "")
+    where, hosts = environment.pop(LISTEN_VARIABLE, None), environment.pop(ALLOWED_HOSTS, "")
     changes: dict[str, Any] = {}
     if further := tuple(filter(None, (host.strip() for host in hosts.split(",")))):
         changes["allowed_hosts"] = (*settings.allowed_hosts, *further)

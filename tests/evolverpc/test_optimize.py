@@ -236,6 +236,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "of the server": ({"port": 3}, "`port` is for the command `evolverpc serve`"),
     "of the command": ({"repo": "."}, "`repo` is for the command `evolverpc optimize`"),
     "misspelt of the server": ({"concurency": 2}, "there is no setting `concurency`; did you mean `concurrency`?"),
+    "rows as datasets": ({"datasets": {"train": ROWS}}, "datasets: train: "),
+    "no such command": ({"program": None, "command": ["no-such-program"]}, "there is no command 'no-such-program'"),
     "processes": ({"workers": 2}, "an object is served by this process"),
     "no end": ({"max_metric_calls": None}, "no limit ends the run: give max_metric_calls N (or auto"),
     "wrong kind": ({"patience": "x"}, "patience: must be a valid integer (given: 'x')"),
