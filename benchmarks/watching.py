@@ -1,10 +1,11 @@
 """What watching the calls of examples costs: this checkout against another one, set up, in `--baseline PATH`.
 
 Servers of one program, of both checkouts and in both languages, run at once; each example makes 20 calls to a model on
-loopback, whole answers or streams of 40 events. Rounds go to the checkouts in turn. A figure is the median over rounds
-of the ratio of seconds within a round; `processor` has the same of the processor time of all processes together, which
-other load on the machine changes less. The last line is JSON; the exit status is 1 if a ratio of seconds is above the
-limit.
+loopback, whole answers or streams of 40 events. Rounds go to the checkouts in turn, and the servers are started anew
+for each of `--launches`, since one start of the same code differs from another by several percent. A figure is the
+median over all rounds of the ratio of seconds within a round; `processor` has the same of the processor time of all
+processes together, which other load on the machine changes less. The last line is JSON; the exit status is 1 if a
+ratio of seconds is above the limit.
 """
 
 import argparse
@@ -99,11 +100,13 @@ async def seconds_of(session: aiohttp.ClientSession, url: str, way: str, example
     return time.perf_counter() - began, processor_s() - worked
 
 
-async def measure(
-    baseline: Path, languages: list[str], rounds: int, examples: int, model: str
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the median ratios of seconds and of processor time, each by language and way."""
-    ratios: dict[str, list[tuple[float, float]]] = {}
+Ratios = dict[str, list[tuple[float, float]]]
+"""By language and way: the ratios of seconds and of processor time of each round."""
+
+
+async def measure(baseline: Path, given: argparse.Namespace, model: str, ratios: Ratios) -> None:
+    """Start the servers, and add the ratios of some rounds."""
+    languages, rounds, examples = given.languages, given.rounds, given.examples
     env = {"MODEL_URL": model}
     async with contextlib.AsyncExitStack() as stack:
         opened: dict[tuple[str, str], tuple[Any, str]] = {}
@@ -123,11 +126,6 @@ async def measure(
                         pairs = zip(taken["this"], taken["baseline"], strict=True)
                         seconds, worked = (this / other if other else 1.0 for this, other in pairs)
                         ratios.setdefault(f"{language}_{way}", []).append((seconds, worked))
-    both = (
-        {name: round(statistics.median(value[part] for value in values), 3) for name, values in ratios.items()}
-        for part in (0, 1)
-    )
-    return next(both), next(both)
 
 
 def main() -> int:
@@ -135,7 +133,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--baseline", type=Path, metavar="PATH", help="the other checkout")
     parser.add_argument("--languages", nargs="+", choices=list(WAYS), default=list(WAYS))
-    parser.add_argument("--rounds", type=int, default=31)
+    parser.add_argument("--launches", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15, help="of each launch")
     parser.add_argument("--examples", type=int, default=3)
     parser.add_argument("--model", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -147,12 +146,16 @@ def main() -> int:
         assert process.stdout is not None
         try:
             model = f"http://127.0.0.1:{int(process.stdout.readline())}/v1/chat/completions"
-            baseline = given.baseline.resolve()
-            found = asyncio.run(measure(baseline, given.languages, given.rounds, given.examples, model))
+            ratios: Ratios = {}
+            for _ in range(given.launches):
+                asyncio.run(measure(given.baseline.resolve(), given, model, ratios))
         finally:
             process.terminate()
-    figures, processor = found
-    settings = {"limit": LIMIT, "rounds": given.rounds, "calls": 20 * given.examples}
+    figures, processor = (
+        {name: round(statistics.median(value[part] for value in values), 3) for name, values in ratios.items()}
+        for part in (0, 1)
+    )
+    settings = {"limit": LIMIT, "launches": given.launches, "rounds": given.rounds, "calls": 20 * given.examples}
     print(json.dumps({**figures, "processor": processor, **settings}))
     return int(any(figure > LIMIT for figure in figures.values()))
 

@@ -14,7 +14,7 @@ import itertools
 import json
 import sys
 import threading
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Container, Iterable
 
 from .call_failures import is_transient_problem, reason_of, retry_after_s
 from .code_origin import calling_package
@@ -24,6 +24,7 @@ from .model_apis import (
     endpoint_of,
     is_transient_code,
     is_transient_status,
+    parsed,
     prompt_of,
     read_request,
 )
@@ -31,6 +32,8 @@ from .model_usage import add_call, tokens_of, usage_in, usage_of
 from .response_body import UNREAD, Body, body_of
 
 _MAX_REASON = 256  # in the contract
+_MAX_KEPT = 1 << 16
+"""Bytes of an answer that is kept until the example has ended; a larger one is read at its end."""
 
 _time = itertools.count()
 _lock = threading.Lock()
@@ -72,8 +75,8 @@ INSIDE = Branch(None, 0, None)
 class Call:
     """One exchange with a host; what runs while it is open as a context manager is a part of it.
 
-    `outcome`: `succeeded`, `failed` transiently, `cancelled` by the program, `other`, None while it runs. `model`: as
-    the answer names it. The request is read when what it asks is needed, which is after most calls.
+    `outcome`: `succeeded`, `failed` transiently, `cancelled` by the program, `other`, None while it runs. The request
+    and the answer are read when they are needed, which is after most calls: reading them in between takes longer.
     """
 
     ended: int | None = None
@@ -83,9 +86,9 @@ class Call:
     retry_after_s: float | None = None
     problem: BaseException | None = None
     caller: str | None = None
-    model: str | None = None
-    usage: Any = None
     body: Body = UNREAD
+    _answer: Any = b""
+    _asked: Request | None = None  # `cached_property` takes a lock before Python 3.12
     _on_close: Callable[[], Any] | None = None
 
     def __init__(self, branch: Branch, method: str, url: str, sent: Any) -> None:
@@ -96,7 +99,10 @@ class Call:
         if isinstance(sent, (bytes, str)) and not self._endpoint.may_be_of_models:
             sent = hash(sent)  # it is only compared, and may be large
         self._request = (method, url, sent)
-        hosts = branch.example.model_hosts if branch.example is not None else ()
+        hosts: Container[str] = ()
+        if branch.example is not None:
+            hosts = branch.example.model_hosts
+            branch.example.calls.append(self)
         self._is_to_named_host = bool(hosts) and (self.host in hosts or self.host.rpartition(":")[0] in hosts)
         self.began = next(_time)
 
@@ -108,10 +114,12 @@ class Call:
         if problem is not None:
             self.raised(problem)
 
-    @functools.cached_property
+    @property
     def asked(self) -> Request:
-        """Whether the request asks a model, and which; its fields, which may be large, are not kept."""
-        return read_request(self._endpoint, self._request[2])._replace(asked=None)
+        """Whether the request asks a model, and which."""
+        if self._asked is None:
+            self._asked = read_request(self._endpoint, self._request[2])
+        return self._asked
 
     @functools.cached_property
     def key(self) -> Any:
@@ -122,8 +130,8 @@ class Call:
     @functools.cached_property
     def prompt(self) -> Any:
         """What is equal for requests that ask the same, also of another model or host."""
-        asked = read_request(self._endpoint, self._request[2]).asked
-        return self.key if asked is None else hash(prompt_of(asked))
+        prompt = prompt_of(self._request[2]) if self.asked.is_of_model else None
+        return self.key if prompt is None else hash(prompt)
 
     @property
     def is_of_model(self) -> bool:
@@ -148,13 +156,16 @@ class Call:
         """
         self.status = status
         content_type = headers.get("content-type") or ""
-        grpc_status = headers.get("grpc-status") if "grpc" in content_type else None
-        if is_transient_status(status) or (status == 400 and is_transient_code(headers.get("x-amzn-errortype") or "")):
-            self._fail(str(status))
-        elif grpc_status in ("4", "8", "14"):
-            self._fail("gRPC status %s" % grpc_status)
+        if status >= 400:
+            is_slowed = status == 400 and is_transient_code(headers.get("x-amzn-errortype") or "")
+            if is_slowed or is_transient_status(status):
+                self._fail(str(status))
+            else:
+                self.outcome = "other"
+        elif "grpc" in content_type and headers.get("grpc-status") in ("4", "8", "14"):
+            self._fail("gRPC status %s" % headers.get("grpc-status"))
         else:
-            self.outcome = "succeeded" if status < 400 else "other"
+            self.outcome = "succeeded"
         if self.outcome == "failed":
             self.retry_after_s = retry_after_s(headers)
         if status < 400 and (self._endpoint.may_be_of_models or self._is_to_named_host):
@@ -177,16 +188,19 @@ class Call:
             self.ended = next(_time)
         body, self.body = self.body, UNREAD
         try:
-            answer = body.end()
+            self._answer = body.end()
         except Exception:  # noqa: BLE001  # as above
             return
         if body.error is not None:
             self._take_error(body.error)
         elif body.is_cut and self.outcome == "succeeded" and self.is_of_model:
             self._fail("the stream ended before its last event")
-        if isinstance(answer, dict):
-            self.usage = usage_in(answer)
-            self.model = answer["model"] if isinstance(answer.get("model"), str) else None
+        if len(self._answer) > _MAX_KEPT:
+            self._answer = _read_answer(self._answer)
+
+    def answer(self) -> tuple[str | None, dict[str, Any] | None]:
+        """Return the model that the complete answer names, and its usage; None of what it does not state."""
+        return _read_answer(self._answer) if isinstance(self._answer, bytes) else self._answer
 
     def raised(self, problem: BaseException) -> None:
         """Record what the client's transport raised, before the response or while its body is read."""
@@ -221,16 +235,16 @@ class ExampleCalls:
     there is none, as in a thread that was started before, it belongs to the only open example; if there are several,
     the usage of all of them is unknown.
 
-    `model_hosts`: hosts, with or without a port, to which every call is a model's. `is_batch`: it is a whole batch of
-    an adapter, in which another call may be of another row, unless it asks the same. `takes_strays`: False in a process
-    in which other code than the program's makes calls too.
+    `calls`: in their order. `model_hosts`: hosts, with or without a port, to which every call is a model's. `is_batch`:
+    it is a whole batch of an adapter, in which another call may be of another row, unless it asks the same.
+    `takes_strays`: False in a process in which other code than the program's makes calls too.
     """
 
     def __init__(self, model_hosts: Iterable[str] = (), *, is_batch: bool = False, takes_strays: bool = True) -> None:
         self.model_hosts = frozenset(model_hosts)
         self.takes_strays = takes_strays
         self.is_batch = is_batch
-        self._calls: list[Call] = []
+        self.calls: list[Call] = []
         self._judged = 0
         self._is_usage_known = True
         self._strays: dict[int, Branch] = {}
@@ -245,14 +259,8 @@ class ExampleCalls:
         with _lock:
             _open.discard(self)
         place.set(None)
-        for call in self._calls:
+        for call in self.calls:
             call.close()
-
-    def begin(self, branch: Branch, method: str, url: str, body: Any) -> Call:
-        """Add a call that begins in a branch of the example."""
-        call = Call(branch, method, url, body)
-        self._calls.append(call)
-        return call
 
     def lose(self) -> None:
         """Mark the usage as unknown: a call may belong to this example."""
@@ -269,22 +277,25 @@ class ExampleCalls:
 
         None if there was no call. Providers charge for successful responses only.
         """
-        answered = (call for call in self._calls if call.status is not None and call.status < 300)
-        charged = [(call, call.asked.model or call.model) for call in answered if call.asked.is_of_model]
+        answered = [call for call in self.calls if call.status is not None and call.status < 300]
+        charged = [(request.model, call) for call in answered if (request := call.asked).is_of_model]
         if not charged:
             return None
-        if not self._is_usage_known or not all(model for _, model in charged):
+        if not self._is_usage_known:
             return {"calls": len(charged)}
         models: dict[str, dict[str, Any]] = {}
-        for call, model in charged:
-            add_call(models, str(model), tokens_of(call.usage) if isinstance(call.usage, dict) else None)
+        for model, call in charged:
+            answering, usage = call.answer()
+            if not (model or answering):
+                return {"calls": len(charged)}
+            add_call(models, str(model or answering), None if usage is None else tokens_of(usage))
         return usage_of(models)
 
     @property
     def hosts(self) -> dict[str, dict[str, Any]]:
         """The contract's `HostCalls` by host."""
         hosts: dict[str, dict[str, Any]] = {}
-        for call in self._calls:
+        for call in self.calls:
             if call.outcome not in ("succeeded", "failed"):
                 continue
             counts = hosts.setdefault(call.host, {"succeeded": 0, "failed": 0})
@@ -298,19 +309,22 @@ class ExampleCalls:
 
     def failed(self) -> list[Call]:
         """Return the calls that failed transiently."""
-        return [call for call in self._calls if call.outcome == "failed"]
+        return [call for call in self.calls if call.outcome == "failed"]
 
     def is_open(self, failed: Call) -> bool:
         """Return whether no success of a later call, or of the same request, closed a failed call."""
-        return not any(call.outcome == "succeeded" and self._is_repaired(failed, call) for call in self._calls)
+        return not any(call.outcome == "succeeded" and self._is_repaired(failed, call) for call in self.calls)
 
     def is_open_and_last(self, failed: Call) -> bool:
         """Return whether a failed call is open, and no other call followed it."""
-        return self._is_last(failed, self._calls) and self.is_open(failed)
+        return self._is_last(failed, self.calls) and self.is_open(failed)
 
     def open_model_call(self) -> Call | None:
         """Return a failed call of a model that is open, and the last of its branch since the last judgement."""
-        calls = [call for call in self._calls[self._judged :] if call.is_of_model]
+        recent = self.calls[self._judged :]
+        if all(call.outcome != "failed" for call in recent):  # as mostly, and no request is read
+            return None
+        calls = [call for call in recent if call.is_of_model]
         for failed in reversed(calls):
             if failed.outcome == "failed" and self._is_last(failed, calls) and self.is_open(failed):
                 return failed
@@ -318,7 +332,7 @@ class ExampleCalls:
 
     def judged(self) -> None:
         """Exclude the calls until now from later judgements: the program has returned since."""
-        self._judged = len(self._calls)
+        self._judged = len(self.calls)
 
     def _is_last(self, failed: Call, calls: list[Call]) -> bool:
         """Return whether no call followed a failed one, except repetitions that are running or cancelled."""
@@ -348,26 +362,38 @@ class ExampleCalls:
         return began > failed.ended  # what the branch of both began, or else the thread that no example started
 
 
+def _read_answer(text: bytes) -> tuple[str | None, dict[str, Any] | None]:
+    answer = parsed(text)
+    if not isinstance(answer, dict):
+        return None, None
+    return answer["model"] if isinstance(answer.get("model"), str) else None, usage_in(answer)
+
+
 def begin(method: str, url: str, body: Any = b"") -> Call | None:
     """Return a new call of the example that runs here; None if there is none, or it is a part of another call.
 
     `body`: the bytes or text that is sent, also as a file, or the object that is sent as JSON; None if it is not known.
     """
-    branch = _here()
+    branch, owner = place.get(), _owner()
     if branch is INSIDE:
         return None
+    if branch is None or branch.owner != owner:
+        branch = _here()
+        if branch is INSIDE:
+            return None
+        branch = branch if branch is None else _own_branch(branch, owner)
     if not isinstance(body, (bytes, str)):
         body = _sent(body)
-    if branch is not None and branch.example in _open:
-        return branch.example.begin(_own_branch(branch), method, url, body)
-    with _lock:
-        examples = [example for example in _open if example.takes_strays]
-    if len(examples) == 1:
-        return examples[0].begin(examples[0].stray_branch(), method, url, body)
-    if len(examples) > 1 and read_request(endpoint_of(method, url), body).is_of_model:
-        for example in examples:
-            example.lose()
-    return None
+    if branch is None or branch.example is None or branch.example not in _open:
+        with _lock:
+            examples = [example for example in _open if example.takes_strays]
+        if len(examples) > 1 and read_request(endpoint_of(method, url), body).is_of_model:
+            for example in examples:
+                example.lose()
+        if len(examples) != 1:
+            return None
+        branch = examples[0].stray_branch()
+    return Call(branch, method, url, body)
 
 
 def branched() -> Branch | None:
@@ -428,9 +454,8 @@ def _sent(body: Any) -> Any:
         return object()
 
 
-def _own_branch(branch: Branch) -> Branch:
+def _own_branch(branch: Branch, owner: int) -> Branch:
     """Return the branch of the task or thread that runs here, which may have begun in another one."""
-    owner = _owner()
     if branch.owner is None:
         branch.owner = owner
         place.set(branch)

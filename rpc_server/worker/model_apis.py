@@ -31,6 +31,11 @@ _MODEL_IN_PATH = re.compile(r"/(?:models?|deployments|engines|serving-endpoints|
 _WITHOUT_A_NAME = "/chat/completions"
 """A path that needs no name of a model: servers of a single one expect none."""
 
+_NAME = re.compile(rb'"model"\s*:\s*"([^"\\]+)"')
+"""The name in a request; in strings, such as prompts, its quotation marks would be escaped."""
+
+_decode = json.JSONDecoder().decode  # which finds no encoding first
+
 _TRANSIENT = re.compile(
     r"rate.?limit|too.?many|overload|quota|exhausted|unavailable|server.?error|^api_error$|internal|time.?d?.?out|deadline"
     r"|throttl|slow.?down|capacity|request.?limit.?exceeded|bandwidth.?limit|throughput.?exceeded|model.?stream.?error",
@@ -59,11 +64,10 @@ class Endpoint(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Whether a request asks a model; the model's name where it states one, and the fields that it asks with."""
+    """Whether a request asks a model, and the model's name where it states one."""
 
     is_of_model: bool
     model: str | None = None
-    asked: dict[str, Any] | None = None
 
 
 class StatedError(NamedTuple):
@@ -108,18 +112,25 @@ def read_request(endpoint: Endpoint, body: Any) -> Request:
     """Return what a request asks; `body`: bytes or text, and anything else if it is not known."""
     if not endpoint.may_be_of_models:
         return Request(False)
+    if endpoint.is_of_models and isinstance(body, bytes):  # what it asks is known: the body need not be parsed
+        names = _NAME.findall(body)
+        if len(names) == 1:
+            return Request(True, names[0].decode(errors="replace"))
     asked = parsed(body) if isinstance(body, (bytes, str)) else None
     if not isinstance(asked, dict):
         return Request(endpoint.is_of_models, endpoint.model)
     model = asked.get("model") or asked.get("model_id") or endpoint.model
     if not _ASKED.intersection(asked) or not (model or endpoint.needs_no_name):
         return Request(False)
-    return Request(True, model if isinstance(model, str) else None, asked)
+    return Request(True, model if isinstance(model, str) else None)
 
 
-def prompt_of(asked: dict[str, Any]) -> str:
-    """Return what is equal for requests that ask the same, also of another model or host."""
-    return repr([(name, asked[name]) for name in sorted(_ASKED.intersection(asked))])
+def prompt_of(body: Any) -> str | None:
+    """Return what is equal for the bodies of requests that ask the same, also of another model; None if unreadable."""
+    asked = parsed(body) if isinstance(body, (bytes, str)) else None
+    return (
+        repr([(name, asked[name]) for name in sorted(_ASKED.intersection(asked))]) if isinstance(asked, dict) else None
+    )
 
 
 def stated_error(answer: Any, *, in_stream: bool = False, is_error: bool = False) -> StatedError | None:
@@ -158,6 +169,12 @@ def stated_error(answer: Any, *, in_stream: bool = False, is_error: bool = False
 
 def parsed(text: Any) -> Any:
     """Return the JSON value of a text; None if it is none."""
+    try:
+        return _decode(text if isinstance(text, str) else str(text, "utf-8"))
+    except ValueError:
+        pass  # it may have a byte order mark, or be in UTF-16
+    except RecursionError:
+        return None
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -62,14 +62,21 @@ def usage_in(answer: dict[str, Any]) -> dict[str, Any] | None:
 
     Tokens of priority tiers, and searches and other tools that the provider ran, cost more than the counts show.
     """
-    usage = _object(answer.get("usage"))
-    tools = [item for item in _list(answer.get("output")) if str(_object(item).get("type")).endswith("_call")]
-    own = [item for item in tools if item["type"] not in ("function_call", "custom_tool_call")]
-    messages = [_object(_object(choice).get("message")) for choice in _list(answer.get("choices"))]
-    cited = any(message.get("annotations") for message in messages)
-    searches = any(_object(usage.get("server_tool_use")).values())
-    is_priority = "priority" in (answer.get("service_tier"), usage.get("service_tier"))
-    return None if not usage or own or cited or searches or is_priority else usage
+    usage = answer.get("usage")
+    if not usage or not isinstance(usage, dict):
+        return None
+    if "priority" in (answer.get("service_tier"), usage.get("service_tier")):
+        return None
+    if "output" in answer:
+        kinds = [str(_object(item).get("type")) for item in _list(answer["output"])]
+        if any(kind.endswith("_call") and kind not in ("function_call", "custom_tool_call") for kind in kinds):
+            return None
+    for choice in _list(answer.get("choices")):
+        message = choice.get("message") if isinstance(choice, dict) else None
+        if isinstance(message, dict) and message.get("annotations"):
+            return None
+    is_searched = "server_tool_use" in usage and any(_object(usage["server_tool_use"]).values())
+    return None if is_searched else usage
 
 
 def tokens_of(usage: dict[str, Any]) -> dict[str, int] | None:
@@ -79,14 +86,14 @@ def tokens_of(usage: dict[str, Any]) -> dict[str, int] | None:
     """
     hour = 0
     if "prompt_tokens" in usage:
-        details = _object(usage.get("prompt_tokens_details"))
-        if details.get("audio_tokens") or _object(usage.get("completion_tokens_details")).get("audio_tokens"):
+        details = usage.get("prompt_tokens_details")
+        if _object(details).get("audio_tokens") or _object(usage.get("completion_tokens_details")).get("audio_tokens"):
             return None  # these have prices of their own
         read, output = usage["prompt_tokens"], usage.get("completion_tokens")
-        if "completion_tokens" not in usage and usage.get("total_tokens") == read:
+        if output is None and "completion_tokens" not in usage and usage.get("total_tokens") == read:
             output = 0  # of embeddings
     elif "input_tokens" in usage and ("input_tokens_details" in usage or "total_tokens" in usage):
-        details = _object(usage.get("input_tokens_details"))
+        details = usage.get("input_tokens_details")
         read, output = usage["input_tokens"], usage.get("output_tokens")
     elif "input_tokens" in usage:
         cached = _count(usage.get("cache_read_input_tokens"))
@@ -99,9 +106,11 @@ def tokens_of(usage: dict[str, Any]) -> dict[str, int] | None:
         return None
     if type(read) is not int or type(output) is not int or read < 0 or output < 0:
         return None
+    counts = {"input_tokens": read, "output_tokens": output}
+    if not details or not isinstance(details, dict):
+        return counts
     cached = min(_count(details.get("cached_tokens")), read)
     written = min(_count(details.get("cache_write_tokens", details.get("cache_creation_tokens"))), read - cached)
-    counts = {"input_tokens": read, "output_tokens": output}
     parts = (("cached_input_tokens", cached), ("cache_write_tokens", written))
     further = (*parts, ("cache_write_hour_tokens", min(hour, written)))
     return {**counts, **{name: count for name, count in further if count}}

@@ -50,8 +50,9 @@ class Body:
     def feed(self, data: bytes) -> None:
         """Look at the next bytes."""
 
-    def end(self) -> Any:
-        """Return the JSON value of the complete body; None of a stream, or if it cannot be read."""
+    def end(self) -> bytes:
+        """Return the text of the complete body if it is JSON, empty if not."""
+        return b""
 
 
 UNREAD = Body()
@@ -89,11 +90,13 @@ class _Json(Body):
         else:
             self._chunks = []
 
-    def end(self) -> Any:
+    def end(self) -> bytes:
         text = b"".join(self._chunks)
-        answer = parsed(self._decode(text)) if text else None
-        self.error = stated_error(answer)
-        return answer
+        if text and self._decode is not bytes:
+            text = self._decode(text)
+        if text.rfind(b"rror") >= 0:
+            self.error = stated_error(parsed(text))
+        return text
 
 
 class _Events(Body):
@@ -125,13 +128,14 @@ class _Events(Body):
             self._take(text[:end])
         self.passes = () if self._rest or self._decode is not bytes else self._between
 
-    def end(self) -> None:
+    def end(self) -> bytes:
         if self._rest:
             self._take(self._rest)
         kept = b"\n".join((self._first, *self._last))
         if not self._has_ended and not _shows_an_end(kept):
             is_empty = b"data" not in kept and b"{" not in kept
             self.is_cut = (is_empty and self._needs_an_event) or _HAS_AN_END.search(kept) is not None
+        return b""
 
     def _take(self, text: bytes) -> None:
         """Look at complete events; one is parsed only if it may be an error."""

@@ -39,14 +39,10 @@ def watch_httpx(package: Any) -> None:
         async def aclose(self) -> None:
             await self._stream.aclose()
 
-    def begun(request: Any) -> Call | None:
-        body = request.content if hasattr(request, "_content") else None
-        return begin(request.method, str(request.url), body)
-
     def watched(handle: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(handle)
         def handle_request(transport: Any, request: Any) -> Any:
-            call = begun(request)
+            call = begin(request.method, str(request.url), vars(request).get("_content"))
             if call is None:
                 return handle(transport, request)
             with call:
@@ -60,7 +56,7 @@ def watch_httpx(package: Any) -> None:
     def watched_async(handle: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(handle)
         async def handle_async_request(transport: Any, request: Any) -> Any:
-            call = begun(request)
+            call = begin(request.method, str(request.url), vars(request).get("_content"))
             if call is None:
                 return await handle(transport, request)
             with call:
