@@ -1,7 +1,7 @@
 """What watching the calls of examples costs: this checkout against another one, set up, in `--baseline PATH`.
 
 Servers of one program, of both checkouts and in both languages, run at once; each example makes 20 calls to a model on
-loopback, whole answers or streams of 40 events. Rounds go to the checkouts in turn, and the servers are started anew
+loopback, whole answers or streams of 40 events. Ways and checkouts come in a random order, and servers are started anew
 for each of `--launches`, since one start of the same code differs from another by several percent. A figure is the
 median over all rounds of the ratio of seconds within a round; `processor` has the same of the processor time of all
 processes together, which other load on the machine changes less. The last line is JSON; the exit status is 1 if a
@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -117,15 +118,16 @@ async def measure(baseline: Path, given: argparse.Namespace, model: str, ratios:
                 headers = {"Authorization": f"Bearer {server.token}"}
                 session = await stack.enter_async_context(aiohttp.ClientSession(headers=headers))
                 opened[language, name] = (session, server.url)
+        ways = [(language, way) for language in languages for way in WAYS[language]]
         for number in range(rounds + 1):
-            for language in languages:
-                for way in WAYS[language]:
-                    order = ("this", "baseline") if number % 2 else ("baseline", "this")
-                    taken = {name: await seconds_of(*opened[language, name], way, examples) for name in order}
-                    if number:  # the first round warms up
-                        pairs = zip(taken["this"], taken["baseline"], strict=True)
-                        seconds, worked = (this / other if other else 1.0 for this, other in pairs)
-                        ratios.setdefault(f"{language}_{way}", []).append((seconds, worked))
+            random.shuffle(ways)  # a fixed order favours one: garbage collection follows it
+            for language, way in ways:
+                order = random.sample(("this", "baseline"), 2)
+                taken = {name: await seconds_of(*opened[language, name], way, examples) for name in order}
+                if number:  # the first round warms up
+                    pairs = zip(taken["this"], taken["baseline"], strict=True)
+                    seconds, worked = (this / other if other else 1.0 for this, other in pairs)
+                    ratios.setdefault(f"{language}_{way}", []).append((seconds, worked))
 
 
 def main() -> int:

@@ -14,6 +14,9 @@ import {
 /** Bytes of a body that is read as a whole, and of an event: what is longer states no error. */
 const MAX_READ = 64 * 1024;
 
+/** Bytes of events that are looked at together: one look at many costs less than a look at each. */
+const LOOK = 8 * 1024;
+
 /** The last bytes of a part of a longer event, which are read again with the next part: a mark of the end may lie across both. */
 const MAX_MARK = 64;
 
@@ -91,7 +94,7 @@ export class AnswerReader {
       return;
     }
     this.#kept += typeof bytes === "string" ? bytes : textOf(bytes);
-    if (this.#read === "events") this.#events();
+    if (this.#read === "events" && this.#kept.length >= LOOK) this.#events();
   }
 
   /** The failure that the answer states so far; with its last part, if it `isComplete`. */
@@ -104,7 +107,7 @@ export class AnswerReader {
       else if (this.#read === "whole")
         this.#state(this.#kept.includes('"error"') ? statedFailure(parsed(this.#kept), false) : undefined);
       else this.#events(true);
-    }
+    } else if (this.#read === "events") this.#events();
     return this.#failure;
   }
 
