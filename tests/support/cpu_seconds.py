@@ -33,6 +33,8 @@ class CpuSeconds:
         self._by_file[report.nodeid.partition("::")[0]] += dict(report.user_properties)[NAME]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._by_file:  # nothing ran
+            return
         terminalreporter.section(f"{self._by_file.total():.0f} CPU seconds; the files that took most")
         for file, seconds in self._by_file.most_common(SHOWN):
             terminalreporter.write_line(f"{seconds:7.1f} {file}")
