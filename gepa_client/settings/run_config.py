@@ -61,7 +61,8 @@ REPLACED: dict[str, str] = {
 
 NO_PROPOSER = (
     "nothing proposes new texts: give --reflection-lm MODEL, or write `propose_new_texts(candidate, "
-    "reflective_dataset, components)` in the program (`proposeNewTexts` in TypeScript; capability `proposals`)"
+    "reflective_dataset, components)` in the program, which returns new texts by component (`proposeNewTexts` in "
+    "TypeScript; capability `proposals`)"
 )
 
 SANDBOX_ONLY = tuple(name for name in SandboxSettings.model_fields if name not in ("repo", "model_prices"))

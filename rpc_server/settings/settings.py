@@ -92,7 +92,7 @@ class ProgramSettings(SettingsGroup, title="Program"):
     )
     command: tuple[str, ...] | None = setting(
         None,
-        "Command that speaks the protocol over stdio; all that follows belongs to it.",
+        "Command that answers JSON-RPC, a line each, on stdin and stdout; what follows is a part of it unless quoted.",
         everyday=True,
         parse=shlex.split,
     )

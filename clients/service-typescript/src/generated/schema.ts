@@ -2533,7 +2533,7 @@ export interface components {
             max_component_tokens?: number | null;
             /**
              * Max Cost Usd
-             * @description Stop after X US dollars, as reported by servers and models.
+             * @description Stop after X US dollars, of the costs that servers and models report.
              */
             max_cost_usd?: number | null;
             /**
@@ -2543,7 +2543,7 @@ export interface components {
             max_iterations?: number | null;
             /**
              * Max Metric Calls
-             * @description Stop after N evaluated examples; checked once per iteration.
+             * @description Stop after N evaluated examples, those of the first candidate too; checked once per iteration.
              */
             max_metric_calls?: number | null;
             /**
@@ -2622,7 +2622,7 @@ export interface components {
             proposals?: string | number;
             /**
              * Reflection Lm
-             * @description Model that proposes new texts, by litellm's name such as openai/gpt-5.
+             * @description Model that proposes new texts, by litellm's name such as openai/gpt-5, with the provider's key.
              */
             reflection_lm?: string | null;
             /**
@@ -2717,7 +2717,7 @@ export interface components {
             target_score?: number | null;
             /**
              * Test Fraction
-             * @description Share of the training rows to keep as test rows if there is no testset; drawn by the seed.
+             * @description Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn at random.
              * @default 0
              */
             test_fraction?: number;

@@ -13,7 +13,7 @@ export interface OptimizeSettings {
    */
   tieRows?: number;
   /**
-   * Share of the training rows to keep as test rows if there is no testset; drawn by the seed.
+   * Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn at random.
    */
   testFraction?: number;
   /**
@@ -21,7 +21,7 @@ export interface OptimizeSettings {
    */
   failureScore?: number;
   /**
-   * Stop after N evaluated examples; checked once per iteration.
+   * Stop after N evaluated examples, those of the first candidate too; checked once per iteration.
    */
   maxMetricCalls?: number;
   /**
@@ -29,7 +29,7 @@ export interface OptimizeSettings {
    */
   auto?: "light" | "medium" | "heavy";
   /**
-   * Stop after X US dollars, as reported by servers and models.
+   * Stop after X US dollars, of the costs that servers and models report.
    */
   maxCostUsd?: number;
   /**
@@ -57,7 +57,7 @@ export interface OptimizeSettings {
    */
   failureStop?: number;
   /**
-   * Model that proposes new texts, by litellm's name such as openai/gpt-5. Default: program: the program proposes.
+   * Model that proposes new texts, by litellm's name such as openai/gpt-5, with the provider's key. Default: program: its `propose_new_texts` does, without a key.
    */
   reflectionLm?: string;
   /**
