@@ -85,7 +85,6 @@ GATES = (
     Gate("service client format", npm("format:check"), SERVICE_CLIENT),
     Gate("service client lint", npm("lint"), SERVICE_CLIENT),
     Gate("service client types", npm("typecheck"), SERVICE_CLIENT),
-    Gate("service client typescript drift", npm("drift"), SERVICE_CLIENT),
     Gate("types", (tool("mypy"),)),
     Gate("wheel", (tool("python"), "scripts/wheel_check.py")),
     TYPESCRIPT_TESTS,

@@ -1,4 +1,6 @@
-// Writes src/generated/ from the contract's schema; `--check` writes nothing and fails where a file has drifted.
+// Writes src/generated/ from the contract's schema, and the types of what the optimizer sends from its models in Python.
+// `--check` writes nothing and fails where a file has drifted.
+import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Ajv2020 } from "ajv/dist/2020.js";
@@ -23,16 +25,18 @@ interface Contract {
 
 const VERSION = "1";
 const packageRoot = new URL("../", import.meta.url);
-const protocolRoot = new URL("../../protocol/", packageRoot);
+const repository = new URL("../../", packageRoot);
+const protocolRoot = new URL("protocol/", repository);
 const outputRoot = new URL("src/generated/", packageRoot);
-const dashboardRoot = new URL("../dashboard/", packageRoot);
 const dashboardTypes = "../../../dashboard/src/generated/";
 
 const banner = "// Generated from the contract's schema by `npm run generate`; do not edit.\n\n";
-const optimizer = readJson(new URL("schema/optimize.json", packageRoot)) as {
-  settings: Record<string, JSONSchema>;
-  events: JSONSchema;
-};
+const optimizer = JSON.parse(
+  execFileSync(fileURLToPath(new URL(".venv/bin/python", repository)), ["-m", "scripts.typescript_schemas"], {
+    cwd: repository,
+    encoding: "utf8",
+  }),
+) as { settings: Record<string, JSONSchema>; events: JSONSchema; pageEvents: JSONSchema; pageAnswers: JSONSchema };
 const contract = readJson(new URL(`schema/v${VERSION}.json`, protocolRoot)) as Contract;
 
 function readJson(file: URL): unknown {
@@ -218,8 +222,7 @@ async function optimizeTypes(): Promise<string> {
 }
 
 /** What the page of a run receives: events, or answers. */
-async function pageTypes(file: string, name: string, description: string): Promise<string> {
-  const schema = readJson(new URL(`schema/${file}.json`, dashboardRoot)) as Record<string, unknown>;
+async function pageTypes(schema: JSONSchema, name: string, description: string): Promise<string> {
   return compile(mapped({ description, ...schema }, forEvents) as JSONSchema, name, {
     additionalProperties: false,
     bannerComment: banner.trimEnd(),
@@ -235,8 +238,12 @@ const files: Record<string, string> = {
   "validators.d.ts": validatorTypes(),
   "openrpc.ts": openrpc(),
   "optimize.ts": await optimizeTypes(),
-  [`${dashboardTypes}events.ts`]: await pageTypes("events", "PageEvent", "An event of the page."),
-  [`${dashboardTypes}answers.ts`]: await pageTypes("answers", "PageAnswer", "What the server of the page answers."),
+  [`${dashboardTypes}events.ts`]: await pageTypes(optimizer.pageEvents, "PageEvent", "An event of the page."),
+  [`${dashboardTypes}answers.ts`]: await pageTypes(
+    optimizer.pageAnswers,
+    "PageAnswer",
+    "What the server of the page answers.",
+  ),
 };
 
 if (process.argv.includes("--check")) {
