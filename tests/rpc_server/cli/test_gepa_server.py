@@ -6,8 +6,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ import aiohttp
 import pytest
 
 from evolverpc_common.git import run_git_async
+from tests.rpc_server.server_process import WAIT_S, server_process
 from tests.support.forked_client import ForkServer
 from tests.support.forked_commands import write_commands
 from tests.support.waiting import eventually
 
-WAIT_S = 30
 PLAIN = "seed_candidate = {'system': 'x'}\ndef run(example, candidate):\n    return 1\n"
 STDIO = """
 import json, sys
@@ -46,25 +46,11 @@ for line in sys.stdin:
 Started = Callable[..., AbstractAsyncContextManager[asyncio.subprocess.Process]]
 
 
-@asynccontextmanager
-async def started(
+def started(
     folder: Path, *arguments: str, command: Sequence[str] = (sys.executable, "-m", "rpc_server"), **variables: str
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        *arguments,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **variables},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGINT)
-        await asyncio.wait_for(process.communicate(), WAIT_S)
+) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **variables}
+    return server_process(folder, *command, *arguments, env=env, stdin=asyncio.subprocess.PIPE)
 
 
 async def first_line(process: asyncio.subprocess.Process) -> str:
