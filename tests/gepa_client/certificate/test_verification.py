@@ -2,7 +2,6 @@
 
 import copy
 import json
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -168,42 +167,6 @@ def test_every_setting_that_a_result_depends_on_is_checked(record: Any, tmp_path
             other = replace(run, config=run.config | {name: [0, 7] if name == "score_range" else 7})
             found = mismatches(store, other, certificate)
             assert any(each.startswith("digests.settings: ") for each in found), name
-
-
-@pytest.fixture
-def kept(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    """The path of a store with the run, and the certificate."""
-    path = tmp_path / "runs.db"
-    store = open_store(str(path))
-    certificate = certify(store, RUN.into(store)).model_dump(mode="json")
-    store.close()
-    return path, certificate
-
-
-@pytest.mark.parametrize(
-    ("statement", "found"),
-    [
-        (
-            "UPDATE entries SET answer = replace(answer, '1.0', '0.0') WHERE part = 'test-4' AND number = 3",
-            "is damaged",
-        ),
-        ("UPDATE entries SET digest = 'x' WHERE part = 'search' AND number = 3", "is damaged"),
-        ("DELETE FROM entries WHERE part = 'search' AND number = 3", "is damaged"),
-        ("DELETE FROM attempts WHERE part = 'search' AND number = 3", "budget.cost_usd: "),
-        (
-            "UPDATE attempts SET endpoint = 'http://elsewhere' WHERE part = 'test-0' AND number = 1",
-            "digests.attempts: ",
-        ),
-    ],
-)
-def test_a_change_in_the_store_is_found(kept: tuple[Path, dict[str, Any]], statement: str, found: str) -> None:
-    path, certificate = kept
-    with sqlite3.connect(path) as connection:
-        assert connection.execute(statement).rowcount > 0
-    connection.close()
-    store = open_store(str(path))
-    assert found in mismatches(store, store.run(certificate["run"]), certificate)[0]
-    store.close()
 
 
 def test_a_commitment_that_was_made_after_the_search_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from gepa_client.settings.groups import RACE_ROWS
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import Cli, Serve, commands_in
-from tests.gepa_client.scripted_server import TOKEN, Host
+from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, rows, scored
 from tests.support.forked_client import ForkServer
 
@@ -324,22 +324,6 @@ def test_optimize_checks_first_and_does_not_start_when_the_check_fails(serve: Se
     assert cli("optimize", serve(script), "--max-metric-calls", 50, "--store", "no.db").status == 2
     assert len(script.calls("evaluate")) == calls
     assert cli("optimize", serve(script), "--max-metric-calls", 40, "--check", "off").status == 0
-
-
-def test_the_next_command_has_the_given_flags_and_no_secret(serve: Serve, in_fork: Cli, tmp_path: Any) -> None:
-    (tmp_path / "my token").write_text(TOKEN)
-    (tmp_path / "train.json").write_text(json.dumps(rows(3)))
-    url = serve(Script(seed={"rules": "red"}))
-    ended = in_fork(
-        "check", url, "--token-file", "my token", "--trainset", "train.json", "--reflection-lm", "openai/x",
-        "--reflection-lm-kwargs", '{"api_key": "hush"}',
-    )  # fmt: skip
-    last = ended.stdout.splitlines()[-1]
-    assert last.startswith(f"next: evolverpc optimize {url} --trainset train.json ")
-    assert last.endswith(" --token-file 'my token'")
-    assert " --max-metric-calls 1000 " in last
-    assert "--reflection-lm openai/x" in last
-    assert "hush" not in last
 
 
 def test_unscored_results_pass_if_another_server_scores_them(serve: Serve, cli: Cli) -> None:

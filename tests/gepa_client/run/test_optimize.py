@@ -22,9 +22,10 @@ from gepa_client.settings.run_config import ROW_SETTINGS
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve, Start, environment
 from tests.gepa_client.exported_page import page_text
-from tests.gepa_client.run_folder import best_so_far, driver_of, only_run, stored, until
+from tests.gepa_client.run_folder import best_so_far, driver_of, only_run, stored
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, rows, scored
+from tests.support.waiting import until
 
 
 def test_a_run_ends_with_its_files_the_test_scores_of_seed_and_best_and_one_line_of_them(

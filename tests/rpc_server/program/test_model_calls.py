@@ -1,7 +1,5 @@
 """The tokens of a program's calls of models are in its results, though the program notes no usage."""
 
-import pytest
-
 from tests.rpc_server.model_provider import COUNTED, provider
 
 __all__ = ["provider"]
@@ -34,13 +32,6 @@ async def test_calls_are_counted_by_model(opened, provider):
             [counts] = models.values()
             summed = {name: counts[name] for name in ("calls", "input_tokens", "output_tokens")}
             assert result["usage"] == {**summed, "models": models}
-
-
-@pytest.mark.long
-async def test_calls_by_litellm_are_counted(opened, provider):
-    settings = {"workers": 1, "example_timeout_s": 55.0}  # it takes seconds to import
-    async with opened("calls_litellm.py", env=environment(provider), **settings) as running:
-        assert (await running.one({}))["usage"]["models"] == {"gpt-4o-mini": COUNTED}
 
 
 async def test_calls_belong_to_the_example_that_made_them(opened, provider):

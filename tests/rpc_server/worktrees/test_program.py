@@ -11,6 +11,7 @@ import pytest
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
+from tests.support.waiting import eventually
 
 
 async def test_the_seed_names_the_checked_out_commit(project: Project, opened: Open) -> None:
@@ -116,14 +117,10 @@ async def test_a_call_that_is_cancelled_leaves_no_half_made_tree(project: Projec
     other = second(project, {"helper.py": "import time\ntime.sleep(60)\n"})
     here = await opened(project)
     evaluating = asyncio.ensure_future(here.results(here.at(other)))
-    async with asyncio.timeout(30):
-        while here.folders < 2:  # noqa: ASYNC110  # a folder's appearance is no event
-            await asyncio.sleep(0.01)
+    await eventually(lambda: here.folders >= 2)
     evaluating.cancel()
     await asyncio.wait([evaluating])
-    async with asyncio.timeout(30):
-        while here.folders > 1:  # noqa: ASYNC110  # as above
-            await asyncio.sleep(0.01)
+    await eventually(lambda: here.folders <= 1)
 
 
 REFS = """
