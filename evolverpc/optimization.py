@@ -18,22 +18,22 @@ from evolverpc.settings_types import OptimizeSettings
 from evolverpc_common.exact_values import InexactValueError, packed
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight
-from gepa_client.cli.arguments import STOPPED
-from gepa_client.cli.commands.check import run_check
-from gepa_client.cli.commands.foreground_run import ForegroundRun, create_run
-from gepa_client.cli.commands.resume import continued, output_again, settings_again
-from gepa_client.cli.flags import Typed
-from gepa_client.cli.views import notebook
-from gepa_client.cli.views.console import make_console
-from gepa_client.cli.views.final_summary import RunSummary
-from gepa_client.cli.views.option_names import options_named, with_option_names
 from gepa_client.errors import ClientError, summary
+from gepa_client.foreground.continued_run import continued, output_again, settings_again
+from gepa_client.foreground.foreground_run import ForegroundRun, create_run
+from gepa_client.foreground.program_check import run_check
 from gepa_client.journal.entries import ITS_ID, SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.store import default_store, find_run, open_store
 from gepa_client.run.output_folder import new_run_id
+from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
+from gepa_client.views import notebook
+from gepa_client.views.console import make_console
+from gepa_client.views.exit_statuses import STOPPED
+from gepa_client.views.final_summary import RunSummary
+from gepa_client.views.option_names import options_named, with_option_names
 from protocol.errors import RpcError
 from rpc_server.program.live_program import is_dspy
 from rpc_server.program.with_proposer import Propose

@@ -8,7 +8,7 @@ import pytest
 
 import evolverpc
 from evolverpc.result import FILES
-from gepa_client.cli.views.option_names import camel_case
+from gepa_client.views.option_names import camel_case
 
 SOURCE = Path(__file__).parents[2] / "clients/typescript/src/optimize/optimize-result.ts"
 

@@ -1,7 +1,7 @@
 """Flags are the settings; what GEPA takes and we replace is refused with the reason."""
 
-from gepa_client.cli import flags
 from gepa_client.cli.app import COMMANDS
+from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.run_config import SETTINGS
 from tests.gepa_client.conftest import Cli
 
@@ -15,7 +15,7 @@ def test_a_command_to_paste_repeats_what_was_typed_as_far_as_the_command_takes_i
         "seed": 3,
         "check": "off",
     }
-    typed = flags.Typed(("http://127.0.0.1:1", "http://127.0.0.1:2"), None, given)
+    typed = Typed(("http://127.0.0.1:1", "http://127.0.0.1:2"), None, given)
     assert typed.command("check") == "evolverpc check http://127.0.0.1:1 --score-with http://127.0.0.1:3"
     optimize = typed.command("optimize", patience=4)
     assert optimize.startswith("evolverpc optimize http://127.0.0.1:1 http://127.0.0.1:2 --score-with http")

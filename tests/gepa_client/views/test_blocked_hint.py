@@ -2,9 +2,9 @@
 
 import pytest
 
-from gepa_client.cli.views.event_text import event_text
-from gepa_client.cli.views.option_names import blocked_hint, camel_case, options_named
 from gepa_client.journal.run_events import FleetChanged
+from gepa_client.views.event_text import event_text
+from gepa_client.views.option_names import blocked_hint, camel_case, options_named
 
 LOST = "ConnectionLost: no answer from http://127.0.0.1:1/rpc within 19.1 s"
 

@@ -12,9 +12,6 @@ from rich.text import Text
 
 from evolverpc_common.printed_commands import command
 from gepa_client.certificate.certificate import shortfall
-from gepa_client.cli.arguments import NOT_MET, PAUSED, STOPPED, USAGE
-from gepa_client.cli.views.console import echo, echo_next, fail, safe, safe_line
-from gepa_client.cli.views.option_names import is_for_typescript, with_option_names
 from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
@@ -25,6 +22,9 @@ from gepa_client.report.run_record import Headline, RunRecord
 from gepa_client.report.steering_fields import steered_kinds, steered_summary
 from gepa_client.run import output_folder as files
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.views.console import echo, echo_next, fail, safe, safe_line
+from gepa_client.views.exit_statuses import NOT_MET, PAUSED, STOPPED, USAGE
+from gepa_client.views.option_names import is_for_typescript, with_option_names
 from protocol.code import code_at
 
 EXIT = {"completed": 0, "failed": 1, "paused": PAUSED, "cancelled": STOPPED, "refused": USAGE}

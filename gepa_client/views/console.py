@@ -15,9 +15,9 @@ from rich.text import Text
 
 from evolverpc_common.display_text import line, plain, plain_json
 from evolverpc_common.exact_values import readable
-from gepa_client.cli.arguments import USAGE
-from gepa_client.cli.views.option_names import with_option_names
 from gepa_client.sandboxing.session_interface import Log
+from gepa_client.views.exit_statuses import USAGE
+from gepa_client.views.option_names import with_option_names
 
 LONGEST = 20_000
 """Characters that are shown of one text of a server, a file or an exception."""
