@@ -1,7 +1,6 @@
 """The help and the flags of the commands that take settings, without the code that runs them."""
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,8 +13,8 @@ from gepa_client.cli.arguments import AsJson, RunName
 from gepa_client.settings.check_settings import CHECK_SETTINGS, EXAMPLES, MOST_EXAMPLES, MOST_REPEATS, REPEATS
 from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.run_config import REPLACED, SETTINGS
+from gepa_client.views.calling_program import by_typescript
 from gepa_client.views.exit_statuses import STOPPED
-from gepa_client.views.option_names import camel_case, options_named
 
 COMMAND = settings_command(SETTINGS, REPLACED)
 
@@ -66,7 +65,8 @@ DECLARED = {
         Name running servers, or have them started in sandboxes with --repo. Everything is recorded at once:
         `evolverpc resume` continues a run that ended early.
 
-        Every flag is also a key of the --config file (with underscores) and a variable (GEPA_MAX_SECONDS). A flag has
+        Every flag is also a key of the --config file, by which messages name it (max_seconds), and a variable
+        (GEPA_MAX_SECONDS). A flag has
         precedence over a variable, a variable over the file.
 
         Exit status: 0 complete, 1 failed, 2 refused before it began, 3 paused because the infrastructure failed or on
@@ -134,12 +134,13 @@ def declared(name: str) -> Callable[..., None]:
     found = DECLARED[name]
 
     def run(**given: Any) -> None:
-        by_program = given.get("events_fd") is not None  # `optimize` of the npm package
-        with options_named(camel_case) if by_program else nullcontext():
-            try:
-                getattr(import_module(f"gepa_client.cli.commands.{name}"), name)(**given)
-            except KeyboardInterrupt:
-                _stopped(name, given)
+        token = by_typescript.set(given.get("events_fd") is not None)  # `optimize` of the npm package
+        try:
+            getattr(import_module(f"gepa_client.cli.commands.{name}"), name)(**given)
+        except KeyboardInterrupt:
+            _stopped(name, given)
+        finally:
+            by_typescript.reset(token)
 
     run.__doc__ = found.help
     return with_flags(run, found.own, [each for each in SETTINGS.values() if each.name not in found.without])

@@ -42,7 +42,7 @@ def _refuse_less(run: StoredRun, settings: RunConfig, store: str | None, end: in
     if budget is not None and budget < done and (before is None or budget < before):
         fork = command("fork", run.id, "--at", str(min(budget, end)), "--max-metric-calls", str(budget), store=store)
         raise SettingsError(
-            f"--max-metric-calls {budget} is less than the {done} metric calls that are recorded of run {run.id}: "
+            f"`max_metric_calls` {budget} is less than the {done} metric calls that are recorded of run {run.id}: "
             f"give {done} or more to continue, or start a run that ends sooner: "
             f"`{fork}`"
         )

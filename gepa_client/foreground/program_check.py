@@ -14,6 +14,7 @@ from gepa_client.errors import ClientError, summary
 from gepa_client.settings.check_settings import EXAMPLES, MOST_EXAMPLES
 from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
+from gepa_client.views.calling_program import blocked_hint, by_typescript, where_of
 from gepa_client.views.console import (
     echo,
     echo_next,
@@ -27,7 +28,6 @@ from gepa_client.views.console import (
 )
 from gepa_client.views.event_text import clock
 from gepa_client.views.exit_statuses import STOPPED, USAGE
-from gepa_client.views.option_names import blocked_hint, names_options, where_of
 from protocol.errors import RpcError
 
 if TYPE_CHECKING:
@@ -93,12 +93,14 @@ def run_check(
         if report.passed:
             echo_next(console, _next(report, typed))
         if brief:
-            on_failure(f"the check failed, so no run was started{_otherwise(report)}{_findings(report)}")
+            for_program = on_failure is not fail or by_typescript.get()
+            findings = _findings(report) if for_program else ""
+            on_failure(f"the check failed, so no run was started{_otherwise(report)}{findings}")
     if brief and report.passed and _lacks_price(settings, report):
         typed_again = typed.command("optimize", max_metric_calls=SUGGESTED_METRIC_CALLS)
         on_failure(
-            "the rows tried came without a price, so --max-cost-usd cannot hold, and nothing else ends this run; no "
-            f"run was started: give --max-metric-calls N, as in\n{typed_again}"
+            "the rows tried came without a price, so `max_cost_usd` cannot hold, and nothing else ends this run; no "
+            f"run was started: give `max_metric_calls`, as in\n{typed_again}"
         )
         return USAGE
     if brief and any(step.name == "rows" and step.verdict == "failed" for step in report.steps):
@@ -107,9 +109,7 @@ def run_check(
 
 
 def _findings(report: "CheckReport") -> str:
-    """Return the failed steps, and the first error of a row, for the exception that a program gets; else ""."""
-    if not names_options():
-        return ""
+    """Return the failed steps, and the first error of a row, for the exception that a program gets."""
     errors = [f"row {each.row}: {each.error}" for each in report.examples if each.error is not None]
     failed = [f"{step.name}: {step.message}" for step in report.steps if step.verdict == "failed"]
     return "".join(f"\n{line}" for line in [*failed, *errors[:1]])
@@ -132,8 +132,8 @@ def _otherwise(report: "CheckReport") -> str:
     from gepa_client.check.check_report import IGNORABLE  # with what follows, heavy
 
     if failed <= IGNORABLE:
-        return "; --check warn starts one all the same, after all other checks"
-    return "; --check off starts one all the same"
+        return "; `check` warn starts one all the same, after all other checks"
+    return "; `check` off starts one all the same"
 
 
 def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:
@@ -264,7 +264,7 @@ def _of_proposals(timing: "RunEstimate") -> str:
     if timing.race_rows is not None:
         text += (
             f"; on {timing.race_rows} of the validation rows, chosen at random, they take {timing.race_calls:,} at "
-            "most: give these as --valset, or --validation race, which also compares the best candidate with the seed "
+            "most: give these as `valset`, or `validation` race, which also compares the best candidate with the seed "
             "on other rows"
         )
     return text

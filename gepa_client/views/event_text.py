@@ -7,9 +7,9 @@ from gepa_client.report.proposed_texts import copied_summary, unusable_text
 from gepa_client.report.run_record import change_origin
 from gepa_client.report.steering_fields import steered_text
 from gepa_client.report.summary_fields import refusal_text, rows_summary
+from gepa_client.views.calling_program import blocked_hint, where_of
 from gepa_client.views.candidate_view import diff_size
 from gepa_client.views.console import safe, safe_line
-from gepa_client.views.option_names import blocked_hint, where_of
 
 PHASES = {
     "connecting": "connecting",

@@ -122,7 +122,7 @@ def _print_complete(run: StoredRun, store: str | None, stream: EventStream, *, a
         print_json(summary)
         return
     console = make_console()
-    how = "it has a perfect score, and --past-perfect" if _ended_by(run) == "perfect_score" else "a larger limit"
+    how = "it has a perfect score, and `past_perfect`" if _ended_by(run) == "perfect_score" else "a larger limit"
     echo(console, f"{safe_line(run.id)}: this run is complete; {how} extends it")
     echo_next(console, stream.resumed_by(run.id) or more)
 

@@ -35,3 +35,8 @@ def test_every_command_prints_its_help_for_h(cli: Cli) -> None:
         ended = cli(*([name] if name else []), "-h")
         assert ended.status == 0, name
         assert "-h, --help" in ended.stdout
+
+
+def test_a_flag_can_be_typed_as_messages_name_its_setting(cli: Cli) -> None:
+    ended = cli("optimize", "http://127.0.0.1:9", "--max_metric_calls", 0)
+    assert (ended.status, "`max_metric_calls`: must be greater" in ended.stderr) == (2, True)

@@ -98,7 +98,7 @@ def test_a_budget_below_what_is_recorded_is_refused_and_changes_nothing(there: P
     before = record(there)
     refused = commands_in(there, fork_server)("resume", "last", "--max-metric-calls", 20)
     assert refused.status == 2
-    assert "--max-metric-calls 20 is less than" in refused.stderr
+    assert "`max_metric_calls` 20 is less than" in refused.stderr
     assert f"the {before.counters['metric_calls']} metric calls" in refused.stderr
     assert record(there) == before
 
@@ -116,7 +116,7 @@ def test_rows_kept_for_validation_stay_the_same_on_resume(serve: Serve, cli: Cli
     url = serve(Script())
     ended = cli("optimize", url, "--trainset", file, "--max-metric-calls", 30, "--check", "off", "--json")
     assert ended.event("started")["splits"] == {"train": 48, "val": 12}
-    assert "no --valset: 12 of 60 training rows are kept for validation" in ended.stdout
+    assert "no `valset`: 12 of 60 training rows are kept for validation" in ended.stdout
     resumed = cli("resume", "last", "--max-metric-calls", 60, "--json")
     assert resumed.event("started")["splits"] == {"train": 48, "val": 12}
     other = cli("resume", "last", "--val-fraction", 0.5, "--max-metric-calls", 90)
@@ -134,7 +134,7 @@ def test_a_perfect_run_ends_and_continues_past_perfect(serve: Serve, cli: Cli, t
     assert before.reason is not None and before.reason.startswith("perfect_score of 1 is reached: candidate ")
     assert f"completed: {before.reason}" in ended.stdout
     complete, following = cli("resume", "last").stdout.splitlines()
-    assert complete.endswith(": this run is complete; it has a perfect score, and --past-perfect extends it")
+    assert complete.endswith(": this run is complete; it has a perfect score, and `past_perfect` extends it")
     assert following.endswith("--max-metric-calls 300 --past-perfect")
     more = cli("resume", "last", "--past-perfect")
     assert more.status == 0, more.stderr

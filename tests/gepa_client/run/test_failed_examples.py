@@ -134,5 +134,5 @@ def test_proposals_on_which_the_program_failed_are_why_a_run_did_not_improve(ser
     rejected = ended.stdout.partition("because ")[2].splitlines()[0].strip()
     assert "on which the program failed (ValueError)" in rejected, ended.stdout
     assert "score on their minibatch" not in rejected
-    assert "a fix of the program, or of propose_new_texts: on " in ended.stdout
-    assert "minibatch-size" not in ended.stdout
+    assert "a fix of the program, or of `propose_new_texts`: on " in ended.stdout
+    assert "minibatch_size" not in ended.stdout
