@@ -113,7 +113,7 @@ def test_at_most_15_rows_are_tried_spread_over_all(serve: Serve, cli: Cli) -> No
 def test_without_training_rows_the_check_prints_the_next_step(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(Script()))
     assert ended.status == 1
-    assert "failed rows: no training rows: give --trainset" in ended.stdout
+    assert "failed rows: no training rows: give `trainset`" in ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_run_with_scores_of_0_alone_is_started_only_after_a_warning(serve: Ser
     url = serve(script)
     refused = cli("optimize", url, "--max-metric-calls", 20)
     assert refused.status == 1
-    assert "--check warn starts one all the same, after all other checks" in " ".join(refused.stderr.split())
+    assert "`check` warn starts one all the same, after all other checks" in " ".join(refused.stderr.split())
     assert cli("optimize", url, "--max-metric-calls", 20, "--check", "warn").status == 0
 
 
@@ -235,7 +235,7 @@ def test_scores_above_the_perfect_score_are_a_finding(serve: Serve, cli: Cli) ->
     assert ended.status == 1
     shown = " ".join(ended.stdout.split())
     assert "failed scores: every score (40 to 54) is above the perfect score of 1" in shown
-    assert "--perfect-score 100" in shown
+    assert "`perfect_score` 100" in shown
     assert cli("check", url, "--perfect-score", 100).status == 0
     some = Script(datasets={"train": rows(15)}, evaluate=answering(lambda data: data["text"], lambda at: at % 3))
     shown = cli("check", serve(some)).stdout
@@ -308,8 +308,7 @@ def test_a_missing_proposer_is_a_warning(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(learned(capabilities=("datasets",))))
     assert ended.status == 0
     assert (
-        "warning proposals: nothing proposes new texts: give --reflection-lm MODEL, or write `propose_new"
-        in ended.stdout
+        "warning proposals: nothing proposes new texts: give `reflection_lm`, or `propose` in a call of" in ended.stdout
     )
 
 
@@ -331,7 +330,7 @@ def test_unscored_results_pass_if_another_server_scores_them(serve: Serve, cli: 
         return {**scored(data, candidate), "status": "rollout", "score": None}
 
     url = serve(learned(evaluate=unscored))
-    assert "--score-with" in cli("check", url).stdout
+    assert "`score_with`" in cli("check", url).stdout
     scorer = serve(Script(capabilities=("scoring",)))
     assert f"ok scores: by {scorer}" in cli("check", url, "--score-with", scorer).stdout
     absent = cli("check", url, "--score-with", CLOSED)
@@ -381,7 +380,7 @@ def evolving(*capabilities: str, **given: Any) -> Script:
     ("capabilities", "arguments", "message"),
     [
         (("commits", "mutations"), MODEL, "ok code: evolves, from main@1111111"),
-        (("commits", "mutations"), (), "warning code: can evolve, from main@1111111, once a --reflection-lm"),
+        (("commits", "mutations"), (), "warning code: can evolve, from main@1111111, once a `reflection_lm`"),
         ((), MODEL, None),
     ],
 )
@@ -471,7 +470,7 @@ def test_a_limit_on_the_time_of_an_example_goes_to_servers_that_support_it_and_f
     script = learned()
     refused = cli("check", serve(script), "--example-timeout-s", 2)
     assert refused.status == 1
-    assert "it does not offer `example_timeout`, which --example-timeout-s needs" in refused.stdout
+    assert "it does not offer `example_timeout`, which `example_timeout_s` needs" in refused.stdout
     assert script.calls("evaluate") == []
     script = learned(capabilities=("proposals", "finalize", "datasets", "example_timeout"))
     assert cli("check", serve(script), "--example-timeout-s", 2).status == 0
@@ -497,7 +496,7 @@ def test_a_program_with_the_same_scores_and_outputs_twice_looks_deterministic(se
     assert noise["row_noise"] == noise["mean_noise"] == 0
     assert [step["message"] for step in report["steps"] if step["name"] == "noise"] == [
         "none: 15 rows evaluated 2 times had the same scores and outputs, so the program looks "
-        "deterministic (--deterministic reuses results)"
+        "deterministic (`deterministic` reuses results)"
     ]
 
 
@@ -527,7 +526,7 @@ def test_fewer_validation_rows_are_recommended_with_and_without_a_race(serve: Se
     url = serve(script)
     calls = RACE_ROWS + 20 * 2 * 3 + 20 * RACE_ROWS
     advice = f"; on {RACE_ROWS} of the validation rows, chosen at random, they take {calls:,} at most: "
-    assert f"{advice}give these as --valset, or --validation race" in " ".join(cli("check", url).stdout.split())
+    assert f"{advice}give these as `valset`, or `validation` race" in " ".join(cli("check", url).stdout.split())
     (tmp_path / "run.toml").write_text('validation = "race"\n')
     raced = " ".join(cli("check", url, "--config", "run.toml").stdout.split())
     assert advice not in raced

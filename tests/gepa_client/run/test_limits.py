@@ -51,13 +51,13 @@ def test_unknown_prices_are_reported_and_end_a_run_that_only_money_would_end(
 ) -> None:
     ended = cli("optimize", serve(words), "--max-cost-usd", 0.5, "--check", "off")
     assert ended.status == 1
-    assert "no price is known for the program's examples, so --max-cost-usd cannot hold" in ended.stdout
-    assert "give --max-metric-calls N" in ended.stdout
+    assert "no price is known for the program's examples, so `max_cost_usd` cannot hold" in ended.stdout
+    assert "give `max_metric_calls`" in ended.stdout
     run = only_run(tmp_path).name
     assert f"next            evolverpc resume {run} --max-metric-calls 1000\n" in ended.stdout
     checked = cli("optimize", serve(words), "--max-cost-usd", 0.5)
     assert checked.status == 2
-    assert "came without a price, so --max-cost-usd cannot hold" in checked.stderr
+    assert "came without a price, so `max_cost_usd` cannot hold" in checked.stderr
     assert "--max-metric-calls 1000 --max-cost-usd 0.5\n" in checked.stderr
     assert only_run(tmp_path).name == run
 
@@ -96,7 +96,7 @@ def test_a_program_that_fails_on_most_examples_pauses_the_run_with_the_first_tra
     words.evaluate = breaks
     ended = cli("optimize", serve(words), "--max-metric-calls", 1000, "--failure-stop", 0.5, "--check", "off")
     assert ended.status == 3, ended.stdout + ended.stderr
-    assert "paused: 30 of the last 50 examples failed in the program, more than --failure-stop 0.5" in ended.stdout
+    assert "paused: 30 of the last 50 examples failed in the program, more than `failure_stop` 0.5" in ended.stdout
     assert "KeyError: 'column 2" in ended.stdout
     assert "File program.py, line 2" in ended.stdout
     assert len(words.calls("evaluate")) <= 54

@@ -1,0 +1,1 @@
+"""What a process does that starts runs: it checks the program, drives the run in another process, and shows it."""
