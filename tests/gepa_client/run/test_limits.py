@@ -97,6 +97,8 @@ def test_time_ends_a_run_after_what_is_in_flight_and_counts_only_while_it_runs(
     replayed = cli("replay", "last", "--json")
     assert (replayed.status, replayed.found) == (0, ended.found)
     assert replayed.event("finished")["reason"] == finished["reason"]
+    assert cli("resume", "last", "--max-seconds", 1.4).status == 0
+    assert len(words.calls("evaluate")) == len(numbers)
 
 
 def test_why_a_stopper_ended_a_run_is_in_terminal_events_and_report(
