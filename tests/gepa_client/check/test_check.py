@@ -393,27 +393,6 @@ def evolving(*capabilities: str, **given: Any) -> Script:
     return script
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "arguments", "message"),
-    [
-        (("commits", "mutations"), MODEL, "ok code: evolves, from main@1111111"),
-        (("commits", "mutations"), (), "warning code: can evolve, from main@1111111, once a --reflection-lm"),
-        ((), MODEL, None),
-    ],
-)
-def test_whether_code_evolves_is_printed(
-    serve: Serve, in_fork: Cli, capabilities: tuple[str, ...], arguments: tuple[str, ...], message: str | None
-) -> None:
-    script = evolving(*capabilities)
-    if not capabilities:
-        script.seed = {"rules": "red"}
-    ended = in_fork("check", serve(script), *arguments)
-    assert ended.status == 0, ended.stdout + ended.stderr
-    assert (" code: " in ended.stdout) == (message is not None)
-    assert message is None or message in " ".join(ended.stdout.split())
-    assert script.calls("make_reflective_dataset")[0]["components_to_update"] == ["rules"]
-
-
 def test_code_that_is_to_evolve_and_cannot_ends_the_check_before_a_row_is_run(serve: Serve, in_fork: Cli) -> None:
     script = evolving("commits")
     ended = in_fork("check", serve(script), *MODEL, "--evolve", "code")
