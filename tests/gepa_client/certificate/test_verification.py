@@ -188,8 +188,6 @@ def kept(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
             "UPDATE entries SET answer = replace(answer, '1.0', '0.0') WHERE part = 'test-4' AND number = 3",
             "is damaged",
         ),
-        ("UPDATE entries SET digest = 'x' WHERE part = 'search' AND number = 3", "is damaged"),
-        ("DELETE FROM entries WHERE part = 'search' AND number = 3", "is damaged"),
         ("DELETE FROM attempts WHERE part = 'search' AND number = 3", "budget.cost_usd: "),
         (
             "UPDATE attempts SET endpoint = 'http://elsewhere' WHERE part = 'test-0' AND number = 1",

@@ -110,12 +110,6 @@ def test_at_most_15_rows_are_tried_spread_over_all(serve: Serve, cli: Cli) -> No
     assert [params["capture_traces"] for params in script.calls("evaluate")] == [True] * 15 + [False] * 15
 
 
-def test_without_training_rows_the_check_prints_the_next_step(serve: Serve, cli: Cli) -> None:
-    ended = cli("check", serve(Script()))
-    assert ended.status == 1
-    assert "failed rows: no training rows: give --trainset" in ended.stdout
-
-
 @pytest.mark.parametrize(
     ("split", "source"),
     [
@@ -302,15 +296,6 @@ def test_the_reflection_model_is_called_once_before_a_budget_is_spent(
     assert shown in found
     assert (f"it was called at {model}" in found) == (verdict == "failed")
     assert ended.status == int(verdict == "failed")
-
-
-def test_a_missing_proposer_is_a_warning(serve: Serve, cli: Cli) -> None:
-    ended = cli("check", serve(learned(capabilities=("datasets",))))
-    assert ended.status == 0
-    assert (
-        "warning proposals: nothing proposes new texts: give --reflection-lm MODEL, or write `propose_new"
-        in ended.stdout
-    )
 
 
 def test_optimize_checks_first_and_does_not_start_when_the_check_fails(serve: Serve, cli: Cli, tmp_path: Any) -> None:
