@@ -110,12 +110,6 @@ def test_at_most_15_rows_are_tried_spread_over_all(serve: Serve, cli: Cli) -> No
     assert [params["capture_traces"] for params in script.calls("evaluate")] == [True] * 15 + [False] * 15
 
 
-def test_without_training_rows_the_check_prints_the_next_step(serve: Serve, cli: Cli) -> None:
-    ended = cli("check", serve(Script()))
-    assert ended.status == 1
-    assert "failed rows: no training rows: give `trainset`" in ended.stdout
-
-
 @pytest.mark.parametrize(
     ("split", "source"),
     [
@@ -304,14 +298,6 @@ def test_the_reflection_model_is_called_once_before_a_budget_is_spent(
     assert ended.status == int(verdict == "failed")
 
 
-def test_a_missing_proposer_is_a_warning(serve: Serve, cli: Cli) -> None:
-    ended = cli("check", serve(learned(capabilities=("datasets",))))
-    assert ended.status == 0
-    assert (
-        "warning proposals: nothing proposes new texts: give `reflection_lm`, or `propose` in a call of" in ended.stdout
-    )
-
-
 def test_optimize_checks_first_and_does_not_start_when_the_check_fails(serve: Serve, cli: Cli, tmp_path: Any) -> None:
     script = learned(evaluate=failing_rows(15))
     ended = cli("optimize", serve(script), "--max-metric-calls", 50)
@@ -374,27 +360,6 @@ def evolving(*capabilities: str, **given: Any) -> Script:
     script = learned(capabilities=("datasets", *capabilities), **given)
     script.seed = CODE | script.seed
     return script
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "arguments", "message"),
-    [
-        (("commits", "mutations"), MODEL, "ok code: evolves, from main@1111111"),
-        (("commits", "mutations"), (), "warning code: can evolve, from main@1111111, once a `reflection_lm`"),
-        ((), MODEL, None),
-    ],
-)
-def test_whether_code_evolves_is_printed(
-    serve: Serve, in_fork: Cli, capabilities: tuple[str, ...], arguments: tuple[str, ...], message: str | None
-) -> None:
-    script = evolving(*capabilities)
-    if not capabilities:
-        script.seed = {"rules": "red"}
-    ended = in_fork("check", serve(script), *arguments)
-    assert ended.status == 0, ended.stdout + ended.stderr
-    assert (" code: " in ended.stdout) == (message is not None)
-    assert message is None or message in " ".join(ended.stdout.split())
-    assert script.calls("make_reflective_dataset")[0]["components_to_update"] == ["rules"]
 
 
 def test_code_that_is_to_evolve_and_cannot_ends_the_check_before_a_row_is_run(serve: Serve, in_fork: Cli) -> None:

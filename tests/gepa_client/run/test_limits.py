@@ -79,6 +79,8 @@ def test_time_ends_a_run_after_what_is_in_flight_and_counts_only_while_it_runs(
     replayed = cli("replay", "last", "--json")
     assert (replayed.status, replayed.found) == (0, ended.found)
     assert replayed.event("finished")["reason"] == finished["reason"]
+    assert cli("resume", "last", "--max-seconds", 1.4).status == 0
+    assert len(words.calls("evaluate")) == len(numbers)
 
 
 def test_a_program_that_fails_on_most_examples_pauses_the_run_with_the_first_traceback(

@@ -29,12 +29,9 @@ async def test_the_servers_own_splits_are_the_default() -> None:
     assert isinstance(found.train.rows[0], ServerRow)
 
 
-async def test_a_run_without_training_rows_is_an_error_with_the_next_step() -> None:
+async def test_missing_rows_are_an_error_with_the_next_step_or_the_splits_that_there_are() -> None:
     with pytest.raises(SettingsError, match="`trainset`"):
         await splits.find(config(), {}, held)
-
-
-async def test_a_split_the_server_does_not_hold_is_named_with_those_it_does() -> None:
     with pytest.raises(SettingsError, match=r"'trian'.*other, test, train, val"):
         await splits.find(config(trainset="trian"), HELD, held)
 

@@ -106,10 +106,13 @@ async def test_a_start_that_took_too_long_is_no_score_and_is_tried_again(
 
 
 async def test_the_least_recently_used_instance_is_evicted_and_rebuilt(project: Project, opened: Open) -> None:
-    commits = [second(project, {"helper.py": f"ANSWER = {number}\n"}) for number in range(2, 5)]
+    commits = {answer: second(project, {"helper.py": f"ANSWER = {answer}\n"}) for answer in (2, 3, 4)}
     here = await opened(project, max_trees=2)
-    for answer, commit in (*enumerate(commits, 2), *enumerate(commits, 2)):
-        assert (await here.output(here.at(commit)))["answer"] == answer
+    trees = {}
+    for answer, is_kept in ((2, False), (3, False), (2, True), (4, False), (2, True), (3, False)):
+        found = await here.output(here.at(commits[answer]))
+        assert (found["answer"], found["cwd"] == trees.get(answer)) == (answer, is_kept)
+        trees[answer] = found["cwd"]
         assert here.folders <= 2
 
 

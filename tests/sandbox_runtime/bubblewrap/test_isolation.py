@@ -60,6 +60,7 @@ async def test_a_sandbox_neither_reads_nor_writes_files_of_the_host(runtime: Bub
     sandbox = await started(runtime)
     for path in (secret, Path.home() / ".ssh", "/etc/shadow", "/etc/machine-id", "/var/log", "/run/systemd", "/sys"):
         assert (await result(sandbox, f"cat {path} || ls {path}")).status != 0, path
+    assert "private" not in await shell_output(sandbox, "ls /etc/ssl")  # keys, beside the certificates
     mounted = [line.split()[1] for line in (await shell_output(sandbox, "cat /proc/mounts")).splitlines()]
     writable = await shell_output(
         sandbox, f"for place in {' '.join(mounted)}; do test -w $place && echo $place; done; true"
