@@ -28,7 +28,7 @@ BIN = Path(sys.executable).parent
 TS = "clients/typescript"
 DASHBOARD = "clients/dashboard"
 SERVICE_CLIENT = "clients/service-typescript"
-WORKERS = str(4 * (os.cpu_count() or 1))
+WORKERS = str(3 * (os.cpu_count() or 1))
 """Python tests at once: they wait for processes more than they compute."""
 POLL_S = 0.2
 PR_SET_CHILD_SUBREAPER = 36
