@@ -15,13 +15,13 @@ class OptimizeSettings(TypedDict, total=False):
     """Compare best candidates that tie (4 at most) on N unused training rows: up to 4 N metric calls."""
 
     test_fraction: float
-    """Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn at random."""
+    """Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn by `seed`."""
 
     failure_score: float
     """Score of an example on which the program fails or times out."""
 
     max_metric_calls: int | None
-    """Stop after N evaluated examples, those of the first candidate too; checked once per iteration."""
+    """Stop after N evaluated examples, those of the seed too; checked once per iteration."""
 
     auto: Literal["light", "medium", "heavy"] | None
     """Compute max_metric_calls as `dspy.GEPA(auto=...)` does."""
@@ -48,7 +48,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Pause if more than this share of the last 50 examples fail in the program."""
 
     reflection_lm: str | None
-    """Model that proposes new texts, by litellm's name such as openai/gpt-5, with the provider's key."""
+    """Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key."""
 
     reflection_lm_kwargs: dict[str, Any] | None
     """Arguments of each call to it, such as temperature or api_base."""
@@ -144,7 +144,7 @@ class OptimizeSettings(TypedDict, total=False):
     """GEPAAdapter class, or a function that makes one."""
 
     command: Sequence[str] | str | None
-    """Command that answers JSON-RPC, a line each, on stdin and stdout; what follows is a part of it unless quoted."""
+    """Command that reads JSON-RPC from stdin and answers on stdout, one a line; quoted, or as the last flag."""
 
     seed_candidate: dict[str, str] | Path | str | None
     """Texts to begin with, as JSON or a JSON file; an adapter needs it."""

@@ -42,7 +42,7 @@ class Spelling:
 
     @property
     def head(self) -> str:
-        """For the begin of a message."""
+        """For the start of a message."""
         return f"{self.place}: `{self.text}`" if self.place else f"`{self.text}`"
 
 

@@ -304,7 +304,7 @@ def scores_verdict(
     if (fault := output_fault(results)) is not None:
         return "failed", (
             f"every score is 0 and {fault}: look at the outputs above and at the score function. If both are right, "
-            "`check` warn starts a run all the same"
+            "`check` set to warn starts a run all the same"
         )
     feedback = {result.get("feedback") for result in results}
     same = f", and every feedback is {line(feedback.pop() or '', 60)!r}" if len(feedback) == 1 and any(feedback) else ""

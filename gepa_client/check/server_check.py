@@ -268,7 +268,7 @@ class _ServerCheck:
             agent = self.discovery.server.agent or "the server's coding agent"
             self.note("code", "ok", f"evolves, from {seed}, changed by {agent} (not called here)")
         elif len(offered) == 2:
-            self.note("code", "ok", f"could evolve, from {seed}; `evolve` prompts leaves it as it is")
+            self.note("code", "ok", f"could evolve, from {seed}; `evolve` set to prompts leaves it as it is")
         elif offered:
             message = f"candidates name the commit that runs, now {seed}; the server does not change code"
             self.note("code", "ok", message)

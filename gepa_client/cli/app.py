@@ -21,7 +21,7 @@ COMMANDS = {
     "call": "Make one call and print the answer.",
     "conformance": "Test a server against the contract.",
     "runs": "List the runs of this folder, or of a store.",
-    "show": "Show a run: scores, cost, what made the best better.",
+    "show": "Show a run: scores, cost, what improved it.",
     "watch": "Show a run on a live page in the browser.",
     "replay": "Replay a run from its record; call no server.",
     "steer": "Steer a run: a text, a hint, a budget, a pin.",

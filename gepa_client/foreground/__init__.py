@@ -1,1 +1,1 @@
-"""What a process does that starts runs: it checks the program, drives the run in another process, and shows it."""
+"""Check a program, and drive and display its run, for the command, program or service that starts it."""

@@ -132,8 +132,8 @@ def _otherwise(report: "CheckReport") -> str:
     from gepa_client.check.check_report import IGNORABLE  # with what follows, heavy
 
     if failed <= IGNORABLE:
-        return "; `check` warn starts one all the same, after all other checks"
-    return "; `check` off starts one all the same"
+        return "; `check` set to warn starts one all the same, after all other checks"
+    return "; `check` set to off starts one all the same"
 
 
 def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:
@@ -264,7 +264,7 @@ def _of_proposals(timing: "RunEstimate") -> str:
     if timing.race_rows is not None:
         text += (
             f"; on {timing.race_rows} of the validation rows, chosen at random, they take {timing.race_calls:,} at "
-            "most: give these as `valset`, or `validation` race, which also compares the best candidate with the seed "
-            "on other rows"
+            "most: give these as `valset`, or set `validation` to race, which also compares the best candidate with "
+            "the seed on other rows"
         )
     return text

@@ -21,7 +21,7 @@ from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of
 
 NO_MODEL = (
     "the server changes code, and a change has to be asked for by a reflection model: give `reflection_lm`, "
-    "or `evolve` prompts to have the prompts changed alone"
+    "or set `evolve` to prompts to have the prompts changed alone"
 )
 
 AUTO_CANDIDATES = {"light": 6, "medium": 12, "heavy": 18}

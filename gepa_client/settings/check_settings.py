@@ -6,7 +6,7 @@ CHECK_SETTINGS = (
     *SandboxSettings.model_fields,
     *("fleet", "token_file", "allow_insecure", "allow_mixed_programs", "score_with"),
     *("concurrency", "example_timeout_s"),
-    *("trainset", "valset", "testset", "val_fraction", "test_fraction", "max_metric_calls", "perfect_score", "auto"),
+    *("trainset", "valset", "testset", "val_fraction", "test_fraction", "max_metric_calls", "auto"),
     *(
         "reflection_lm",
         "reflection_lm_kwargs",

@@ -172,13 +172,13 @@ class DatasetSettings(SettingsGroup, title="Rows"):
     )
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = setting(
         0.0,
-        "Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn at random.",
+        "Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn by `seed`.",
         everyday=True,
         shown="none",
     )
     testset: Rows | None = setting(
         None,
-        "Rows to score the first and the best candidate on, at the end only.",
+        "Rows to score the seed and the best candidate on, at the end only.",
         everyday=True,
         metavar="FILE|SPLIT|-",
         shown="split `test`, if any",
@@ -193,7 +193,7 @@ class BudgetSettings(SettingsGroup, title="Budget"):
 
     max_metric_calls: PositiveInt | None = setting(
         None,
-        "Stop after N evaluated examples, those of the first candidate too; checked once per iteration.",
+        "Stop after N evaluated examples, those of the seed too; checked once per iteration.",
         everyday=True,
     )
     auto: Literal["light", "medium", "heavy"] | None = setting(
@@ -234,10 +234,10 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
 
     reflection_lm: Annotated[str | None, BeforeValidator(_model_or_none)] = setting(
         None,
-        "Model that proposes new texts, by litellm's name such as openai/gpt-5, with the provider's key.",
+        "Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key.",
         everyday=True,
         metavar="MODEL|program",
-        shown="program: its `propose_new_texts` does, without a key",
+        shown="program: its `propose_new_texts`, which needs no key",
     )
     reflection_lm_kwargs: dict[str, Any] | None = setting(
         None, "Arguments of each call to it, such as temperature or api_base.", parse=json_object

@@ -59,15 +59,17 @@ class _ServerCommand(settings_command(SETTINGS)):  # type: ignore[misc]  # a cla
         if len(rest) == 1 and rest[0].endswith(".py") and ctx.params["program"] is None:
             ctx.params["program"] = rest[0]
         elif rest:
-            raise SettingsError(f"{rest[0]} belongs to no flag{_instead(rest)}")
+            raise SettingsError(f"{rest[0]} belongs to no flag{_how_to_serve(rest)}")
         return []
 
 
-def _instead(rest: Sequence[str]) -> str:
-    """Return how a message ends that names the first argument without a flag: with the command that serves it."""
+def _how_to_serve(rest: Sequence[str]) -> str:
+    """Return the end of the message about an argument that belongs to no flag: the command that serves it."""
     file = Path(rest[0])
+    if rest[0].endswith(".py"):
+        return f"; to serve it: `evolverpc serve {shlex.quote(rest[0])}`, without further arguments that are no flags"
     if re.search(r"\.[mc]?[jt]s$", rest[0]):  # which is known before the flags are read
-        return f"; to serve it: `evolverpc serve {rest[0]} and the flags after it`"
+        return f"; to serve it, give it first: `evolverpc serve {shlex.quote(rest[0])}`, then its flags"
     if file.is_file():
         path = f"./{file}" if file.parent == Path() else rest[0]
         return f"; to serve it: `evolverpc serve {_COMMAND} {shlex.join([path, *rest[1:]])}`"

@@ -92,7 +92,7 @@ class ProgramSettings(SettingsGroup, title="Program"):
     )
     command: tuple[str, ...] | None = setting(
         None,
-        "Command that answers JSON-RPC, a line each, on stdin and stdout; what follows is a part of it unless quoted.",
+        "Command that reads JSON-RPC from stdin and answers on stdout, one a line; quoted, or as the last flag.",
         everyday=True,
         parse=shlex.split,
     )

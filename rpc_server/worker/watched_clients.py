@@ -10,6 +10,7 @@ import sys
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
 from .calls import INSIDE, OF_THREAD, Call, apart, begin, branched, place, waited
+from .response_body import ERROR
 
 _CALL = "_evolverpc_call"
 
@@ -449,7 +450,7 @@ def _parts(parts: Iterable[bytes], call: Call) -> Iterator[bytes]:
     body = call.body
     try:
         for part in parts:
-            if part.endswith(body.passes) and part.rfind(b"rror") < 0:  # faster than `in`
+            if part.endswith(body.passes) and part.rfind(ERROR) < 0:
                 body.keep(part)
             else:
                 call.feed(part)
@@ -466,7 +467,7 @@ async def _async_parts(parts: AsyncIterable[bytes], call: Call) -> AsyncIterator
     body = call.body
     try:
         async for part in parts:
-            if part.endswith(body.passes) and part.rfind(b"rror") < 0:  # faster than `in`
+            if part.endswith(body.passes) and part.rfind(ERROR) < 0:
                 body.keep(part)
             else:
                 call.feed(part)

@@ -266,7 +266,7 @@ def test_a_mistake_is_named_and_nothing_is_begun(case: str) -> None:
 
 FAILED: dict[str, tuple[dict[str, Any], str]] = {
     "no file": ({"trainset": "nope.jsonl"}, "rows: nope.jsonl: no such file in"),
-    "zeros": ({"program": counting(lambda *_: 0) | {"score": lambda *_: 0}}, "`check` warn starts"),
+    "zeros": ({"program": counting(lambda *_: 0) | {"score": lambda *_: 0}}, "`check` set to warn starts"),
     "errors": ({"program": counting(lambda *_: 1 // 0)}, "row 0: ZeroDivisionError"),
 }
 

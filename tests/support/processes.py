@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def is_running(pid: int) -> bool:
-    """Whether it lives; a zombie does not."""
+    """Return whether the process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     except (FileNotFoundError, ProcessLookupError):

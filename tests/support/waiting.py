@@ -10,7 +10,7 @@ def until(condition: Callable[[], Any], seconds: float = 100.0) -> Any:
     """Return the condition's first true value."""
     end = time.monotonic() + seconds
     while not (value := condition()):
-        assert time.monotonic() < end, f"waited {seconds:g} s in vain"
+        assert time.monotonic() < end, f"still false after {seconds:g} s"
         time.sleep(0.01)
     return value
 
@@ -19,6 +19,6 @@ async def eventually(condition: Callable[[], Any], seconds: float = 20.0) -> Any
     """Return the condition's first true value."""
     end = time.monotonic() + seconds
     while not (value := condition()):
-        assert time.monotonic() < end, f"waited {seconds:g} s in vain"
+        assert time.monotonic() < end, f"still false after {seconds:g} s"
         await asyncio.sleep(0.01)
     return value

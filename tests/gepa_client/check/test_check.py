@@ -197,7 +197,7 @@ def test_a_run_with_scores_of_0_alone_is_started_only_after_a_warning(serve: Ser
     url = serve(script)
     refused = cli("optimize", url, "--max-metric-calls", 20)
     assert refused.status == 1
-    assert "`check` warn starts one all the same, after all other checks" in " ".join(refused.stderr.split())
+    assert "`check` set to warn starts one all the same, after all other checks" in " ".join(refused.stderr.split())
     assert cli("optimize", url, "--max-metric-calls", 20, "--check", "warn").status == 0
 
 
@@ -491,7 +491,7 @@ def test_fewer_validation_rows_are_recommended_with_and_without_a_race(serve: Se
     url = serve(script)
     calls = RACE_ROWS + 20 * 2 * 3 + 20 * RACE_ROWS
     advice = f"; on {RACE_ROWS} of the validation rows, chosen at random, they take {calls:,} at most: "
-    assert f"{advice}give these as `valset`, or `validation` race" in " ".join(cli("check", url).stdout.split())
+    assert f"{advice}give these as `valset`, or set `validation` to race" in " ".join(cli("check", url).stdout.split())
     (tmp_path / "run.toml").write_text('validation = "race"\n')
     raced = " ".join(cli("check", url, "--config", "run.toml").stdout.split())
     assert advice not in raced

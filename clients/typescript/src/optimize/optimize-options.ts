@@ -24,7 +24,7 @@ export interface OptimizeOptions<Data, Output, Component extends string = string
   trainset?: RowSource<Data> | undefined;
   /** Rows to select candidates by. Default: split `val`, else by `valFraction`. */
   valset?: RowSource<NoInfer<Data>> | undefined;
-  /** Rows to score the first and the best candidate on, at the end only. Default: split `test`, if any. */
+  /** Rows to score the seed and the best candidate on, at the end only. Default: split `test`, if any. */
   testset?: RowSource<NoInfer<Data>> | undefined;
   /** Returns new texts for `components`, in place of a reflection model. */
   propose?(
