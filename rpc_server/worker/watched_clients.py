@@ -447,10 +447,10 @@ def watch_threads(module: Any) -> None:
 
 
 def _parts(parts: Iterable[bytes], call: Call) -> Iterator[bytes]:
-    body = call.body
+    body, error = call.body, ERROR  # a local name is found faster, for each part
     try:
         for part in parts:
-            if part.endswith(body.passes) and part.rfind(ERROR) < 0:
+            if part.endswith(body.passes) and part.rfind(error) < 0:
                 body.keep(part)
             else:
                 call.feed(part)
@@ -464,10 +464,10 @@ def _parts(parts: Iterable[bytes], call: Call) -> Iterator[bytes]:
 
 
 async def _async_parts(parts: AsyncIterable[bytes], call: Call) -> AsyncIterator[bytes]:
-    body = call.body
+    body, error = call.body, ERROR  # as above
     try:
         async for part in parts:
-            if part.endswith(body.passes) and part.rfind(ERROR) < 0:
+            if part.endswith(body.passes) and part.rfind(error) < 0:
                 body.keep(part)
             else:
                 call.feed(part)
