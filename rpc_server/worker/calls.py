@@ -365,7 +365,7 @@ class ExampleCalls:
 
 
 def _read_answer(text: bytes) -> tuple[str | None, dict[str, Any] | None]:
-    answer = parsed(text)
+    answer = parsed(text) if text else None  # that of a stream is empty
     if not isinstance(answer, dict):
         return None, None
     return answer["model"] if isinstance(answer.get("model"), str) else None, usage_in(answer)
