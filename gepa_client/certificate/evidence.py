@@ -17,6 +17,7 @@ from gepa_client.certificate.repeats import Repeats, part_of_test, plan_part
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import (
     COMMITMENT,
+    EVENTS,
     EVALUATE,
     RACE,
     SEARCH,
@@ -198,7 +199,7 @@ class _RecordedEntries:
         self.evaluations = self.raced_out = 0
         self.seen: set[float] = set()
         digest = hashlib.blake2b(digest_size=16)
-        for part in sorted(parts or store.parts(run.id)):
+        for part in sorted({*(parts or store.parts(run.id))} - {EVENTS}):  # which follow from the others
             for entry in entries(store, run.id, part):
                 place = [part, entry.number, entry.kind, entry.digest, entry.about, len(entry.answer)]
                 digest.update(orjson.dumps(place) + entry.answer)

@@ -19,6 +19,7 @@ from evolverpc_common.redaction import Secrets
 from gepa_client.errors import BadResponse, Interrupted, InterruptStatus, JournalMismatch
 from gepa_client.journal.buffer import LARGEST_HELD, JournalStorage
 from gepa_client.journal.entries import (
+    EVENTS,
     FAILURE,
     ROLLOUT,
     SEARCH,
@@ -86,6 +87,8 @@ class Journal:
     _on_first_write: list[Callable[[], None]] = field(default_factory=list, init=False)
     _open: set[int] = field(default_factory=set, init=False)  # numbers whose answer GEPA waits for
     _failures: list[Entry] = field(default_factory=list, init=False)
+    _decisions: list[tuple[str, JsonValue]] = field(default_factory=list, init=False)
+    _decided: int = field(default=0, init=False)
     _settling: "list[asyncio.Future[None]]" = field(default_factory=list, init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
 
@@ -112,7 +115,7 @@ class Journal:
             first = self.next_number
             if self.until is not None and first + len(keys) > self.until:
                 raise Interrupted("paused", f"replayed up to {first}, as requested")
-            self.commit_failures()
+            self.commit()
             requests = [RecordedRequest(first + at, key) for at, key in enumerate(keys)]
             for request in requests:
                 entry = request.entry = self._recorded(request)
@@ -239,13 +242,42 @@ class Journal:
             self._failures.append(entry)
             self._open.add(request.number)
 
-    def commit_failures(self) -> None:
-        """Write the failures that GEPA got: it has continued from them, so they are part of the run."""
+    def decided(self, kind: str, decision: JsonValue) -> None:
+        """Record what GEPA decided; written once GEPA asks again: a failure before it may be tried again."""
         with self._lock:
+            self._decisions.append((kind, decision))
+
+    def commit(self, *, ended: bool = False) -> None:
+        """Write the failures that GEPA got and its decisions: it has continued from them, so they are part of the run.
+
+        `ended`: it has not, but the search is over; failures, and the decisions after them, are not written then.
+
+        Raises:
+            Interrupted: GEPA decided otherwise than is recorded.
+        """
+        with self._lock:
+            if ended and self._failures:
+                return
             if self._failures:
                 self.storage.write(*self._failures)
                 self._open -= {failure.number for failure in self._failures}
                 self._failures = []
+            for kind, decision in self._decisions:
+                self._write_decision(kind, decision)
+            self._decisions = []
+
+    def _write_decision(self, kind: str, decision: JsonValue) -> None:
+        entry = Entry(EVENTS, self._decided, kind, "", kind, self.secrets.written(decision))
+        recorded = self.storage.read(EVENTS, self._decided)
+        if recorded is None:
+            self.storage.write(entry)
+        elif (recorded.kind, recorded.answer) != (kind, entry.answer):
+            mismatch = JournalMismatch(
+                f"this is not the run that was recorded: decision {self._decided} is {entry.answer.decode()[:300]}, but "
+                f"the record has {recorded.answer.decode()[:300]}. Nothing was paid for"
+            )
+            raise Interrupted("failed", str(mismatch)) from mismatch
+        self._decided += 1
 
     def stop(self, interrupted: Interrupted) -> None:
         """Write that the run ended here by a limit that a replay cannot work out."""

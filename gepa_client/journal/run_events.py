@@ -155,7 +155,7 @@ class CandidateFound(_Event):
     parents: list[int]
     iteration: int
     score: float
-    texts: dict[str, str]
+    texts: dict[str, str] = {}
     front: list[int]
     best: int
     metric_calls: int

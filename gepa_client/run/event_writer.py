@@ -15,7 +15,22 @@ from evolverpc_common.redaction import Secrets
 from gepa_client.errors import unreadable
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.run_events import Emit, Event, Finished, Progress, Started, Warned
+from gepa_client.journal.run_events import (
+    Budget,
+    CandidateFound,
+    Emit,
+    Event,
+    Finished,
+    NoProposal,
+    Progress,
+    RecordsCut,
+    Rejected,
+    Started,
+    Steered,
+    StepFailed,
+    UnusableAnswer,
+    Warned,
+)
 from gepa_client.run.gateway_record import GatewayRecord
 
 REPORT_EVERY_S = 0.1
@@ -92,9 +107,23 @@ class _EventsFile:
         self._begun, self._before = True, []
 
 
+DECISIONS = (CandidateFound, Budget, Rejected, NoProposal, StepFailed, RecordsCut, UnusableAnswer, Steered)
+"""What GEPA decides in the search."""
+
+NOT_RECORDED = {"seconds", "texts", "details", "max_metric_calls"}
+"""Fields that differ between a run and its replay, and the texts of candidates, which the store has."""
+
+
 def placed(emit: Emit, journal: Journal) -> Emit:
-    """Return `emit` with the place in the journal added to every event."""
-    return lambda event: emit(event.model_copy(update={"at": journal.next_number}))
+    """Return `emit` with the place in the journal added to every event, that records the decisions of the search."""
+
+    def emit_placed(event: Event) -> None:
+        event = event.model_copy(update={"at": journal.next_number})
+        if isinstance(event, DECISIONS) and not (isinstance(event, Steered) and event.number is None):
+            journal.decided(event.event, event.model_dump(mode="json", exclude=NOT_RECORDED, exclude_defaults=True))
+        emit(event)
+
+    return emit_placed
 
 
 def redacting(secrets: Secrets, emit: Emit) -> Emit:

@@ -288,7 +288,7 @@ class Optimization:
                 logger=_GepaLog(),
                 **arguments,
             )
-            journal.commit_failures()
+            journal.commit()
         except Interrupted as stopped:
             stop = self._recorded(stopped)
             more = guard.cause.details if guard.cause is not None else None
@@ -376,13 +376,14 @@ class Optimization:
         return None if known is None else known.reused + watcher.validated_from_cache
 
     def _recorded(self, stopped: Interrupted) -> Interrupted:
-        """Record a completing stop for replays; return it, or the interruption that prevented the record."""
+        """Record the last decisions, and a completing stop for replays; return it, or what prevented the record."""
         journal = self.adapter.journal
-        if stopped.status == "completed" and not journal.replays:
-            try:
+        try:
+            journal.commit(ended=True)
+            if stopped.status == "completed" and not journal.replays:
                 journal.stop(stopped)
-            except Interrupted as lost:
-                return lost
+        except Interrupted as lost:
+            return lost
         return stopped
 
     def _best(self, candidate: dict[str, str]) -> None:

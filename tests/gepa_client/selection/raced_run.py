@@ -107,7 +107,7 @@ def run(
     result = gepa.optimize(
         seed_candidate=adapter.seed_candidate, trainset=train, valset=val, logger=Silent(), **arguments
     )
-    adapter.journal.commit_failures()
+    adapter.journal.commit()
     return RacedRun(
         result.candidates,
         result.parents,
