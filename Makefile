@@ -7,6 +7,7 @@ TS := clients/typescript
 TICKETS := examples/tickets/typescript
 DASHBOARD := clients/dashboard
 SERVICE_CLIENT := clients/service-typescript
+SERVICE_SCHEMA := $(SERVICE_CLIENT)/src/generated/schema.ts
 TS_SOURCES := $(shell find $(TS)/src $(TS)/scripts protocol/schema -type f 2>/dev/null)
 
 # Install this package with its EXTRAS by uv; by pip, whose error is shown, if uv cannot be installed or cannot reach an
@@ -68,7 +69,7 @@ demo-service: .venv/.installed-service
 example: .venv/.installed-sandbox
 	@$(BIN)/python examples/frameworks/run.py $(ARGS)
 
-test: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed $(SERVICE_CLIENT)/node_modules/.installed
+test: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed $(SERVICE_SCHEMA)
 	@$(BIN)/python scripts/gates.py $(ARGS)
 
 docs: .venv/.installed-dev
@@ -83,7 +84,7 @@ conformance: .venv/.installed $(TS)/dist/.built
 bench: .venv/.installed-dev .venv/peers/.installed $(TS)/dist/.built
 	@$(BIN)/python benchmarks/report.py $(ARGS)
 
-setup: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed $(SERVICE_CLIENT)/node_modules/.installed
+setup: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed $(SERVICE_SCHEMA)
 	@echo "Set up. Next: make demo, or make test"
 
 python:
@@ -171,5 +172,9 @@ $(SERVICE_CLIENT)/node_modules/.installed: $(SERVICE_CLIENT)/package.json $(SERV
 	@cd $(SERVICE_CLIENT) && $(NPM_CI) >/dev/null
 	@touch $@
 
+# The types of the service's client, which the dashboard's page of the service imports too.
+$(SERVICE_SCHEMA): docs/openapi.json $(SERVICE_CLIENT)/node_modules/.installed
+	@cd $(SERVICE_CLIENT) && npm run --silent generate >/dev/null
+
 clean:
-	rm -rf .venv runs site dist build $(TS)/node_modules $(TS)/dist $(DASHBOARD)/node_modules $(SERVICE_CLIENT)/node_modules $(SERVICE_CLIENT)/dist examples/tickets/typescript/node_modules examples/tickets/typescript/dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv runs site dist build $(TS)/node_modules $(TS)/dist $(DASHBOARD)/node_modules $(SERVICE_CLIENT)/node_modules $(SERVICE_CLIENT)/dist $(dir $(SERVICE_SCHEMA)) examples/tickets/typescript/node_modules examples/tickets/typescript/dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -105,8 +105,9 @@ Ratios = dict[str, list[tuple[float, float]]]
 """By language and way: the ratios of seconds and of processor time of each round."""
 
 
-async def measure(baseline: Path, given: argparse.Namespace, model: str, ratios: Ratios) -> None:
-    """Start the servers, and add the ratios of some rounds."""
+async def measure(given: argparse.Namespace, model: str, ratios: Ratios) -> None:
+    """Start the servers once, and add the ratios of `--rounds` rounds to `ratios`."""
+    baseline = given.baseline.resolve()
     languages, rounds, examples = given.languages, given.rounds, given.examples
     env = {"MODEL_URL": model}
     async with contextlib.AsyncExitStack() as stack:
@@ -120,7 +121,7 @@ async def measure(baseline: Path, given: argparse.Namespace, model: str, ratios:
                 opened[language, name] = (session, server.url)
         ways = [(language, way) for language in languages for way in WAYS[language]]
         for number in range(rounds + 1):
-            random.shuffle(ways)  # a fixed order favours one: garbage collection follows it
+            random.shuffle(ways)  # in a fixed order, garbage collection would always slow the same way
             for language, way in ways:
                 order = random.sample(("this", "baseline"), 2)
                 taken = {name: await seconds_of(*opened[language, name], way, examples) for name in order}
@@ -135,7 +136,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--baseline", type=Path, metavar="PATH", help="the other checkout")
     parser.add_argument("--languages", nargs="+", choices=list(WAYS), default=list(WAYS))
-    parser.add_argument("--launches", type=int, default=7)
+    parser.add_argument("--launches", type=int, default=7, help="times that all servers are started")
     parser.add_argument("--rounds", type=int, default=15, help="of each launch")
     parser.add_argument("--examples", type=int, default=3)
     parser.add_argument("--model", action="store_true", help=argparse.SUPPRESS)
@@ -150,7 +151,7 @@ def main() -> int:
             model = f"http://127.0.0.1:{int(process.stdout.readline())}/v1/chat/completions"
             ratios: Ratios = {}
             for _ in range(given.launches):
-                asyncio.run(measure(given.baseline.resolve(), given, model, ratios))
+                asyncio.run(measure(given, model, ratios))
         finally:
             process.terminate()
     figures, processor = (

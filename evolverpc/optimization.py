@@ -4,7 +4,7 @@ import difflib
 import inspect
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,22 +18,21 @@ from evolverpc.settings_types import OptimizeSettings
 from evolverpc_common.exact_values import InexactValueError, packed
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight
-from gepa_client.cli.arguments import STOPPED
-from gepa_client.cli.commands.check import run_check
-from gepa_client.cli.commands.foreground_run import ForegroundRun, create_run
-from gepa_client.cli.commands.resume import continued, output_again, settings_again
-from gepa_client.cli.flags import Typed
-from gepa_client.cli.views import notebook
-from gepa_client.cli.views.console import make_console
-from gepa_client.cli.views.final_summary import RunSummary
-from gepa_client.cli.views.option_names import options_named, with_option_names
 from gepa_client.errors import ClientError, summary
+from gepa_client.foreground.continued_run import continued, output_again, settings_again
+from gepa_client.foreground.foreground_run import ForegroundRun, create_run
+from gepa_client.foreground.program_check import run_check
 from gepa_client.journal.entries import ITS_ID, SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.store import default_store, find_run, open_store
 from gepa_client.run.output_folder import new_run_id
+from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
+from gepa_client.views import notebook
+from gepa_client.views.console import make_console
+from gepa_client.views.exit_statuses import STOPPED
+from gepa_client.views.final_summary import RunSummary
 from protocol.errors import RpcError
 from rpc_server.program.live_program import is_dspy
 from rpc_server.program.with_proposer import Propose
@@ -99,17 +98,6 @@ def optimize(
         OptimizeError: a setting is wrong, the program cannot start, the check of a few rows failed, or the run did not
             complete; then the error has the `run_id` to resume, and what was found so far.
     """
-    with options_named(str):
-        return _optimize(program, (trainset, valset, testset), propose, resume, settings)
-
-
-def _optimize(
-    program: object,
-    rows: Sequence[Rows | None],
-    propose: Propose | None,
-    resume: str | None,
-    settings: OptimizeSettings,
-) -> Result:
     if WORKER in sys.modules:
         raise OptimizeError(
             "evolverpc.optimize was called while the program's file was imported by a process of the program: put the "
@@ -122,7 +110,7 @@ def _optimize(
         for name, value in NAMES_OF_CHECK.items():
             if settings.get(name):
                 given.setdefault("check", value)
-        given_rows = dict(zip(ROW_SETTINGS, rows, strict=True))
+        given_rows = dict(zip(ROW_SETTINGS, (trainset, valset, testset), strict=True))
         held = held_rows(given_rows) if is_dspy(program) else {}
         given |= {name: name if name in held else _rows(name, value) for name, value in given_rows.items()}
         _check_program(program)
@@ -142,7 +130,7 @@ def _optimize(
             run = _start(given) if resume is None else _continue(given, resume)
             ended = (run if is_named(program) else replace(run, if_blocked=IF_BLOCKED)).run()
     except (SettingsError, ClientError, RpcError, OSError) as error:
-        raise OptimizeError(with_option_names(summary(error))) from None
+        raise OptimizeError(summary(error)) from None
     return _result(ended)
 
 
@@ -216,7 +204,7 @@ def _start(given: Mapping[str, Any]) -> ForegroundRun:
         if status == STOPPED:
             raise KeyboardInterrupt("the check of a few rows was stopped by hand, so no run was started")
         if status != 0:
-            raise OptimizeError(with_option_names("\n".join(faults)))
+            raise OptimizeError("\n".join(faults))
     return _foreground(settings, where, run_id, create_run(settings, where, run_id, _resumed_by(ITS_ID)))
 
 
@@ -266,7 +254,7 @@ class _Call(Typed):
 
 def _result(ended: RunSummary) -> Result:
     finished = ended.finished
-    reason = with_option_names(finished.reason or "the seed was not scored")
+    reason = finished.reason or "the seed was not scored"
     if finished.status == "refused":
         raise OptimizeError(reason)
     result = result_of(ended)

@@ -15,19 +15,19 @@ class OptimizeSettings(TypedDict, total=False):
     """Compare best candidates that tie (4 at most) on N unused training rows: up to 4 N metric calls."""
 
     test_fraction: float
-    """Share of the training rows to keep as test rows if there is no testset; drawn by the seed."""
+    """Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn by `seed`."""
 
     failure_score: float
     """Score of an example on which the program fails or times out."""
 
     max_metric_calls: int | None
-    """Stop after N evaluated examples; checked once per iteration."""
+    """Stop after N evaluated examples, those of the seed too; checked once per iteration."""
 
     auto: Literal["light", "medium", "heavy"] | None
     """Compute max_metric_calls as `dspy.GEPA(auto=...)` does."""
 
     max_cost_usd: float | None
-    """Stop after X US dollars, as reported by servers and models."""
+    """Stop after X US dollars, of the costs that servers and models report."""
 
     max_seconds: float | None
     """Stop after X seconds of work; pauses do not count."""
@@ -48,7 +48,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Pause if more than this share of the last 50 examples fail in the program."""
 
     reflection_lm: str | None
-    """Model that proposes new texts, by litellm's name such as openai/gpt-5."""
+    """Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key."""
 
     reflection_lm_kwargs: dict[str, Any] | None
     """Arguments of each call to it, such as temperature or api_base."""
@@ -144,7 +144,7 @@ class OptimizeSettings(TypedDict, total=False):
     """GEPAAdapter class, or a function that makes one."""
 
     command: Sequence[str] | str | None
-    """Command that speaks the protocol over stdio; all that follows belongs to it."""
+    """Command that reads JSON-RPC from stdin and answers on stdout, one a line; quoted, or as the last flag."""
 
     seed_candidate: dict[str, str] | Path | str | None
     """Texts to begin with, as JSON or a JSON file; an adapter needs it."""

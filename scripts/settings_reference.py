@@ -1,20 +1,14 @@
-"""Write `docs/settings.md`, the types of both `optimize` functions and schemas of events; `--check` compares them."""
+"""Write `docs/settings.md` and the types of Python's `optimize`; `--check` compares them."""
 
-import json
 import sys
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
-
-from pydantic import TypeAdapter
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from evolverpc.applicable_settings import KEYWORDS
 from evolverpc.applicable_settings import SERVER as OF_SERVER
 from evolverpc_common.settings.definition import Setting, SettingsGroup
-from gepa_client.journal import run_events
-from gepa_client.page.page_answers import AnyPageAnswer
-from gepa_client.page.page_events import AnyPageEvent
 from gepa_client.settings.run_config import SETTINGS as CLIENT
 from gepa_client.settings.run_config import RunConfig
 from rpc_server.settings.settings import SETTINGS as SERVER
@@ -116,33 +110,12 @@ def _types(annotation: Any) -> Iterator[str]:
         yield annotation.__name__
 
 
-def schema() -> str:
-    """Return the settings of TypeScript's `optimize` and its events, as JSON schemas."""
-    settings = {name: _property(setting) for name, setting in KEYWORDS.items()}
-    schemas = {"settings": settings, "events": TypeAdapter[Any](run_events.Event).json_schema(mode="serialization")}
-    return json.dumps(schemas, indent=2, ensure_ascii=False) + "\n"
-
-
-def page_schema(union: Any) -> str:
-    """Return what the page of a run receives, events or answers, as a JSON schema."""
-    return json.dumps(TypeAdapter[Any](union).json_schema(mode="serialization"), indent=2, ensure_ascii=False) + "\n"
-
-
-def _property(setting: Setting) -> dict[str, Any]:
-    kind = TypeAdapter[Any](get_type_hints(RunConfig, include_extras=True)[setting.name]).json_schema()
-    default = "" if setting.default_text == "none" else f" Default: {setting.default_text}."
-    return {**kind, "description": f"{setting.description}{default}"}
-
-
 def main(arguments: list[str]) -> int:
     """Write both files, or compare them; returns the exit status."""
     status = 0
     files = {
         "docs/settings.md": page(),
         "evolverpc/settings_types.py": module(),
-        "clients/typescript/schema/optimize.json": schema(),
-        "clients/dashboard/schema/events.json": page_schema(AnyPageEvent),
-        "clients/dashboard/schema/answers.json": page_schema(AnyPageAnswer),
     }
     for path, text in files.items():
         file = ROOT / path

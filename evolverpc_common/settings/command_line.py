@@ -120,6 +120,7 @@ def _type(setting: Setting) -> Any:
 def _option(setting: Setting) -> Any:
     names = [setting.flag if setting.negation is None else f"{setting.flag}/{setting.negation}"]
     names += [flag_of(setting.name)] if setting.short is not None else []
+    names += [f"--{setting.name}"] if "_" in setting.name else []  # as messages name it
     return typer.Option(*names, help=setting.description, show_default=False, metavar=setting.placeholder)
 
 

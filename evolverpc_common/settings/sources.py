@@ -1,4 +1,4 @@
-"""Read settings from flags, environment variables and TOML files, and report errors by the user's own spelling."""
+"""Read settings from flags, environment variables and TOML files, and report errors with where each was given."""
 
 import difflib
 import json
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from evolverpc_common.files import no_such_file
-from evolverpc_common.settings.definition import Setting, anchored, flag_of
+from evolverpc_common.settings.definition import Setting, anchored
 
 Model = TypeVar("Model", bound=BaseModel)
 Settings = dict[str, Setting]
@@ -25,12 +25,12 @@ ALLOWED_HOSTS = "GEPA_ALLOWED_HOSTS"
 
 
 class SettingsError(ValueError):
-    """The settings cannot be used; the message names each as it was given, what is accepted, and what to do."""
+    """The settings cannot be used; the message names each, what is accepted, and what to do."""
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a setting was given: `text` is the flag, variable or key, `place` the file and line of a key."""
+    """How a setting was given: `text` is its name or its variable, `place` the file and line of a key."""
 
     text: str
     place: str = ""
@@ -42,8 +42,8 @@ class Spelling:
 
     @property
     def head(self) -> str:
-        """For the begin of a message."""
-        return f"{self.place}: `{self.text}`" if self.place else self.text
+        """For the start of a message."""
+        return f"{self.place}: `{self.text}`" if self.place else f"`{self.text}`"
 
 
 @dataclass(frozen=True)
@@ -71,21 +71,11 @@ class SettingsSource:
                 raise SettingsError(f"{self.spellings[name].head}: {error}") from None
         return SettingsSource(values, self.spellings)
 
-    def respelled(self, message: str, known: Iterable[str]) -> str:
-        """Return the message with the settings in backquotes as they were given; beside flags, others as flags too."""
-        by_flag = any(self.is_flag(name) for name in re.findall(r"`(\w+)`", message))
-
-        def spelled(match: re.Match[str]) -> str:
-            name = match[1]
-            if name in self.values:
-                return self.spellings[name].inline
-            return f"`{flag_of(name)}`" if by_flag and name in known else match[0]
-
-        return re.sub(r"`(\w+)`", spelled, message)
-
-    def is_flag(self, name: str) -> bool:
-        """Whether the setting was given as a flag."""
-        return name in self.values and self.spellings[name].text.startswith("--")
+    def respelled(self, message: str) -> str:
+        """Return the message with the settings in backquotes as variables or with their places, if given so."""
+        return re.sub(
+            r"`(\w+)`", lambda found: self.spellings[found[1]].inline if found[1] in self.values else found[0], message
+        )
 
 
 def from_flags(settings: Settings, given: Mapping[str, Any], folder: Path) -> SettingsSource:
@@ -96,7 +86,7 @@ def from_flags(settings: Settings, given: Mapping[str, Any], folder: Path) -> Se
     """
     refuse_unknown(dict.fromkeys(given, "the flags"), settings)
     typed = {name: value for name, value in given.items() if value is not None and value != [] and value != ()}
-    spellings = {name: Spelling(_flag(settings[name], value)) for name, value in typed.items()}
+    spellings = {name: Spelling(name) for name in typed}
     return _read(settings, typed, spellings, lambda setting, value: setting.read(value), folder)
 
 
@@ -176,7 +166,7 @@ def validated(model: type[Model], source: SettingsSource) -> Model:
         # As JSON, because strict validation then still accepts text for a path and a list for a tuple.
         return model.model_validate_json(json.dumps(source.values, default=str), strict=True)
     except ValidationError as error:
-        faults = [_fault(detail, model, source) for detail in error.errors(include_url=False, include_context=False)]
+        faults = [_fault(detail, source) for detail in error.errors(include_url=False, include_context=False)]
         raise SettingsError("\n".join(dict.fromkeys(faults))) from None
 
 
@@ -196,10 +186,6 @@ def _read(
     return SettingsSource(values, spellings).anchored(settings, folder)
 
 
-def _flag(setting: Setting, value: Any) -> str:
-    return setting.negation if value is False and setting.negation is not None else setting.flag
-
-
 def _lines(text: str, table: str) -> dict[str, int]:
     """Return the line of each key of a table, counted from 1, as far as keys are written the usual way."""
     found: dict[str, int] = {}
@@ -215,10 +201,10 @@ def _lines(text: str, table: str) -> dict[str, int]:
     return found
 
 
-def _fault(detail: Any, model: type[BaseModel], source: SettingsSource) -> str:
+def _fault(detail: Any, source: SettingsSource) -> str:
     message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     if not detail["loc"]:
-        return source.respelled(message, model.model_fields)
+        return source.respelled(message)
     name, *inner = map(str, detail["loc"])
     head = source.spellings[name].head if name in source.spellings else f"`{name}`"
     if inner:

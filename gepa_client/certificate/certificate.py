@@ -251,7 +251,7 @@ def _range(found: Evidence) -> tuple[float, float]:
     least, most = found.seen
     if lowest <= least and most <= highest and lowest < highest:
         return lowest, highest
-    example = f"--score-range={min(least, lowest):g},{max(most, highest, least + 1):g}"
+    example = f"`score_range` {min(least, lowest):g},{max(most, highest, least + 1):g}"
     raise NoCertificate(
         f"scores from {least:g} to {most:g} are recorded, but a certificate rests on the range that scores can have, "
         f"here {lowest:g} to {highest:g}: declare the lowest and the highest score that there can be, such as "

@@ -168,7 +168,7 @@ def search_noise(store: Store, run: StoredRun) -> Noise | None:
 def _reason_against(run: StoredRun, best: CandidateRecord | None, sealed: Sequence[RecordedRow]) -> str | None:
     """Return why there can be no certificate; None if there can be one."""
     if not sealed and run.config.get("testset") is None:
-        return "the run has no test rows: give --testset to the next one"
+        return "the run has no test rows: give `testset` to the next one"
     if run.parent is not None and run.parent["at"]:
         return (
             f"the run is a fork: its first {run.parent['at']} entries are from before it committed to its test rows; "

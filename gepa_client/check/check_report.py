@@ -266,7 +266,7 @@ def examples_verdict(examples: Sequence[CheckedExample], *, evolves: bool) -> tu
 
 NO_SCORE = (
     "the program has no score function: write `score(example, output)` beside `run`, which returns a number or "
-    "(number, feedback), or name a server that scores its results with --score-with URL"
+    "(number, feedback), or name a server that scores its results as `score_with`"
 )
 """No run can do without: not one that ignores the other findings of the check."""
 
@@ -304,7 +304,7 @@ def scores_verdict(
     if (fault := output_fault(results)) is not None:
         return "failed", (
             f"every score is 0 and {fault}: look at the outputs above and at the score function. If both are right, "
-            "--check warn starts a run all the same"
+            "`check` set to warn starts a run all the same"
         )
     feedback = {result.get("feedback") for result in results}
     same = f", and every feedback is {line(feedback.pop() or '', 60)!r}" if len(feedback) == 1 and any(feedback) else ""
@@ -317,7 +317,7 @@ def scores_verdict(
 def _above_perfect(scores: Sequence[float], perfect: float) -> tuple[StepVerdict, str]:
     """Judge scores of which some are above the perfect one; a run proposes nothing from a minibatch of such rows."""
     above = sum(score > perfect for score in scores)
-    advice = f"give the highest score that a row can have, such as --perfect-score {perfect_for(scores):g}"
+    advice = f"give the highest score that a row can have, such as `perfect_score` {perfect_for(scores):g}"
     if above == len(scores):
         found = f"every score ({min(scores):g} to {max(scores):g}) is above the perfect score of {perfect:g}"
         return "failed", f"{found}, so a run would propose nothing: {advice}"

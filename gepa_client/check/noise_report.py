@@ -116,7 +116,7 @@ class NoiseReport(BaseModel, frozen=True):
             return "noise not measured: each row was evaluated once"
         again = f"{counted(self.rows, 'row')} evaluated {self.repeats} times"
         if self.deterministic:
-            looks = "the program looks deterministic (--deterministic reuses results)"
+            looks = "the program looks deterministic (`deterministic` reuses results)"
             return f"none: {again} had the same scores and outputs, so {looks}"
         if not self.row_noise:
             return f"no noise in the scores of {again}, but the outputs differ"

@@ -71,7 +71,7 @@ def preflight_connection(settings: RunConfig, allowed: Sequence[Network] | None 
     from gepa_client.gepa.litellm_model import ADDRESS
 
     if found := connection_fault(settings.reflection_lm, settings.reflection_lm_kwargs or {}, allowed):
-        raise SettingsError(f"{found}; {ADDRESS} (nothing was run; --check off starts the run all the same)")
+        raise SettingsError(f"{found}; {ADDRESS} (nothing was run; `check` set to off starts the run all the same)")
 
 
 def client_of(server: "Address") -> "RpcClient":

@@ -257,7 +257,7 @@ class _ServerCheck:
         seed = code_label(self.discovery.program.seed_candidate) or "no commit"
         if len(offered) == 2 and self.config.reflection_lm is None and self.config.evolve != "prompts":
             self.evolve = self.config.evolve or "both"
-            self.note("code", "warning", f"can evolve, from {seed}, once a --reflection-lm asks for changes")
+            self.note("code", "warning", f"can evolve, from {seed}, once a `reflection_lm` asks for changes")
             return
         try:
             self.evolve = evolve_of(self.config, self.discovery)
@@ -268,7 +268,7 @@ class _ServerCheck:
             agent = self.discovery.server.agent or "the server's coding agent"
             self.note("code", "ok", f"evolves, from {seed}, changed by {agent} (not called here)")
         elif len(offered) == 2:
-            self.note("code", "ok", f"could evolve, from {seed}; --evolve prompts leaves it as it is")
+            self.note("code", "ok", f"could evolve, from {seed}; `evolve` set to prompts leaves it as it is")
         elif offered:
             message = f"candidates name the commit that runs, now {seed}; the server does not change code"
             self.note("code", "ok", message)
@@ -631,7 +631,7 @@ class _ServerCheck:
         listed = PriceTable({}).named(model) if answer.images and model is not None and shown is None else None
         if listed is not None and not listed.takes_images:
             message = f"{about}, but {model} takes no images and reads their type and size"
-            self.note("reflective dataset", "warning", f"{message}: name a model that does with --reflection-lm")
+            self.note("reflective dataset", "warning", f"{message}: name a model that does as `reflection_lm`")
         elif answer.images and model is not None and shown is None and listed is None:
             self.note("reflective dataset", "warning", f"{about}; it is not known whether {model} takes images")
         elif hold_scores_alone([result for _, result in usable], records):
@@ -651,7 +651,7 @@ def _step(
     config: RunConfig, name: StepName, verdict: StepVerdict, message: str, further: str | None = None
 ) -> CheckStep:
     if verdict == "failed" and config.check == "warn" and name in IGNORABLE:
-        verdict, message = "warning", f"{message} (only warned of: --check warn)"
+        verdict, message = "warning", f"{message} (only warned of: `check` is warn)"
     return CheckStep(name=name, verdict=verdict, message=message, details=further)
 
 

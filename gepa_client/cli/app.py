@@ -16,12 +16,12 @@ Give the server's token in the environment as GEPA_TOKEN, or in a file with --to
 
 COMMANDS = {
     "optimize": "Improve a program; write its best candidate and a report.",
-    "resume": "Continue a run where it stopped.",
+    "resume": "Continue a stopped run: `resume last`.",
     "check": "Try a server on a few rows; estimate a run.",
     "call": "Make one call and print the answer.",
     "conformance": "Test a server against the contract.",
-    "runs": "List the runs of a store.",
-    "show": "Show a run: candidates, scores, outcomes, cost.",
+    "runs": "List the runs of this folder, or of a store.",
+    "show": "Show a run: scores, cost, what improved it.",
     "watch": "Show a run on a live page in the browser.",
     "replay": "Replay a run from its record; call no server.",
     "steer": "Steer a run: a text, a hint, a budget, a pin.",
@@ -87,7 +87,10 @@ def build(loaded: str | None) -> typer.Typer:
     @app.callback()
     def common(
         version: Annotated[
-            bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+            bool,
+            typer.Option(
+                "--version", callback=_print_version, is_eager=True, help="Print version and folder, and exit."
+            ),
         ] = False,
     ) -> None:
         pass

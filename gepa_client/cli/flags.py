@@ -1,7 +1,6 @@
 """The help and the flags of the commands that take settings, without the code that runs them."""
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -9,38 +8,15 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from evolverpc_common.printed_commands import shell_line
 from evolverpc_common.settings.command_line import settings_command, with_flags
-from gepa_client.cli.arguments import STOPPED, AsJson, RunName
-from gepa_client.cli.views.option_names import camel_case, options_named
-from gepa_client.settings.flag_words import flag_words
-from gepa_client.settings.groups import SandboxSettings
+from gepa_client.cli.arguments import AsJson, RunName
+from gepa_client.settings.check_settings import CHECK_SETTINGS, EXAMPLES, MOST_EXAMPLES, MOST_REPEATS, REPEATS
+from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.run_config import REPLACED, SETTINGS
+from gepa_client.views.calling_program import by_typescript
+from gepa_client.views.exit_statuses import STOPPED
 
 COMMAND = settings_command(SETTINGS, REPLACED)
-
-CHECK_SETTINGS = (
-    *SandboxSettings.model_fields,
-    *("fleet", "token_file", "allow_insecure", "allow_mixed_programs", "score_with"),
-    *("concurrency", "example_timeout_s"),
-    *("trainset", "valset", "testset", "val_fraction", "test_fraction", "max_metric_calls", "perfect_score", "auto"),
-    *(
-        "reflection_lm",
-        "reflection_lm_kwargs",
-        "reflection_minibatch_size",
-        "deterministic",
-        "evolve",
-        "perfect_score",
-        "score_range",
-    ),
-)
-"""The settings that `evolverpc check` has flags for."""
-
-EXAMPLES, MOST_EXAMPLES = 15, 100
-"""Rows that a check tries by default, and at most."""
-
-REPEATS, MOST_REPEATS = 2, 20
-"""How often `evolverpc check` evaluates each of them by default, and at most. Two show noise at the least cost."""
 
 _CONFIG = Annotated[Path | None, typer.Option("--config", "-c", metavar="PATH", help="Settings, as a TOML file.")]
 _EVENTS = Annotated[bool, typer.Option("--json", help="Print events as JSON lines, a summary last.")]
@@ -89,7 +65,8 @@ DECLARED = {
         Name running servers, or have them started in sandboxes with --repo. Everything is recorded at once:
         `evolverpc resume` continues a run that ended early.
 
-        Every flag is also a key of the --config file (with underscores) and a variable (GEPA_MAX_SECONDS). A flag has
+        Every flag is also a key of the --config file, by which messages name it (max_seconds), and a variable
+        (GEPA_MAX_SECONDS). A flag has
         precedence over a variable, a variable over the file.
 
         Exit status: 0 complete, 1 failed, 2 refused before it began, 3 paused because the infrastructure failed or on
@@ -157,12 +134,13 @@ def declared(name: str) -> Callable[..., None]:
     found = DECLARED[name]
 
     def run(**given: Any) -> None:
-        by_program = given.get("events_fd") is not None  # `optimize` of the npm package
-        with options_named(camel_case) if by_program else nullcontext():
-            try:
-                getattr(import_module(f"gepa_client.cli.commands.{name}"), name)(**given)
-            except KeyboardInterrupt:
-                _stopped(name, given)
+        token = by_typescript.set(given.get("events_fd") is not None)  # `optimize` of the npm package
+        try:
+            getattr(import_module(f"gepa_client.cli.commands.{name}"), name)(**given)
+        except KeyboardInterrupt:
+            _stopped(name, given)
+        finally:
+            by_typescript.reset(token)
 
     run.__doc__ = found.help
     return with_flags(run, found.own, [each for each in SETTINGS.values() if each.name not in found.without])
@@ -178,25 +156,3 @@ def _stopped(name: str, given: Mapping[str, Any]) -> NoReturn:
     typer.echo("stopped by hand; everything recorded of the run is kept, and so are its results", err=True)
     typer.echo(f"{'next':<15} {again}")
     raise typer.Exit(STOPPED)
-
-
-@dataclass(frozen=True)
-class Typed:
-    """What the user typed: the URLs, the file of settings, and the flags by the names of their settings."""
-
-    urls: tuple[str, ...]
-    config: Path | None
-    given: Mapping[str, Any]
-
-    def command(self, name: str, **instead: Any) -> str:
-        """Return `evolverpc NAME` with what was typed, to paste into a shell; `instead` replaces or adds flags.
-
-        Flags and URLs that the command does not take are left out, and secrets are not repeated.
-        """
-        words = [name, *(self.urls[:1] if name == "check" else self.urls)]
-        if self.config is not None:
-            words += ["--config", str(self.config)]
-        for setting, value in {**self.given, **instead}.items():
-            if value is not None and (name != "check" or setting in CHECK_SETTINGS):
-                words += flag_words(setting, value)
-        return shell_line(words)

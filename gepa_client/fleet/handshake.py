@@ -21,8 +21,8 @@ RENEWAL_S = 15.0
 
 RENEWAL_POLL_S = 0.5
 
-NEEDED_FOR_TIMEOUT = {"example_timeout": "--example-timeout-s"}
-"""The capability that a limit on the time of an example needs, and the flag that sets the limit."""
+NEEDED_FOR_TIMEOUT = {"example_timeout": "`example_timeout_s`"}
+"""The capability that a limit on the time of an example needs, and the setting of the limit."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def differences(
     found = []
     names = (leader.program.name, other.program.name)
     if names[0] != names[1] and not allow_mixed_programs:
-        found.append(f"program: {names[1]} instead of {names[0]} (--allow-mixed-programs accepts other names)")
+        found.append(f"program: {names[1]} instead of {names[0]} (`allow_mixed_programs` accepts other names)")
     ours, theirs = ({part.name for part in each.program.components} for each in (leader, other))
     if ours != theirs:
         without_trees = {GIT_BRANCH} <= ours - theirs <= set(CODE_COMPONENTS)

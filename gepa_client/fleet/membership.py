@@ -34,7 +34,7 @@ OTHER_DIGEST = (
 OTHER_CODE = (
     "was started again with a changed program (its digest is another one), and the scores of two programs would be "
     "mixed: start the server with the program as it was, then resume; or start a new run with the changed program "
-    "(a run with --allow-mixed-programs continues with both)"
+    "(a run with `allow_mixed_programs` continues with both)"
 )
 
 Failure = (RpcError, ClientError)

@@ -293,7 +293,7 @@ class BatchEvaluator:
         if self.scorers is None:
             raise BadResponse(
                 "the program has no score function, so its results have no scores: write `score(example, output)` "
-                "beside `run`, or name a server that scores them with --score-with URL"
+                "beside `run`, or name a server that scores them as `score_with`"
             )
         at = [position for position, result in enumerate(results) if result["status"] == ROLLOUT]
         rollouts = [results[position] for position in at]

@@ -34,7 +34,7 @@ LONGEST_PAUSE_S = 60.0
 LONGEST_ERROR = 300
 """Characters of an error that `on_retry` gets."""
 
-ADDRESS = "if that is not its address, set `api_base` in --reflection-lm-kwargs"
+ADDRESS = "if that is not its address, set `api_base` in `reflection_lm_kwargs`"
 
 
 @dataclass(frozen=True, slots=True)

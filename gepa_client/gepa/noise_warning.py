@@ -12,5 +12,6 @@ def noise_warning(row: AnyRow, scores: Sequence[float]) -> str | None:
         return None
     return (
         f"the program is taken to be deterministic, but row {row.id} scored {scores[0]:g} and then {other:g} with the "
-        "same candidate: reused results hide such noise; a run with --no-deterministic evaluates each row anew"
+        "same candidate: reused results hide such noise; a run with `deterministic` set to false evaluates each row "
+        "anew"
     )

@@ -64,7 +64,7 @@ class SqliteFile:
             self._create_file()
         except OSError as error:
             raise StoreUnavailable(
-                f"the store {self.path} cannot be opened: {error.strerror}; choose another place with --store"
+                f"the store {self.path} cannot be opened: {error.strerror}; choose another place as `store`"
             ) from error
         with self._translated_errors():
             return sqlite3.connect(
@@ -112,7 +112,7 @@ class SqliteFile:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         if application != APPLICATION_ID:
             if connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
-                raise JournalError(f"{self.path} is a database of something else; choose another file with --store")
+                raise JournalError(f"{self.path} is a database of something else; choose another file as `store`")
             return
         if (version := self._version(connection)) != SCHEMA_VERSION:
             found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'written_by'").fetchone()
@@ -157,7 +157,7 @@ class SqliteFile:
                 raise StoreUnavailable(f"the store {self.path} {_PASSING[code]} ({error})") from error
             if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
                 raise StoreDamaged(
-                    f"{self.path} is not a database, or is damaged ({error}); choose another file with --store, or put "
+                    f"{self.path} is not a database, or is damaged ({error}); choose another file as `store`, or put "
                     "back a copy of it"
                 ) from error
             raise JournalError(f"the store {self.path}: {error}") from error

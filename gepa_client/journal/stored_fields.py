@@ -128,7 +128,7 @@ def other_version(store: object, version: object, written_by: str | None) -> str
     by = "an earlier evolverpc" if written_by is None else f"evolverpc {written_by}"
     return (
         f"the store {store} has version {version}, written by {by}; evolverpc {installed_version()} reads version "
-        f"{SCHEMA_VERSION}: use that evolverpc, or name another store with --store"
+        f"{SCHEMA_VERSION}: use that evolverpc, or name another one as `store`"
     )
 
 

@@ -60,7 +60,7 @@ def unused_iterations(record: RunRecord) -> str | None:
             "give more training rows, of the kinds of validation rows that are still wrong (the report lists them)"
         )
     if not setting_of(record, "patience", 0):
-        advice.append("end sooner with --patience N")
+        advice.append("end sooner with `patience`")
     return ": ".join(filter(None, (found, ", or ".join(advice))))
 
 
@@ -165,7 +165,7 @@ def _hints(record: RunRecord) -> Iterator[str]:
     elif not faults and same > len(scored) / 2:
         is_small = True
         yield (
-            f"--reflection-minibatch-size {2 * size}: most proposals scored the same on {counted(size, 'row')}, "
+            f"`reflection_minibatch_size` {2 * size}: most proposals scored the same on {counted(size, 'row')}, "
             "too few to show a small improvement"
         )
         if same == len(scored) >= SAME and not only:
@@ -173,7 +173,7 @@ def _hints(record: RunRecord) -> Iterator[str]:
     if len(scored) - same > proposals / 2:
         yield (
             "feedback that states what was expected and why the output is wrong"
-            + (", or another --reflection-lm" if is_by_model(record) else "")
+            + (", or another `reflection_lm`" if is_by_model(record) else "")
             + ": most proposals made their minibatch worse"
         )
     if only and not record.training_only:
@@ -182,9 +182,9 @@ def _hints(record: RunRecord) -> Iterator[str]:
             f"{counted(only, 'proposal')} improved a minibatch only"
         )
     elif only and not is_small:
-        yield f"--reflection-minibatch-size {2 * size}: {counted(only, 'proposal')} improved a minibatch only"
+        yield f"`reflection_minibatch_size` {2 * size}: {counted(only, 'proposal')} improved a minibatch only"
     if proposals < FEW and not faults and record.budget is not None:
-        yield f"--max-metric-calls {2 * record.metric_calls}: {counted(proposals, 'proposal')} may be too few"
+        yield f"`max_metric_calls` {2 * record.metric_calls}: {counted(proposals, 'proposal')} may be too few"
 
 
 def _faults(record: RunRecord, proposals: int) -> Iterator[tuple[int, str]]:
@@ -230,8 +230,8 @@ def _faults(record: RunRecord, proposals: int) -> Iterator[tuple[int, str]]:
 def _proposer(record: RunRecord) -> str:
     """Return the name, as the user writes it, of what proposes new texts."""
     if is_by_model(record):
-        return "--reflection-lm"
-    return "proposeNewTexts" if is_typescript(record) else "propose_new_texts"
+        return "`reflection_lm`"
+    return "`proposeNewTexts`" if is_typescript(record) else "`propose_new_texts`"
 
 
 def _minibatch(record: RunRecord) -> int:

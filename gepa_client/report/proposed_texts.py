@@ -20,13 +20,13 @@ EXCERPT = 60
 """Characters of a copied text in a line."""
 
 ADVICE = {
-    "truncated": "a higher `max_tokens`, or a lower `reasoning_effort`, in --reflection-lm-kwargs",
-    "empty": "a higher `max_tokens` in --reflection-lm-kwargs, or another {proposer}",
+    "truncated": "a higher `max_tokens`, or a lower `reasoning_effort`, in `reflection_lm_kwargs`",
+    "empty": "a higher `max_tokens` in `reflection_lm_kwargs`, or another {proposer}",
     "unchanged": "another {proposer}, or feedback that states what to change",
-    "monologue": "a lower `reasoning_effort` in --reflection-lm-kwargs, or another {proposer}",
+    "monologue": "a lower `reasoning_effort` in `reflection_lm_kwargs`, or another {proposer}",
     "ambiguous": "another {proposer}, or a prompt template that asks for one block",
     "not text": "another {proposer}",
-    "too long": "a higher --max-component-tokens",
+    "too long": "a higher `max_component_tokens`",
 }
 """What to try, by the reason of most unusable answers."""
 

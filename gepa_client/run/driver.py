@@ -384,7 +384,7 @@ class _DriverRun:
             )
             messages.append(
                 f"validation is race, but the servers take {slots} examples at once, so a proposal {when}: with a "
-                "smaller --concurrency it is dropped earlier, and the run takes longer"
+                "smaller `concurrency` it is dropped earlier, and the run takes longer"
             )
         limit = self.config.max_component_tokens
         messages += [
@@ -427,7 +427,7 @@ class _DriverRun:
         if (calls or 0) < done:
             raise SettingsError(
                 f"the budget comes to {calls:,} metric calls, less than the {done:,} that are "
-                f"recorded of run {run.id}: give --max-metric-calls {done} or more"
+                f"recorded of run {run.id}: give `max_metric_calls` {done} or more"
             )
         self.config = self.config.model_copy(update={"auto": None, "max_metric_calls": calls})
         counters.set(max_metric_calls=calls)

@@ -172,10 +172,10 @@ class PriceGuard:
                 continue
             self._warned.add(kind)
             what = self.config.reflection_lm if kind == COMPLETION else WORK.get(kind, kind)
-            message = f"no price is known for {what}, so --max-cost-usd cannot hold"
+            message = f"no price is known for {what}, so `max_cost_usd` cannot hold"
             if self.config.ends_by_money_alone and self.journal.spending.cost_usd == 0:
                 self.lacks_limit = True
-                raise Interrupted("failed", f"{message}, and nothing else ends this run: give --max-metric-calls N")
+                raise Interrupted("failed", f"{message}, and nothing else ends this run: give `max_metric_calls`")
             self.emit(Warned(message=message))
 
 
@@ -197,7 +197,7 @@ class ScorerGuard:
             self.emit(
                 Warned(
                     message=f"the scorer {', '.join(self.config.score_with)} is never asked: the program scores its "
-                    "results itself; leave --score-with out, or have the program leave its results unscored"
+                    "results itself; leave `score_with` out, or have the program leave its results unscored"
                 )
             )
 
@@ -229,7 +229,7 @@ class IdleGuard:
             Warned(
                 message=f"nothing was proposed for {IDLE} minibatches in a row: their training rows have perfect "
                 f"scores already, so there is nothing to learn from them; `{stop}` ends the run. For the next run, "
-                "add training rows of the kinds that are still wrong, or end it sooner with --patience N"
+                "add training rows of the kinds that are still wrong, or end it sooner with `patience`"
             )
         )
 

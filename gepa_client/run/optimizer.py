@@ -65,7 +65,7 @@ FINALIZE_LIMIT_S = 60.0
 
 SPEND_CAP = (
     "the gateway of the sandboxes holds the spend cap, and cannot change it while it runs: pause the run, and resume "
-    "it with another --max-cost-usd"
+    "it with another `max_cost_usd`"
 )
 """Why a user cannot set `max_cost_usd` of a run whose calls of models a gateway counts."""
 

@@ -20,8 +20,8 @@ from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of
 
 NO_MODEL = (
-    "the server changes code, and a change has to be asked for by a reflection model: give --reflection-lm MODEL, "
-    "or --evolve prompts to have the prompts changed alone"
+    "the server changes code, and a change has to be asked for by a reflection model: give `reflection_lm`, "
+    "or set `evolve` to prompts to have the prompts changed alone"
 )
 
 AUTO_CANDIDATES = {"light": 6, "medium": 12, "heavy": 18}
@@ -56,15 +56,15 @@ def evolve_of(config: RunConfig, discovery: DiscoverResult) -> Evolve:
     if evolve == "prompts":
         if config.code_template is not None:
             raise SettingsError(
-                f"reflection_prompt_template has a prompt for {GIT_BRANCH}, but the server does not change code (start "
-                "it with --allow-mutations)"
+                f"`reflection_prompt_template` has a prompt for {GIT_BRANCH}, but the server does not change code "
+                "(start it with --allow-mutations)"
             )
         if GIT_BRANCH in components and not texts:
-            raise SettingsError("the program has no prompts to change: have its code changed (--evolve code)")
+            raise SettingsError("the program has no prompts to change: have its code changed (`evolve` code)")
         return evolve
     if not offered:
         lack = "change code" if GIT_BRANCH in components else "name the commit that runs, nor change code"
-        raise SettingsError(f"evolve is `{evolve}`, but the server does not {lack}: start it with --allow-mutations")
+        raise SettingsError(f"`evolve` is {evolve}, but the server does not {lack}: start it with --allow-mutations")
     if config.reflection_lm is None:
         raise SettingsError(NO_MODEL)
     return evolve
@@ -85,7 +85,7 @@ def races(config: RunConfig, discovery: DiscoverResult) -> bool:
     if config.races and discovery.limits.whole_batches:
         raise SettingsError(
             "`validation` is race, but the program evaluates whole batches (it is a GEPAAdapter), and a race evaluates "
-            "single rows: leave --validation out, or serve functions that evaluate one example"
+            "single rows: leave `validation` out, or serve functions that evaluate one example"
         )
     return config.races
 

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evolverpc_common.settings.definition import flag_of
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.gepa.row_loaders import AnyRow, RowLoader, check_carried, load_rows, numbered
 from gepa_client.journal.row_content import content_key
@@ -71,7 +70,7 @@ def require_test_rows(config: RunConfig, test: Sequence[AnyRow] | None) -> None:
         SettingsError: there are none.
     """
     if test is None and config.require is not None:
-        raise SettingsError(f"`require` is {config.require}, and only test rows can show that: give --testset")
+        raise SettingsError(f"`require` is {config.require}, and only test rows can show that: give `testset`")
 
 
 def kept_fraction(config: RunConfig, named: Mapping[str, Rows | None], rows: int) -> float:
@@ -139,7 +138,7 @@ def _taken(rows: Sequence[AnyRow], fraction: float, setting: str, seed: str) -> 
     if len(different) < 2:
         raise SettingsError(
             f"{setting} needs two training rows that differ, and all {len(rows)} are equal: add rows, or give "
-            f"{flag_of(setting)} 0"
+            f"`{setting}` 0"
         )
     last = min(sorted(hashes)[max(1, round(len(rows) * fraction)) - 1], different[-2])
     left = [row for row, found in zip(rows, hashes, strict=True) if found > last]
@@ -167,7 +166,7 @@ async def training_rows(
     rows = await rows_of(source, "trainset", held, list_server_rows, exact=exact)
     if rows is None:
         raise SettingsError(
-            "no training rows: give --trainset a file (.json, .jsonl, .csv)"
+            "no training rows: give `trainset` a file (.json, .jsonl, .csv)"
             + (f" or a split the server holds ({', '.join(sorted(held))})" if held else "; this server holds none")
         )
     return rows
@@ -192,8 +191,8 @@ async def _rows_of(
         return list(numbered(source))
     if source == RECORDED_ROWS:
         raise SettingsError(
-            f"{setting}: its rows were given inline or over stdin, and are not recorded yet: give {flag_of(setting)} "
-            "again, such as a file"
+            f"{setting}: its rows were given inline or over stdin, and are not recorded yet: give them again, "
+            "such as a file"
         )
     if is_file(source):
         return list(load_rows(source))
@@ -220,18 +219,18 @@ def warnings(splits: Splits, config: RunConfig) -> list[str]:
     found = []
     if splits.kept and config.val_fraction is None:
         found.append(
-            f"no --valset: {len(splits.val)} of {len(splits.train) + len(splits.val)} training rows are kept for "
-            "validation; --val-fraction 0 uses all rows for both"
+            f"no `valset`: {len(splits.val)} of {len(splits.train) + len(splits.val)} training rows are kept for "
+            "validation; `val_fraction` 0 uses all rows for both"
         )
     if splits.training_only:
         found.append(
             "no validation rows: candidates are selected on the training rows they learn from, so their scores are "
-            f"better than on new rows; give --valset, or --val-fraction {VAL_FRACTION:g} to keep some of them"
+            f"better than on new rows; give `valset`, or `val_fraction` {VAL_FRACTION:g} to keep some of them"
         )
         if config.tie_rows:
             found.append(
-                "tie_rows has no effect: the validation rows are the training rows, so none of them is fresh; give "
-                "--valset"
+                "`tie_rows` has no effect: the validation rows are the training rows, so none of them is fresh; give "
+                "`valset`"
             )
     val, test = None if splits.training_only else splits.val.rows, splits.test.rows if splits.test is not None else None
     return [*found, *overlaps(splits.train.rows, val, test)]

@@ -145,7 +145,7 @@ class FailureStop:
                 Interrupted(
                     "paused",
                     f"{len(failures)} of the last {FAILURE_WINDOW} examples failed in the program, more than "
-                    f"--failure-stop {self._share:g} allows (to continue regardless: "
+                    f"`failure_stop` {self._share:g} allows (to continue regardless: "
                     f"`{self._resume}`); the first: {plain_error(failures[0])}",
                 )
             )

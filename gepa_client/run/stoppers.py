@@ -85,10 +85,10 @@ class PerfectStop:
         for index, scores in enumerate(gepa_state.prog_candidate_val_subscores):
             if scores and index not in self.dropped and all(score == self.perfect for score in scores.values()):
                 which = "the seed" if index == 0 else f"candidate {index}"
-                more = "; a new run with --validation race:N searches on more rows" if self.sampled else ""
+                more = "; a new run with `validation` set to race:N searches on more rows" if self.sampled else ""
                 self.reason = (
                     f"perfect_score of {self.perfect:g} is reached: {which} has it on all {len(scores):,} "
-                    f"{'sampled ' if self.sampled else ''}{self.selection} rows (--past-perfect continues{more})"
+                    f"{'sampled ' if self.sampled else ''}{self.selection} rows (`past_perfect` continues{more})"
                 )
                 return True
         return False

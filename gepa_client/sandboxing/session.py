@@ -181,8 +181,8 @@ class SandboxSession(NoSandboxes):
         found: dict[tuple[str, str], Log] = {}
         for message in _drain(self._messages):
             if isinstance(message, BudgetExhausted):
-                text = f"max_cost_usd of ${self.settings.max_cost_usd:g} was reached by checking a few rows"
-                found["", ""] = Log(f"{text}: give more, or --check off", is_warning=True)
+                text = f"`max_cost_usd` of ${self.settings.max_cost_usd:g} was reached by checking a few rows"
+                found["", ""] = Log(f"{text}: give more, or set `check` to off", is_warning=True)
             elif isinstance(message, GatewayRefusal):
                 found.setdefault((message.what, message.reason), refusal_log(message))
         return list(found.values())

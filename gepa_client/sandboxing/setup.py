@@ -59,7 +59,7 @@ NO_PROGRAM = """{source}: no gepa.toml in {folder} names a program to serve. Wri
     # or: command = ["node", "program.js"]  # any program that speaks the protocol over stdio
     # or: adapter = "package.module:Name"   # a GEPAAdapter, with seed_candidate = "seed.json"
 
-or name the program with --server-args '--program program.py'"""
+or name the program as `server_args`: --program program.py"""
 
 MOST_DESCRIPTORS = 65_536
 """Open files that this process allows itself: each sandbox may hold a few hundred of the gateway's."""

@@ -1,9 +1,14 @@
 """Settings as the words of a command line."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from evolverpc_common.printed_commands import shell_line
 from evolverpc_common.settings.definition import json_object
+from gepa_client.settings.check_settings import CHECK_SETTINGS
 from gepa_client.settings.run_config import SETTINGS
 from gepa_client.settings.secret_settings import without_secrets
 
@@ -25,3 +30,25 @@ def flag_words(name: str, value: Any) -> list[str]:
     for item in map(str, value if isinstance(value, list | tuple) else [value]):
         words += [f"{setting.flag}={item}"] if item.startswith("-") else [setting.flag, item]
     return words
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What the user typed: the URLs, the file of settings, and the flags by the names of their settings."""
+
+    urls: tuple[str, ...]
+    config: Path | None
+    given: Mapping[str, Any]
+
+    def command(self, name: str, **instead: Any) -> str:
+        """Return `evolverpc NAME` with what was typed, to paste into a shell; `instead` replaces or adds flags.
+
+        Flags and URLs that the command does not take are left out, and secrets are not repeated.
+        """
+        words = [name, *(self.urls[:1] if name == "check" else self.urls)]
+        if self.config is not None:
+            words += ["--config", str(self.config)]
+        for setting, value in {**self.given, **instead}.items():
+            if value is not None and (name != "check" or setting in CHECK_SETTINGS):
+                words += flag_words(setting, value)
+        return shell_line(words)

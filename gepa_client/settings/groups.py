@@ -148,7 +148,7 @@ class DatasetSettings(SettingsGroup, title="Rows"):
         "Rows to learn from: a .json, .jsonl or .csv file, a split of the server, or - for JSON from stdin.",
         everyday=True,
         metavar="FILE|SPLIT|-",
-        shown="split `train`",
+        shown="the server's split `train`, if it has one",
         parse=str,
         anchor=_rows_path,
     )
@@ -171,7 +171,10 @@ class DatasetSettings(SettingsGroup, title="Rows"):
         "Compare best candidates that tie (4 at most) on N unused training rows: up to 4 N metric calls.",
     )
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = setting(
-        0.0, "Share of the training rows to keep as test rows if there is no testset; drawn by the seed.", shown="none"
+        0.0,
+        "Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn by `seed`.",
+        everyday=True,
+        shown="none",
     )
     testset: Rows | None = setting(
         None,
@@ -189,13 +192,15 @@ class BudgetSettings(SettingsGroup, title="Budget"):
     """When to stop: at least one of the first ones."""
 
     max_metric_calls: PositiveInt | None = setting(
-        None, "Stop after N evaluated examples; checked once per iteration.", everyday=True
+        None,
+        "Stop after N evaluated examples, those of the seed too; checked once per iteration.",
+        everyday=True,
     )
     auto: Literal["light", "medium", "heavy"] | None = setting(
         None, "Compute max_metric_calls as `dspy.GEPA(auto=...)` does.", everyday=True
     )
     max_cost_usd: PositiveFloat | None = setting(
-        None, "Stop after X US dollars, as reported by servers and models.", everyday=True
+        None, "Stop after X US dollars, of the costs that servers and models report.", everyday=True
     )
     max_seconds: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = setting(
         None, "Stop after X seconds of work; pauses do not count.", everyday=True
@@ -229,10 +234,10 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
 
     reflection_lm: Annotated[str | None, BeforeValidator(_model_or_none)] = setting(
         None,
-        "Model that proposes new texts, by litellm's name such as openai/gpt-5.",
+        "Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key.",
         everyday=True,
         metavar="MODEL|program",
-        shown="program: the program proposes",
+        shown="program: its `propose_new_texts`, which needs no key",
     )
     reflection_lm_kwargs: dict[str, Any] | None = setting(
         None, "Arguments of each call to it, such as temperature or api_base.", parse=json_object

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from evolverpc_common.rows import RowFileError, parse_rows
-from evolverpc_common.settings.definition import flag_of
 from evolverpc_common.settings.sources import (
     SettingsError,
     SettingsSource,
@@ -32,11 +31,11 @@ from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
 
 NO_SERVER = (
     "no URL: name the server, as in `evolverpc optimize http://127.0.0.1:8000 --max-metric-calls 500`, or give "
-    "--fleet FILE, or start servers in sandboxes with --repo FOLDER"
+    "`fleet`, or start servers in sandboxes with `repo`"
 )
 NO_SERVER_RECORDED = (
     "no URL: the run's record names no server (one that was imported never does); give one after the run, "
-    "as in `evolverpc resume RUN http://127.0.0.1:8000`, or --fleet FILE, or --repo FOLDER"
+    "as in `evolverpc resume RUN http://127.0.0.1:8000`, or `fleet`, or `repo`"
 )
 STDIN_BYTES = 64 * 2**20
 """Largest size of rows on standard input, which are recorded in the run."""
@@ -48,8 +47,8 @@ REPO_AND_FLEET = (
     "`repo` and `fleet` are given: a repository to start servers from, or the file of running servers, not both"
 )
 NO_END = (
-    "no limit ends the run: give --max-metric-calls N "
-    "(or --auto light|medium|heavy, --max-cost-usd, --max-seconds, --patience, --target-score, --max-iterations)"
+    "no limit ends the run: give `max_metric_calls` "
+    "(or `auto`, `max_cost_usd`, `max_seconds`, `patience`, `target_score`, `max_iterations`)"
 )
 RECORD = "the run's record"
 
@@ -109,9 +108,7 @@ def from_record(
     for name, value in list(values.items()):
         if where := left_out(name, value):
             if calls:
-                raise SettingsError(
-                    f"{where} may be a secret and was not recorded: give {flag_of(name)} again, in full"
-                )
+                raise SettingsError(f"{where} may be a secret and was not recorded: give `{name}` again, in full")
             values[name] = _rest_of(value)
     if not any(found.get(name) for found in (values, newer.values) for name in SERVERS):
         if calls:
@@ -124,7 +121,6 @@ def from_record(
 def _given(path: Path | None, flags: Mapping[str, Any]) -> SettingsSource:
     folder = Path()  # relative paths stay as they were typed
     typed = from_flags(SETTINGS, flags, folder)
-    typed = replace(typed, spellings={**typed.spellings, "url": Spelling("URL")})  # an argument
     given = typed.over(from_environment(_FROM_ENVIRONMENT, os.environ, folder), replaced(typed.values))
     if path is None:
         return _with_stdin(given)
@@ -170,7 +166,7 @@ def _settings(source: SettingsSource, *, must_end: bool) -> RunConfig:
     if not any(source.values.get(name) for name in SERVERS):
         raise SettingsError(NO_SERVER)
     if source.values.get("repo") and source.values.get("fleet"):
-        raise SettingsError(source.respelled(REPO_AND_FLEET, SETTINGS))
+        raise SettingsError(source.respelled(REPO_AND_FLEET))
     config = validated(RunConfig, source)
     if must_end and not config.ends:
         raise SettingsError(NO_END)

@@ -44,7 +44,7 @@ def objection(action: AnyAction, situation: Situation) -> str | None:
         case Drop():
             return _against_drop(action.candidate, situation)
         case Hint() if situation.program_proposes:
-            return "the program itself proposes new texts, and reads no hints: hints need a run with --reflection-lm"
+            return "the program itself proposes new texts, and reads no hints: hints need a run with `reflection_lm`"
         case SetBudget():
             return _against_budget(action, situation)
     return None
@@ -74,7 +74,7 @@ def _against_proposal(action: Propose, situation: Situation) -> str | None:
         if not text.strip():
             return f"the text of {name} is empty"
         if situation.max_tokens is not None and (size := tokens_of(text)) > situation.max_tokens:
-            limit = f"--max-component-tokens {situation.max_tokens:,}"
+            limit = f"`max_component_tokens` {situation.max_tokens:,}"
             return f"the text of {name} has about {size:,} tokens, more than {limit} allows"
     if all(text.strip() == before[name].strip() for name, text in action.texts.items()):
         return f"candidate {parent} has these texts already"
@@ -100,8 +100,8 @@ def _against_budget(action: SetBudget, situation: Situation) -> str | None:
         if name in situation.fixed:
             return situation.fixed[name]
         if value <= (used := situation.used.get(name, 0)):
-            flag = f"--{name.replace('_', '-')}"
             return (
-                f"{flag} {value:,.12g} is not above the {used:,.6g} that the run has used: give more, or pause the run"
+                f"`{name}` {value:,.12g} is not above the {used:,.6g} that the run has used: "
+                "give more, or pause the run"
             )
     return None

@@ -43,7 +43,7 @@ def rpc_url(url: str, *, allow_insecure: bool = False) -> str:
     _without_query(parts)
     if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname):
         raise Refused(
-            f"plain http to {parts.hostname} would send the token and the data in clear; use https, or --allow-insecure"
+            f"plain http to {parts.hostname} would send the token and the data in clear; use https, or `allow_insecure`"
         )
     return urlunsplit((parts.scheme, parts.netloc, _rpc_path(parts), "", ""))
 

@@ -14,11 +14,6 @@ from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight
 from gepa_client.check.server_check import check_server
-from gepa_client.cli.commands.foreground_run import ForegroundRun
-from gepa_client.cli.commands.resume import continued
-from gepa_client.cli.flags import EXAMPLES
-from gepa_client.cli.views.console import make_console
-from gepa_client.cli.views.live_display import JsonDisplay
 from gepa_client.errors import (
     ClaimLost,
     ClientError,
@@ -28,6 +23,8 @@ from gepa_client.errors import (
     StoreUnavailable,
     summary,
 )
+from gepa_client.foreground.continued_run import continued
+from gepa_client.foreground.foreground_run import ForegroundRun
 from gepa_client.journal import run_events
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_store import HttpStore
@@ -39,9 +36,12 @@ from gepa_client.run.resolved_settings import listed_endpoints
 from gepa_client.sandboxing import session as sessions
 from gepa_client.sandboxing.session_interface import Log
 from gepa_client.sandboxing.setup import open_setup
+from gepa_client.settings.check_settings import EXAMPLES
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.event_loop import run_to_end
+from gepa_client.views.console import make_console
+from gepa_client.views.live_display import JsonDisplay
 from gepa_service.jobs.check_lines import check_lines
 from gepa_service.jobs.driver_place import DriverPlace, place_for
 from gepa_service.jobs.http_front import fronted

@@ -59,10 +59,23 @@ class _ServerCommand(settings_command(SETTINGS)):  # type: ignore[misc]  # a cla
         if len(rest) == 1 and rest[0].endswith(".py") and ctx.params["program"] is None:
             ctx.params["program"] = rest[0]
         elif rest:
-            of_node = re.search(r"\.[mc]?[jt]s$", rest[0])  # which is known before the flags are read
-            given = f"{rest[0]} and the flags after it" if of_node else f"{_COMMAND} {shlex.join(rest)}"
-            raise SettingsError(f"{rest[0]} belongs to no flag; to serve it: `evolverpc serve {given}`")
+            raise SettingsError(f"{rest[0]} belongs to no flag{_how_to_serve(rest)}")
         return []
+
+
+def _how_to_serve(rest: Sequence[str]) -> str:
+    """Return the end of the message about an argument that belongs to no flag: the command that serves it."""
+    file = Path(rest[0])
+    if rest[0].endswith(".py"):
+        return f"; to serve it: `evolverpc serve {shlex.quote(rest[0])}`, without further arguments that are no flags"
+    if re.search(r"\.[mc]?[jt]s$", rest[0]):  # which is known before the flags are read
+        return f"; to serve it, give it first: `evolverpc serve {shlex.quote(rest[0])}`, then its flags"
+    if file.is_file():
+        path = f"./{file}" if file.parent == Path() else rest[0]
+        return f"; to serve it: `evolverpc serve {_COMMAND} {shlex.join([path, *rest[1:]])}`"
+    if shutil.which(rest[0]) is None:
+        return ", and there is no file or command of this name"
+    return f"; to serve it: `evolverpc serve {_COMMAND} {shlex.join(rest)}`"
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -76,7 +89,7 @@ def run(arguments: Sequence[str]) -> None:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
-    app.command(cls=_ServerCommand)(with_flags(_serve, _OWN, SETTINGS.values()))
+    app.command(cls=_ServerCommand, options_metavar="[OPTIONS] [FILE]")(with_flags(_serve, _OWN, SETTINGS.values()))
     try:
         app(with_one_command(arguments), prog_name="evolverpc serve")
     except SettingsError as error:
@@ -89,7 +102,8 @@ def run(arguments: Sequence[str]) -> None:
 def _serve(config: Path | None, json_lines: bool, until_stdin_closes: bool, conformance: bool, **flags: Any) -> None:
     """Serve one program to optimizers over HTTP: `evolverpc serve FILE`, or by one of the flags below.
 
-    FILE is a Python file, or a TypeScript or JavaScript file that exports its `program`.
+    A Python FILE has `seed_candidate`, a dict of texts by name, `run(example, candidate)`, and
+    `score(example, output)`, which returns a number. A TypeScript or JavaScript FILE exports its `program`.
 
     Every flag is also a key of gepa.toml, or of [tool.gepa] in pyproject.toml, in the working directory, and a variable
     (GEPA_WORKERS). A flag has precedence over a variable, a variable over the file.

@@ -92,7 +92,7 @@ class ProgramSettings(SettingsGroup, title="Program"):
     )
     command: tuple[str, ...] | None = setting(
         None,
-        "Command that speaks the protocol over stdio; all that follows belongs to it.",
+        "Command that reads JSON-RPC from stdin and answers on stdout, one a line; quoted, or as the last flag.",
         everyday=True,
         parse=shlex.split,
     )

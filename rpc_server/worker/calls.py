@@ -33,7 +33,7 @@ from .response_body import UNREAD, Body, body_of
 
 _MAX_REASON = 256  # in the contract
 _MAX_KEPT = 1 << 16
-"""Bytes of an answer that is kept until the example has ended; a larger one is read at its end."""
+"""Bytes of the largest answer that is kept until its usage is needed; a larger one is parsed when it is complete."""
 
 _time = itertools.count()
 _lock = threading.Lock()
@@ -76,7 +76,7 @@ class Call:
     """One exchange with a host; what runs while it is open as a context manager is a part of it.
 
     `outcome`: `succeeded`, `failed` transiently, `cancelled` by the program, `other`, None while it runs. The request
-    and the answer are read when they are needed, which is after most calls: reading them in between takes longer.
+    and the answer are parsed when they are needed, mostly after the program has returned: earlier it takes longer.
     """
 
     ended: int | None = None
@@ -92,19 +92,19 @@ class Call:
     _on_close: Callable[[], Any] | None = None
 
     def __init__(self, branch: Branch, method: str, url: str, sent: Any) -> None:
-        """`sent`: bytes or text, or what is equal to no other request's."""
+        """Add it to the example's calls. `sent`: bytes or text, or what is equal to no other request's."""
         self.branch = branch
         self._endpoint = endpoint_of(method, url)
         self.host = self._endpoint.host
         if isinstance(sent, (bytes, str)) and not self._endpoint.may_be_of_models:
             sent = hash(sent)  # it is only compared, and may be large
         self._request = (method, url, sent)
-        hosts: Container[str] = ()
-        if branch.example is not None:
-            hosts = branch.example.model_hosts
-            branch.example.calls.append(self)
+        example = branch.example  # the end of the example, in another thread, sets it to None
+        hosts: Container[str] = () if example is None else example.model_hosts
         self._is_to_named_host = bool(hosts) and (self.host in hosts or self.host.rpartition(":")[0] in hosts)
         self.began = next(_time)
+        if example is not None:
+            example.calls.append(self)  # last: other threads read the list
 
     def __enter__(self) -> None:
         self._token = place.set(INSIDE)
@@ -187,6 +187,8 @@ class Call:
         if self.ended is None or self.outcome == "succeeded":
             self.ended = next(_time)
         body, self.body = self.body, UNREAD
+        if body is UNREAD:  # it is not read, or was complete before
+            return
         try:
             self._answer = body.end()
         except Exception:  # noqa: BLE001  # as above
@@ -322,7 +324,7 @@ class ExampleCalls:
     def open_model_call(self) -> Call | None:
         """Return a failed call of a model that is open, and the last of its branch since the last judgement."""
         recent = self.calls[self._judged :]
-        if all(call.outcome != "failed" for call in recent):  # as mostly, and no request is read
+        if all(call.outcome != "failed" for call in recent):  # the usual case: no request has to be parsed
             return None
         calls = [call for call in recent if call.is_of_model]
         for failed in reversed(calls):
@@ -375,13 +377,12 @@ def begin(method: str, url: str, body: Any = b"") -> Call | None:
     `body`: the bytes or text that is sent, also as a file, or the object that is sent as JSON; None if it is not known.
     """
     branch, owner = place.get(), _owner()
+    if branch is None or branch.owner != owner:  # else the context is that of the task or thread, as usual
+        branch = _here()
+        if branch is not None and branch is not INSIDE:
+            branch = _own_branch(branch, owner)
     if branch is INSIDE:
         return None
-    if branch is None or branch.owner != owner:
-        branch = _here()
-        if branch is INSIDE:
-            return None
-        branch = branch if branch is None else _own_branch(branch, owner)
     if not isinstance(body, (bytes, str)):
         body = _sent(body)
     if branch is None or branch.example is None or branch.example not in _open:

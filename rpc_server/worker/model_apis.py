@@ -32,9 +32,12 @@ _WITHOUT_A_NAME = "/chat/completions"
 """A path that needs no name of a model: servers of a single one expect none."""
 
 _NAME = re.compile(rb'"model"\s*:\s*"([^"\\]+)"')
-"""The name in a request; in strings, such as prompts, its quotation marks would be escaped."""
+"""The name of the model in a JSON request: within strings, such as prompts, quotation marks are escaped.
 
-_decode = json.JSONDecoder().decode  # which finds no encoding first
+Not where the path names the model: there, arguments of tools are objects, and may have a `model` too.
+"""
+
+_decode = json.JSONDecoder().decode  # unlike `json.loads`, it does not detect an encoding first
 
 _TRANSIENT = re.compile(
     r"rate.?limit|too.?many|overload|quota|exhausted|unavailable|server.?error|^api_error$|internal|time.?d?.?out|deadline"
@@ -112,12 +115,13 @@ def read_request(endpoint: Endpoint, body: Any) -> Request:
     """Return what a request asks; `body`: bytes or text, and anything else if it is not known."""
     if not endpoint.may_be_of_models:
         return Request(False)
-    if endpoint.is_of_models and isinstance(body, bytes):  # what it asks is known: the body need not be parsed
+    if endpoint.is_of_models and endpoint.model is None and isinstance(body, bytes) and body[:1] == b"{":
+        # it asks a model: only the name is needed, and parsing takes longer
         names = _NAME.findall(body)
         if len(names) == 1:
             return Request(True, names[0].decode(errors="replace"))
-    asked = parsed(body) if isinstance(body, (bytes, str)) else None
-    if not isinstance(asked, dict):
+    asked = _fields(body)
+    if asked is None:
         return Request(endpoint.is_of_models, endpoint.model)
     model = asked.get("model") or asked.get("model_id") or endpoint.model
     if not _ASKED.intersection(asked) or not (model or endpoint.needs_no_name):
@@ -127,10 +131,13 @@ def read_request(endpoint: Endpoint, body: Any) -> Request:
 
 def prompt_of(body: Any) -> str | None:
     """Return what is equal for the bodies of requests that ask the same, also of another model; None if unreadable."""
+    asked = _fields(body)
+    return None if asked is None else repr([(name, asked[name]) for name in sorted(_ASKED.intersection(asked))])
+
+
+def _fields(body: Any) -> dict[str, Any] | None:
     asked = parsed(body) if isinstance(body, (bytes, str)) else None
-    return (
-        repr([(name, asked[name]) for name in sorted(_ASKED.intersection(asked))]) if isinstance(asked, dict) else None
-    )
+    return asked if isinstance(asked, dict) else None
 
 
 def stated_error(answer: Any, *, in_stream: bool = False, is_error: bool = False) -> StatedError | None:

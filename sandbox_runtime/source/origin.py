@@ -61,7 +61,7 @@ def address(text: str) -> LocalRepository | RemoteRepository:
     if parts.password is not None or (parts.username is not None and parts.scheme != "ssh"):
         raise ValueError(
             f"leave user and password out of the URL of {parts.hostname}: other programs and logs would see them;"
-            " give a token in a file (--git-token-file)"
+            " give a token in a file (`git_token_file`)"
         )
     if parts.scheme == "http" and is_loopback(parts.hostname):
         return RemoteRepository(url, _folder(folder))

@@ -92,3 +92,10 @@ def test_no_page_installs_the_packages_from_an_index_where_they_are_not() -> Non
             assert not re.search(r"\b(pip|npm|npx|uv)\b[^`]* install\b[^`]*(?<![\w/.])evolverpc\b(?!/)", line), (
                 f"{page}: {line}"
             )
+
+
+def test_every_test_that_the_page_of_the_tests_names_exists() -> None:
+    files = [*pages.ROOT.glob("tests/**/test_*.py"), *pages.ROOT.glob("clients/*/tests/*.ts")]
+    for name, word in re.findall(r"`([\w/.-]*\btest[_.][\w.-]+)(?: -k (\w+))?", pages.text("tests/README.md")):
+        texts = [path.read_text() for path in files if path.as_posix().endswith(f"/{name}")]
+        assert any(re.search(rf"\bdef test_\w*{word}" if word else "", text) for text in texts), name

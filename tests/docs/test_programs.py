@@ -193,6 +193,9 @@ def test_the_call_in_the_readme_shows_what_the_program_learnt(tmp_path: Path) ->
 
 def compile_strictly(folder: Path, *names: str) -> None:
     """Compile TypeScript files, with the package `evolverpc` installed."""
+    (folder / "package.json").write_text('{"type": "module"}')
+    (folder / "node_modules").mkdir(exist_ok=True)
+    (folder / "node_modules" / "evolverpc").symlink_to(PACKAGE)
     options = ("--strict", "--noUncheckedIndexedAccess", "--module", "nodenext", "--target", "es2022", "--types", "")
     compiled = subprocess.run(
         [str(TSC), *options, *names], cwd=folder, capture_output=True, text=True, timeout=60, check=False
@@ -206,9 +209,6 @@ def test_the_typescript_rules_compile_strictly_and_improve_without_a_model(
 ) -> None:
     for name in ("rules.ts", "serve.ts"):
         (tmp_path / name).write_text(pages.block("docs/guides/typescript.md", f"// {name}").text)
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    (tmp_path / "node_modules").mkdir()
-    (tmp_path / "node_modules" / "evolverpc").symlink_to(PACKAGE)
     compile_strictly(tmp_path, "serve.ts")
     with running_server(["node", "serve.js"], cwd=tmp_path) as endpoint:
         assert improved_without_a_model(endpoint, tmp_path, fork_server) == (pytest.approx(2 / 3), 1.0)
@@ -221,9 +221,6 @@ def test_the_typescript_rules_improve_in_one_call_without_a_model(tmp_path: Path
         (tmp_path / name).write_text(pages.block("docs/guides/typescript.md", f"// {name}").text)
     with (tmp_path / "improve.ts").open("a") as program:
         program.write("declare const console: { log(text: string): void };\n")
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    (tmp_path / "node_modules").mkdir()
-    (tmp_path / "node_modules" / "evolverpc").symlink_to(PACKAGE)
     compile_strictly(tmp_path, "improve.ts")
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in RULES_ROWS))
     environment = os.environ | {"GEPA_CLIENT": str(write_commands(fork_server, tmp_path))}
@@ -245,9 +242,6 @@ def test_both_languages_load_the_result_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "rules.ts").write_text(pages.block("docs/guides/typescript.md", "// rules.ts").text)
     printed = "declare const console: { log(text: string): void };\nconsole.log(JSON.stringify([candidate, answer]));\n"
     (tmp_path / "use.ts").write_text(f"{loaded}\n{printed}")
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    (tmp_path / "node_modules").mkdir()
-    (tmp_path / "node_modules" / "evolverpc").symlink_to(PACKAGE)
     compile_strictly(tmp_path, "use.ts")
     for command in ([sys.executable, "use.py"], ["node", "use.js"]):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
@@ -272,12 +266,10 @@ def compile_with_openai(folder: Path, page: str, name: str) -> None:
     """Compile a page's program, with a stand-in for the package `openai`."""
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(pages.block(page, f"// {name}").text)
-    (folder / "package.json").write_text('{"type": "module"}')
     openai = folder / "node_modules" / "openai"
     openai.mkdir(parents=True)
     (openai / "index.ts").write_text(TYPESCRIPT_CLIENT)
     (openai / "package.json").write_text('{"name": "openai", "type": "module", "exports": "./index.js"}')
-    (folder / "node_modules" / "evolverpc").symlink_to(PACKAGE)
     compile_strictly(folder, name, "node_modules/openai/index.ts")
     (openai / "index.ts").unlink()
 

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,7 @@ import pytest
 from sandbox_runtime import ServerEndpoint
 from tests.evolution.conftest import MARK, World
 from tests.evolution.scenario import changes
-
-SOON_S = 100.0
-
-
-def until(found: Callable[[], Any], what: str) -> Any:
-    """What `found` gives as soon as it gives something."""
-    end = time.monotonic() + SOON_S
-    while time.monotonic() < end:
-        if result := found():
-            return result
-        time.sleep(0.05)
-    raise AssertionError(f"{what}: not within {SOON_S:g} s")
+from tests.support.waiting import until
 
 
 def processes(here: World, *words: str) -> list[int]:
@@ -92,11 +80,11 @@ def test_a_run_whose_mutation_was_killed_three_times_ends_as_an_undisturbed_one(
             first = an_agent_at_work(here)
             os.kill(first, signal.SIGKILL)
             an_agent_at_work(here, after=first)
-        until(lambda: not working_agents(here), "the end of the abandoned agent")
+        until(lambda: not working_agents(here))
         with started(here, resuming(here, endpoint), endpoint):
             an_agent_at_work(here)
             os.kill(endpoint.pid, signal.SIGKILL)
-    until(lambda: not processes(here), "the end of every process of the killed server")
+    until(lambda: not processes(here))
     with here.serving_as_a_user() as endpoint:
         here.client(endpoint, *resuming(here, endpoint))
 
@@ -107,12 +95,12 @@ def test_a_run_whose_mutation_was_killed_three_times_ends_as_an_undisturbed_one(
         "metric_calls": 21,
     }
     assert left_behind(here) == []
-    until(lambda: not processes(here), "the end of every process")
+    until(lambda: not processes(here))
 
 
 def an_agent_at_work(here: World, after: int | None = None) -> int:
     """Its process, once there is one that is not `after`."""
-    found = until(lambda: [pid for pid in working_agents(here) if pid != after], "an agent at work")
+    found = until(lambda: [pid for pid in working_agents(here) if pid != after])
     return int(found[0])
 
 

@@ -185,7 +185,7 @@ def test_a_module_by_its_name_runs_in_processes_and_a_resume_with_a_smaller_budg
     assert result.best_score > result.seed_score > 0
     with pytest.raises(evolverpc.OptimizeError) as refused:
         short("counts", resume=result.run_id, max_metric_calls=3)
-    assert f"max_metric_calls 3 is less than the {result.metric_calls} metric calls" in str(refused.value)
+    assert f"`max_metric_calls` 3 is less than the {result.metric_calls} metric calls" in str(refused.value)
     assert "--max-metric-calls 3`" in str(refused.value), "the command that it names has flags"
 
 
@@ -236,13 +236,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "of the server": ({"port": 3}, "`port` is for the command `evolverpc serve`"),
     "of the command": ({"repo": "."}, "`repo` is for the command `evolverpc optimize`"),
     "misspelt of the server": ({"concurency": 2}, "there is no setting `concurency`; did you mean `concurrency`?"),
-    "rows as datasets": ({"datasets": {"train": ROWS}}, "datasets: train: "),
+    "rows as datasets": ({"datasets": {"train": ROWS}}, "`datasets`: train: "),
     "no such command": ({"program": None, "command": ["no-such-program"]}, "there is no command 'no-such-program'"),
     "processes": ({"workers": 2}, "an object is served by this process"),
-    "no end": ({"max_metric_calls": None}, "no limit ends the run: give max_metric_calls N (or auto"),
-    "wrong kind": ({"patience": "x"}, "patience: must be a valid integer (given: 'x')"),
+    "no end": ({"max_metric_calls": None}, "no limit ends the run: give `max_metric_calls` (or `auto`"),
+    "wrong kind": ({"patience": "x"}, "`patience`: must be a valid integer (given: 'x')"),
     "two proposers": ({"reflection_lm": "openai/x"}, "`propose` and `reflection_lm` both propose new texts"),
-    "no proposer": ({"propose": None}, "nothing proposes new texts: give reflection_lm MODEL"),
+    "no proposer": ({"propose": None}, "nothing proposes new texts: give `reflection_lm`, or `propose`"),
     "texts as rows": ({"trainset": ["a"]}, "trainset: row 0 is a str: give a list of dicts, or a file"),
     "not JSON": ({"testset": [{}, {"n": {1}}]}, "testset: row 1: n is of type set, which JSON lacks"),
     "no program": ({"program": None}, "`program` is missing: give the path of a Python file"),
@@ -266,7 +266,7 @@ def test_a_mistake_is_named_and_nothing_is_begun(case: str) -> None:
 
 FAILED: dict[str, tuple[dict[str, Any], str]] = {
     "no file": ({"trainset": "nope.jsonl"}, "rows: nope.jsonl: no such file in"),
-    "zeros": ({"program": counting(lambda *_: 0) | {"score": lambda *_: 0}}, "check warn starts"),
+    "zeros": ({"program": counting(lambda *_: 0) | {"score": lambda *_: 0}}, "`check` set to warn starts"),
     "errors": ({"program": counting(lambda *_: 1 // 0)}, "row 0: ZeroDivisionError"),
 }
 

@@ -8,9 +8,13 @@ import pytest
 
 import evolverpc
 from evolverpc.result import FILES
-from gepa_client.cli.views.option_names import camel_case
 
 SOURCE = Path(__file__).parents[2] / "clients/typescript/src/optimize/optimize-result.ts"
+
+
+def camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def interface(name: str) -> str:

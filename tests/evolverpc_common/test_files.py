@@ -10,21 +10,6 @@ from protocol.base import is_nested_deeper
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("rows.json", '[{"a": "1"}, {"a": "x\u2028y"}]'),
-        ("rows.jsonl", '{"a": "1"}\n\n{"a": "x\u2028y"}\n'),
-        ("rows.csv", 'a\n1\n"x\u2028y"\n'),
-        ("rows.CSV", '\ufeffa\r\n1\r\n"x\u2028y"\r\n'),
-    ],
-)
-def test_each_format_gives_the_same_rows(tmp_path: Path, name: str, text: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(text.encode())
-    assert read_rows(path) == [{"a": "1"}, {"a": "x\u2028y"}]
-
-
-@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("rows.txt", b"", "rows are read from .jsonl, .json or .csv"),

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.git import GitError, GitTimeout, filters_off, git_environment, run_git, run_git_async
+from tests.support.processes import is_running
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -64,20 +66,10 @@ async def test_a_slow_command_is_killed_with_everything_that_it_started(reposito
     with pytest.raises(GitTimeout, match=r"0\.3 s"):
         await run_git_async(*command, folder=repository, timeout_s=0.3)
     running = asyncio.create_task(run_git_async(*command, folder=repository))
-    async with asyncio.timeout(20):
-        while len(pids.read_text().split()) < 3:  # noqa: ASYNC110  another process writes it
-            await asyncio.sleep(0.01)
-        running.cancel()
-        await asyncio.wait([running])
-        while any(_is_running(int(pid)) for pid in pids.read_text().split()):  # noqa: ASYNC110  as above
-            await asyncio.sleep(0.01)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    await eventually(lambda: len(pids.read_text().split()) >= 3)
+    running.cancel()
+    await asyncio.wait([running])
+    await eventually(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))
 
 
 def test_network_is_refused_unless_it_is_asked_for(repository: Path, tmp_path: Path) -> None:

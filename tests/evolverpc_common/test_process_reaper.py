@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from evolverpc_common import process_reaper
+from tests.support.processes import is_running
+from tests.support.waiting import until
 
 REAPER = (sys.executable, "-I", "-S", process_reaper.__file__)
 ESCAPES = "import os, time\nos.fork() and os._exit(0)\nos.setsid()\nos.fork() and os._exit(0)\n"
@@ -19,19 +20,8 @@ def reaped(*arguments: str, **given: object) -> "subprocess.CompletedProcess[byt
     return subprocess.run([*REAPER, *arguments], capture_output=True, timeout=30, check=False, **given)  # type: ignore[call-overload,no-any-return]
 
 
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
 def wait_for(path: Path) -> int:
-    deadline = time.monotonic() + 20
-    while not (path.exists() and path.read_text().strip()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return int(path.read_text())
+    return int(until(lambda: path.exists() and path.read_text().strip()))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +38,7 @@ def test_a_descendant_in_another_session_does_not_outlive_the_command(tmp_path: 
     assert (
         reaped("--", "sh", "-c", f'{sys.executable} -c "$0" & while ! test -s {pid}; do :; done', code).returncode == 0
     )
-    assert gone(wait_for(pid))
+    assert not is_running(wait_for(pid))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -58,7 +48,7 @@ def test_a_signal_ends_everything(tmp_path: Path, number: signal.Signals) -> Non
     command = wait_for(pid)
     reaper.send_signal(number)
     assert reaper.wait(20) == 128 + number
-    assert gone(command)
+    assert not is_running(command)
 
 
 def test_the_end_of_the_owner_ends_everything(tmp_path: Path) -> None:
@@ -72,10 +62,7 @@ def test_the_end_of_the_owner_ends_everything(tmp_path: Path) -> None:
     command = wait_for(pid)
     owner.kill()
     owner.communicate()
-    deadline = time.monotonic() + 20
-    while not gone(command):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not is_running(command))
 
 
 def test_limits_and_descriptors_reach_the_command(tmp_path: Path) -> None:

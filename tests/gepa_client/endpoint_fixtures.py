@@ -1,7 +1,6 @@
 """Fixtures of clients in the test's own process: a scripted server and a proxy that loses responses."""
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 
@@ -71,18 +70,3 @@ def proxy_to(host: Host) -> Callable[[str], LossyProxy]:
 @pytest.fixture
 def proxy(proxy_to: Callable[[str], LossyProxy], server: ScriptedServer) -> LossyProxy:
     return proxy_to(server.url)
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], bool]], bool]:
-    """Wait at most 5 s for a condition that another thread fulfils; return whether it holds."""
-
-    def wait(condition: Callable[[], bool]) -> bool:
-        deadline = time.monotonic() + 5
-        while not condition():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.005)
-        return True
-
-    return wait

@@ -1,13 +1,11 @@
 """What a run of the command line leaves behind, and waiting for it."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from gepa_client.journal.store import Store, open_store
-from tests.gepa_client.conftest import TIMEOUT_S
 
 
 def only_run(folder: Path) -> Path:
@@ -20,14 +18,6 @@ def best_so_far(folder: Path) -> str:
     """The text of the best candidate that the run has written; empty while that is the seed, or nothing."""
     written = list(folder.glob("runs/*/best_candidate.json"))
     return str(json.loads(written[0].read_text())["rules"]) if written else ""
-
-
-def until(wanted: Callable[[], bool]) -> None:
-    """Wait for something that another process or thread does."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not wanted():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 @contextmanager

@@ -1,10 +1,8 @@
 """A loopback GitHub: an App's tokens, users who install it, private repositories over smart http, pull requests."""
 
-import asyncio
 import hashlib
 import hmac
 import json
-import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from gepa_service.repositories.github_installations import GitHub, GitHubSettings
-from tests.sandbox_runtime.source.repositories import git
+from tests.sandbox_runtime.source.repositories import git, http_backend
 
 APP_ID, SLUG, CLIENT_ID, CLIENT_SECRET, WEBHOOK_SECRET = "Iv23abc", "evolve", "client", "shh", "hook secret"
 INSTALLATION = 42
@@ -160,7 +158,7 @@ class LoopbackGitHub:
         if level is None or (writes and level != "write"):
             raise web.HTTPUnauthorized(headers={"WWW-Authenticate": 'Basic realm="git"'}, text="private")
         path = f"/{name}.git/" + request.path.split("/", 3)[3]
-        return await _backend(request, self.root, path)
+        return await http_backend(request, self.root, path)
 
 
 @asynccontextmanager
@@ -182,29 +180,3 @@ async def loopback_github(root: Path) -> AsyncIterator[LoopbackGitHub]:
         yield github
     finally:
         await runner.cleanup()
-
-
-async def _backend(request: web.Request, root: Path, path: str) -> web.Response:
-    process = await asyncio.create_subprocess_exec(
-        *("git", "http-backend"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={
-            "PATH": os.environ["PATH"],
-            "GIT_PROJECT_ROOT": str(root),
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "GIT_PROTOCOL": request.headers.get("Git-Protocol", ""),
-            "REQUEST_METHOD": request.method,
-            "PATH_INFO": path,
-            "QUERY_STRING": request.query_string,
-            "CONTENT_TYPE": request.headers.get("Content-Type", ""),
-            "HTTP_CONTENT_ENCODING": request.headers.get("Content-Encoding", ""),
-            "REMOTE_USER": "app",
-            "REMOTE_ADDR": "127.0.0.1",
-        },
-    )
-    output, _ = await process.communicate(await request.read())
-    head, _, body = output.partition(b"\r\n\r\n")
-    headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
-    status = int(headers.pop("Status", "200 OK").split()[0])
-    return web.Response(status=status, headers=headers, body=body)

@@ -37,10 +37,12 @@ def served(service: Service, prepare: Callable[[FastAPI], object] = lambda _: No
 
 
 @contextmanager
-def served_app(app: FastAPI, port: int) -> Iterator[str]:
+def served_app(app: FastAPI, port: int = 0) -> Iterator[str]:
     """Serve an application that was made while the block runs; yield its URL."""
     http: Any = functools.partial(BoundedConnection, OpenConnections())
-    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", lifespan="on", http=http)
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=port, log_level="error", lifespan="on", http=http, timeout_graceful_shutdown=1
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="api", daemon=True)
     thread.start()
@@ -54,5 +56,6 @@ def served_app(app: FastAPI, port: int) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(READY_S)
+        assert not thread.is_alive(), "the API did not end"
         if (store := getattr(app.state, "journal_store", None)) is not None:
             store.close()

@@ -27,13 +27,14 @@ from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub, loopback_github
-from tests.gepa_service.jobs.test_secrets_of_jobs import holders, model
+from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import LOOPBACK, MASTER, Platform, platform, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.gepa_service.routes.test_repositories import installed
 from tests.gepa_service.serving import served
 from tests.sandbox_runtime.source.repositories import commit, git
 from tests.support import scripted_anthropic
+from tests.support.processes import processes_with
 
 pytestmark = pytest.mark.timeout(400)
 WAIT_S = 250.0
@@ -228,11 +229,12 @@ async def test_code_and_prompt_are_changed_by_the_coding_agent_and_the_pull_requ
 ) -> None:
     files = {"program.py": PROGRAM, "test_program.py": TESTS, "gepa.toml": SETTINGS}
     agents_script(tmp_path / "scripts.json")
-    shown, asked = list[dict[str, str]](), list[str]()
+    shown, asked = list[dict[int, str]](), list[str]()
     secrets = {"OPENAI_API_KEY": "sk-of-the-reflection-model", "ANTHROPIC_API_KEY": "sk-of-the-coding-agent"}
 
     def answer(prompt: str) -> str:
-        shown.append({**holders(secrets["ANTHROPIC_API_KEY"]), **holders(secrets["OPENAI_API_KEY"]), **holders("ghs_")})
+        sought = (secrets["ANTHROPIC_API_KEY"], secrets["OPENAI_API_KEY"], "ghs_")
+        shown.extend(processes_with(each, "environ", "cmdline") for each in sought)
         asked.append(prompt)
         return SHOUT if "Write one change request" in prompt else "better"
 

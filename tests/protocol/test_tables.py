@@ -5,28 +5,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
-from protocol import METHODS
 from protocol.base import WHOLE, RequestModel, ResultModel
-
-
-def test_the_core_is_three_methods() -> None:
-    assert [name for name, method in METHODS.items() if method.capability is None] == [
-        "discover",
-        "evaluate",
-        "make_reflective_dataset",
-    ]
-
-
-def test_what_changes_or_costs_something_is_not_called_idempotent() -> None:
-    assert {name for name, method in METHODS.items() if method.idempotent} == {
-        "discover",
-        "get_result",
-        "cancel",
-        "list_examples",
-        "outline_code",
-        "import_commits",
-        "rpc.discover",
-    }
 
 
 def _integers(hint: Any) -> Iterator[tuple[Any, ...]]:

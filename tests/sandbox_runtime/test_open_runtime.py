@@ -23,8 +23,3 @@ def test_without_the_modal_package_the_error_names_the_install_command(monkeypat
     monkeypatch.setitem(sys.modules, "modal", None)
     with pytest.raises(RuntimeUnavailable, match=r"pip install '\.\[modal\]'"):
         open_runtime("modal")
-
-
-def test_an_unknown_kind_is_refused_with_the_list_of_kinds() -> None:
-    with pytest.raises(ValueError, match="process, bubblewrap, modal"):
-        open_runtime("docker")  # type: ignore[arg-type]

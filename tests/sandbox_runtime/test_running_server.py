@@ -2,26 +2,19 @@
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from sandbox_runtime import ServerFailed, running_server
+from tests.support.processes import is_running
+from tests.support.waiting import until
 
 READY = 'print(\'{"event": "ready", "url": "http://127.0.0.1:1/rpc", "token": "t"}\', flush=True)'
 
 
 def program(*lines: str) -> list[str]:
     return [sys.executable, "-c", "\n".join(("import os, sys, time", *lines))]
-
-
-def ended(pid: int) -> bool:
-    """Gone, or dead and waiting for its parent to reap it."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def test_the_endpoint_is_read_from_the_ready_line() -> None:
@@ -65,7 +58,4 @@ def test_children_that_outlive_the_server_are_ended_with_it() -> None:
     ready = """print('{"event": "ready", "url": "%d", "token": "t"}' % pid, flush=True)"""
     with running_server(program("pid = os.fork()", f"if pid: {ready}", "time.sleep(60)")) as endpoint:
         orphan = int(endpoint.url)
-    deadline = time.monotonic() + 10
-    while not ended(orphan):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not is_running(orphan), 10)

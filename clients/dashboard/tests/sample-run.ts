@@ -367,7 +367,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       type: "summary",
       story: [text("story", "On 25 test rows the seed scores 0.52 and the best candidate (11) 0.81.")],
       certificate: [fact("verdict", "improved: the best candidate scores 0.29 more"), fact("test", "25 rows")],
-      no_improvement: [fact("because", "3 worse on their minibatch"), fact("try", "another --reflection-lm")],
+      no_improvement: [fact("because", "3 worse on their minibatch"), fact("try", "another `reflection_lm`")],
       facts: [fact("metric calls", "812 of 4,000"), fact("ended", "paused: a line\nand another one")],
       settings: { reflection_lm: text("setting", "openai/gpt-5") },
       tables: [

@@ -187,11 +187,11 @@ it.each([
 });
 
 it.each([
-  [{ maxMetricCalls: undefined }, "no limit ends the run: give maxMetricCalls N"],
-  [{ maxIterations: -1 }, "maxIterations: must be greater than or equal to 1"],
+  [{ maxMetricCalls: undefined }, "no limit ends the run: give `maxMetricCalls`"],
+  [{ maxIterations: -1 }, "`maxIterations`: must be greater than or equal to 1"],
   [
     { failureScore: Number.NaN, perfectScore: 1e300 },
-    "failureScore: must be a finite number (given: nan)\nperfectScore: must be from -1e+100 to 1e+100 (given: 1e+300)",
+    "`failureScore`: must be a finite number (given: nan)\n`perfectScore`: must be from -1e+100 to 1e+100 (given: 1e+300)",
   ],
 ])("an optimizer that refuses %j names the options as they are here", async (wrong, message) => {
   const refused = await failure(optimize({ ...given, ...here(), onEvent: () => {}, ...(wrong as object) }));

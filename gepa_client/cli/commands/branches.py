@@ -13,20 +13,20 @@ from rich.console import Console
 
 from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS, command, shell_line
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome, code_history
-from gepa_client.cli import flags
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.repository_branches import branches_by_hand, delete_branches, listed
 from gepa_client.cli.commands.store_access import confirm, is_silent, open_cli_run
-from gepa_client.cli.views.candidate_view import show_diff
-from gepa_client.cli.views.code_view import outcome_as_json, show_code
-from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.errors import JournalError
 from gepa_client.evolution.checkout import CheckoutError, LocalCheckout, holds_commit
 from gepa_client.evolution.names import BY_HAND, branch_run_name
 from gepa_client.journal.entries import StoredRun
 from gepa_client.run.output_folder import BEST_CANDIDATE
+from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.groups import RECORDED_ROWS, SandboxSettings
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.views.candidate_view import show_diff
+from gepa_client.views.code_view import outcome_as_json, show_code
+from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from protocol import Candidate
 from protocol.code import GIT_BRANCH, code_at
 
@@ -141,7 +141,7 @@ def _instead(asked: _BranchesRequest) -> str:
     given = {name: ROWS if value == RECORDED_ROWS else value for name, value in given.items()}
     given = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in given.items()}
     limit = config.get("max_metric_calls") or SUGGESTED_METRIC_CALLS
-    started = flags.Typed(_servers(config), None, {"reflection_lm": MODEL, **given})
+    started = Typed(_servers(config), None, {"reflection_lm": MODEL, **given})
     return started.command("optimize", evolve="code", max_metric_calls=limit, store=asked.store)
 
 

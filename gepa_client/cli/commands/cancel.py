@@ -5,12 +5,13 @@ from typing import Annotated
 import typer
 
 from evolverpc_common.printed_commands import command
-from gepa_client.cli.arguments import STILL_RUNNING, AsJson, RunName, StoreUrl
+from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.steer_entries import Cancel
 from gepa_client.steering.stopping import BY_HAND, CANCEL, stop
+from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
+from gepa_client.views.exit_statuses import STILL_RUNNING
 
 
 def cancel(

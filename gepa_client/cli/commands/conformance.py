@@ -8,10 +8,10 @@ import typer
 from rich.console import Console
 
 from gepa_client.cli.arguments import AllowInsecure, TokenFile
-from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.conformance import CheckOutcome, ConformanceReport, Verdict, load_checks, run_conformance
 from gepa_client.errors import ClientError
 from gepa_client.transport.address import find_token, refused
+from gepa_client.views.console import echo, make_console, print_json, refuse, safe_line
 from protocol.errors import Unauthorized
 
 MARKS = {

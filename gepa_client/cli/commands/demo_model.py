@@ -12,9 +12,10 @@ from typing import Annotated
 
 import typer
 
-from gepa_client.cli.arguments import STOPPED, AsJson
+from gepa_client.cli.arguments import AsJson
 from gepa_client.cli.model_server import Conversation, ModelServer
-from gepa_client.cli.views.console import refuse
+from gepa_client.views.console import refuse
+from gepa_client.views.exit_statuses import STOPPED
 
 TOPICS = {
     "payments": ("charge", "invoice", "price", "paid", "voucher", "bank"),

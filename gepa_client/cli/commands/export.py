@@ -12,8 +12,8 @@ import typer
 from evolverpc_common.display_text import plain_json
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.run.transfer import export_run
+from gepa_client.views.console import echo, make_console, print_json, refuse, safe_line
 
 STDOUT = "-"
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.commands.store_access import open_cli_run, resume_call, run_as_json
-from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, Entry, StoredRun
 from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.soundness import damage
@@ -14,6 +13,7 @@ from gepa_client.run.output_folder import new_run_id
 from gepa_client.settings.loading import from_record, replaced
 from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
 from gepa_client.settings.secret_settings import left_out
+from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from protocol import JsonValue
 
 OF_ITS_OWN = ("name", "output")

@@ -9,9 +9,9 @@ import typer
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import AsJson, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_store, run_as_json
-from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.errors import unreadable
 from gepa_client.run.transfer import import_run
+from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 
 
 def import_(

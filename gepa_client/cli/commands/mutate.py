@@ -17,10 +17,20 @@ from rich.console import Console
 from evolverpc_common.printed_commands import command, shell_line
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.cli import flags
-from gepa_client.cli.arguments import PAUSED, STOPPED, USAGE, AllowInsecure, AsJson, TokenFile
+from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile
 from gepa_client.cli.commands.sandbox_session import sandboxed
-from gepa_client.cli.views.console import (
+from gepa_client.errors import ClientError, RowsError, details, summary, unreadable
+from gepa_client.evolution.checkout import CheckoutError, CommitBundle, LocalCheckout, holds_commit
+from gepa_client.evolution.manual_mutation import ManualMutation
+from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
+from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
+from gepa_client.run.output_folder import write_json
+from gepa_client.run.splits import ListServerRows, rows_of
+from gepa_client.settings.flag_words import Typed
+from gepa_client.settings.groups import SandboxSettings, is_remote
+from gepa_client.settings.loading import load
+from gepa_client.settings.run_config import REPLACED, SETTINGS, RunConfig
+from gepa_client.views.console import (
     echo,
     echo_next,
     fail,
@@ -31,17 +41,8 @@ from gepa_client.cli.views.console import (
     safe,
     safe_line,
 )
-from gepa_client.cli.views.mutation_view import mutation_progress, rejection, show_made, show_rejection, show_rows
-from gepa_client.errors import ClientError, RowsError, details, summary, unreadable
-from gepa_client.evolution.checkout import CheckoutError, CommitBundle, LocalCheckout, holds_commit
-from gepa_client.evolution.manual_mutation import ManualMutation
-from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
-from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
-from gepa_client.run.output_folder import write_json
-from gepa_client.run.splits import ListServerRows, rows_of
-from gepa_client.settings.groups import SandboxSettings, is_remote
-from gepa_client.settings.loading import load
-from gepa_client.settings.run_config import REPLACED, SETTINGS, RunConfig
+from gepa_client.views.exit_statuses import PAUSED, STOPPED, USAGE
+from gepa_client.views.mutation_view import mutation_progress, rejection, show_made, show_rejection, show_rows
 from protocol import ApplyMutationResult, Candidate, DiscoverResult, JsonValue
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of
 from protocol.errors import MutationRejected, RpcError
@@ -191,7 +192,7 @@ def _mutate(
     }
     own |= {"--examples": examples, "--limit": None if limit == TRIED else limit, "--output": output}
     words = [str(word) for flag, value in own.items() if value is not None for word in (flag, value)]
-    typed = flags.Typed((), None, given)
+    typed = Typed((), None, given)
     again = f"{typed.command('mutate')} {shlex.join([*([] if request is None else [request]), *words])}".rstrip()
     with _server(settings, url or "", token_file, again, allow_insecure=allow_insecure, quiet=as_json) as server:
         step = _made(asked, server)
@@ -293,7 +294,7 @@ def _made(asked: _Mutation, server: "Address") -> ManualMutation:
         raise typer.Exit(STOPPED) from None
 
 
-def _show_home(asked: _Mutation, made: ApplyMutationResult, typed: flags.Typed, output: Path | None) -> None:
+def _show_home(asked: _Mutation, made: ApplyMutationResult, typed: Typed, output: Path | None) -> None:
     """Print where the branch is, and the commands that follow."""
     if made.branch is None:
         return

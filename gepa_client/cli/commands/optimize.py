@@ -8,21 +8,21 @@ from rich.console import Console
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight, preflight_model, preflight_output
-from gepa_client.cli import flags
-from gepa_client.cli.arguments import STOPPED, USAGE
-from gepa_client.cli.commands.check import run_check
-from gepa_client.cli.commands.foreground_run import ForegroundRun, create_run
 from gepa_client.cli.commands.page_process import page_shown
 from gepa_client.cli.commands.sandbox_session import sandboxed
-from gepa_client.cli.views.console import echo, fail, log_markup, make_console, refuse
-from gepa_client.cli.views.event_stream import EventStream
 from gepa_client.errors import ClientError, JournalError, summary
+from gepa_client.foreground.foreground_run import ForegroundRun, create_run
+from gepa_client.foreground.program_check import run_check
 from gepa_client.journal.entries import ITS_ID
 from gepa_client.journal.store import default_store, open_store
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.sandboxing.session_interface import NoSandboxes
+from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.loading import load
 from gepa_client.transport.address import rpc_url
+from gepa_client.views.console import echo, fail, log_markup, make_console, refuse
+from gepa_client.views.event_stream import EventStream
+from gepa_client.views.exit_statuses import STOPPED, USAGE
 from protocol.errors import RpcError
 
 
@@ -40,7 +40,7 @@ def optimize(
             preflight_model(settings)
     except (SettingsError, ClientError) as error:
         refuse(summary(error))
-    typed = flags.Typed(tuple(url or ()), config, given)
+    typed = Typed(tuple(url or ()), config, given)
     run_id = new_run_id(settings.name)
     with sandboxed(settings, run_id, typed.command("optimize"), quiet=json_events) as sandboxes:
         status = _go(sandboxes, run_id, typed, watch, json_events, EventStream(events_fd), console)
@@ -50,7 +50,7 @@ def optimize(
 def _go(
     sandboxes: NoSandboxes,
     run_id: str,
-    typed: flags.Typed,
+    typed: Typed,
     watch: bool,
     json_events: bool,
     stream: EventStream,

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import IO
 
 from evolverpc_common.printed_commands import without_password
-from gepa_client.cli.views.console import echo, fail, make_console, safe
 from gepa_client.journal.store import STORE_VARIABLE
+from gepa_client.views.console import echo, fail, make_console, safe
 
 START_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 5.0

@@ -7,9 +7,9 @@ from typing import Any
 
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.commands.store_access import confirm
-from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.evolution.checkout import CheckoutError, LocalCheckout
 from gepa_client.evolution.names import BY_HAND
+from gepa_client.views.console import echo, make_console, print_json, refuse, safe_line
 
 NAMED = 10
 """Files and branches that a message names."""

@@ -1,6 +1,5 @@
 """`evolverpc resume RUN`: replay a stopped run up to the end of its journal, then continue it."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -8,23 +7,22 @@ import typer
 
 from evolverpc_common.printed_commands import command
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.cli.arguments import PAUSED
-from gepa_client.cli.commands.foreground_run import ForegroundRun, replaying
 from gepa_client.cli.commands.page_process import page_shown
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.cli.flags import Typed
-from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
-from gepa_client.cli.views.event_stream import EventStream
+from gepa_client.foreground.continued_run import continued, output_again, settings_again
+from gepa_client.foreground.foreground_run import ForegroundRun, replaying
 from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import default_store
 from gepa_client.run import output_folder as files
-from gepa_client.run.supervisor import HASH_SEED
+from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.groups import FleetSettings, SandboxSettings
-from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
+from gepa_client.views.event_stream import EventStream
+from gepa_client.views.exit_statuses import PAUSED
 
 DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds")
 """Limits that can extend a complete run."""
@@ -81,28 +79,6 @@ def resume(
     raise typer.Exit(ended.exit_status)
 
 
-def settings_again(run: StoredRun, given: Mapping[str, Any], config: Path | None, end: int) -> RunConfig:
-    """Return the settings of a run that continues, those `given` over those recorded; `end`: of its journal.
-
-    Raises:
-        SettingsError: as `from_record`, or the budget is less than what was used.
-    """
-    settings = from_record(run.config, given, config)
-    _refuse_less(run, settings, given.get("store"), end)
-    return settings
-
-
-def output_again(run: StoredRun) -> Path:
-    """Return the folder of a run that continues, made if it has none yet. Raises `OSError`."""
-    return files.open_again(Path(run.output)) if run.output else files.open_new(run.id)
-
-
-def continued(run: StoredRun) -> dict[str, Any]:
-    """Return what a `ForegroundRun` needs to know of the run as it was recorded."""
-    hash_seed = (run.identity or {}).get("hash_seed") or HASH_SEED
-    return {"hash_seed": hash_seed, "seen_action": run.requested_action, "seen_beat": run.claim.beat}
-
-
 def _is_over(run: StoredRun, settings: RunConfig) -> bool:
     """Return whether the run is complete and no setting that matters has changed.
 
@@ -146,7 +122,7 @@ def _print_complete(run: StoredRun, store: str | None, stream: EventStream, *, a
         print_json(summary)
         return
     console = make_console()
-    how = "it has a perfect score, and --past-perfect" if _ended_by(run) == "perfect_score" else "a larger limit"
+    how = "it has a perfect score, and `past_perfect`" if _ended_by(run) == "perfect_score" else "a larger limit"
     echo(console, f"{safe_line(run.id)}: this run is complete; {how} extends it")
     echo_next(console, stream.resumed_by(run.id) or more)
 
@@ -172,16 +148,3 @@ def _further(run: StoredRun) -> list[str]:
     elif ended_by == "perfect_score":
         others = ["--past-perfect"]
     return [f"--{limit.replace('_', '-')}", f"{2 * before:.15g}", *others]
-
-
-def _refuse_less(run: StoredRun, settings: RunConfig, store: str | None, end: int) -> None:
-    """Raise SettingsError for a budget below the metric calls made; `end`: of the run's journal."""
-    budget, before = settings.max_metric_calls, run.config.get("max_metric_calls")
-    done = run.counters.get("metric_calls", 0)
-    if budget is not None and budget < done and (before is None or budget < before):
-        fork = command("fork", run.id, "--at", str(min(budget, end)), "--max-metric-calls", str(budget), store=store)
-        raise SettingsError(
-            f"--max-metric-calls {budget} is less than the {done} metric calls that are recorded of run {run.id}: "
-            f"give {done} or more to continue, or start a run that ends sooner: "
-            f"`{fork}`"
-        )

@@ -22,10 +22,10 @@ from gepa_client.cli.commands.store_access import (
     resume_call,
     run_as_json,
 )
-from gepa_client.cli.views.console import duration, echo, echo_next, make_console, print_json, safe_line, seconds_since
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import default_store
+from gepa_client.views.console import duration, echo, echo_next, make_console, print_json, safe_line, seconds_since
 
 Status = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
 

@@ -16,9 +16,11 @@ from rich.console import Console
 
 from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS, command
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.cli import flags
-from gepa_client.cli.arguments import PAUSED, STOPPED
-from gepa_client.cli.views.console import (
+from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
+from gepa_client.settings.flag_words import Typed
+from gepa_client.settings.groups import SandboxKind
+from gepa_client.settings.loading import load
+from gepa_client.views.console import (
     duration,
     echo,
     echo_next,
@@ -30,9 +32,7 @@ from gepa_client.cli.views.console import (
     safe,
     safe_line,
 )
-from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
-from gepa_client.settings.groups import SandboxKind
-from gepa_client.settings.loading import load
+from gepa_client.views.exit_statuses import PAUSED, STOPPED
 
 if TYPE_CHECKING:
     from sandbox_runtime import SandboxInfo
@@ -202,9 +202,7 @@ def _publish(given: dict[str, Any]) -> None:
         refuse(str(error), PAUSED)
     typed = {name: value for name, value in given.items() if value is not None}
     count = MANY if settings.sandbox == "modal" else min(MANY, os.cpu_count() or 1)
-    following = flags.Typed((), None, typed).command(
-        "optimize", sandboxes=count, max_metric_calls=SUGGESTED_METRIC_CALLS
-    )
+    following = Typed((), None, typed).command("optimize", sandboxes=count, max_metric_calls=SUGGESTED_METRIC_CALLS)
     echo(console, f"the environment is ready\nnext: {safe(following)}")
 
 

@@ -24,8 +24,21 @@ from gepa_client.analysis.ties import best_candidate, recorded_decision
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
 from gepa_client.cli.commands.store_access import next_command, open_cli_run, run_as_json
-from gepa_client.cli.views.candidate_view import candidate_tree, show_candidate, show_changes, show_moved_rows
-from gepa_client.cli.views.console import (
+from gepa_client.evolution.names import code_label
+from gepa_client.journal.entries import RESUMED_BY, SEARCH, CandidateRecord, Spending, StoredRun
+from gepa_client.journal.history import discovery, end_of, recorded_selection, row_counts, validation_rows
+from gepa_client.journal.run_events import FailedExamples, LostRaces, RecordCuts, TiesCompared, UnusableAnswers
+from gepa_client.journal.store import Store, named_store
+from gepa_client.report import summary_fields as fields
+from gepa_client.report.proposed_texts import copied_summary, unusable_summary
+from gepa_client.report.run_record import Headline, RunRecord
+from gepa_client.report.steering_fields import steered_summary
+from gepa_client.report.summary_fields import MODEL_CALL_COLUMNS, failure_summary, model_call_rows, refusal_text
+from gepa_client.run.gateway_record import recorded_gateway_events
+from gepa_client.run.output_folder import CERTIFICATE, HostTotals, host_totals
+from gepa_client.steering.request_queue import STOPS
+from gepa_client.views.candidate_view import candidate_tree, show_candidate, show_changes, show_moved_rows
+from gepa_client.views.console import (
     LONGEST,
     duration,
     echo,
@@ -40,19 +53,6 @@ from gepa_client.cli.views.console import (
     safe_line,
     seconds_since,
 )
-from gepa_client.evolution.names import code_label
-from gepa_client.journal.entries import RESUMED_BY, SEARCH, CandidateRecord, Spending, StoredRun
-from gepa_client.journal.history import discovery, end_of, recorded_selection, row_counts, validation_rows
-from gepa_client.journal.run_events import FailedExamples, LostRaces, RecordCuts, TiesCompared, UnusableAnswers
-from gepa_client.journal.store import Store, named_store
-from gepa_client.report import summary_fields as fields
-from gepa_client.report.proposed_texts import copied_summary, unusable_summary
-from gepa_client.report.run_record import Headline, RunRecord
-from gepa_client.report.steering_fields import steered_summary
-from gepa_client.report.summary_fields import MODEL_CALL_COLUMNS, failure_summary, model_call_rows, refusal_text
-from gepa_client.run.gateway_record import recorded_gateway_events
-from gepa_client.run.output_folder import CERTIFICATE, HostTotals, host_totals
-from gepa_client.steering.request_queue import STOPS
 
 ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls", RESUMED_BY})
 """Settings that have a line of their own, or do not describe the run."""

@@ -14,7 +14,6 @@ from evolverpc_common.printed_commands import command
 from gepa_client.analysis.steered import steered, taken_text, texts_outcomes
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run, resume_call
-from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.errors import SteeringRefused, unreadable
 from gepa_client.journal.entries import SteeringRequest, StoredRun
 from gepa_client.journal.exported import mistakes
@@ -22,6 +21,7 @@ from gepa_client.journal.history import discovery
 from gepa_client.journal.steer_entries import LONGEST_TEXT, AnyAction, action_of, described
 from gepa_client.journal.store import Store
 from gepa_client.steering.request_queue import request
+from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from protocol.code import CODE_COMPONENTS
 
 REFUSED = 1

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gepa_client.cli.views.console import refuse
+from gepa_client.views.console import refuse
 from gepa_service.cli.arguments import DEFAULT_DATABASE, Database, Oidc
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
 

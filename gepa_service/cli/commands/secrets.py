@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gepa_client.cli.views.console import echo, make_console, refuse, safe_line
+from gepa_client.views.console import echo, make_console, refuse, safe_line
 from gepa_service.cli.arguments import DEFAULT_DATABASE, Database, find_tenant, open_cli_records
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.every import every

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gepa_client.cli.views.console import echo, make_console, plain_table, print_json, refuse, safe_line
+from gepa_client.views.console import echo, make_console, plain_table, print_json, refuse, safe_line
 from gepa_service.cli.arguments import DEFAULT_DATABASE, AsJson, Database, TenantName, find_tenant, open_cli_records
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.every import every

@@ -16,7 +16,7 @@ import typer
 
 from evolverpc_common.installation import installed_version
 from evolverpc_common.network_addresses import is_loopback
-from gepa_client.cli.views.console import refuse
+from gepa_client.views.console import refuse
 from gepa_service.cli.arguments import Oidc
 from gepa_service.cli.data_folder import DataFolder, opened_folder, published_address
 from gepa_service.cli.first_tenant import NAME, create_first_tenant

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from gepa_client.cli.views.console import refuse
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import open_store
+from gepa_client.views.console import refuse
 from gepa_service.cli.arguments import DEFAULT_DATABASE, Database
 from gepa_service.cli.commands.api import DEFAULT_JOURNALS
 from gepa_service.cli.service_parts import ConfigurationError, opened_service

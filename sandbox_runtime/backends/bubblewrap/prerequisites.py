@@ -30,7 +30,7 @@ def bubblewrap(trial_user: int | None) -> str:
         RuntimeUnavailable: the message names what is missing, and how to get it.
     """
     if sys.platform != "linux":
-        raise RuntimeUnavailable("bubblewrap needs Linux; here use --sandbox process (isolates nothing) or modal")
+        raise RuntimeUnavailable("bubblewrap needs Linux; here give `sandbox` process (isolates nothing) or modal")
     found = shutil.which("bwrap")
     if found is None:
         raise RuntimeUnavailable(f"bubblewrap is not installed: {_INSTALL}")

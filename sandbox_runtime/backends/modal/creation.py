@@ -46,7 +46,7 @@ def gateway_urls(gateway_session: GatewaySession) -> tuple[str, str]:
     if models is None or tunnel is None:
         raise RuntimeUnavailable(
             "a sandbox at Modal cannot reach this machine's loopback: give the gateway an address that it can reach,"
-            " with --gateway PORT=URL"
+            " as `gateway`, PORT=URL"
         )
     return models, tunnel
 

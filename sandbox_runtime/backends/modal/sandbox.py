@@ -129,7 +129,7 @@ class ModalSandbox:
         if done.status != 0:
             reason = done.stderr.decode("utf-8", "replace").strip() or "it does not answer"
             raise self._not_ready(
-                f"the gateway is not reached at {models_url}: {reason}; let the URL of --gateway lead to its port of"
+                f"the gateway is not reached at {models_url}: {reason}; let the URL of `gateway` lead to its port of"
                 " this machine",
                 "gateway",
             )

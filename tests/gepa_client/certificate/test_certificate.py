@@ -58,9 +58,9 @@ def test_rows_that_are_equal_but_for_white_space_and_the_order_of_keys_count_onc
 @pytest.mark.parametrize(
     ("settings", "best", "remedy"),
     [
-        ({}, 1.5, "--score-range=0,1.5"),
-        ({}, -2.0, "--score-range=-2,1"),
-        ({"perfect_score": 0.0}, 0.0, "--score-range=0,1"),
+        ({}, 1.5, "`score_range` 0,1.5"),
+        ({}, -2.0, "`score_range` -2,1"),
+        ({"perfect_score": 0.0}, 0.0, "`score_range` 0,1"),
         ({"score_range": [0.0, 100.0]}, 1.5, None),
         ({"perfect_score": 100.0}, 50.0, None),
     ],
@@ -120,7 +120,7 @@ def test_test_rows_are_scored_as_often_as_noise_asks_within_bounds(
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"scores": ((), ())}, "the run has no test rows: give --testset"),
+        ({"scores": ((), ())}, "the run has no test rows: give `testset`"),
         ({"status": "cancelled"}, "the run is cancelled"),
         ({"status": "paused"}, "the run is paused: its test rows are scored when the search is complete"),
         ({"committed": False}, "did not commit to its test rows"),

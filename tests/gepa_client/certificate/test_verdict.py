@@ -2,8 +2,6 @@
 
 import random
 
-import pytest
-
 from gepa_client.certificate.verdict import ERROR, allowed_error, judge
 
 RUNS, OPENINGS = 300, 3
@@ -36,14 +34,3 @@ def test_a_difference_needs_the_test_and_the_interval() -> None:
     six = [[1.0]] * 6 + [[0.0]] * 6
     assert judge(SEED, six)[1].p_value == 2 / 2**6 <= allowed_error(1)
     assert judge(SEED, six, opening=2)[0] == "no difference"
-
-
-@pytest.mark.parametrize("rows", [10, 20, 72])
-def test_small_gains_with_rare_large_losses_are_no_improvement(rows: int) -> None:
-    """+0.02 on 97 % of rows and -1 on 3 %: the true mean difference is below 0."""
-    drawn, runs = random.Random(17), 40
-    wrong = 0
-    for _ in range(runs):
-        best = [[0.0 if drawn.random() < 0.03 else 1.0] for _ in range(rows)]
-        wrong += judge([[0.98 if score == [1.0] else 1.0] for score in best], best)[0] == "improved"
-    assert wrong <= 0.05 * runs

@@ -14,11 +14,12 @@ import pytest
 from gepa_client.certificate.certificate import certify
 from gepa_client.certificate.settings_digest import COVERED
 from gepa_client.certificate.verification import leaves, mismatches
-from gepa_client.errors import ClientError
+from gepa_client.errors import ClientError, NoCertificate
+from gepa_client.journal.entries import Entry
 from gepa_client.journal.store import Store, open_store
 from gepa_client.run.transfer import export_run, import_run
 from gepa_client.settings.run_config import SETTINGS
-from tests.gepa_client.certificate.certified_run import Certified
+from tests.gepa_client.certificate.certified_run import BEST, Certified
 
 Place = tuple[str, ...]
 
@@ -170,25 +171,9 @@ def test_every_setting_that_a_result_depends_on_is_checked(record: Any, tmp_path
             assert any(each.startswith("digests.settings: ") for each in found), name
 
 
-@pytest.fixture
-def kept(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    """The path of a store with the run, and the certificate."""
-    path = tmp_path / "runs.db"
-    store = open_store(str(path))
-    certificate = certify(store, RUN.into(store)).model_dump(mode="json")
-    store.close()
-    return path, certificate
-
-
 @pytest.mark.parametrize(
     ("statement", "found"),
     [
-        (
-            "UPDATE entries SET answer = replace(answer, '1.0', '0.0') WHERE part = 'test-4' AND number = 3",
-            "is damaged",
-        ),
-        ("UPDATE entries SET digest = 'x' WHERE part = 'search' AND number = 3", "is damaged"),
-        ("DELETE FROM entries WHERE part = 'search' AND number = 3", "is damaged"),
         ("DELETE FROM attempts WHERE part = 'search' AND number = 3", "budget.cost_usd: "),
         (
             "UPDATE attempts SET endpoint = 'http://elsewhere' WHERE part = 'test-0' AND number = 1",
@@ -196,12 +181,12 @@ def kept(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
         ),
     ],
 )
-def test_a_change_in_the_store_is_found(kept: tuple[Path, dict[str, Any]], statement: str, found: str) -> None:
-    path, certificate = kept
-    with sqlite3.connect(path) as connection:
+def test_a_changed_attempt_is_found(tmp_path: Path, statement: str, found: str) -> None:
+    store = open_store(str(tmp_path / "runs.db"))
+    certificate = certify(store, RUN.into(store)).model_dump(mode="json")
+    with sqlite3.connect(tmp_path / "runs.db") as connection:
         assert connection.execute(statement).rowcount > 0
     connection.close()
-    store = open_store(str(path))
     assert found in mismatches(store, store.run(certificate["run"]), certificate)[0]
     store.close()
 
@@ -213,4 +198,15 @@ def test_a_commitment_that_was_made_after_the_search_is_refused(tmp_path: Path) 
     run = store.run(RUN.run_id)
     certificate = certify(store, run).model_dump(mode="json")
     assert mismatches(store, run, certificate) == ["the journal committed to the test rows after the search had begun"]
+    store.close()
+
+
+def test_results_of_other_rows_are_refused_in_each_repeat(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "runs.db"))
+    made = Certified(scores=([[0.0, 0.0]] * 12, [[1.0, 1.0]] * 12))
+    of_repeat = [row for row in made.rows() if isinstance(row, Entry) and row.part == f"test-{BEST}-repeat-1"]
+    other = replace(of_repeat[3], digest=of_repeat[4].digest)
+    store.create(made.run(), [other if row == of_repeat[3] else row for row in made.rows()])
+    with pytest.raises(NoCertificate, match="its results are not those of candidate 4"):
+        certify(store, store.run(made.run_id))
     store.close()

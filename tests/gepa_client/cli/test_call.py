@@ -58,7 +58,7 @@ def test_params_that_cannot_be_used_and_no_server_end_with_2(cli: Cli) -> None:
     [
         (["127.0.0.1:18000"], "did you mean http://127.0.0.1:18000?"),
         (["program.py"], "but a file: start a server"),
-        (["http://example.org"], "use https, or --allow-insecure"),
+        (["http://example.org"], "use https, or `allow_insecure`"),
         ([UNREACHABLE, "--token-file", "nope"], "the token file nope: no such file"),
     ],
 )

@@ -1,7 +1,7 @@
 """Flags are the settings; what GEPA takes and we replace is refused with the reason."""
 
-from gepa_client.cli import flags
 from gepa_client.cli.app import COMMANDS
+from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.run_config import SETTINGS
 from tests.gepa_client.conftest import Cli
 
@@ -15,7 +15,7 @@ def test_a_command_to_paste_repeats_what_was_typed_as_far_as_the_command_takes_i
         "seed": 3,
         "check": "off",
     }
-    typed = flags.Typed(("http://127.0.0.1:1", "http://127.0.0.1:2"), None, given)
+    typed = Typed(("http://127.0.0.1:1", "http://127.0.0.1:2"), None, given)
     assert typed.command("check") == "evolverpc check http://127.0.0.1:1 --score-with http://127.0.0.1:3"
     optimize = typed.command("optimize", patience=4)
     assert optimize.startswith("evolverpc optimize http://127.0.0.1:1 http://127.0.0.1:2 --score-with http")
@@ -35,3 +35,8 @@ def test_every_command_prints_its_help_for_h(cli: Cli) -> None:
         ended = cli(*([name] if name else []), "-h")
         assert ended.status == 0, name
         assert "-h, --help" in ended.stdout
+
+
+def test_a_flag_can_be_typed_as_messages_name_its_setting(cli: Cli) -> None:
+    ended = cli("optimize", "http://127.0.0.1:9", "--max_metric_calls", 0)
+    assert (ended.status, "`max_metric_calls`: must be greater" in ended.stderr) == (2, True)

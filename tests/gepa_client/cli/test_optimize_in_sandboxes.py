@@ -5,13 +5,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
 from tests.support.forked_client import ForkServer
+from tests.support.waiting import until
 
 LIMIT_S = 60.0
 
@@ -24,13 +25,6 @@ def here(tmp_path: Path, fork_server: ForkServer) -> Iterator[Place]:
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         assert left == []
-
-
-def until(met: Callable[[], bool]) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not met():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def read_until(process: "subprocess.Popen[str]", event: str, **holding: object) -> None:

@@ -25,11 +25,11 @@ from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.cli.mutation_script import Evolving
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve
 from tests.gepa_client.example_records import COMMITS, code_record, explanation, mutated, refused, started
-from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows, scored
+from tests.support.waiting import until
 
 STORE = ("--store", "kept here.db")
 

@@ -255,7 +255,7 @@ def test_a_fork_beyond_the_journal_or_with_settings_that_cannot_be_is_refused(cl
     assert "ends at 24: give 0 to 24" in beyond.stderr
     wrong = cli("fork", RUN_ID, "--at", 2, "--failure-stop", 7)
     assert wrong.status == 2
-    assert "--failure-stop" in wrong.stderr
+    assert "`failure_stop`" in wrong.stderr
     opened = open_store(str(store))
     assert len(opened.runs()) == 1
     opened.close()

@@ -203,42 +203,6 @@ def test_secrets_are_replaced_in_diffs_but_not_in_bundles(code_server, tmp_path)
     assert (applied.bundle, applied.diff) == (secret, "+[redacted]\n")
 
 
-def test_a_mutation_whose_optimizer_is_stopped_is_collected_and_not_made_twice(code_server, tmp_path):
-    server = code_server()
-    fine = server.replies["apply_mutation"]
-    with watched(tmp_path) as store:
-        with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
-
-            def reply(params):
-                journal.cancel_token.cancel(Interrupted("paused", "stop"))
-                return fine(params)
-
-            server.replies["apply_mutation"] = reply
-            with pytest.raises(Interrupted, match="stop"):
-                optimize(adapter, ScriptedModel("learn green"), evolve="code", proposals="1")
-        with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
-            server.replies["apply_mutation"] = fine
-            optimize(adapter, ScriptedModel(), evolve="code", proposals="1", max_metric_calls=30)
-        first = recorded_mutations(store, RUN.id)[0]
-    assert first.entry.request == "learn green"
-    assert server.made[f"evolve/{RUN.id}/{first.number}"] == 1
-
-
-def test_the_cost_of_a_rejected_change_counts_against_the_limit(code_server):
-    server = code_server()
-    with RemoteAdapter(server.url) as adapter:
-        journal = adapter.journal
-
-        def look():
-            if journal.spending.cost_usd >= 0.5 + COST:
-                journal.cancel_token.cancel(Interrupted("completed", "spent"))
-
-        journal.spending.watch(look)
-        with pytest.raises(Interrupted, match="spent"):
-            optimize(adapter, ScriptedModel("break check"), evolve="code", proposals="1")
-    assert len(server.called("apply_mutation")) == 1
-
-
 def test_progress_messages_of_a_server_are_reported(code_server, monkeypatch):
     monkeypatch.setattr(rpc, "WATCHED_S", 0.01)
     server = code_server()

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import shlex
 import signal
 import threading
 from collections.abc import Callable
@@ -13,11 +12,8 @@ from typing import Any
 
 import pytest
 
-from gepa_client.analysis.explanation import explain
-from gepa_client.analysis.mutation_outcomes import code_history
 from tests.gepa_client.code_server import CodeServer, Model
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Start
-from tests.gepa_client.exported_page import page_data
 from tests.gepa_client.run_folder import driver_of, stored
 from tests.gepa_client.scripted_server import Host
 
@@ -91,45 +87,3 @@ def test_a_killed_run_ends_as_an_undisturbed_one_and_can_be_replayed(
     assert replayed.status == 0, replayed.stderr
     assert (found(replayed), changes(replayed)) == (found(resumed), changes(resumed))
     assert len(server.calls) == asked
-
-
-@pytest.mark.long
-def test_changes_of_code_are_explained_by_what_reflection_read(
-    code_server: Serving, cli: Cli, flags: list[object], tmp_path: Path
-) -> None:
-    ended = cli("optimize", code_server().url, *flags)
-    assert ended.status == 0, ended.stderr
-    with stored(tmp_path) as (store, run_id):
-        run = store.run(run_id)
-        history = code_history(store, run_id, store.candidates(run_id))
-        explained = explain(store, run)
-        rejected = {
-            one.number: one.mutation.entry.rejected
-            for one in history.outcomes
-            if one.mutation.entry.rejected is not None
-        }
-    assert explained is not None
-    steps = [step for step in explained.steps if step.code is not None and len(step.parents) == 1]
-    assert steps
-    for step in steps:
-        assert step.reason is not None
-        made = history.outcome_of(step.reason.mutation or 0)
-        assert made is not None
-        assert step.candidate in {kept.index for kept in made.kept}
-        assert made.mutation.entry.request in step.reason.answers["git_branch"].text
-        assert step.reason.after is not None
-        assert step.reason.rows[0].before is not None
-    refused = {one.mutation: one.why for one in explained.others if one.mutation in rejected}
-    assert refused.keys() <= rejected.keys()
-    assert all("its change of code was rejected at stage" in why for why in refused.values())
-    [folder] = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
-    data = page_data(folder / "report.html")
-    [about] = [event for event in data["events"] if event["type"] == "run"]
-    [listing] = [hint["command"] for hint in about["commands"] if " branches " in hint["command"]]
-    assert f"branches evolve/{run_id}/NUMBER" in cli(*shlex.split(listing)[1:]).stdout
-    answers = {path.rpartition("/")[2]: answer for path, answer in data["answers"].items()}
-    assert len(answers["explanation"]["steps"]) == len(explained.steps)
-    for step in steps:
-        assert step.reason is not None
-        assert answers[f"proposal?at={step.reason.number}"]["rows"]
-        assert answers[f"transcript?at={step.reason.mutation}"]["entries"][0]["role"] == "change request"

@@ -48,7 +48,7 @@ def test_what_does_not_change_a_score_may_differ(leader, other):
     [
         ({}, {"components": ["a"]}, "components: a instead of a, b"),
         ({"version": "1"}, {"version": "2"}, "program version: 2 instead of 1"),
-        ({}, {"name": "q"}, "program: q instead of p (--allow-mixed-programs accepts other names)"),
+        ({}, {"name": "q"}, "program: q instead of p (`allow_mixed_programs` accepts other names)"),
         ({}, {"whole_batches": True}, "batches: it wants whole batches, the first server takes single examples"),
         ({"datasets": {"val": {"size": 1, "digest": "x"}}}, {}, "split val: it has none"),
         (

@@ -76,21 +76,15 @@ async def test_a_refused_connection_moves_on_at_once(cluster, opened, monkeypatc
 # --- no verdicts and refusals ----------------------------------------------------------------------------------------
 
 
-async def test_an_infra_error_goes_to_another_endpoint(cluster, opened):
+async def test_an_infra_error_goes_to_another_endpoint_and_one_of_such_errors_alone_rests(cluster, opened, watch):
     bad, good = cluster.start(), cluster.start()
     bad.evaluate_one = lambda *_: failed("infra_error")
     async with opened(bad, good) as fleet:
         ledgers = [Ledger(f"{number}") for number in range(2)]
         await results(*(begin(fleet, ledger.name, ledger) for ledger in ledgers))
         assert sorted(ledger.outcomes for ledger in ledgers) == [["infra_error", "ok"], ["ok"]]
-        assert sum(good.runs.values()) == 2
-
-
-async def test_an_endpoint_of_infra_errors_alone_rests(cluster, opened, watch):
-    bad, good = cluster.start(), cluster.start()
-    bad.evaluate_one = lambda *_: failed("infra_error")
-    async with opened(bad, good) as fleet:
-        await results(*(begin(fleet, f"{number}") for number in range(6)))
+        await results(*(begin(fleet, f"again {number}") for number in range(4)))
+        assert sum(good.runs.values()) == 6
         assert [event.url for event in watch.of("resting")] == [url_of(bad)]
 
 

@@ -2,7 +2,9 @@ import asyncio
 
 import pytest
 
-from gepa_client.fleet import Pin
+from gepa_client.fleet import Address, Pin
+from gepa_client.fleet.endpoint import Endpoint
+from gepa_client.fleet.slots import Slots
 from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
 
 
@@ -42,3 +44,16 @@ async def test_cancelling_a_call_in_flight_cancels_it_on_the_server(cluster, ope
         assert server.cancelled == ["mine/1"]
         assert ledger.outcomes == ["cancelled"]
         assert fleet.in_flight == 0
+
+
+async def test_a_slot_given_to_a_call_that_is_cancelled_at_that_moment_is_free():
+    slots, endpoint = Slots(lambda: None), Endpoint.at(Address("http://127.0.0.1:9", token="t"))
+    endpoint.slots = 1
+    slots.start(endpoint)
+    await slots.take(slots.ticket())
+    waiting = asyncio.ensure_future(slots.take(slots.ticket()))
+    await asyncio.sleep(0)
+    slots.release(endpoint)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert endpoint.in_flight == slots.in_flight == 0

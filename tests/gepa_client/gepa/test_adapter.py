@@ -6,6 +6,7 @@ import pytest
 
 from gepa_client import RemoteAdapter, Row, ServerRow
 from tests.gepa_client.scripted_server import ScriptedServer, ok
+from tests.support.waiting import until
 
 SEED = {"system": "s", "style": "t"}
 
@@ -121,12 +122,12 @@ async def test_it_works_while_another_event_loop_runs_as_in_a_notebook(server, c
     assert connect().evaluate(rows(2), SEED).scores == [1.0, 1.0]
 
 
-def test_ctrl_c_during_an_evaluation_cancels_its_calls_on_the_server(server, connect, eventually):
+def test_ctrl_c_during_an_evaluation_cancels_its_calls_on_the_server(server, connect):
     server.evaluate_one = lambda *_: asyncio.sleep(30)
     adapter = connect()
 
     def press():
-        assert eventually(lambda: server.runs.total() == 3)
+        until(lambda: server.runs.total() == 3)
         signal.pthread_kill(main.ident, signal.SIGINT)
 
     main = threading.current_thread()

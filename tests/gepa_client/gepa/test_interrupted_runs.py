@@ -12,7 +12,7 @@ from gepa_client.journal.entries import SEARCH
 from protocol.errors import ProgramFailed, TrajectoryExpired
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import cut_after, dies_after, recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import cut_after, recording, replaying, watched
 from tests.gepa_client.scripted_server import ScriptedServer, failed, ok
 from tests.support.rounds import rounds
 
@@ -141,31 +141,3 @@ def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(
 def _discovery(server):
     with RemoteAdapter(server.url) as adapter:
         return adapter.discovery
-
-
-@pytest.mark.repeated
-@pytest.mark.parametrize("seed", rounds(3))
-def test_a_run_whose_process_dies_at_random_ends_as_an_undisturbed_one(host, tmp_path, seed, monkeypatch):
-    undisturbed = scripted(host)
-    with RemoteAdapter(undisturbed.url) as adapter:
-        wanted = optimize(adapter)
-    server = scripted(host)
-    chance = random.Random(seed)
-    deaths = 0
-    with watched(tmp_path) as store:
-        while True:
-            dies_after(store, chance.randint(5, 40))
-            try:
-                with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
-                    found = optimize(adapter)
-            except Interrupted as interrupted:
-                assert "Died" in interrupted.reason
-                deaths += 1
-                store.before_write = lambda _: None
-                continue
-            break
-        assert found == wanted
-        assert deaths > 2
-        assert server.evaluated == undisturbed.evaluated  # what was finished and not recorded was collected
-        attempts = store.attempts(RUN.id, SEARCH)
-        assert all(made.outcome is not None for made in attempts)

@@ -41,26 +41,27 @@ def numbered(server):
 
 def test_a_row_is_evaluated_once_with_a_candidate_whichever_minibatch_it_is_in(server, store):
     numbered(server)
+    same_id = Row("1", {"n": 4})
 
     def work(adapter):
         return [
             adapter.batch_evaluate([(SEED, rows(1, 2, 2)), (OTHER, rows(1))], capture_traces=True),
             adapter.batch_evaluate([(SEED, rows(3, 2))], capture_traces=True),
-            adapter.batch_evaluate([(OTHER, rows(1)), (SEED, rows(3, 1, 2))], capture_traces=False),
+            adapter.batch_evaluate([(OTHER, [*rows(1), same_id]), (SEED, rows(3, 1, 2))], capture_traces=False),
         ]
 
     batches, reused = recorded(server, store, work)
-    assert sorted(evaluated(server)) == [("other", "1"), ("s", "1"), ("s", "2"), ("s", "3")]
-    assert [[batch.num_metric_calls for batch in batch_of] for batch_of in batches] == [[2, 1], [1], [0, 0]]
+    assert sorted(evaluated(server)) == [("other", "1"), ("other", "1"), ("s", "1"), ("s", "2"), ("s", "3")]
+    assert [[batch.num_metric_calls for batch in batch_of] for batch_of in batches] == [[2, 1], [1], [1, 0]]
     assert [[batch.scores for batch in batch_of] for batch_of in batches] == [
         [[1 / 8, 2 / 8, 2 / 8], [1 / 8]],
         [[3 / 8, 2 / 8]],
-        [[1 / 8], [3 / 8, 1 / 8, 2 / 8]],
+        [[1 / 8, 4 / 8], [3 / 8, 1 / 8, 2 / 8]],
     ]
     assert [one.result["output"] for one in batches[1][0].trajectories] == [{"n": 3}, {"n": 2}]
     assert reused == 1 + 1 + 4
     listed = [orjson.loads(entry.answer) for entry in store.entries(RUN.id, SEARCH) if entry.kind == REUSE]
-    assert listed == [[[0, 1, 1], [2]], [[4, 1]], [[2], [4, 0, 1]]]
+    assert listed == [[[0, 1, 1], [2]], [[4, 1]], [[2, 6], [4, 0, 1]]]
 
 
 def test_only_a_traced_result_serves_a_request_for_traces(server, store):

@@ -122,7 +122,7 @@ def test_a_model_that_is_not_there_is_reported_in_one_line_with_its_address_and_
         print(json.dumps(errors))
         """,
     )
-    advice = "if that is not its address, set `api_base` in --reflection-lm-kwargs"
+    advice = "if that is not its address, set `api_base` in `reflection_lm_kwargs`"
     for (message, details), name in zip(found, ["openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5"], strict=True):
         assert message.startswith(f"the model {name} does not answer at http://127.0.0.1:1/v1/")
         assert message.endswith(f"Connection refused; {advice}")

@@ -10,6 +10,7 @@ from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionL
 from gepa_client import ConcurrentReflection, ProgramReflection, RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.gepa.reflection_strategies import Unusable
+from tests.support.waiting import eventually
 
 TEMPLATE = "Improve <curr_param> given <side_info> now."
 
@@ -114,10 +115,10 @@ def asked_of_program(count):
     return [({"system": f"s{number}", "style": ""}, {"system": [{"x": 1}]}, ["system"]) for number in range(count)]
 
 
-def test_the_program_is_asked_for_all_jobs_at_once_and_answers_stay_in_order(server, adapter, eventually):
+def test_the_program_is_asked_for_all_jobs_at_once_and_answers_stay_in_order(server, adapter):
     async def last_first(params):
         number = int(params["candidate"]["system"][1:])
-        assert await asyncio.to_thread(eventually, lambda: len(server.called("propose_new_texts")) == 4)
+        await eventually(lambda: len(server.called("propose_new_texts")) == 4)
         await asyncio.sleep((4 - number) * 0.01)
         return {"texts": {"system": f"new {number}"}}
 

@@ -12,7 +12,7 @@ import pytest
 from gepa_client.analysis.explanation import explain
 from gepa_client.journal.run_events import from_json
 from gepa_client.journal.store import open_store
-from gepa_client.page import embedded
+from gepa_client.page import embedded, initial_rows
 from gepa_client.page.recorded_decisions import KnownRun
 from gepa_client.report.run_record import RunRecord
 from tests.gepa_client.conftest import Cli, Serve
@@ -51,8 +51,10 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
         for group in step["groups"]:
             assert group["rows"]
     assert any(path.startswith(f"cell?candidate={best}&") for path in answers)
+    monkeypatch.setattr(initial_rows, "ROWS_SENT", 4)
     smaller = bounded(tmp_path, monkeypatch, events=1_000, answers=len(str(answers["explanation"])) + 5_000)
     assert len(smaller["left_out"]) == 4
+    assert [len(event["ids"]) for event in smaller["events"] if event["type"] == "rows"] == [4, 2]
     assert LONE in [event["message"] for event in smaller["events"] if event["type"] == "warning"]
     assert f"{api}explanation" in smaller["answers"]
     assert len(smaller["answers"]) < len(answers)

@@ -64,11 +64,11 @@ def test_proposals_that_the_program_fails_on_are_the_first_cause() -> None:
     facts = ended(*crashed, one_row, failures(aaaa=27, bbbb=1))
     assert facts["because"] == ("9 on which the program failed (ValueError), 1 with the same score on their minibatch")
     assert facts["try"] == (
-        "a fix of the program, or of propose_new_texts: on 9 of 10 proposals the program failed, as with ValueError: "
+        "a fix of the program, or of `propose_new_texts`: on 9 of 10 proposals the program failed, as with ValueError: "
         "not enough values to unpack"
     )
     assert facts["for example"].startswith("1 -> 1 (iteration 10); ")
-    assert not any("minibatch-size" in text for text in facts.values())
+    assert not any("minibatch_size" in text for text in facts.values())
     assert ended(*crashed, one_row, failures(aaaa=27), status="paused")["try"] == facts["try"]
 
 
@@ -76,7 +76,7 @@ def test_a_run_in_which_every_score_is_0_asks_for_the_score_function_first() -> 
     skipped = [NoProposal(iteration=at, reason="no new text") for at in range(1, 32)]
     facts = ended(*skipped, seed=0.0)
     assert facts["try"].startswith("a fix of the score function: every score of this run was 0; ")
-    assert facts["or"] == "another propose_new_texts: 31 of 31 iterations had no new text"
+    assert facts["or"] == "another `propose_new_texts`: 31 of 31 iterations had no new text"
     assert "or" not in ended(*(rejected(at, 0, 0) for at in range(1, 12)), seed=0.0)
 
 

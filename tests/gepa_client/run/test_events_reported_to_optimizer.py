@@ -26,10 +26,10 @@ from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, watched
-from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer
 from tests.gepa_client.word_program import Script, scored
 from tests.support.forked_client import ForkServer
+from tests.support.waiting import until
 
 TIMEOUT_S = 60.0
 NASTY = "<img src=x>`|\x1b[2J"

@@ -69,7 +69,7 @@ def test_what_evolves_follows_from_settings_and_capabilities(
             {"reflection_prompt_template": {"git_branch": "<outline> <side_info> <lineage>"}},
             "a prompt for git_branch, but the server does not change code",
         ),
-        (CHANGES, {"reflection_lm": None}, "--reflection-lm MODEL"),
+        (CHANGES, {"reflection_lm": None}, "give `reflection_lm`"),
         (discovered(CODE, "mutations"), {"evolve": "prompts"}, "no prompts to change"),
         (discovered({**BOTH, GIT_BRANCH: "main"}, "mutations"), {}, "git_branch is 'main'"),
         (discovered({**BOTH, ADDED_COMPONENTS: "[]"}, "mutations"), {}, "added_components is not a JSON object"),

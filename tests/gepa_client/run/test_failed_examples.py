@@ -73,22 +73,6 @@ def test_failed_examples_are_in_terminal_report_log_events_and_show(
     assert f"failed          {on_val + on_train} of {len(seen)} evaluations: " in ended.stdout
 
 
-@pytest.mark.long
-def test_a_resumed_run_reports_all_its_failed_examples_and_a_fork_those_it_inherits(
-    serve: Serve, cli: Cli, failing: Script
-) -> None:
-    url = serve(failing)
-    before = cli("optimize", url, "--max-metric-calls", 40, "--check", "off", "--json").event("failed_examples")
-    failing.evaluate = scored
-    after = cli("resume", "last", "--max-metric-calls", 100, "--json")
-    assert after.status == 0, after.stderr
-    assert after.event("failed_examples")["groups"] == before["groups"]
-    assert after.event("failed_examples")["evaluated"] == len(failing.calls("evaluate"))
-    assert cli("fork", "last", "--at", 12).status == 0
-    forked = cli("resume", "last", "--json").event("failed_examples")
-    assert (forked["failed"], groups(forked)) == (1, {"KeyError": ("program_error", 1, ["val 3"])})
-
-
 def test_the_messages_of_a_type_are_counted_and_rows_of_a_rejected_proposal_are_named_with_their_split(
     serve: Serve, cli: Cli, tmp_path: Path
 ) -> None:
@@ -114,25 +98,3 @@ def test_the_messages_of_a_type_are_counted_and_rows_of_a_rejected_proposal_are_
     assert group["message_count"] == 2
     assert sorted(group["rows"]) == [f"train {number}" for number in range(6)]
     assert "2 different messages: 'returns' (4 times), 'account' (2 times)" in ended.stdout
-
-
-def test_proposals_on_which_the_program_failed_are_why_a_run_did_not_improve(serve: Serve, cli: Cli) -> None:
-    def run(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        if "a b c" not in candidate["rules"]:
-            return scored(row, candidate)
-        error = {"type": "ValueError", "message": "not enough values to unpack"}
-        return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
-
-    script = Script(
-        seed={"rules": "red"},
-        datasets={"train": rows(12), "val": rows(12, 100)},
-        evaluate=run,
-        propose=lambda params: {"texts": {"rules": f"{params['candidate']['rules']} a b c"}},
-    )
-    limits = ("--max-metric-calls", 100, "--failure-stop", 1)
-    ended = cli("optimize", serve(script), "--check", "off", *limits)
-    rejected = ended.stdout.partition("because ")[2].splitlines()[0].strip()
-    assert "on which the program failed (ValueError)" in rejected, ended.stdout
-    assert "score on their minibatch" not in rejected
-    assert "a fix of the program, or of propose_new_texts: on " in ended.stdout
-    assert "minibatch-size" not in ended.stdout

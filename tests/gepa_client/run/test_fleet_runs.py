@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tests.gepa_client.conftest import TIMEOUT_S, Ran, Serve, Start, commands_in
-from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.started_command import StartedCommand
 from tests.gepa_client.word_program import Script, rows
 from tests.support.forked_client import ForkServer
+from tests.support.waiting import until
 
 ARGUMENTS = ("--max-metric-calls", 150, "--proposals", "2x2", "--check", "off", "--json")
 

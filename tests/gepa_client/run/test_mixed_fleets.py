@@ -33,7 +33,7 @@ def test_programs_of_different_names_do_not_share_a_run_unless_that_is_allowed(s
     refused = cli("optimize", *urls, "--max-metric-calls", 40, "--check", "off")
     assert refused.status == 2, refused.stderr
     shown = " ".join((refused.stdout + refused.stderr).split())
-    assert "program: another instead of scripted (--allow-mixed-programs accepts other names)" in shown
+    assert "program: another instead of scripted (`allow_mixed_programs` accepts other names)" in shown
     assert not first.calls("evaluate")
     ended = cli("optimize", *urls, "--max-metric-calls", 40, "--check", "off", "--allow-mixed-programs")
     assert ended.status == 0, ended.stderr

@@ -22,9 +22,10 @@ from gepa_client.settings.run_config import ROW_SETTINGS
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve, Start, environment
 from tests.gepa_client.exported_page import page_text
-from tests.gepa_client.run_folder import best_so_far, driver_of, only_run, stored, until
+from tests.gepa_client.run_folder import best_so_far, driver_of, only_run, stored
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, rows, scored
+from tests.support.waiting import until
 
 
 def test_a_run_ends_with_its_files_the_test_scores_of_seed_and_best_and_one_line_of_them(
@@ -44,7 +45,7 @@ def test_a_run_ends_with_its_files_the_test_scores_of_seed_and_best_and_one_line
     assert result["program"]["name"]
     assert (result["seed_score"], result["best_score"]) == (0.0, 1.0)
     assert result["test_scores"]["0"] == 0.0
-    reason = "perfect_score of 1 is reached: candidate 6 has it on all 12 validation rows (--past-perfect continues)"
+    reason = "perfect_score of 1 is reached: candidate 6 has it on all 12 validation rows (`past_perfect` continues)"
     assert f"completed: {reason}" in ended.stdout
     assert result["val_rows"]["30"] == "0"
     report, page = (run / "report.md").read_text(), page_text(run / "report.html")
@@ -108,7 +109,7 @@ def test_a_run_without_a_proposer_is_an_error_that_names_what_is_missing(
     script = Script(capabilities=("datasets",), datasets={"train": rows(6)})
     ended = cli("optimize", serve(script), "--max-metric-calls", 50)
     assert ended.status == 2
-    assert "--reflection-lm" in ended.stderr
+    assert "`reflection_lm`" in ended.stderr
     assert script.calls("evaluate") == []
     assert not (tmp_path / "runs").exists()
 
@@ -241,7 +242,7 @@ def test_a_reflection_model_by_name_proposes_with_the_users_own_prompt(
     assert asked[0]["temperature"] == 0.25
     assert asked[0]["messages"][0]["content"].startswith("Mind the manners.")
     assert words.calls("propose_new_texts") == []
-    assert "no price is known for openai/no-such-model, so --max-cost-usd cannot hold" in ended.stdout
+    assert "no price is known for openai/no-such-model, so `max_cost_usd` cannot hold" in ended.stdout
     assert not any("hush" in path.read_text() for path in only_run(tmp_path).iterdir())
     replayed = cli("replay", "last")  # without the key, which is no part of the record
     assert replayed.status == 0, replayed.stdout + replayed.stderr
@@ -324,10 +325,10 @@ def test_rows_come_from_stdin_and_from_the_configuration_and_a_resume_needs_neit
 @pytest.mark.parametrize(
     ("arguments", "stdin", "message"),
     [
-        (("--trainset", "-", "--valset", "-"), "[]", "`--trainset` and `--valset` are `-`: stdin can be read once"),
-        (("--testset", "-"), "", "`--testset`: stdin: holds no rows"),
-        (("--testset", "-"), "a,b\n1,2\n", "`--testset`: stdin: line 1: not JSON"),
-        (("--testset", "-"), "[1]", "`--testset`: stdin: row 0 is not a JSON object"),
+        (("--trainset", "-", "--valset", "-"), "[]", "`trainset` and `valset` are `-`: stdin can be read once"),
+        (("--testset", "-"), "", "`testset`: stdin: holds no rows"),
+        (("--testset", "-"), "a,b\n1,2\n", "`testset`: stdin: line 1: not JSON"),
+        (("--testset", "-"), "[1]", "`testset`: stdin: row 0 is not a JSON object"),
     ],
 )
 def test_rows_that_stdin_does_not_hold_are_named(

@@ -16,10 +16,11 @@ import pytest
 from gepa_client.journal.entries import SEARCH
 from gepa_client.run.output_folder import remove_reports
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Serve, Start, commands_in
-from tests.gepa_client.run_folder import best_so_far, driver_of, only_run, stored, until
+from tests.gepa_client.run_folder import best_so_far, driver_of, only_run, stored
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, rows, scored
 from tests.support.forked_client import ForkServer
+from tests.support.waiting import until
 
 LIMIT = 60
 SETTINGS = ("--no-skip-perfect-score", "--check", "off")

@@ -3,8 +3,6 @@
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from tests.gepa_client.conftest import Cli, Ran, Serve
 from tests.gepa_client.word_program import Script, rows
 
@@ -59,19 +57,3 @@ def test_a_program_with_another_score_for_the_same_row_is_reported_once(serve: S
         warned = [event["message"] for event in each.events if event["event"] == "warning"]
         [message] = [message for message in warned if "taken to be deterministic" in message]
         assert "scored 0.125 and then 0.25 with the same candidate" in message
-
-
-@pytest.mark.long
-def test_a_search_in_which_every_result_is_known_ends(serve: Serve, cli: Cli) -> None:
-    def stubborn(params: dict[str, Any]) -> dict[str, Any]:
-        return {"texts": dict.fromkeys(params["components_to_update"], "white")}
-
-    ran = cli(
-        *("optimize", serve(Script(datasets={"train": rows(6)}, propose=stubborn)), "--deterministic"),
-        *("--max-metric-calls", 1000, "--check", "off", "--json"),
-    )
-    assert ran.status == 0, ran.stderr
-    assert ran.event("finished")["reason"] == (
-        "the last 100 iterations evaluated nothing new: all their results were known"
-    )
-    assert ran.event("finished")["metric_calls"] <= 18

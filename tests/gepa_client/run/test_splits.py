@@ -29,12 +29,9 @@ async def test_the_servers_own_splits_are_the_default() -> None:
     assert isinstance(found.train.rows[0], ServerRow)
 
 
-async def test_a_run_without_training_rows_is_an_error_with_the_next_step() -> None:
-    with pytest.raises(SettingsError, match="--trainset"):
+async def test_missing_rows_are_an_error_with_the_next_step_or_the_splits_that_there_are() -> None:
+    with pytest.raises(SettingsError, match="`trainset`"):
         await splits.find(config(), {}, held)
-
-
-async def test_a_split_the_server_does_not_hold_is_named_with_those_it_does() -> None:
     with pytest.raises(SettingsError, match=r"'trian'.*other, test, train, val"):
         await splits.find(config(trainset="trian"), HELD, held)
 
@@ -42,7 +39,7 @@ async def test_a_split_the_server_does_not_hold_is_named_with_those_it_does() ->
 async def test_without_validation_rows_the_training_rows_are_used_with_a_warning() -> None:
     found = await splits.find(config(), {"train": 3}, held)
     assert found.val is found.train
-    assert any("--valset" in message for message in splits.warnings(found, config()))
+    assert any("`valset`" in message for message in splits.warnings(found, config()))
 
 
 async def test_rows_in_two_splits_are_counted_and_named(tmp_path: Path) -> None:
@@ -68,7 +65,7 @@ async def test_a_fifth_of_the_training_rows_is_kept_for_validation_with_a_warnin
     assert found.sizes == {"train": 80, "val": 20}
     assert splits.common(found.train.rows, found.val.rows) == []
     assert splits.warnings(found, given) == [
-        "no --valset: 20 of 100 training rows are kept for validation; --val-fraction 0 uses all rows for both"
+        "no `valset`: 20 of 100 training rows are kept for validation; `val_fraction` 0 uses all rows for both"
     ]
 
 
@@ -106,7 +103,7 @@ async def test_equal_rows_stay_in_one_split(tmp_path: Path) -> None:
     found = await splits.find(config(trainset=str(path), val_fraction=0.3), {}, held)
     assert splits.common(found.train.rows, found.val.rows) == []
     path.write_text(json.dumps([{"at": 1}] * 9))
-    with pytest.raises(SettingsError, match=r"all 9 are equal.*--val-fraction 0"):
+    with pytest.raises(SettingsError, match=r"all 9 are equal.*`val_fraction` 0"):
         await splits.find(config(trainset=str(path), val_fraction=0.3), {}, held)
 
 

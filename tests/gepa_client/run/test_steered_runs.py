@@ -15,9 +15,9 @@ from gepa_client.page.proposal_answers import proposals
 from gepa_client.steering.request_queue import request
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Serve
 from tests.gepa_client.page.page_state import read_run
-from tests.gepa_client.run_folder import until
 from tests.gepa_client.stored_run import Made, put
-from tests.gepa_client.word_program import Script, rows, scored
+from tests.gepa_client.word_program import Script, rows
+from tests.support.waiting import until
 
 
 def not_begun(cli: Cli, folder: Path, url: str, *settings: object) -> str:
@@ -130,21 +130,6 @@ def test_hints_are_in_prompts_as_long_as_they_are_in_force(
         shown = [one for each in proposals(store, run, begun).values() for one in each.prompts]
     assert sorted(one.prompt.text for one in shown if one.prompt is not None) == sorted(prompts)
     assert [one.hints for one in shown[:2]] == [["Prefer warm colours.", "Think of the sea."], ["Prefer warm colours."]]
-
-
-def test_a_limit_of_money_that_users_set_holds_at_once(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    def evaluate(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        return {**scored(row, candidate), "usage": {"cost_usd": 0.01}}
-
-    words = Script(datasets={"train": rows(30), "val": rows(12, 100)}, evaluate=evaluate)
-    run = not_begun(cli, tmp_path, serve(words))
-    words.delay_s = 0.1
-    assert cli("steer", "budget", run, "--max-cost-usd", 0.2).status == 0
-    ended = cli("resume", run, "--max-metric-calls", 2000, "--past-perfect", "--json")
-    assert ended.status == 0, ended.stdout
-    assert ended.event("finished")["reason"].startswith("max_cost_usd of $0.2 is reached")
-    with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
-        assert store.run(run).config["max_cost_usd"] == 0.2
 
 
 def test_a_run_is_paused_by_another_process_and_resumed_to_the_same_result(

@@ -73,7 +73,7 @@ def test_a_run_without_fresh_rows_states_it(serve: Serve, cli: Cli) -> None:
     words.datasets = {"train": rows(60)}
     ran = cli("optimize", serve(words), *SETTINGS, "--val-fraction", 0, "--json")
     assert ran.status == 0, ran.stderr
-    message = "tie_rows has no effect: the validation rows are the training rows"
+    message = "`tie_rows` has no effect: the validation rows are the training rows"
     assert any(message in event["message"] for event in ran.events if event["event"] == "warning")
     assert not [event for event in ran.events if event["event"] == "ties_compared"]
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -160,16 +158,6 @@ def test_if_no_sandbox_starts_the_reason_and_the_next_command_are_printed(
     assert getattr(error, "log_tail", "") in output
     assert f"{AGAIN}" in output
     assert setup.closed == 1
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_during_the_start_leaves_no_sandbox(setup: FakeSetup, number: int) -> None:
-    setup.hangs = True
-    setup.on_start = lambda: os.kill(os.getpid(), number)
-    with pytest.raises(typer.Exit) as ended, sandboxed(settings(), "run", AGAIN, open_setup=setup.open):
-        pytest.fail("it was stopped")
-    assert ended.value.exit_code == 130
-    assert (setup.cancelled, setup.closed) == (1, 1)
 
 
 def test_an_error_in_the_block_ends_the_sandboxes_and_propagates(setup: FakeSetup) -> None:

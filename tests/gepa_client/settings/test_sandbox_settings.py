@@ -22,29 +22,29 @@ def loaded(**given: Any) -> RunConfig:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"url": [URL]}, "`URL` and `--repo` are given"),
+        ({"url": [URL]}, "`url` and `repo` are given"),
         ({"fleet": Path("f")}, "not both"),
-        ({"repo": "https://me:hush@example.com/owner/name"}, "git-token-file"),
-        ({"repo": "https://hush@example.com/owner/name"}, "git-token-file"),
-        ({"sandbox": "process", "allow_hosts": ["example.com"]}, "allow-hosts"),
+        ({"repo": "https://me:hush@example.com/owner/name"}, "git_token_file"),
+        ({"repo": "https://hush@example.com/owner/name"}, "git_token_file"),
+        ({"sandbox": "process", "allow_hosts": ["example.com"]}, "allow_hosts"),
         ({"allow_hosts": ["example.com", "*"]}, "every host"),
         ({"modal_app": "mine"}, "for Modal"),
         ({"gateway": "8000=https://gateway.example.com"}, "for Modal"),
-        ({"sandbox": "modal", "gateway": "8000"}, "`--gateway`: give PORT=URL"),
-        ({"sandbox": "modal", "gateway": "99999=http://h"}, "`--gateway`: give PORT=URL"),
-        ({"sandbox": "modal", "gateway": "80=ftp://h"}, "`--gateway`: give PORT=URL"),
-        ({"sandbox": "modal", "models": ["gpt-*"]}, "`--models`: at Modal, models need a `--gateway`"),
-        ({"model_prices": '{"m": [1]}'}, "--model-prices"),
-        ({"model_prices": '{"m": [1, -1]}'}, "--model-prices"),
-        ({"model_providers": '{"p": {"key": "hush"}}'}, "--model-providers"),
+        ({"sandbox": "modal", "gateway": "8000"}, "`gateway`: give PORT=URL"),
+        ({"sandbox": "modal", "gateway": "99999=http://h"}, "`gateway`: give PORT=URL"),
+        ({"sandbox": "modal", "gateway": "80=ftp://h"}, "`gateway`: give PORT=URL"),
+        ({"sandbox": "modal", "models": ["gpt-*"]}, "`models`: at Modal, models need a `gateway`"),
+        ({"model_prices": '{"m": [1]}'}, "`model_prices`"),
+        ({"model_prices": '{"m": [1, -1]}'}, "`model_prices`"),
+        ({"model_providers": '{"p": {"key": "hush"}}'}, "`model_providers`"),
         (
             {"secret_headers": ["api.example.com Authorization: hush@"]},
-            "`--secret-headers`: give `HOST HEADER=VARIABLE`",
+            "`secret_headers`: give `HOST HEADER=VARIABLE`",
         ),
         ({"secret_headers": ["a.b X=MY_KEY"], "pass_env": ["MY_KEY"]}, "hands MY_KEY to the program"),
-        ({"sandbox": "modal", "secret_headers": ["a.b X=KEY"]}, "need a `--gateway`"),
-        ({"model_calls_per_minute": 0}, "--model-calls-per-minute"),
-        ({"sandboxes": 0}, "--sandboxes"),
+        ({"sandbox": "modal", "secret_headers": ["a.b X=KEY"]}, "need a `gateway`"),
+        ({"model_calls_per_minute": 0}, "`model_calls_per_minute`"),
+        ({"sandboxes": 0}, "`sandboxes`"),
     ],
 )
 def test_contradictory_settings_are_named(given: dict[str, Any], message: str) -> None:
@@ -68,7 +68,7 @@ def test_a_setting_of_sandboxes_is_refused_without_a_repository(name: str) -> No
         given = ["a"]
     if name == "secret_headers":
         given = ["a.example X-Key=MY_KEY"]
-    with pytest.raises(SettingsError, match=f"`--{name.replace('_', '-')}` needs `--repo`"):
+    with pytest.raises(SettingsError, match=f"`{name}` needs `repo`"):
         load(None, {"url": [URL], "max_metric_calls": 10, name: given})
 
 

@@ -12,6 +12,7 @@ from gepa_client.gepa.row_loaders import Row
 from gepa_client.transport import rpc
 from gepa_client.transport.rpc import RpcClient
 from protocol.errors import InvalidParams, LimitExceeded, Overloaded, VersionNotSupported
+from tests.support.waiting import eventually
 
 EXAMPLE = {"id": "a", "data": 1}
 SEED = {"system": "s", "style": "t"}
@@ -103,7 +104,7 @@ async def test_with_a_call_id_finished_work_is_collected_not_repeated(server, pr
     assert len(server.called("evaluate")) == 3
 
 
-async def test_a_pending_call_is_followed_until_its_answer(server, eventually):
+async def test_a_pending_call_is_followed_until_its_answer(server):
     release = threading.Event()
 
     async def slowly(candidate, example, traced):
@@ -114,7 +115,7 @@ async def test_a_pending_call_is_followed_until_its_answer(server, eventually):
     async with RpcClient(server.url, wait_s=0.05) as client:
         await client.discover()
         call = asyncio.create_task(client.evaluate(SEED, [EXAMPLE], call_id="c1"))
-        assert await asyncio.to_thread(eventually, lambda: server.called("get_result"))
+        await eventually(lambda: server.called("get_result"))
         release.set()
         answer = await call
     assert answer["results"][0]["score"] == 0.5

@@ -1,6 +1,6 @@
 """An application over real databases, with real keys of two tenants."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +18,6 @@ from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.model.job import Job, JobClaim
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.open_records import open_records
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
 from gepa_service.repositories.policy import RepositoryPolicy
@@ -38,13 +37,6 @@ class Tokens:
 
     def __getitem__(self, kind: str) -> str:
         return self.tokens[kind]
-
-
-@pytest.fixture
-def records(tmp_path: Path) -> Iterator[RecordStore]:
-    opened = open_records(str(tmp_path / "records.db"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

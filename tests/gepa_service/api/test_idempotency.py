@@ -15,6 +15,7 @@ from gepa_service.model.tenant import TENANTS, ApiKey, AuditEntry, IdempotentRes
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
 from tests.gepa_service.api.conftest import Client
+from tests.support.waiting import eventually
 
 MEMBER = {"issuer": "https://issuer.example", "subject": "ann", "role": "viewer"}
 
@@ -126,9 +127,7 @@ async def test_a_long_request_renews_its_record(
     monkeypatch.setattr(idempotency, "BEAT_S", 0.01)
     counted.go.clear()
     first = asyncio.create_task(call("editor", "POST", "/counted", {}, idempotency_key="k1"))
-    async with asyncio.timeout(20):
-        while not any(each.version > 2 for each in records.page(IdempotentResponse, "acme")):  # noqa: ASYNC110  a database
-            await asyncio.sleep(0.01)
+    await eventually(lambda: any(each.version > 2 for each in records.page(IdempotentResponse, "acme")))
     counted.go.set()
     assert (await first).status_code == 202
     assert (await call("editor", "POST", "/counted", {}, idempotency_key="k1")).json() == {"call": 1}

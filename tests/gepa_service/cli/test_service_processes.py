@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import is_running
+from tests.support.waiting import until
 
 WAIT_S = 60.0
 SUPERVISOR = """
@@ -48,13 +50,6 @@ def started(folder: Path, first: str, second: str) -> "subprocess.Popen[str]":
     )
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def line(process: "subprocess.Popen[str]") -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
@@ -62,13 +57,6 @@ def line(process: "subprocess.Popen[str]") -> str:
 
 def pid_of(folder: Path, name: str) -> int:
     return int((folder / name).read_text())
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except FileNotFoundError:
-        return False
 
 
 def test_sigterm_ends_the_last_part_first(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from gepa_service.records.open_records import open_records
 from tests.docs import pages
 from tests.gepa_service import serving
 from tests.gepa_service.cli.test_up import up
-from tests.gepa_service.served import served
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -122,6 +121,6 @@ def test_a_stream_that_is_cut_continues_after_the_last_event_that_came() -> None
         last = b'id: a-2\ndata: {"type": "job", "n": 2}\n\nevent: end\ndata: {}\n\n'
         return Response(first if len(seen) == 1 else last, media_type="text/event-stream")
 
-    with served(app) as url, ServiceClient(url, "key") as client:
+    with serving.served_app(app) as url, ServiceClient(url, "key") as client:
         assert [event["n"] for event in client.follow("job_1")] == [0, 1, 2]
     assert seen == [None, "a-1"]

@@ -1,24 +1,11 @@
 """How many workers there is work for."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from gepa_service.jobs.demand import workers_wanted
 from gepa_service.model.job import Job, Status
 from gepa_service.model.rollouts import ProgramWork
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
-from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore
-
-
-@pytest.fixture
-def records(tmp_path: Path) -> Iterator[RecordStore]:
-    opened = open_records(str(tmp_path / "records.db"))
-    yield opened
-    opened.close()
 
 
 def add_jobs(records: RecordStore, tenant: str, count: int, status: Status = "pending") -> None:

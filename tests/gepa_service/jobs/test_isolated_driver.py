@@ -6,7 +6,6 @@ import re
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -23,17 +22,11 @@ from gepa_service.jobs.driver_place import place_for
 from gepa_service.jobs.job_order import JobOrder
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.job import Job
-from tests.gepa_service.platform import Platform, platform
+from tests.gepa_service.platform import Platform
 
 HOSTILE = Path(__file__).with_name("hostile.py")
 PLANTING = Path(__file__).with_name("planting.py")
 SECRET = "sk-of-the-tenant-0123456789"
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Platform]:
-    with platform(tmp_path) as opened:
-        yield opened
 
 
 def claimed(service: Platform, tenant: str) -> Job:

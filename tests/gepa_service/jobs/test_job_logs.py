@@ -1,26 +1,15 @@
 """What the processes of a job print becomes records: every line once, in order, without secrets."""
 
 import os
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-
-import pytest
 
 from evolverpc_common.redaction import REDACTED, Secrets
 from gepa_service.jobs.job_logs import LONGEST_LINE, JobLogs
 from gepa_service.model.job import Job
 from gepa_service.model.job_log import LogChunk
-from gepa_service.records.open_records import open_records
 from gepa_service.records.store import RecordStore
 
 JOB = Job(tenant="acme", id="job_1", repo_url="/r", created_by="key:x")
-
-
-@pytest.fixture
-def records(tmp_path: Path) -> Iterator[RecordStore]:
-    with closing(open_records(str(tmp_path / "records.db"))) as opened:
-        yield opened
 
 
 def lines(records: RecordStore) -> list[str]:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,13 +14,7 @@ from gepa_client.journal.http_messages import METHODS
 from gepa_client.journal.http_store import HttpStore
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.job import Job
-from tests.gepa_service.platform import Platform, platform
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Platform]:
-    with platform(tmp_path) as opened:
-        yield opened
+from tests.gepa_service.platform import Platform
 
 
 def claimed(service: Platform, tenant: str) -> Job:

@@ -1,11 +1,7 @@
 """Jobs that run at the same time stop once the tenant's money of the month is spent, and continue with more."""
 
 import contextlib
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
-
-import pytest
 
 from gepa_client.journal.store import open_store
 from gepa_service.jobs.month_spending import SpendingReader, first_id_of, month_of
@@ -13,13 +9,7 @@ from gepa_service.model.job import Job
 from gepa_service.records.record import new_id, now
 from tests.gepa_client.journal.sample_runs import ended as ended_attempt
 from tests.gepa_client.journal.sample_runs import run, sent
-from tests.gepa_service.platform import Platform, platform
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Platform]:
-    with platform(tmp_path) as opened:
-        yield opened
+from tests.gepa_service.platform import Platform
 
 
 def test_what_an_older_job_costs_this_month_counts_and_what_it_cost_before_does_not(

@@ -1,11 +1,7 @@
 """Tenants take turns; a job whose worker is silent is taken over; quotas hold."""
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from gepa_service.jobs.month_spending import KNOWN_S, MonthLimit
 from gepa_service.jobs.queue import Queue
@@ -15,13 +11,6 @@ from gepa_service.records.record import now
 from gepa_service.records.sqlite import SqliteRecords
 
 LEASE_S = 5.0
-
-
-@pytest.fixture
-def records(tmp_path: Path) -> Iterator[SqliteRecords]:
-    opened = SqliteRecords(tmp_path / "records.db")
-    yield opened
-    opened.close()
 
 
 def submit(records: SqliteRecords, tenant: str, **fields: Any) -> Job:

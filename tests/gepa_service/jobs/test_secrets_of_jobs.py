@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +19,8 @@ from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
-from tests.gepa_client.cli.test_optimize_in_isolation import api
-from tests.gepa_service.platform import MASTER, Platform, platform, working
+from tests.gepa_service.platform import MASTER, Platform, working
+from tests.sandbox_runtime.gateway.test_secret_headers import certificate
 from tests.sandbox_runtime.source.repositories import commit
 
 pytestmark = pytest.mark.timeout(300)
@@ -56,12 +57,6 @@ def score(example, output):
 def propose_new_texts(candidate, reflective_dataset, components_to_update):
     return {name: candidate[name] + "!" for name in components_to_update}
 """.replace("SECRET", SECRET[:-1])
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Platform]:
-    with platform(tmp_path) as opened:
-        yield opened
 
 
 @contextmanager
@@ -108,17 +103,36 @@ def model(
             thread.join()
 
 
-def holders(text: str) -> dict[str, str]:
-    """The processes of this machine whose environment or command has this text."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        for name in ("environ", "cmdline"):
-            try:
-                if text.encode() in (folder / name).read_bytes():
-                    found[f"{folder.name} {name}"] = (folder / "cmdline").read_text()
-            except OSError:
-                continue
-    return found
+@contextmanager
+def api(folder: Path) -> Iterator[tuple[str, list[str | None]]]:
+    """A host behind TLS that repeats the `Authorization` of each request: its address, and what it got."""
+    seen: list[str | None] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers["Authorization"])
+            text = f"you sent {seen[-1]}".encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    public, private = certificate(folder)
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(public, private)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.socket = served.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}", seen
+    finally:
+        server.shutdown()
+        thread.join(10)
+        server.server_close()
 
 
 def test_the_gateway_of_a_tenants_job_puts_its_secret_on_requests_to_the_host_and_shows_it_to_no_program(

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +16,7 @@ from gepa_service.jobs.attempt import Revealed
 from gepa_service.model.job import Job
 from gepa_service.model.program_version import Program
 from tests.faults.execution_log import until
-from tests.gepa_service.platform import Platform, platform, processes_of, working
+from tests.gepa_service.platform import Platform, processes_of, working
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.rounds import ALL
 
@@ -65,12 +64,6 @@ FORMS = [
     quote(PASSED),
     *(base64.b64encode(("u" * n + ":" + PASSED).encode()).decode()[8:40] for n in range(3)),
 ]
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Platform]:
-    with platform(tmp_path) as opened:
-        yield opened
 
 
 def submitted(service: Platform, folder: Path) -> Job:

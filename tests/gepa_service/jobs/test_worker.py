@@ -1,7 +1,6 @@
 """A worker runs jobs to their ends, and leaves them whole when it is stopped."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from gepa_service.repositories.policy import RepositoryPolicy
 from tests.faults.execution_log import executions, until
 from tests.gepa_service.platform import (
     Platform,
-    platform,
     processes_of,
     word_repository,
     word_settings,
@@ -28,12 +26,6 @@ from tests.sandbox_runtime.source.repositories import commit
 
 PROCESS: SandboxKind = "process"
 WAIT_S = 150.0
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Platform]:
-    with platform(tmp_path) as opened:
-        yield opened
 
 
 def slow(service: Platform, folder: Path, slower: int = 10, **given: Any) -> Job:
@@ -113,21 +105,6 @@ def test_a_job_that_is_handed_over_or_paused_continues_where_it_was_and_a_new_bu
     assert ended.attempts == 3, ended.reason
     assert last <= ended.progress.metric_calls < 300
     assert service.journals.parts(job.id)["search"] > before
-
-
-def test_a_program_that_fails_its_check_fails_the_job_with_its_errors(service: Platform, tmp_path: Path) -> None:
-    repo = word_repository(tmp_path / "repo")
-    commit(
-        repo, {"program.py": (repo / "program.py").read_text() + "\ndef run(*_):\n    raise ValueError('no luck')\n"}
-    )
-    job = service.submit(repo, word_settings(tmp_path / "log"))
-    with working(service.parts()):
-        ended = service.ended(job)
-    assert (ended.status, ended.progress.phase) == ("failed", "failed")
-    assert ended.failure is not None
-    assert ended.failure["kind"] == "preflight"
-    assert "no luck" in str(ended.failure["check"]["examples"])
-    assert service.journals.runs() == []
 
 
 KILLS_ITS_SERVER = """

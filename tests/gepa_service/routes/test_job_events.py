@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,8 @@ from gepa_service.model.job_log import LogChunk, LogLine
 from gepa_service.records.record import new_id, now
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.routes.conftest import Caller, Keys
-from tests.gepa_service.served import served
+from tests.gepa_service.serving import served_app
+from tests.support.waiting import until
 
 WAIT_S = 40
 SECRETS = ("journals.db", "runs.db", "127.0.0.1:")
@@ -87,7 +87,7 @@ def state(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.fixture
 def url(service: Service) -> Iterator[str]:
-    with served(create_app(service)) as address:
+    with served_app(create_app(service)) as address:
         yield address
 
 
@@ -141,7 +141,7 @@ async def test_a_stream_that_is_woken_without_news_sends_its_heartbeats_too(
     job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
     acme.insert(job)
     app = create_app(service)
-    with served(app) as address:
+    with served_app(app) as address:
         async with streaming(address, job.id) as lines:
             reading = asyncio.create_task(read(lines))
             await asyncio.to_thread(until, lambda: app.state.streams.open == 1)
@@ -168,7 +168,7 @@ async def test_a_job_that_cannot_be_read_ends_no_stream_of_another(
 
     monkeypatch.setattr(records, "get", read_unless_damaged)
     app = create_app(service)
-    with served(app) as address:
+    with served_app(app) as address:
         opened = [asyncio.create_task(followed(address, job)) for job in jobs]
         await asyncio.to_thread(until, lambda: app.state.streams.open == 2)
         damaged.add(jobs[0].id)
@@ -250,7 +250,7 @@ async def test_a_tenant_whose_streams_follow_its_most_jobs_holds_up_no_other_ten
     for job in (*jobs, foreign):
         service.records.insert(job)
     app = create_app(service)
-    with served(app) as address:
+    with served_app(app) as address:
         async with streaming(address, jobs[0].id) as first, streaming(address, jobs[1].id) as second:
             assert [len((await read(each, 1)).events) for each in (first, second)] == [1, 1]
             async with httpx.AsyncClient(timeout=WAIT_S) as client:
@@ -259,13 +259,6 @@ async def test_a_tenant_whose_streams_follow_its_most_jobs_holds_up_no_other_ten
             assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
             async with streaming(address, foreign.id, "other-viewer") as other:
                 assert len((await read(other, 1)).events) == 1
-
-
-def until(happened: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_S
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 async def followed(url: str, job: Job) -> Received:

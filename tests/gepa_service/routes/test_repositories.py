@@ -83,8 +83,8 @@ def test_a_service_for_many_reads_no_private_network_and_no_folder(url: str) -> 
 
 
 def test_a_name_that_resolves_to_a_private_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.7", 443))
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [entry])
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)) for address in ("93.184.216.34", "10.0.0.7")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     with pytest.raises(RepositoryRefused, match="not a public host") as refused:
         allowed_repository("https://internal.example.com/o/r", PUBLIC_ONLY)
     assert "10.0.0.7" not in str(refused.value)

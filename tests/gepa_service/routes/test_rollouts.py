@@ -22,6 +22,7 @@ from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.killed_build import kills_its_installer_once
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit
+from tests.support.waiting import eventually
 
 WAIT_S = 100
 PROGRAM = """
@@ -227,11 +228,9 @@ async def test_a_cancelled_batch_ends_its_process(
 ) -> None:
     body = {"repo_url": program, "tasks": [{"text": "a"}, {"text": "slow", "sleep": 90}], "parallelism": 1}
     batch_id = (await editor("POST", "/rollouts/batch", body)).json()["batch_id"]
-    async with asyncio.timeout(WAIT_S):
-        while not acme.count(TaskResult, {"work_id": batch_id}):  # noqa: ASYNC110  there is nothing to wait on
-            await asyncio.sleep(0.1)
-        await editor("POST", f"/rollouts/batch/{batch_id}/cancel")
-        ended, results = await polled(editor, batch_id)
+    await eventually(lambda: acme.count(TaskResult, {"work_id": batch_id}), WAIT_S)
+    await editor("POST", f"/rollouts/batch/{batch_id}/cancel")
+    ended, results = await polled(editor, batch_id)
     assert (ended["status"], [each["index"] for each in results]) == ("cancelled", [0])
     assert (await editor("POST", f"/rollouts/batch/{batch_id}/cancel")).status_code == 200
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import uvloop
 
 from rpc_server.mutations.agents import Agent, AgentResult, AgentTask
+from tests.support.processes import processes_with
 from tests.support.scripted_anthropic import ScriptedModel
 
 MARK = "AGENT_TEST_MARK"
@@ -40,7 +40,7 @@ class Workplace:
 
     def processes(self) -> dict[int, str]:
         """Return every living process that the work here started, with its command line."""
-        return processes_marked(self.environment[MARK])
+        return processes_with(f"{MARK}={self.environment[MARK]}")
 
 
 @pytest.fixture
@@ -69,32 +69,3 @@ async def model(workplace: Workplace) -> Any:
     async with ScriptedModel() as scripted:
         workplace.environment.update(scripted.environment())
         yield scripted
-
-
-@pytest.fixture
-def until() -> Callable[..., Any]:
-    """Provide `await until(condition)`, which returns the condition's first true value; fails after its time limit."""
-    return _until
-
-
-async def _until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, "it did not come to pass in time"
-        await asyncio.sleep(0.01)
-    return value
-
-
-def processes_marked(mark: str) -> dict[int, str]:
-    """Return every living process whose environment contains the mark."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            is_zombie = (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-            if not is_zombie and f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-    return found

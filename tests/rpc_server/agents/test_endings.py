@@ -9,6 +9,7 @@ import pytest
 
 from rpc_server.mutations.agents import ClaudeAgent, CommandAgent
 from tests.support.scripted_anthropic import Script, Silence, use
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere only its process group ends")
 
@@ -57,10 +58,10 @@ def claude() -> ClaudeAgent:
     return ClaudeAgent(model="claude-sonnet-4-5", tools=("Bash",), max_turns=9, max_cost_usd=None, timeout_s=60.0)
 
 
-async def test_all_processes_end_when_the_agent_ends(workplace, until):
+async def test_all_processes_end_when_the_agent_ends(workplace):
     ready = workplace.folder / "ready"
     working = asyncio.create_task(workplace.work(command(f"while [ ! -e {ready} ]; do sleep 0.01; done")))
-    await until(lambda: sleeping(workplace))
+    await eventually(lambda: sleeping(workplace))
 
     ready.touch()
     await working
@@ -68,9 +69,9 @@ async def test_all_processes_end_when_the_agent_ends(workplace, until):
     assert not workplace.processes()
 
 
-async def test_cancelling_ends_all_processes_before_it_returns(workplace, until):
+async def test_cancelling_ends_all_processes_before_it_returns(workplace):
     working = asyncio.create_task(workplace.work(command("sleep 600")))
-    await until(lambda: sleeping(workplace))
+    await eventually(lambda: sleeping(workplace))
 
     for _ in range(3):
         working.cancel()
@@ -94,10 +95,10 @@ async def test_cancelling_while_it_starts_leaves_nothing(workplace, passes):
     assert not workplace.processes()
 
 
-async def test_cancelling_the_claude_agent_ends_what_its_shell_started(workplace, model, until):
+async def test_cancelling_the_claude_agent_ends_what_its_shell_started(workplace, model):
     model.scripts.append(Script("Make it louder.", [[use("Bash", command=STARTS_DAEMONS)], Silence()]))
     working = asyncio.create_task(workplace.work(claude()))
-    await until(lambda: sleeping(workplace))
+    await eventually(lambda: sleeping(workplace))
 
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -106,7 +107,7 @@ async def test_cancelling_the_claude_agent_ends_what_its_shell_started(workplace
     assert not workplace.processes()
 
 
-async def test_a_server_killed_with_sigkill_takes_its_agents_along(workplace, until):
+async def test_a_server_killed_with_sigkill_takes_its_agents_along(workplace):
     given = {
         "settings": {"agent_command": ["sh", "-c", STARTS_DAEMONS + "sleep 600"]},
         "folder": str(workplace.folder),
@@ -114,9 +115,9 @@ async def test_a_server_killed_with_sigkill_takes_its_agents_along(workplace, un
     }
     server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, json.dumps(given), cwd=ROOT)
     try:
-        await until(lambda: sleeping(workplace))
+        await eventually(lambda: sleeping(workplace))
     finally:
         server.kill()
         await server.wait()
-    await until(lambda: not workplace.processes(), 5.0)
-    await until(lambda: not list(Path(workplace.environment["TMPDIR"]).iterdir()), 5.0)
+    await eventually(lambda: not workplace.processes(), 5.0)
+    await eventually(lambda: not list(Path(workplace.environment["TMPDIR"]).iterdir()), 5.0)

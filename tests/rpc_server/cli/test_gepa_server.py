@@ -6,8 +6,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ import aiohttp
 import pytest
 
 from evolverpc_common.git import run_git_async
+from tests.rpc_server.server_process import WAIT_S, server_process
 from tests.support.forked_client import ForkServer
 from tests.support.forked_commands import write_commands
+from tests.support.waiting import eventually
 
-WAIT_S = 30
 PLAIN = "seed_candidate = {'system': 'x'}\ndef run(example, candidate):\n    return 1\n"
 STDIO = """
 import json, sys
@@ -45,25 +46,11 @@ for line in sys.stdin:
 Started = Callable[..., AbstractAsyncContextManager[asyncio.subprocess.Process]]
 
 
-@asynccontextmanager
-async def started(
+def started(
     folder: Path, *arguments: str, command: Sequence[str] = (sys.executable, "-m", "rpc_server"), **variables: str
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        *arguments,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **variables},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGINT)
-        await asyncio.wait_for(process.communicate(), WAIT_S)
+) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **variables}
+    return server_process(folder, *command, *arguments, env=env, stdin=asyncio.subprocess.PIPE)
 
 
 async def first_line(process: asyncio.subprocess.Process) -> str:
@@ -169,19 +156,6 @@ async def test_rows_that_a_command_shares_are_served_and_others_reported(tmp_pat
         assert (await stderr_line(process)).startswith("evolverpc serve: split 'secret' is left out")
 
 
-def test_a_program_that_cannot_start_is_explained_in_one_block(
-    tmp_path: Path, failure: Callable[..., tuple[int, str]]
-) -> None:
-    (tmp_path / "app.py").write_text("import no_such_module_here\n")
-    status, reported = failure(tmp_path, "--program", "app.py")
-    assert status == 2
-    assert reported.startswith("evolverpc serve: the program cannot start")
-    assert "No module named 'no_such_module_here'" in reported
-    assert 'app.py", line 1' in reported
-    assert "interpreter: /" in reported
-    assert "rpc_server" not in reported
-
-
 async def test_a_file_that_is_changed_after_its_program_was_loaded_is_named_until_it_is_as_before(
     tmp_path: Path,
     forked: Started,
@@ -211,7 +185,8 @@ async def test_a_file_that_is_changed_after_its_program_was_loaded_is_named_unti
         ),
         (("--program", "app.py", "--host", "::"), "GEPA_TOKEN"),
         (("--command", "no-such-program-here"), "no-such-program-here"),
-        (("app.py", "more"), "app.py belongs to no flag; to serve it: `evolverpc serve --command app.py more`"),
+        (("app.py", "more"), "app.py belongs to no flag; to serve it: `evolverpc serve app.py`, without"),
+        (("nowhere.rb",), "nowhere.rb belongs to no flag, and there is no file or command of this name"),
     ],
 )
 def test_a_program_that_cannot_be_served_is_reported_in_one_line(
@@ -246,9 +221,7 @@ async def test_sigint_ends_promptly_while_calls_run(tmp_path: Path) -> None:
 async def test_a_signal_while_the_program_starts_ends_it(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("import time\nopen('started', 'w').close()\ntime.sleep(60)\n" + PLAIN)
     async with started(tmp_path, "--program", "app.py", "--json") as process:
-        async with asyncio.timeout(WAIT_S):
-            while not (tmp_path / "started").exists():  # noqa: ASYNC110  # another process's doing
-                await asyncio.sleep(0.01)
+        await eventually((tmp_path / "started").exists)
         process.send_signal(signal.SIGINT)
         assert await asyncio.wait_for(process.wait(), 10) == 130
 

@@ -7,8 +7,7 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ import pytest
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli.listen_endpoint import apply_listen_address
 from rpc_server.settings.settings import Settings
+from tests.rpc_server.server_process import WAIT_S, server_process
 from tests.support.forked_client import ForkServer
 
-WAIT_S = 30
 REPORTS_VARIABLES_AND_SOCKETS = """
 import os, stat
 seed_candidate = {"system": "x"}
@@ -53,24 +52,12 @@ def _read(path):
 """
 
 
-@asynccontextmanager
-async def started(
+def started(
     folder: Path, *arguments: str, sock: socket.socket | None = None, **variables: str
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-m", "rpc_server", "--json", *arguments),
-        cwd=folder,
-        env={**os.environ, "GEPA_TOKEN": "t", **variables},
-        pass_fds=() if sock is None else (sock.fileno(),),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGINT)
-        await asyncio.wait_for(process.communicate(), WAIT_S)
+) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    command = (sys.executable, "-I", "-m", "rpc_server", "--json", *arguments)
+    env = {**os.environ, "GEPA_TOKEN": "t", **variables}
+    return server_process(folder, *command, env=env, pass_fds=() if sock is None else (sock.fileno(),))
 
 
 async def url_of(process: asyncio.subprocess.Process) -> str:

@@ -5,8 +5,7 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from evolverpc_common.settings.sources import SettingsError
 from rpc_server.jail.jail import check_jail, create_jails
 from tests.rpc_server.mutations.mutation_server import SCRIPTED
 from tests.rpc_server.mutations.project import Project
+from tests.support.processes import processes_with
+from tests.support.waiting import eventually
 
 WAIT_S = 30.0
 PROGRAM = """\
@@ -92,55 +93,12 @@ async def serving(
         if process.returncode is None:
             process.send_signal(signal.SIGINT)
         await asyncio.wait_for(process.communicate(), WAIT_S)
-    await until(lambda: not _with_variable(mark))
-
-
-def _with_variable(name: str) -> list[str]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and f"{name}=".encode() in (entry / "environ").read_bytes():
-                found.append((entry / "cmdline").read_bytes().decode(errors="replace"))
-        except OSError:
-            continue
-    return found
-
-
-def with_words(words: str) -> list[int]:
-    """Return the processes of this machine whose command line contains these words."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and words.encode() in (entry / "cmdline").read_bytes().replace(b"\0", b" "):
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
-def called(name: str) -> list[str]:
-    """Return the processes of this machine with this name."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/comm"):
-        try:
-            if path.read_text().strip() == name:
-                found.append(path.parent.name)
-        except OSError:
-            continue
-    return found
+    await eventually(lambda: not processes_with(f"{mark}="))
 
 
 def is_there(path: str | Path) -> bool:
     """Whether it is, outside of any jail."""
     return Path(path).exists()
-
-
-async def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
-    """Wait for it."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come to pass in time"
-        await asyncio.sleep(0.01)
 
 
 @pytest.fixture(scope="session")

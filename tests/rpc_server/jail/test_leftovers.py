@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.rpc_server.jail.conftest import PROGRAM, Server, called, serving, until, with_words
+from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
+from tests.support.processes import processes_with
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -49,7 +51,7 @@ async def test_a_daemon_ends_with_the_example_that_started_it(alone: Server, end
     seconds = unlikely()
     (result,) = await alone.results(DAEMON.format(seconds=seconds) + ending)
     assert result["status"] in ("timeout", "program_error")
-    await until(lambda: not with_words(f"sleep {seconds}"))
+    await eventually(lambda: not processes_with(f"sleep {seconds}", "cmdline"))
     assert len(await alone.found(PIDS)) <= MOST
 
 
@@ -76,7 +78,7 @@ async def test_a_fork_bomb_is_over_when_its_example_is(alone: Server) -> None:
     (result,) = await alone.results(bomb)
     assert result["status"] in ("timeout", "program_error")
     assert await alone.found("found = 1") == 1
-    await until(lambda: not called(mark[:15]))
+    await eventually(lambda: not processes_with(mark[:15], "comm"))
     assert len(await alone.found(PIDS)) <= MOST
 
 
@@ -85,7 +87,7 @@ async def test_a_warm_parent_that_is_killed_takes_all_of_its_jail_with_it(alone:
     code = DAEMON.format(seconds=seconds) + "os.kill(os.getppid(), 9)\ntime.sleep(60)"
     (result,) = await alone.results(code)
     assert result["error"]["type"] in ("process_died", "ProgramFailed")
-    await until(lambda: not with_words(f"sleep {seconds}"))
+    await eventually(lambda: not processes_with(f"sleep {seconds}", "cmdline"))
     assert await alone.found("found = 1") == 1
 
 

@@ -4,10 +4,8 @@ import json
 import os
 import signal
 import sys
-import time
 import urllib.request
 import uuid
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,8 @@ from tests.rpc_server.mutations.patches import added, changed
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.mutations.test_transaction import GREETING, greets
 from tests.support.forked_client import ForkServer
+from tests.support.processes import processes_with
+from tests.support.waiting import until
 
 WAIT_S = 30.0
 MARK = "MUTATION_TEST_MARK"
@@ -75,16 +75,9 @@ class Served:
     def env(self) -> dict[str, str]:
         return {MARK: self._mark, "PYTHONPATH": str(ROOT), "GEPA_TOKEN": "the-token-of-this-test"}
 
-    def processes(self) -> list[str]:
-        """Return the command lines of living processes that our servers started."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and f"{MARK}={self._mark}".encode() in (entry / "environ").read_bytes():
-                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-            except (FileNotFoundError, ProcessLookupError, PermissionError):
-                continue
-        return [command for command in found if command]
+    def processes(self) -> dict[int, str]:
+        """Return the living processes that our servers started."""
+        return processes_with(f"{MARK}={self._mark}")
 
 
 def ask(endpoint: ServerEndpoint, method: str, params: dict[str, Any] | None = None) -> Any:
@@ -102,13 +95,6 @@ def ask(endpoint: ServerEndpoint, method: str, params: dict[str, Any] | None = N
 def seed_of(endpoint: ServerEndpoint) -> dict[str, str]:
     seed: dict[str, str] = ask(endpoint, "discover")["program"]["seed_candidate"]
     return seed
-
-
-def until(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end, "it did not come to pass in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -5,17 +5,17 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
 from rpc_server.mutations.agents import CLAUDE_CREDENTIALS
 from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.server_process import WAIT_S, server_process
 from tests.support.forked_client import ForkServer
 
-WAIT_S = 30
 ROOT = Path(__file__).parents[3]
 AGENT = ("--agent-command", "true")
 
@@ -35,21 +35,9 @@ def environment(**variables: str) -> dict[str, str]:
     return {**inherited, "PYTHONPATH": str(ROOT), **variables}
 
 
-@asynccontextmanager
-async def started(project: Project, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "rpc_server", *command_line(project, *arguments)),
-        cwd=project.folder,
-        env=environment(),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGINT)
-        await asyncio.wait_for(process.communicate(), WAIT_S)
+def started(project: Project, *arguments: str) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    command = (sys.executable, "-m", "rpc_server", *command_line(project, *arguments))
+    return server_process(project.folder, *command, env=environment())
 
 
 @pytest.fixture
@@ -120,7 +108,7 @@ async def test_a_check_at_the_start_ends_by_a_signal(project: Project) -> None:
 
 REFUSED = {
     "python3 ../agent.py": "`agent_command`: there is no ../agent.py in {root}",
-    "": "`--agent-command` is empty: name a command, or leave it out for Claude",
+    "": "`agent_command` is empty: name a command, or leave it out for Claude",
 }
 
 

@@ -1,14 +1,15 @@
 """Finished branches are pushed to the configured remote, or are not made."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.rpc_server.mutations.mutation_server import served
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.mutations.test_transaction import WAIT_S, greets
+from tests.rpc_server.mutations.test_transaction import greets
+from tests.support.processes import is_running
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -31,19 +32,6 @@ def _hook(remote: Path, script: str) -> Path:
     hook.write_text(f"#!/bin/sh\n{script}\n")
     hook.chmod(0o755)
     return hook
-
-
-def _appears(path: Path) -> None:
-    until = time.monotonic() + WAIT_S
-    while not path.exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
-def _runs(pid: Path) -> bool:
-    """Return whether the process with this file's id lives; a zombie does not."""
-    status = Path(f"/proc/{pid.read_text().strip()}/status")
-    return status.exists() and "State:\tZ" not in status.read_text()
 
 
 def _there(project: Project, remote: Path) -> str:
@@ -83,7 +71,7 @@ async def test_cancelling_while_it_is_pushed_leaves_nothing(project: Project, re
     _hook(remote, f"touch {begun}; while [ ! -e {go} ]; do sleep 0.01; done")
     async with served(project, push="origin") as server:
         call = asyncio.ensure_future(server.apply("patch", diff=greets("bye"), name="r/1"))
-        await asyncio.to_thread(_appears, begun)
+        await eventually(begun.exists)
         call.cancel()
         go.touch()
         with pytest.raises(asyncio.CancelledError):
@@ -100,7 +88,7 @@ async def test_a_remote_that_does_not_answer_rejects_the_mutation(
         reported = await server.rejected("patch", diff=greets("bye"), name="r/1")
     assert (reported["stage"], "not done in 0.5 s" in reported["reason"]) == ("push", True)
     assert (_there(project, remote), project.branches()) == ("", {})
-    assert not _runs(tmp_path / "pid")
+    assert not is_running(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ import shlex
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
+from protocol.errors import MutationRejected
 from rpc_server.mutations.rules import Globs, Rules, protected_globs, unsafe_links
 from rpc_server.settings.settings import Settings
+from rpc_server.worktrees.staging import LINK, ChangedFile, Changes
 
 MEANT = [
     ("**", "a.py a/b/c .x", ""),
@@ -93,3 +95,11 @@ LINKS = [
 @pytest.mark.parametrize(("links", "bad"), LINKS, ids=[str(links) for links, _ in LINKS])
 def test_a_link_stays_in_the_tree_also_through_others(links: dict[str, str], bad: str) -> None:
     assert set(unsafe_links(links)) == set(bad.split())
+
+
+def test_a_link_that_led_out_before_may_stay_and_not_lead_elsewhere() -> None:
+    rules = Rules.of(Settings(program="app.py", allow_mutations=True), "")
+    changed = (ChangedFile("out", "M", LINK, LINK, 2, 2),)
+    rules.check(Changes(changed, links={"out": "/x"}, old_links={"out": "/x"}))
+    with pytest.raises(MutationRejected):
+        rules.check(Changes(changed, links={"out": "/y"}, old_links={"out": "/x"}))

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,6 +14,8 @@ from protocol import Example, ExampleResult
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.settings.settings import GIVEN_AS, Settings, concerns
+from tests.support.processes import processes_with
+from tests.support.waiting import eventually
 
 DATA = Path(__file__).parent / "data"
 MARK = "PROGRAM_TEST_MARK"
@@ -70,34 +71,7 @@ class Opened:
 
     def processes(self) -> dict[int, str]:
         """Every living process that belongs to this program, with its command line."""
-        return marked_processes(self._mark)
-
-
-def marked_processes(mark: str) -> dict[int, str]:
-    """Every living process whose environment holds the mark."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes() and not _is_zombie(entry):
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-    return found
-
-
-def _is_zombie(entry: Path) -> bool:
-    return (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-
-
-async def _until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Return the condition's first true value."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, "it did not come to pass in time"
-        await asyncio.sleep(0.01)
-    return value
+        return processes_with(f"{MARK}={self._mark}")
 
 
 @pytest.fixture(scope="session")
@@ -124,18 +98,6 @@ def opened() -> Callable[..., Any]:
         finally:
             async with asyncio.timeout(20):
                 await running.close()
-        await _until(lambda: not marked_processes(mark), 5.0)
+        await eventually(lambda: not processes_with(f"{MARK}={mark}"), 5.0)
 
     return open_data
-
-
-@pytest.fixture
-def until() -> Callable[..., Any]:
-    """Provide `await until(condition)`, which returns the condition's first true value; fails after its time limit."""
-    return _until
-
-
-@pytest.fixture
-def processes_marked() -> Callable[[str], dict[int, str]]:
-    """Every living process whose environment holds the mark."""
-    return marked_processes

@@ -4,49 +4,50 @@ import asyncio
 import time
 
 from protocol import Example
+from tests.support.waiting import eventually
 
 
-async def cancelled(running, until, pids, row, count):
+async def cancelled(running, pids, row, count):
     """Start `count` of the row and cancel when all that can run do; the results given until then."""
     given = {}
     batch = [Example(id=str(number), data=row) for number in range(count)]
     seed = running.program.info.seed_candidate
     call = running.program.evaluate(seed, batch, capture_traces=False, on_result=given.__setitem__)
     evaluation = asyncio.create_task(call)
-    await until(pids)
+    await eventually(pids)
     evaluation.cancel()
     await asyncio.wait({evaluation}, timeout=5)
     assert evaluation.cancelled()
     return given
 
 
-async def test_a_cancelled_evaluation_frees_its_processes_at_once(opened, tmp_path, until):
+async def test_a_cancelled_evaluation_frees_its_processes_at_once(opened, tmp_path):
     pids = tmp_path / "pids"
     async with opened("behaves.py", workers=2) as running:
         row = {"do": "write_pid_and_sleep", "file": str(pids), "seconds": 60}
-        given = await cancelled(running, until, lambda: pids.exists() and len(pids.read_text().split()) == 2, row, 5)
+        given = await cancelled(running, lambda: pids.exists() and len(pids.read_text().split()) == 2, row, 5)
         assert given == {}
         started = time.monotonic()
         assert (await running.one({"output": "next"}))["output"] == "next"
         assert time.monotonic() - started < 20.0  # the cancelled ones would sleep for 60 s
 
 
-async def test_async_functions_are_cancelled_in_place(opened, tmp_path, until):
+async def test_async_functions_are_cancelled_in_place(opened, tmp_path):
     started, stopped = tmp_path / "started", tmp_path / "stopped"
     async with opened("waits.py") as running:
         pid = (await running.one({"do": "pid"}))["output"]
         row = {"started": str(started), "cancelled": str(stopped), "seconds": 60}
-        await cancelled(running, until, started.exists, row, 3)
-        await until(stopped.exists)
+        await cancelled(running, started.exists, row, 3)
+        await eventually(stopped.exists)
         assert (await running.one({"do": "pid"}))["output"] == pid
 
 
-async def test_an_abandoned_thread_keeps_running_beside_other_examples(opened, tmp_path, until):
+async def test_an_abandoned_thread_keeps_running_beside_other_examples(opened, tmp_path):
     pids = tmp_path / "pids"
     async with opened("behaves.py", workers=1, concurrency=2) as running:
         neighbour = asyncio.create_task(running.one({"do": "sleep", "seconds": 0.6}))
         row = {"do": "write_pid_and_sleep", "file": str(pids), "seconds": 60}
-        await cancelled(running, until, pids.exists, row, 1)
+        await cancelled(running, pids.exists, row, 1)
         assert (await running.one({"output": "beside"}))["output"] == "beside"
         assert (await neighbour)["output"] == "slept"
         assert (await running.one({"output": "after"}))["output"] == "after"

@@ -8,17 +8,18 @@ import time
 import pytest
 
 from protocol.errors import ProgramFailed
+from tests.support.waiting import eventually
 
 
 def pids_in(path):
     return [int(line) for line in path.read_text().split()] if path.exists() else []
 
 
-async def test_a_worker_killed_from_outside_leaves_the_result_intact(opened, tmp_path, until):
+async def test_a_worker_killed_from_outside_leaves_the_result_intact(opened, tmp_path):
     pids = tmp_path / "pids"
     async with opened("behaves.py", workers=1) as running:
         evaluation = asyncio.create_task(running.one({"do": "write_pid_and_sleep", "file": str(pids), "seconds": 1}))
-        (pid,) = await until(lambda: pids_in(pids))
+        (pid,) = await eventually(lambda: pids_in(pids))
         os.kill(pid, signal.SIGKILL)
         result = await evaluation
         assert result["status"] == "ok"
@@ -72,31 +73,31 @@ async def test_a_call_whose_process_dies_is_made_again(opened, tmp_path):
         assert await running.program.call("propose_new_texts", params) == {"texts": {"a": "new"}}
 
 
-async def test_a_program_that_cannot_be_had_any_more_is_not_ready_and_recovers(opened, tmp_path, until):
+async def test_a_program_that_cannot_be_had_any_more_is_not_ready_and_recovers(opened, tmp_path):
     source = "seed_candidate = {'a': 'b'}\ndef run(example, candidate):\n    import os\n    return os.getppid()\n"
     (tmp_path / "mine.py").write_text(source)
     async with opened("mine.py", root=tmp_path, workers=1) as running:
         pid = (await running.one({}))["output"]
         (tmp_path / "mine.py").write_text("raise ValueError('broken meanwhile')")
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: not running.program.ready)
+        await eventually(lambda: not running.program.ready)
         failures = await asyncio.gather(running.one({}), running.one({}), return_exceptions=True)
         assert ["broken meanwhile" in str(failure) for failure in failures] == [True, True]
         assert failures[0] is not failures[1]
         (tmp_path / "mine.py").write_text(source)
-        await until(lambda: running.program.ready)
+        await eventually(lambda: running.program.ready)
         assert (await running.one({}))["status"] == "rollout"
         await running.program.close()
         with pytest.raises(ProgramFailed, match="shutting down"):
             await running.one({})
 
 
-async def test_close_ends_processes_that_are_busy_and_can_be_called_twice(opened, tmp_path, until):
+async def test_close_ends_processes_that_are_busy_and_can_be_called_twice(opened, tmp_path):
     pids = tmp_path / "pids"
     async with opened("behaves.py", workers=2) as running:
         rows = [{"do": "write_pid_and_sleep", "file": str(pids), "seconds": 60}, {"do": "spin_in_c"}]
         evaluation = asyncio.create_task(running.evaluate(*rows))
-        await until(lambda: pids_in(pids))
+        await eventually(lambda: pids_in(pids))
         started = time.monotonic()
         await running.program.close()
         await running.program.close()

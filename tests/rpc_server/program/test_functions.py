@@ -88,27 +88,6 @@ async def test_an_exception_in_a_method_is_program_failed_with_stage_and_traceba
         assert (await running.one({"output": "x"}))["status"] == "ok"
 
 
-async def test_the_default_reflective_dataset_holds_inputs_outputs_and_feedback(opened):
-    async with opened("plain.py") as running:
-        rows = [{"question": "a"}, {"question": "b", "fail": True}]
-        results = await running.evaluate(*rows, capture_traces=True)
-        results[0].update(status="ok", score=0.5)
-        asked = {
-            "candidate": running.program.info.seed_candidate,
-            "eval_batch": {
-                "batch": [{"id": str(number), "data": row} for number, row in enumerate(rows)],
-                "results": results,
-            },
-            "components_to_update": ["prompt", "style"],
-        }
-        dataset = (await running.program.call("make_reflective_dataset", asked))["dataset"]
-        assert list(dataset) == ["prompt", "style"]
-        good, bad = dataset["prompt"]
-        assert good == {"Inputs": rows[0], "Generated Outputs": {"answer": "aseed"}, "Feedback": "Score: 0.5"}
-        assert bad["Generated Outputs"] == ""
-        assert bad["Feedback"].startswith("The program failed: ValueError: asked to fail\nTraceback")
-
-
 async def test_new_texts_that_are_no_texts_by_component_are_the_programs_failure(opened, tmp_path):
     (tmp_path / "mine.py").write_text(
         "seed_candidate = {'a': 'b'}\n"

@@ -66,13 +66,6 @@ async def test_a_row_nested_deeper_than_python_likes_is_read_or_refused_and_neve
             assert result["output"] == "read"
 
 
-async def test_the_end_of_the_log_comes_with_a_failing_example(program):
-    await program.one({"do": "print", "text": "of an earlier example"})
-    result = await program.one({"do": "print_and_raise"})
-    assert result["error"]["type"] == "ValueError"
-    assert result["error"]["log"] == "before the failure\n"
-
-
 async def test_an_exception_shows_the_frames_of_the_user_only(program):
     result = await program.one({"do": "chain"})
     error = result["error"]

@@ -1,7 +1,6 @@
 """The tokens of a program's calls of models are in its results, though the program notes no usage."""
 
-import pytest
-
+from rpc_server.worker.model_apis import endpoint_of, read_request
 from tests.rpc_server.model_provider import COUNTED, provider
 
 __all__ = ["provider"]
@@ -36,13 +35,6 @@ async def test_calls_are_counted_by_model(opened, provider):
             assert result["usage"] == {**summed, "models": models}
 
 
-@pytest.mark.long
-async def test_calls_by_litellm_are_counted(opened, provider):
-    settings = {"workers": 1, "example_timeout_s": 55.0}  # it takes seconds to import
-    async with opened("calls_litellm.py", env=environment(provider), **settings) as running:
-        assert (await running.one({}))["usage"]["models"] == {"gpt-4o-mini": COUNTED}
-
-
 async def test_calls_belong_to_the_example_that_made_them(opened, provider):
     async with opened("calls_async.py", env=environment(provider), workers=1) as running:
         results = await running.evaluate(*({"model": f"model-{number}"} for number in range(8)))
@@ -53,3 +45,9 @@ async def test_calls_belong_to_the_example_that_made_them(opened, provider):
 async def test_a_usage_noted_by_hand_is_left_as_it_is(opened):
     async with opened("full.py") as running:
         assert (await running.one({"output": "text"}))["usage"] == {"cost_usd": 0.25, "input_tokens": 10}
+
+
+def test_the_model_is_that_of_the_path_and_no_argument_of_a_tool():
+    gemini = endpoint_of("POST", "https://api.example/v1/models/gemini-2.5-pro:generateContent")
+    arguments = b'{"contents": [{"parts": [{"functionCall": {"args": {"model": "Corolla"}}}]}]}'
+    assert read_request(gemini, arguments) == (True, "gemini-2.5-pro")

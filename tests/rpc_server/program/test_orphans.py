@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import processes_with
+from tests.support.waiting import eventually
+
 HERE = Path(__file__).parent
 
 PYTHON = {"python": sys.executable}
@@ -43,7 +46,7 @@ asyncio.run(main())
         ({"command": [sys.executable, "stdio.py"], "workers": 1}, [{"do": "busy"}]),
     ],
 )
-async def test_a_server_killed_with_sigkill_takes_its_programs_along(settings, rows, until, processes_marked, tmp_path):
+async def test_a_server_killed_with_sigkill_takes_its_programs_along(settings, rows, tmp_path):
     mark = uuid.uuid4().hex
     begun = [tmp_path / str(number) for number in range(len(rows))]
     rows = [{**row, "begun": str(path)} for row, path in zip(rows, begun, strict=True)]
@@ -52,9 +55,9 @@ async def test_a_server_killed_with_sigkill_takes_its_programs_along(settings, r
     root = HERE.parents[2]
     server = await asyncio.create_subprocess_exec(*command, cwd=root)
     try:
-        await until(lambda: all(path.exists() for path in begun))
-        assert processes_marked(mark)
+        await eventually(lambda: all(path.exists() for path in begun))
+        assert processes_with(f"PROGRAM_TEST_MARK={mark}")
     finally:
         server.kill()
         await server.wait()
-    await until(lambda: not processes_marked(mark), 5.0)
+    await eventually(lambda: not processes_with(f"PROGRAM_TEST_MARK={mark}"), 5.0)

@@ -7,6 +7,7 @@ import pytest
 
 from protocol import Example
 from protocol.errors import ProgramFailed
+from tests.support.waiting import eventually
 
 WANT = {"want": "x"}
 
@@ -57,7 +58,7 @@ async def test_a_scorer_that_fails_fails_one_example_each_in_its_own_way(opened)
         assert fine["score"] == 1.0
 
 
-async def test_an_async_score_alone_runs_many_at_once_and_is_cancelled(opened, tmp_path, until):
+async def test_an_async_score_alone_runs_many_at_once_and_is_cancelled(opened, tmp_path):
     async with opened("judge_async.py") as running:
         assert running.program.info.components == []
         results = await running.score(*(({"want": number, "seconds": 0.05}, number) for number in range(20)))
@@ -66,9 +67,9 @@ async def test_an_async_score_alone_runs_many_at_once_and_is_cancelled(opened, t
         row = Example(id="0", data={"want": 1, "seconds": 60, "begun": str(begun), "cancelled": str(cancelled)})
         rollout = {"status": "rollout", "score": None, "output": 1, "seconds": 0}
         call = asyncio.create_task(running.program.score([row], [rollout], on_result=lambda *_: None))
-        await until(begun.exists)
+        await eventually(begun.exists)
         call.cancel()
-        await until(cancelled.exists)
+        await eventually(cancelled.exists)
 
 
 async def test_a_command_without_components_must_score(opened):

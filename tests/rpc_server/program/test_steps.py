@@ -1,27 +1,16 @@
 """Programs of several components: steps, feedback and records by component, and scorers that read trajectories."""
 
-from typing import Any
-
 import pytest
 
+from tests.rpc_server.program.test_spans import without_seconds
+
 SEEN = {"question": "q"}
-
-
-def _without_seconds(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {
-            name: _without_seconds(value) if name == "steps" else value
-            for name, value in step.items()
-            if name != "seconds"
-        }
-        for step in steps
-    ]
 
 
 async def test_async_steps_nest_in_their_own_task_and_stand_in_the_order_in_which_they_started(opened):
     async with opened("parts_async.py") as running:
         result = await running.one({}, capture_traces=True)
-    assert _without_seconds(result["trajectory"]["steps"]) == [
+    assert without_seconds(result["trajectory"]["steps"]) == [
         {
             "component": "outer",
             "inputs": {"numbers": [1, 2]},

@@ -121,7 +121,7 @@ def test_a_program_given_by_flag_ignores_the_settings_of_the_files_program(tmp_p
     (tmp_path / "gepa.toml").write_text('adapter = "a:B"\nadapter_args = { a = 1 }\nport = 1')
     settings = load_settings(flags={"program": "app"}, folder=tmp_path)
     assert (settings.program, settings.adapter_args, settings.port) == ("app", {}, 1)
-    assert "`--adapter-args` is for `--adapter`" in wrong(tmp_path, "", program="app", adapter_args={"a": 1})
+    assert "`adapter_args` is for `adapter`" in wrong(tmp_path, "", program="app", adapter_args={"a": 1})
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_wrong_variable_is_named_as_one(tmp_path: Path) -> None:
         ("GEPA_TRUST_RESULTS", "lisp"),
         ("GEPA_ENV", "A"),
     ):
-        with pytest.raises(SettingsError, match=f"^{name}: .*{text}"):
+        with pytest.raises(SettingsError, match=f"^`{name}`: .*{text}"):
             load_settings(flags={"program": "app"}, folder=tmp_path, environment={name: text})
     with pytest.raises(SettingsError, match="unknown variable GEPA_WORKRS; did you mean `GEPA_WORKERS`"):
         load_settings(flags={"program": "app"}, folder=tmp_path, environment={"GEPA_WORKRS": "1"})
@@ -184,7 +184,7 @@ def test_a_wrong_variable_is_named_as_one(tmp_path: Path) -> None:
 )
 def test_a_flag_that_cannot_be_read_is_named(given: dict[str, Any]) -> None:
     (name,) = given
-    with pytest.raises(SettingsError, match=f"^--{name.replace('_', '-')}: "):
+    with pytest.raises(SettingsError, match=f"^`{name}`: "):
         load_settings(flags=given)
 
 

@@ -11,6 +11,7 @@ import pytest
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
+from tests.support.waiting import eventually
 
 
 async def test_the_seed_names_the_checked_out_commit(project: Project, opened: Open) -> None:
@@ -105,10 +106,13 @@ async def test_a_start_that_took_too_long_is_no_score_and_is_tried_again(
 
 
 async def test_the_least_recently_used_instance_is_evicted_and_rebuilt(project: Project, opened: Open) -> None:
-    commits = [second(project, {"helper.py": f"ANSWER = {number}\n"}) for number in range(2, 5)]
+    commits = {answer: second(project, {"helper.py": f"ANSWER = {answer}\n"}) for answer in (2, 3, 4)}
     here = await opened(project, max_trees=2)
-    for answer, commit in (*enumerate(commits, 2), *enumerate(commits, 2)):
-        assert (await here.output(here.at(commit)))["answer"] == answer
+    trees = {}
+    for answer, is_kept in ((2, False), (3, False), (2, True), (4, False), (2, True), (3, False)):
+        found = await here.output(here.at(commits[answer]))
+        assert (found["answer"], found["cwd"] == trees.get(answer)) == (answer, is_kept)
+        trees[answer] = found["cwd"]
         assert here.folders <= 2
 
 
@@ -116,14 +120,10 @@ async def test_a_call_that_is_cancelled_leaves_no_half_made_tree(project: Projec
     other = second(project, {"helper.py": "import time\ntime.sleep(60)\n"})
     here = await opened(project)
     evaluating = asyncio.ensure_future(here.results(here.at(other)))
-    async with asyncio.timeout(30):
-        while here.folders < 2:  # noqa: ASYNC110  # a folder's appearance is no event
-            await asyncio.sleep(0.01)
+    await eventually(lambda: here.folders >= 2)
     evaluating.cancel()
     await asyncio.wait([evaluating])
-    async with asyncio.timeout(30):
-        while here.folders > 1:  # noqa: ASYNC110  # as above
-            await asyncio.sleep(0.01)
+    await eventually(lambda: here.folders <= 1)
 
 
 REFS = """

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,9 @@ from pathlib import Path
 from sandbox_runtime import ServerEndpoint, running_server
 from tests.rpc_server.mutations.project import Project
 from tests.support.forked_client import ForkServer
+from tests.support.processes import processes_with
+from tests.support.waiting import until
 
-WAIT_S = 30
 MARK = "TREES_TEST_MARK"
 
 
@@ -30,19 +30,6 @@ def served(project: Project, state: Path, fork_server: ForkServer | None = None)
         yield endpoint
 
 
-def marked(state: Path) -> list[int]:
-    """Processes that a server of this state started."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if f"{MARK}={state}".encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                continue  # another's, or gone
-    return found
-
-
 def test_a_killed_server_leaves_nothing_once_the_next_one_has_started(
     project: Project, tmp_path: Path, fork_server: ForkServer
 ) -> None:
@@ -52,10 +39,7 @@ def test_a_killed_server_leaves_nothing_once_the_next_one_has_started(
         (folder,) = (state / "servers").iterdir()
         assert len(list((folder / "trees").iterdir())) == 1
         os.kill(endpoint.pid, signal.SIGKILL)
-        deadline = time.monotonic() + WAIT_S
-        while marked(state) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert marked(state) == []
+        until(lambda: not processes_with(f"{MARK}={state}"))
     assert folder.is_dir()
     with served(project, state, fork_server):
         assert not folder.exists()

@@ -1,10 +1,7 @@
 """What the tests of the bubblewrap backend start in sandboxes, and how they see that nothing of one is left."""
 
-import asyncio
 import contextlib
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,10 +69,3 @@ def left_of(records: SandboxRecords, sockets: Path, spaces: set[str] = frozenset
 
 def groups_of(id_: str) -> list[Path]:
     return list(Path("/sys/fs/cgroup").glob(f"**/gepa-{id_}"))
-
-
-async def until(condition: Callable[[], bool], within_s: float = 20) -> None:
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end, "the condition never held"
-        await asyncio.sleep(0.02)

@@ -14,8 +14,9 @@ from sandbox_runtime.backends.bubblewrap.container import RecordedResources
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime, run_build
 from sandbox_runtime.backends.records import SandboxRecords
 from sandbox_runtime.environments import RunBuildCommand
-from tests.sandbox_runtime.bubblewrap.containers import left_of, shell_output, spec_of, until
+from tests.sandbox_runtime.bubblewrap.containers import left_of, shell_output, spec_of
 from tests.sandbox_runtime.bubblewrap.test_gateway_session import Echoing
+from tests.support.waiting import eventually
 
 ENV = {"PATH": "/usr/bin:/bin", "GIVEN": "1"}
 
@@ -76,7 +77,7 @@ async def test_a_build_whose_daemon_or_container_is_killed_is_interrupted(
 
     async def built(victim: Callable[[], int]) -> tuple[int, bytes]:
         building = asyncio.create_task(builder(runtime)(["sh", "-c", "echo > begun; sleep 60"], site, ENV, 50, []))
-        await until((site / "begun").exists)
+        await eventually((site / "begun").exists)
         os.kill(victim(), signal.SIGKILL)
         (site / "begun").unlink()
         return await building
@@ -87,7 +88,7 @@ async def test_a_build_whose_daemon_or_container_is_killed_is_interrupted(
         await built(lambda: daemon)
     with pytest.raises(RuntimeInterrupted, match="cannot be run"):
         await builder(runtime)(["true"], site, ENV, 20, [])
-    await until(lambda: left_of(records, sockets) == [])
+    await eventually(lambda: left_of(records, sockets) == [])
 
 
 async def test_a_build_that_needs_too_much_memory_fails_with_the_reason(

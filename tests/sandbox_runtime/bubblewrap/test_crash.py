@@ -10,7 +10,8 @@ import pytest
 from evolverpc_common.process_identity import started_at
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.records import SandboxRecords
-from tests.sandbox_runtime.bubblewrap.containers import groups_of, left_of, until
+from tests.sandbox_runtime.bubblewrap.containers import groups_of, left_of
+from tests.support.waiting import eventually
 
 OWNER = """
 import asyncio, json, sys
@@ -54,7 +55,7 @@ async def test_when_the_owner_is_killed_its_sandboxes_end_and_a_sweep_removes_th
         owner.kill()
         if together:
             os.kill(started["daemon"], signal.SIGKILL)
-    await until(lambda: not any("process" in one for one in left_of(records, sockets, spaces)))
+    await eventually(lambda: not any("process" in one for one in left_of(records, sockets, spaces)))
     assert {found.orphan for found in await runtime.found()} == {True}
     assert set(started["ids"]) <= set(await runtime.sweep())
     assert left_of(records, sockets, spaces) == []

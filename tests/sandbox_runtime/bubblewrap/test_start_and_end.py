@@ -16,8 +16,8 @@ from tests.sandbox_runtime.bubblewrap.containers import (
     shell,
     spec_of,
     started,
-    until,
 )
+from tests.support.waiting import eventually
 
 
 async def test_a_sweep_continues_after_a_failure_and_closes_its_own_sandboxes(
@@ -91,7 +91,7 @@ async def test_when_the_daemon_is_killed_its_sandboxes_are_lost_and_the_next_sta
     assert (await sandbox.wait()).kind == "lost"
     with pytest.raises(SandboxGone):
         await running
-    await until(lambda: left_of(records, sockets, spaces) == [])
+    await eventually(lambda: left_of(records, sockets, spaces) == [])
     again = await started(runtime)
     await again.close()
 

@@ -36,22 +36,6 @@ async def test_only_the_provider_sees_the_key(
         assert KEY not in shown
 
 
-async def test_a_key_across_two_chunks_is_taken_out(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
-) -> None:
-    between = asyncio.Semaphore(0)
-    provider.answer = events([b"data: sk-th", KEY[:9].encode(), KEY[9:].encode() + b" sk-the-re", b"st\n\n"], between)
-    async with opened() as gateway:
-        one = await sandbox(gateway)
-        async with one.chat(http) as response:
-            content = b""
-            for _ in range(4):
-                between.release()
-                content += await response.content.readany()
-            content += await response.content.read()
-    assert content == b"data: sk-th[redacted] sk-the-rest\n\n"
-
-
 async def test_the_provider_sees_the_gateways_headers_and_not_the_sandboxs(
     opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
 ) -> None:

@@ -1,8 +1,5 @@
 """A server of a few lines for the sandboxes of these tests, quicker to start than the real one."""
 
-import asyncio
-import time
-from collections.abc import Callable
 from typing import Any
 
 from sandbox_runtime import Command, PreparedEnvironment, Recipe, SandboxSpec
@@ -43,11 +40,3 @@ def published(cloud: Cloud, recipe: Recipe | None = None) -> PreparedEnvironment
 def spec(cloud: Cloud, *, main: Command = MAIN, **further: Any) -> SandboxSpec:
     """A sandbox that serves."""
     return SandboxSpec(main=main, prepared=published(cloud), **further)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Return when it holds."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)

@@ -113,7 +113,7 @@ async def test_egress_is_exact(
 async def test_the_gateways_host_and_no_other_is_added(cloud: Cloud, runtime: ModalRuntime) -> None:
     session = FakeGatewaySession("https://gateway.example:8443", "http://203.0.113.7:8182")
     with pytest.raises(
-        SandboxNotReady, match=r"gateway is not reached at https://gateway\.example:8443: .*the URL of --gateway"
+        SandboxNotReady, match=r"gateway is not reached at https://gateway\.example:8443: .*the URL of `gateway`"
     ):
         await runtime.start(spec(cloud, gateway_session=session))
     (container,) = cloud.boxes
@@ -149,7 +149,7 @@ async def test_a_forwarder_to_the_wrong_server_is_an_error_before_anything_runs(
 
 
 async def test_a_gateway_without_a_public_address_is_refused(cloud: Cloud, runtime: ModalRuntime) -> None:
-    with pytest.raises(RuntimeUnavailable, match="--gateway PORT=URL"):
+    with pytest.raises(RuntimeUnavailable, match="`gateway`, PORT=URL"):
         await runtime.start(spec(cloud, gateway_session=FakeGatewaySession(None, None)))
     assert cloud.boxes == []
 

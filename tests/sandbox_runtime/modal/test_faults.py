@@ -11,8 +11,9 @@ from modal_proto import api_pb2
 from sandbox_runtime import Command, RuntimeThrottled, RuntimeUnavailable, SandboxError, SandboxGone
 from sandbox_runtime.backends.modal import commands
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
-from tests.sandbox_runtime.modal.echo_server import MAIN, WAIT_S, spec, until
+from tests.sandbox_runtime.modal.echo_server import MAIN, WAIT_S, spec
 from tests.support.modal_cloud import Cloud
+from tests.support.waiting import eventually
 
 Result = api_pb2.GenericResult
 
@@ -78,7 +79,7 @@ async def test_missing_credentials_are_an_error_with_the_command_that_creates_th
 async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runtime: ModalRuntime) -> None:
     sandbox = await runtime.start(spec(cloud))
     running = asyncio.create_task(sandbox.exec(Command(("sleep", "60"))))
-    await until(lambda: len(cloud.box(sandbox.id).commands) == 2)
+    await eventually(lambda: len(cloud.box(sandbox.id).commands) == 2)
     await cloud.box(sandbox.id).end(Result.GENERIC_STATUS_FAILURE, 137)
     with pytest.raises(SandboxGone):
         await asyncio.wait_for(running, WAIT_S)

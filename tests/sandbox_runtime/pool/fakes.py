@@ -118,10 +118,3 @@ def listed(folder: Path) -> list[str]:
 def modes(folder: Path) -> list[int]:
     """Of every file there."""
     return [path.stat().st_mode & 0o777 for path in folder.iterdir()]
-
-
-async def until(met: Callable[[], bool]) -> None:
-    """Wait for a change that a pool does not report."""
-    async with asyncio.timeout(LIMIT_S):
-        while not met():  # noqa: ASYNC110  no event is reported that could be awaited
-            await asyncio.sleep(0)

@@ -9,7 +9,8 @@ import pytest
 from sandbox_runtime import EgressNotEnforced, RuntimeThrottled, SandboxError, SandboxNotReady
 from sandbox_runtime.pool import PoolFailed
 from sandbox_runtime.pool import pool as pool_module
-from tests.sandbox_runtime.pool.fakes import LIMIT_S, FakeSandbox, FakeStarter, listed, pool_of, until
+from tests.sandbox_runtime.pool.fakes import LIMIT_S, FakeSandbox, FakeStarter, listed, pool_of
+from tests.support.waiting import eventually
 
 
 def not_ready(stage: str = "ready") -> SandboxNotReady:
@@ -175,12 +176,12 @@ async def test_a_refusal_has_the_token_files_written_anew_in_their_places(
         assert (token.read_text(), proxy.read_text()) == (f"token 1 of {yard.made[0].id}\n", "proxy 1\n")
         pool.refused(f"{url}/rpc")
         pool.refused(f"{url}/rpc")  # one question is enough for both
-        await until(lambda: proxy.read_text() == "proxy 2\n")
+        await eventually(lambda: proxy.read_text() == "proxy 2\n")
         assert token.read_text() == f"token 2 of {yard.made[0].id}\n"
         assert (tmp_path / "fleet").read_text() == line
         assert yard.made[0].tokens == 2
         pool.refused(url)  # soon after: it takes effect all the same, a little later
-        await until(lambda: proxy.read_text() == "proxy 3\n")
+        await eventually(lambda: proxy.read_text() == "proxy 3\n")
 
 
 async def test_closing_while_all_are_being_started_cancels_every_start(tmp_path: Path) -> None:

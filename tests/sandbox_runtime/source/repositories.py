@@ -68,7 +68,7 @@ async def git_host(root: Path, password: str, redirect_to: str | None = None) ->
             raise web.HTTPUnauthorized(headers={"WWW-Authenticate": 'Basic realm="git"'}, text=f"not with {given}")
         host.authorized += 1
         host.seen |= await asyncio.to_thread(_who_has, password)
-        return await _backend(request, root)
+        return await http_backend(request, root, request.path)
 
     app = web.Application(client_max_size=1 << 26)
     app.router.add_route("*", "/{path:.*}", answer)
@@ -83,7 +83,8 @@ async def git_host(root: Path, password: str, redirect_to: str | None = None) ->
         await runner.cleanup()
 
 
-async def _backend(request: web.Request, root: Path) -> web.Response:
+async def http_backend(request: web.Request, root: Path, path: str) -> web.Response:
+    """What git itself answers about the repository at this path below `root`."""
     process = await asyncio.create_subprocess_exec(
         *("git", "http-backend"),
         stdin=asyncio.subprocess.PIPE,
@@ -94,10 +95,11 @@ async def _backend(request: web.Request, root: Path) -> web.Response:
             "GIT_HTTP_EXPORT_ALL": "1",
             "GIT_PROTOCOL": request.headers.get("Git-Protocol", ""),
             "REQUEST_METHOD": request.method,
-            "PATH_INFO": request.path,
+            "PATH_INFO": path,
             "QUERY_STRING": request.query_string,
             "CONTENT_TYPE": request.headers.get("Content-Type", ""),
-            "REMOTE_USER": "reader",
+            "HTTP_CONTENT_ENCODING": request.headers.get("Content-Encoding", ""),
+            "REMOTE_USER": "user",
             "REMOTE_ADDR": "127.0.0.1",
         },
     )

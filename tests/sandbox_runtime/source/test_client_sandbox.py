@@ -180,14 +180,6 @@ async def check_failed_build(sandbox: ClientSandbox) -> None:
     assert await asked(sandbox, "/health") == "well"
 
 
-async def test_a_failed_start_names_the_reason_and_leaves_nothing(make: Make, runtime: ProcessRuntime) -> None:
-    sandbox = make(replace(SETTINGS, main=("sh", "-c", "echo out of paper >&2; exit 3")))
-    with pytest.raises(SandboxNotReady) as failed:
-        await sandbox.start()
-    assert "out of paper" in failed.value.log_tail
-    assert await runtime.found() == []
-
-
 class FakeGatewaySession:
     """A session that records what is done with it."""
 

@@ -38,7 +38,5 @@ function snakeCase(name: string): string {
 
 /** Return a message of the optimizer with the names of settings as they are in TypeScript. */
 export function respelled(message: string): string {
-  return message.replace(/--([a-z][a-z-]*)|\bGEPA_([A-Z_]+)\b|\b[a-z]+(?:_[a-z]+)+\b/g, (found, flag, variable) => {
-    return SPELLINGS.get((flag ?? variable ?? found).toLowerCase().replaceAll("-", "_")) ?? found;
-  });
+  return message.replace(/(?<=`)(?:GEPA_)?(\w+)(?=`)/g, (found, name) => SPELLINGS.get(name.toLowerCase()) ?? found);
 }

@@ -59,19 +59,6 @@ def do_python(example, candidate):
     return eval(example["python"])
 
 
-def do_print(example, candidate):
-    print("printed", example["text"])
-    sys.stderr.write("to stderr\n")
-    os.write(1, b'{"jsonrpc":"2.0","id":1,"result":{"results":[]}}\n')
-    os.system("echo from a shell")
-    return "fine"
-
-
-def do_print_and_raise(example, candidate):
-    print("before the failure")
-    raise ValueError("after printing")
-
-
 def do_raise(example, candidate):
     raise eval(example["error"])
 

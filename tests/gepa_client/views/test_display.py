@@ -10,9 +10,6 @@ import pytest
 from rich.console import Console
 
 from gepa_client.certificate.certificate import certify
-from gepa_client.cli.views.console import echo_next
-from gepa_client.cli.views.final_summary import RunSummary, show
-from gepa_client.cli.views.live_display import SPARE, LiveDisplay, PlainDisplay, frame
 from gepa_client.journal.run_events import (
     Finished,
     NoProposal,
@@ -22,6 +19,9 @@ from gepa_client.journal.run_events import (
 )
 from gepa_client.journal.store import open_store
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.views.console import echo_next
+from gepa_client.views.final_summary import RunSummary, show
+from gepa_client.views.live_display import SPARE, LiveDisplay, PlainDisplay, frame
 from tests.gepa_client.certificate.certified_run import Certified
 from tests.gepa_client.example_records import NASTY, candidate, example_record
 

@@ -10,12 +10,12 @@ from evolverpc_common.display_text import counted, line
 from gepa_client.analysis.explanation import Change
 from gepa_client.analysis.mutation_outcomes import CodeHistory
 from gepa_client.analysis.proposals import COMPARED, ComparedRow
-from gepa_client.cli.views.console import LONGEST, echo, plain_table, safe, safe_line
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.evolution.patches import LineKind, lines, text_diff
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.history import RecordedRow
 from gepa_client.report import summary_fields as fields
+from gepa_client.views.console import LONGEST, echo, plain_table, safe, safe_line
 from protocol.code import code_at
 
 LONGEST_DIFF = 200

@@ -9,9 +9,9 @@ from rich.tree import Tree
 
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome
-from gepa_client.cli.views.candidate_view import ROOM, STEP
-from gepa_client.cli.views.console import echo, one_line, safe_line
 from gepa_client.evolution.names import branch_run_name, short_commit_name
+from gepa_client.views.candidate_view import ROOM, STEP
+from gepa_client.views.console import echo, one_line, safe_line
 from protocol.code import code_at
 
 REASONS = 10

@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from evolverpc_common.display_text import counted, plain_json
-from gepa_client.cli.views.console import echo, one_line, safe, safe_line
-from gepa_client.cli.views.event_text import PHASES, clock, event_text, fleet_text
 from gepa_client.journal import run_events as events
 from gepa_client.report.run_record import RunRecord
 from gepa_client.report.summary_fields import budget_note, refusal_count
+from gepa_client.views.console import echo, one_line, safe, safe_line
+from gepa_client.views.event_text import PHASES, clock, event_text, fleet_text
 
 PLAIN_EVERY_S = 10.0
 SHORTEST_WAIT_S = 1.0

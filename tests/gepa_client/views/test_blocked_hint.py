@@ -2,9 +2,9 @@
 
 import pytest
 
-from gepa_client.cli.views.event_text import event_text
-from gepa_client.cli.views.option_names import blocked_hint, camel_case, options_named
 from gepa_client.journal.run_events import FleetChanged
+from gepa_client.views.calling_program import blocked_hint, by_typescript
+from gepa_client.views.event_text import event_text
 
 LOST = "ConnectionLost: no answer from http://127.0.0.1:1/rpc within 19.1 s"
 
@@ -14,6 +14,9 @@ def test_a_program_that_does_not_answer_is_hinted_to_block_its_event_loop(error:
     waiting = FleetChanged(kind="waiting", url=None, detail=f"no endpoint is left; last error: {error}", after=600.0)
     assert blocked_hint(error) == ""
     assert "isolated" not in event_text(waiting)
-    with options_named(camel_case):
+    token = by_typescript.set(True)
+    try:
         assert ("`isolated: true`" in blocked_hint(error)) is hinted
         assert ("`isolated: true`" in event_text(waiting)) is hinted
+    finally:
+        by_typescript.reset(token)

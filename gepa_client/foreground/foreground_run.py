@@ -19,11 +19,6 @@ from gepa_client import report
 from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.analysis.ties import best_candidate
 from gepa_client.certificate.certificate import certify
-from gepa_client.cli.views import final_summary as final_summary
-from gepa_client.cli.views.console import echo, fail, log_markup, make_console, print_json
-from gepa_client.cli.views.event_stream import EventStream
-from gepa_client.cli.views.final_summary import RecordedState, RunSummary
-from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.errors import ClientError, JournalError, NoCertificate, summary
 from gepa_client.journal.entries import RESUMED_BY, StoredRun
 from gepa_client.journal.history import recorded_selection
@@ -39,6 +34,11 @@ from gepa_client.run.supervisor import HASH_SEED, DriverProcess, LaunchDriver, l
 from gepa_client.sandboxing.session_interface import Log, NoSandboxes
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.views import final_summary as final_summary
+from gepa_client.views.console import echo, fail, log_markup, make_console, print_json
+from gepa_client.views.event_stream import EventStream
+from gepa_client.views.final_summary import RecordedState, RunSummary
+from gepa_client.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 
 TICK_S = 0.125
 

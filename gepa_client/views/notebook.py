@@ -10,10 +10,10 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from evolverpc_common.display_text import line, plain
-from gepa_client.cli.views.console import make_console
-from gepa_client.cli.views.live_display import WIDEST, LiveDisplay, Screen
 from gepa_client.evolution.names import component_texts
 from gepa_client.evolution.patches import Words, changed_words
+from gepa_client.views.console import make_console
+from gepa_client.views.live_display import WIDEST, LiveDisplay, Screen
 
 MARKS = {"add": "ins", "del": "del"}
 

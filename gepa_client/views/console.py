@@ -15,9 +15,8 @@ from rich.text import Text
 
 from evolverpc_common.display_text import line, plain, plain_json
 from evolverpc_common.exact_values import readable
-from gepa_client.cli.arguments import USAGE
-from gepa_client.cli.views.option_names import with_option_names
 from gepa_client.sandboxing.session_interface import Log
+from gepa_client.views.exit_statuses import USAGE
 
 LONGEST = 20_000
 """Characters that are shown of one text of a server, a file or an exception."""
@@ -28,14 +27,7 @@ CELL = 200
 
 def make_console(*, stderr: bool = False) -> Console:
     """Create a console without emoji codes and automatic highlighting; in a notebook it prints plain text too."""
-    return _Console(file=sys.stderr if stderr else sys.stdout, highlight=False, emoji=False, force_jupyter=False)
-
-
-class _Console(Console):
-    """A console whose texts name settings as the reader gives them."""
-
-    def render_str(self, text: str, **given: Any) -> Text:
-        return super().render_str(with_option_names(text), **given)
+    return Console(file=sys.stderr if stderr else sys.stdout, highlight=False, emoji=False, force_jupyter=False)
 
 
 def echo(console: Console, markup: str) -> None:

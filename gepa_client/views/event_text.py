@@ -1,15 +1,15 @@
 """The events of a run as lines of markup, with all texts of servers and models escaped."""
 
 from evolverpc_common.display_text import counted
-from gepa_client.cli.views.candidate_view import diff_size
-from gepa_client.cli.views.console import safe, safe_line
-from gepa_client.cli.views.option_names import blocked_hint, where_of
 from gepa_client.evolution.names import code_label
 from gepa_client.journal import run_events as events
 from gepa_client.report.proposed_texts import copied_summary, unusable_text
 from gepa_client.report.run_record import change_origin
 from gepa_client.report.steering_fields import steered_text
 from gepa_client.report.summary_fields import refusal_text, rows_summary
+from gepa_client.views.calling_program import blocked_hint, where_of
+from gepa_client.views.candidate_view import diff_size
+from gepa_client.views.console import safe, safe_line
 
 PHASES = {
     "connecting": "connecting",

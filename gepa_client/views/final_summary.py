@@ -12,9 +12,6 @@ from rich.text import Text
 
 from evolverpc_common.printed_commands import command
 from gepa_client.certificate.certificate import shortfall
-from gepa_client.cli.arguments import NOT_MET, PAUSED, STOPPED, USAGE
-from gepa_client.cli.views.console import echo, echo_next, fail, safe, safe_line
-from gepa_client.cli.views.option_names import is_for_typescript, with_option_names
 from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
@@ -25,6 +22,9 @@ from gepa_client.report.run_record import Headline, RunRecord
 from gepa_client.report.steering_fields import steered_kinds, steered_summary
 from gepa_client.run import output_folder as files
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.views.calling_program import by_typescript
+from gepa_client.views.console import echo, echo_next, fail, safe, safe_line
+from gepa_client.views.exit_statuses import NOT_MET, PAUSED, STOPPED, USAGE
 from protocol.code import code_at
 
 EXIT = {"completed": 0, "failed": 1, "paused": PAUSED, "cancelled": STOPPED, "refused": USAGE}
@@ -162,7 +162,7 @@ def show(ended: RunSummary, console: Console) -> None:
     if finished.reason is not None:
         colour = {"failed": "red", "completed": "green"}.get(finished.status, "yellow")
         reason = f"{finished.status}: {finished.reason}"
-        shown_reason = _between_words(with_option_names(safe(reason)), console).replace(":", ":[/]", 1)
+        shown_reason = _between_words(safe(reason), console).replace(":", ":[/]", 1)
         lines.append(Text.from_markup(f"[{colour}]{shown_reason}"))  # a wrapped command in it is not named again
         if finished.details:
             lines.append(f"[dim]{safe(finished.details.rstrip())}[/]")
@@ -300,7 +300,7 @@ def _shown(output: Path) -> Path:
 
 def _load_call(record: RunRecord, output: Path) -> str:
     """Return the call that loads the best candidate, in the language of the program."""
-    in_typescript = is_for_typescript() or fields.is_typescript(record)
+    in_typescript = by_typescript.get() or fields.is_typescript(record)
     return f"{'loadCandidate' if in_typescript else 'evolverpc.load_candidate'}({json.dumps(str(output))})"
 
 

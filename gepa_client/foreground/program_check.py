@@ -1,0 +1,270 @@
+"""A check of a program on a few rows, and its report on the terminal: a table, two lines, or one JSON object."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from evolverpc_common.display_text import counted
+from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS
+from evolverpc_common.settings.sources import SettingsError
+from gepa_client.check.estimate_text import CENT, about_usd, run_estimate, span
+from gepa_client.errors import ClientError, summary
+from gepa_client.settings.check_settings import EXAMPLES, MOST_EXAMPLES
+from gepa_client.settings.flag_words import Typed
+from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
+from gepa_client.views.calling_program import blocked_hint, by_typescript, where_of
+from gepa_client.views.console import (
+    echo,
+    echo_next,
+    fail,
+    make_console,
+    plain_table,
+    print_json,
+    safe,
+    safe_line,
+    value_cell,
+)
+from gepa_client.views.event_text import clock
+from gepa_client.views.exit_statuses import STOPPED, USAGE
+from protocol.errors import RpcError
+
+if TYPE_CHECKING:
+    from gepa_client.check.check_report import CheckedExample, CheckReport, RunEstimate
+    from gepa_client.check.server_check import Trial
+
+ERRORS_IN_FULL = 5
+MARKS = {
+    "ok": "[green]ok[/]",
+    "warning": "[yellow]warning[/]",
+    "failed": "[bold red]failed[/]",
+    "skipped": "[dim]skipped[/]",
+}
+
+
+def run_check(
+    settings: RunConfig,
+    typed: Typed,
+    *,
+    json_output: bool,
+    brief: bool = False,
+    examples: int = EXAMPLES,
+    repeats: int = 1,
+    verbose: bool = False,
+    on_failure: Callable[[str], None] = fail,
+) -> int:
+    """Check and print the report; return the exit status.
+
+    `brief`: a check without findings takes two lines. `repeats`: evaluations of each row; one by default, so that the
+    check before a run costs no more than trying the rows. `verbose`: with what the program wrote for each row.
+    `on_failure`: gets why no run may start.
+    """
+    from gepa_client.check.server_check import check_server  # aiohttp comes with it, which `--help` does not need
+    from gepa_client.transport.event_loop import run_to_end
+
+    console = make_console()
+    latest: Trial | None = None
+
+    def trying(trial: "Trial") -> None:
+        nonlocal latest
+        latest = trial
+        if not json_output:
+            echo(console, f"[dim]check: {_trial(trial)}[/]")
+
+    try:
+        report = run_to_end(check_server(settings, examples, trying, repeats=repeats, alone=not brief))
+    except (SettingsError, ClientError, RpcError) as error:
+        on_failure(summary(error))
+        return USAGE
+    except KeyboardInterrupt:
+        fail(f"stopped by hand during the check{f', {_trial(latest)}' if latest is not None else ''}")
+        return STOPPED
+    if json_output:
+        print_json({"event": "check", "passed": report.passed, **report.model_dump(mode="json")})
+    elif brief and report.passed:
+        _show_brief(console, report)
+    else:
+        _show(console, report, settings.repo or report.url, brief=brief)
+        if hint := next(filter(None, (blocked_hint(each.error or "") for each in report.examples)), ""):
+            echo(console, f"\n[bold red]{hint}[/]")
+        if verbose:
+            _show_logs(console, report.examples)
+        if report.passed:
+            echo_next(console, _next(report, typed))
+        if brief:
+            for_program = on_failure is not fail or by_typescript.get()
+            findings = _findings(report) if for_program else ""
+            on_failure(f"the check failed, so no run was started{_otherwise(report)}{findings}")
+    if brief and report.passed and _lacks_price(settings, report):
+        typed_again = typed.command("optimize", max_metric_calls=SUGGESTED_METRIC_CALLS)
+        on_failure(
+            "the rows tried came without a price, so `max_cost_usd` cannot hold, and nothing else ends this run; no "
+            f"run was started: give `max_metric_calls`, as in\n{typed_again}"
+        )
+        return USAGE
+    if brief and any(step.name == "rows" and step.verdict == "failed" for step in report.steps):
+        return USAGE  # the settings name rows that cannot be used
+    return 0 if report.passed else 1 if report.reached else USAGE
+
+
+def _findings(report: "CheckReport") -> str:
+    """Return the failed steps, and the first error of a row, for the exception that a program gets."""
+    errors = [f"row {each.row}: {each.error}" for each in report.examples if each.error is not None]
+    failed = [f"{step.name}: {step.message}" for step in report.steps if step.verdict == "failed"]
+    return "".join(f"\n{line}" for line in [*failed, *errors[:1]])
+
+
+def _trial(trial: "Trial") -> str:
+    """Return `trying 15 rows …`, and after a while for which of them the check waits."""
+    if not trial.running:
+        more, why = (f"{trial.count} more rows", f": {trial.why}") if trial.why else (counted(trial.count, "row"), "")
+        return f"trying {more}{' again, to see how noisy their scores are' if trial.again else ''}{why} …"
+    rows = f"row{'s' if len(trial.running) > 1 else ''} {_ranges(list(trial.running))}"
+    return f"waiting {clock(trial.seconds)} for {rows}; {trial.done} of {counted(trial.count, 'row')} have ended"
+
+
+def _otherwise(report: "CheckReport") -> str:
+    """Return how to start a run in spite of the failed steps, with the other checks if possible; "" if none can do."""
+    failed = {step.name for step in report.steps if step.verdict == "failed"}
+    if failed & {"score function", "rows", "code"} or report.program is None:
+        return ""
+    from gepa_client.check.check_report import IGNORABLE  # with what follows, heavy
+
+    if failed <= IGNORABLE:
+        return "; `check` set to warn starts one all the same, after all other checks"
+    return "; `check` set to off starts one all the same"
+
+
+def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:
+    """Return whether only a limit on cost ends the run and the examples had no price.
+
+    A reflection model, or a scoring server, may yet report prices.
+    """
+    priced = any(example.cost_usd is not None for example in report.examples)
+    others = settings.reflection_lm is not None or settings.score_with
+    return settings.ends_by_money_alone and bool(report.examples) and not priced and not others
+
+
+def _show_brief(console: Console, report: "CheckReport") -> None:
+    for step in report.steps:
+        if step.verdict == "warning":
+            echo(console, f"[yellow]check:[/] {safe(step.message)}")
+    if report.timing is not None:
+        echo(console, f"check: {len(report.examples)} rows tried; {run_estimate(report.timing, report.evolve)}")
+    if report.noise is not None:
+        echo(console, f"check: {report.noise.about_power}")
+
+
+def _show(console: Console, report: "CheckReport", where: str, *, brief: bool) -> None:
+    """Print the rows and the steps. `brief`: only steps with a finding, the failed ones last."""
+    if report.program is not None:
+        echo(
+            console,
+            f"[bold]{safe_line(report.program)}[/] {safe_line(where_of(report.server or ''))}, {safe_line(where)}",
+        )
+    unscored = any(step.name == "score function" and step.verdict == "failed" for step in report.steps)
+    if report.examples and not unscored:  # rows without a score show nothing of what is missing
+        console.print(_table(report.examples[:MOST_EXAMPLES]))
+        if len(report.examples) > MOST_EXAMPLES:
+            echo(console, f"... and {counted(len(report.examples) - MOST_EXAMPLES, 'more row')}")
+    _show_errors(console, report.examples)
+    if report.examples and not unscored:
+        console.print()
+    steps = report.steps
+    if brief:
+        steps = [step for verdict in ("warning", "failed") for step in report.steps if step.verdict == verdict]
+    for step in steps:
+        echo(console, f"{MARKS[step.verdict]} {step.name}: {safe(step.message)}")
+        if step.details and step.verdict == "failed":
+            echo(console, f"[dim]{safe(step.details.rstrip())}[/]")
+    if report.timing is not None:
+        echo(console, f"\n{run_estimate(report.timing, report.evolve)}")
+        echo(console, _of_proposals(report.timing))
+    if report.noise is not None:
+        echo(console, f"{report.noise.about_power}; {report.noise.about_needs}")
+
+
+def _show_errors(console: Console, examples: "list[CheckedExample]") -> None:
+    """Print each different error once, with its rows."""
+    alike: dict[tuple[str, str | None], list[CheckedExample]] = {}
+    for example in examples:
+        if example.error is not None:
+            alike.setdefault((example.error, example.details), []).append(example)
+    for (error, further), failed in list(alike.items())[:ERRORS_IN_FULL]:
+        one = f"row {failed[0].row}[/] (id {safe_line(failed[0].id, 80)})"
+        where = one if len(failed) == 1 else f"rows {_ranges([example.row for example in failed])}[/]"
+        echo(console, f"\n[bold red]{where}: {safe(error)}")
+        if further:
+            echo(console, f"[dim]{safe(further.rstrip())}[/]")
+        if failed[0].log:
+            echo(console, f"[dim]row {failed[0].row} wrote:\n{safe(failed[0].log.rstrip())}[/]")
+    left = sum(map(len, list(alike.values())[ERRORS_IN_FULL:]))
+    if left:
+        echo(console, f"\n... and {counted(left, 'more error')}")
+
+
+def _show_logs(console: Console, examples: "list[CheckedExample]") -> None:
+    """Print what the program wrote while rows ran that did not fail."""
+    for example in examples:
+        if example.log and example.error is None:
+            echo(console, f"\n[bold]row {example.row} wrote:[/]\n{safe(example.log.rstrip())}")
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return `0-5, 8`, for ascending numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _next(report: "CheckReport", typed: Typed) -> str:
+    budget = report.timing.budget if report.timing else None
+    is_given = any(typed.given.get(name) is not None for name in CALL_BUDGETS)
+    more: dict[str, Any] = {} if budget is None or is_given else {"max_metric_calls": budget}
+    if report.perfect_score is not None:
+        more["perfect_score"] = report.perfect_score
+    command = typed.command("optimize", **more)
+    no_proposer = any(step.name == "proposals" and step.verdict == "warning" for step in report.steps)
+    return f"{command} --reflection-lm MODEL" if no_proposer else command
+
+
+def _table(examples: "list[CheckedExample]") -> Table:
+    columns = {
+        "row": [str(example.row) for example in examples],
+        "score": ["-" if example.score is None else f"{example.score:.3g}" for example in examples],
+        "time": [span(example.seconds) for example in examples],
+        "failed at": [example.step or "" for example in examples],
+    }
+    if not any(columns["failed at"]):
+        del columns["failed at"]
+    table = plain_table()
+    for name, cells in columns.items():
+        width = max(map(len, [name, *cells]))  # without it these too give way to long inputs and outputs
+        side: Literal["left", "right"] = "left" if name == "failed at" else "right"
+        table.add_column(name, justify=side, no_wrap=True, min_width=width)
+    for name in ("input", "output"):
+        table.add_column(name, ratio=1)  # may shrink, as a column of `no_wrap` may not; its cells stay on one line
+    for example, facts in zip(examples, zip(*columns.values(), strict=True), strict=True):
+        table.add_row(*facts, value_cell(example.input, "(stays on the server)"), value_cell(example.output, ""))
+    return table
+
+
+def _of_proposals(timing: "RunEstimate") -> str:
+    """Return what a run of some proposals takes."""
+    low, high = timing.proposals_calls
+    text = f"{timing.proposals} proposals take {low:,} evaluations of a row if none is accepted, {high:,} if all are"
+    if timing.proposals_usd is not None:
+        least, most = timing.proposals_usd
+        text += f", {about_usd(most)}" if most < CENT else f", about ${least:.2f} to ${most:.2f}"
+    if timing.race_rows is not None:
+        text += (
+            f"; on {timing.race_rows} of the validation rows, chosen at random, they take {timing.race_calls:,} at "
+            "most: give these as `valset`, or set `validation` to race, which also compares the best candidate with "
+            "the seed on other rows"
+        )
+    return text

@@ -1,0 +1,1 @@
+"""What is printed: on the terminal, in a notebook, as JSON lines."""

@@ -1,0 +1,37 @@
+"""Print, as one JSON object, the schemas that `npm run generate` of `clients/typescript` makes types of."""
+
+import json
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter
+
+from evolverpc.applicable_settings import KEYWORDS
+from evolverpc_common.settings.definition import Setting
+from gepa_client.journal.run_events import Event
+from gepa_client.page.page_answers import AnyPageAnswer
+from gepa_client.page.page_events import AnyPageEvent
+from gepa_client.settings.run_config import RunConfig
+
+
+def schemas() -> dict[str, Any]:
+    """Return those of the settings of `optimize`, of its events, and of what the page of a run receives."""
+    return {
+        "settings": {name: _property(setting) for name, setting in KEYWORDS.items()},
+        "events": _schema(Event),
+        "pageEvents": _schema(AnyPageEvent),
+        "pageAnswers": _schema(AnyPageAnswer),
+    }
+
+
+def _schema(union: Any) -> dict[str, Any]:
+    return TypeAdapter[Any](union).json_schema(mode="serialization")
+
+
+def _property(setting: Setting) -> dict[str, Any]:
+    kind = TypeAdapter[Any](get_type_hints(RunConfig, include_extras=True)[setting.name]).json_schema()
+    default = "" if setting.default_text == "none" else f" Default: {setting.default_text}."
+    return {**kind, "description": f"{setting.description}{default}"}
+
+
+if __name__ == "__main__":
+    print(json.dumps(schemas()))
