@@ -17,8 +17,9 @@ from gepa_client.certificate.repeats import Repeats, part_of_test, plan_part
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import (
     COMMITMENT,
-    EVENTS,
     EVALUATE,
+    EVENTS,
+    PROCESSES,
     RACE,
     SEARCH,
     START,
@@ -199,7 +200,7 @@ class _RecordedEntries:
         self.evaluations = self.raced_out = 0
         self.seen: set[float] = set()
         digest = hashlib.blake2b(digest_size=16)
-        for part in sorted({*(parts or store.parts(run.id))} - {EVENTS}):  # which follow from the others
+        for part in sorted({*(parts or store.parts(run.id))} - {EVENTS, PROCESSES}):  # they follow from the others
             for entry in entries(store, run.id, part):
                 place = [part, entry.number, entry.kind, entry.digest, entry.about, len(entry.answer)]
                 digest.update(orjson.dumps(place) + entry.answer)

@@ -24,6 +24,7 @@ from gepa_client.journal.entries import (
     FAILURE,
     MUTATION,
     OUTLINE,
+    PROCESSES,
     PROPOSAL,
     RACE,
     REFLECTIVE_DATASET,
@@ -383,7 +384,7 @@ _FURTHER_ROWS: TypeAdapter[Any] = TypeAdapter(list[_HeldRow | _Row] | None)
 
 def check_answer(part: str, number: int, kind: str, answer: Any) -> None:
     """Raise `ValidationError` for an answer that does not fit its kind, `ValueError` for an unknown kind."""
-    if part == EVENTS:
+    if part in (EVENTS, PROCESSES):
         from_json(orjson.dumps({**answer, "event": kind}))
     elif part == START:
         _AT_START.get(number, _FURTHER_ROWS).validate_python(answer)

@@ -20,14 +20,20 @@ from gepa_client.journal.run_events import (
     CandidateFound,
     Emit,
     Event,
+    Finalized,
     Finished,
     NoProposal,
     Progress,
+    ProposalBegun,
+    ProposalEvaluated,
+    ProposalMade,
     RecordsCut,
     Rejected,
     Started,
     Steered,
     StepFailed,
+    Tested,
+    TiesCompared,
     UnusableAnswer,
     Warned,
 )
@@ -107,23 +113,36 @@ class _EventsFile:
         self._begun, self._before = True, []
 
 
-DECISIONS = (CandidateFound, Budget, Rejected, NoProposal, StepFailed, RecordsCut, UnusableAnswer, Steered)
+DECISIONS = (
+    *(ProposalBegun, ProposalMade, ProposalEvaluated, Rejected, CandidateFound, NoProposal, StepFailed),
+    *(Budget, RecordsCut, UnusableAnswer, Steered),
+)
 """What GEPA decides in the search."""
 
-NOT_RECORDED = {"seconds", "texts", "details", "max_metric_calls"}
-"""Fields that differ between a run and its replay, and the texts of candidates, which the store has."""
+OF_PROCESSES = (Started, TiesCompared, Tested, Finalized, Finished)
+"""How a process begins, and what it comes to after the search: a resumed run may test another candidate."""
 
 
 def placed(emit: Emit, journal: Journal) -> Emit:
-    """Return `emit` with the place in the journal added to every event, that records the decisions of the search."""
+    """Return `emit` with the place in the journal added to every event, that records those of the run."""
 
     def emit_placed(event: Event) -> None:
         event = event.model_copy(update={"at": journal.next_number})
-        if isinstance(event, DECISIONS) and not (isinstance(event, Steered) and event.number is None):
-            journal.decided(event.event, event.model_dump(mode="json", exclude=NOT_RECORDED, exclude_defaults=True))
+        record(event, journal)
         emit(event)
 
     return emit_placed
+
+
+def record(event: Event, journal: Journal) -> None:
+    """Write an event into the journal if the run has it, in whichever process: what is read of it later."""
+    without = {"seconds", "max_metric_calls"} if isinstance(event, Steered) else {"seconds"}
+    without |= {"texts"} if isinstance(event, CandidateFound) else set()  # the store has them
+    fields = event.model_dump(mode="json", exclude=without, exclude_defaults=True)
+    if isinstance(event, DECISIONS) and not (isinstance(event, Steered) and event.number is None):
+        journal.decided(event.event, fields)
+    elif isinstance(event, OF_PROCESSES) and not journal.replays:
+        journal.noted(event.event, fields)
 
 
 def redacting(secrets: Secrets, emit: Emit) -> Emit:
