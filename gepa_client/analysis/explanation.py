@@ -22,7 +22,7 @@ from gepa_client.analysis.proposals import (
 from gepa_client.analysis.ties import best_candidate, pool_at
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import CandidateRecord, StoredRun
-from gepa_client.journal.history import Results, entries, results_at, score_of, selection_rows
+from gepa_client.journal.history import Results, entries, evaluation_numbers, results_at, score_of, selection_rows
 from gepa_client.journal.store import Store
 
 STEPS_SHOWN = 40
@@ -123,7 +123,7 @@ def explain(store: Store, run: StoredRun, until: int | None = None) -> Explanati
     reasons = {one.candidate: one for one in history.proposals(made_steps, texts=False)}
     pairs = [(candidates[0], best)] if len(way) > 1 else []
     pairs += [(_base(candidates, kept), kept) for kept in shown]
-    changes = _changes(store, run, history, pairs, reasons)
+    changes = _changes(store, run, pairs, reasons, until)
     steps = changes[-len(shown) :] if shown else []
     return Explanation(
         best=best.index,
@@ -147,7 +147,7 @@ def explain_candidate(store: Store, run: StoredRun, candidates: Sequence[Candida
     history = ProposalHistory(store, run, candidates)
     numbers = [number for number, made in history.numbers.items() if made == index]
     reasons = {one.candidate: one for one in history.proposals(numbers, texts=False)}
-    return _changes(store, run, history, [(_base(candidates, kept), kept)], reasons)[0]
+    return _changes(store, run, [(_base(candidates, kept), kept)], reasons)[0]
 
 
 def paired_scores(before: Sequence[float], after: Sequence[float]) -> PairedScores:
@@ -189,9 +189,9 @@ def _base(candidates: Sequence[CandidateRecord], kept: CandidateRecord) -> Candi
 def _changes(
     store: Store,
     run: StoredRun,
-    history: ProposalHistory,
     pairs: Sequence[tuple[CandidateRecord, CandidateRecord]],
     reasons: Mapping[int | None, AnalyzedProposal],
+    until: int | None = None,
 ) -> list[Change]:
     """Return the second of each pair against the first, with the results of the rows that are shown.
 
@@ -219,7 +219,8 @@ def _changes(
     }
     failure_score = float(run.config.get("failure_score") or 0.0)
     excerpts = partial(row_result, failure_score=failure_score)
-    recorded = results_at(store, run.id, places.values(), history.evaluations, excerpts)
+    numbers = evaluation_numbers(store, run.id, until)
+    recorded = results_at(store, run.id, places.values(), numbers, excerpts)
 
     def group(before: CandidateRecord, after: CandidateRecord, moved_rows: Sequence[int]) -> MovedRows:
         shown = [by_id[row] for row in moved_rows[:ROWS_SHOWN] if row in by_id]

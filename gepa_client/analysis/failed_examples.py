@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -38,12 +37,6 @@ LONGEST_MESSAGE = 200
 LONGEST_TEXT = 20_000
 """Characters of a message, a traceback or a log that are kept."""
 
-PROPOSALS_READ = 200
-"""Proposals that were not kept whose texts are read, to find out of which split their rows are."""
-
-READ_BEFORE, AT_ONCE = 4_096, 16
-"""Entries before an evaluation among which its proposal begins, and proposals that are evaluated at the same time."""
-
 _TEST_PART = re.compile(r"test-(\d+)(?:-repeat-\d+)?")
 
 
@@ -71,9 +64,7 @@ def failed_examples(
         if result["status"] not in FAILED:
             continue
         on_failure(entry)
-        names = names or EntryNames(
-            store.candidates(run_id), selection_rows(store, run_id), find=_proposed_digests(store, run_id)
-        )
+        names = names or entry_names(store, run_id)
         error = result.get("error") or {}
         status, kind = result["status"], str(error.get("type") or result["status"])[:LONGEST_TYPE]
         if (status, kind) not in found and len(found) >= GROUPS_LISTED:
@@ -126,23 +117,6 @@ class _FailureCount:
         )
 
 
-def _proposed_digests(store: Store, run_id: str) -> Callable[[int, str], str | None]:
-    """Return what finds the digest of a proposal by the number of one of its evaluations and the digest's beginning."""
-    run, candidates = store.run(run_id), store.candidates(run_id)
-    found: dict[str, str | None] = {}
-
-    def find(number: int, short: str) -> str | None:
-        if short not in found:
-            if len(found) >= PROPOSALS_READ:
-                return None
-            history = ProposalHistory(store, run, candidates, number, start=max(0, number - READ_BEFORE))
-            digests = map(digest_of, history.children(AT_ONCE).values())
-            found[short] = next((digest for digest in digests if digest.startswith(short)), None)
-        return found[short]
-
-    return find
-
-
 def _inherited(store: Store, run_id: str) -> int:
     """Return the first sequence number of the search that is not from the run this one was forked from."""
     at = (store.run(run_id).parent or {}).get("at")
@@ -177,21 +151,23 @@ def _entries_with_failures(store: Store, run_id: str, inherited: int) -> Iterato
             yield from store.entries_at(run_id, part, own[start : start + PAGE])
 
 
-class EntryNames:
-    """Finds the row and the candidate of an entry.
+def entry_names(store: Store, run_id: str) -> "EntryNames":
+    """Return the names of what a run has evaluated by now."""
+    run, candidates = store.run(run_id), store.candidates(run_id)
+    proposed = ProposalHistory(store, run, candidates).digests()
+    return EntryNames(candidates, selection_rows(store, run_id), proposed)
 
-    `proposed`: digests of candidates that were not kept, by their beginnings, as far as they are known; `find`: returns
-    others by the number of an evaluation and their beginnings.
-    """
+
+class EntryNames:
+    """Finds the row and the candidate of an entry. `proposed`: digests of proposals, by their beginnings."""
 
     def __init__(
         self,
         candidates: Sequence[CandidateRecord],
         splits: Mapping[str, Sequence[RecordedRow]],
-        proposed: Mapping[str, str] = MappingProxyType({}),
-        find: Callable[[int, str], str | None] = lambda _number, _short: None,
+        proposed: Mapping[str, str],
     ) -> None:
-        self._proposed, self._find = proposed, find
+        self._proposed = proposed
         self._candidates: dict[str, tuple[str, str]] = {}
         for kept in candidates:
             digest = digest_of(kept.texts)
@@ -211,8 +187,6 @@ class EntryNames:
         if (test := _TEST_PART.fullmatch(entry.part)) is not None:
             return f"test {quoted[1:-1]}", test[1]
         known = self._rows.get(quoted, [])
-        if len(known) > 1 and candidate is None:
-            candidate = self._find(entry.number, short)
         if len(known) > 1 and candidate is not None:  # ids of two splits may be equal; requests are not
             same = [
                 (split, row)

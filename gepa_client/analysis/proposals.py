@@ -1,12 +1,9 @@
 """The proposals of a recorded run: what each was made from, what reflection read and answered, and its outcome."""
 
-import ast
 import itertools
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import orjson
 
@@ -14,28 +11,21 @@ from evolverpc_common.exact_values import readable
 from gepa_client.evolution.names import component_texts
 from gepa_client.evolution.patches import Words, abridged, changed_words
 from gepa_client.journal.completion_entries import CompletionEntry
-from gepa_client.journal.entries import (
-    COMPLETION,
-    EVALUATE,
-    MUTATION,
-    PROPOSAL,
-    RACE,
-    REFLECTIVE_DATASET,
-    REUSE,
-    SEARCH,
-    CandidateRecord,
-    Entry,
-    StoredRun,
+from gepa_client.journal.entries import FAILURE, SEARCH, CandidateRecord, StoredRun
+from gepa_client.journal.history import RecordedRow, entries_at, recorded_events, selection_rows
+from gepa_client.journal.requests import SHOWN, digest_of
+from gepa_client.journal.run_events import (
+    CandidateFound,
+    Event,
+    NoProposal,
+    ProposalBegun,
+    ProposalEvaluated,
+    ProposalMade,
+    Rejected,
+    StepFailed,
+    UnusableAnswer,
 )
-from gepa_client.journal.history import RecordedRow, entries, entries_at, selection_rows
-from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of, request_key
-from gepa_client.journal.run_events import UnusableReason, race_text
-from gepa_client.journal.steer_entries import by_hand
 from gepa_client.journal.store import Store
-from protocol.code import GIT_BRANCH, code_at
-
-if TYPE_CHECKING:
-    from gepa_client.gepa.answer_check import AnswerCheck
 
 VALUE_SHOWN = 1_000
 """Characters of an input, an output, a feedback or a value of a record that are kept."""
@@ -46,18 +36,8 @@ ANSWER_SHOWN = 20_000
 ROWS_SHOWN = 6
 """Rows of a group, and records of a reflective dataset, that are kept."""
 
-WINDOWS = 64
-"""Minibatches of one iteration among which that of a proposal is looked for."""
-
-DATASET = re.compile(r"make a reflective dataset of (\d+) examples for (.*)", re.DOTALL)
-REFLECTION = re.compile(
-    r"reflect on (?P<name>(?P<quote>['\"]).*(?P=quote))(?:, as the first answer was (?P<first>[a-z ]+))?, job \d+",
-    re.DOTALL,
-)
-JOB = re.compile(r".*, job (\d+)", re.DOTALL)
-
-Outcome = Literal["kept", "rejected", "empty", "unfinished"]
-"""`empty`: reflection gave no new text. `unfinished`: the run ended before the proposal was evaluated."""
+Outcome = Literal["kept", "rejected", "raced_out", "empty", "unfinished"]
+"""`empty`: reflection gave no new text, or an evaluation failed. `unfinished`: it has not been decided."""
 
 
 @dataclass(frozen=True)
@@ -113,21 +93,20 @@ class TextChange:
 class AnalyzedProposal:
     """A proposal of reflection. `number`: where it begins in the journal.
 
-    `parent`: index of the candidate it starts from, None if that is not known. `size`: examples of its minibatch;
-    `rows`: the first of them, before by the parent and after by the proposal; `before`, `after`: sums of the scores of
-    all, None if they are not recorded. `records`: what reflection read, by
-    component; `answers`: what the model answered. `texts`: what it changes; empty in the `reason` of a
-    change, which has them. `mutation`: the number of the change of
-    code. `candidate`: its index in the pool, None if it was not kept; `why`: the outcome in words. `by_hand`: the user
-    who gave its texts, `user@host`, and `request` the id of the request that did; None for one of reflection.
+    `parent`: index of the candidate it starts from. `size`: examples of its minibatch; `rows`: the first of them,
+    before by the parent and after by the proposal; `before`, `after`: sums of the scores of all, None if it was not
+    evaluated. `records`: what reflection read, by component; `answers`: what the model answered. `texts`: what it
+    changes; empty in the `reason` of a change, which has them. `mutation`: the number of the change of code.
+    `candidate`: its index in the pool, None if it was not kept; `why`: the outcome in words. `by_hand`: the user who
+    gave its texts, `user@host`; None for one of reflection.
     """
 
     number: int
-    parent: int | None
+    parent: int
     components: tuple[str, ...]
     size: int
     rows: tuple[ComparedRow, ...]
-    before: float | None
+    before: float
     after: float | None
     records: dict[str, tuple[dict[str, Excerpt], ...]]
     answers: dict[str, Excerpt]
@@ -137,7 +116,6 @@ class AnalyzedProposal:
     outcome: Outcome
     why: str
     by_hand: str | None = None
-    request: str | None = None
 
 
 def by_hand_note(author: str) -> str:
@@ -173,321 +151,207 @@ def text_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[T
 
 
 @dataclass
-class _Job:
-    """A reflective dataset of `size` examples and what was answered to it. `evaluated`: the evaluations before it.
+class Recorded:
+    """What the events of a run state of one proposal. `why`: why it was not evaluated to its end, None if it was."""
 
-    `texts`: what was proposed, `raw`: as the model wrote it; `made`: the candidate of a change of code. `unusable`: by
-    component, why the model was asked twice, and why the second answer was no new text if it was none.
-    """
-
-    dataset: Entry
-    size: int
-    components: list[str]
-    evaluated: Sequence[Entry]
-    answers: list[Entry] = field(default_factory=list)
-    texts: dict[str, str] = field(default_factory=dict)
-    raw: dict[str, str] = field(default_factory=dict)
-    unusable: dict[str, tuple[str, str]] = field(default_factory=dict)
-    mutation: int | None = None
-    made: dict[str, str] | None = None
-    rejection: str | None = None
-    candidate: int | None = None
-    by_hand: str | None = None
-    request: str | None = None
+    begun: ProposalBegun
+    made: ProposalMade | None = None
+    evaluated: ProposalEvaluated | None = None
+    decided: Rejected | CandidateFound | None = None
+    unusable: list[UnusableAnswer] = field(default_factory=list)
+    ended: NoProposal | StepFailed | None = None
 
     @property
     def number(self) -> int:
-        return self.dataset.number
+        """The number that it goes by."""
+        return self.begun.proposal
 
-    def child_of(self, parent: Mapping[str, str]) -> dict[str, str]:
-        """Return the texts of the proposed candidate."""
-        return {**parent, **(self.made or {}), **self.texts}
+    @property
+    def candidate(self) -> int | None:
+        """Its index in the pool; None if it was not kept, or not yet."""
+        return self.decided.index if isinstance(self.decided, CandidateFound) else None
 
-    def makes(self, kept: CandidateRecord, parents: Sequence[CandidateRecord]) -> bool:
-        """Whether a candidate of the pool is this proposal."""
-        if self.number >= kept.number or len(parents) != 1:
-            return False
-        if self.made is not None:
-            commit = code_at(self.made)[1]
-            return code_at(kept.texts)[1] == commit != code_at(parents[0].texts)[1]
-        return bool(self.texts) and self.child_of(parents[0].texts) == kept.texts
+    @property
+    def texts(self) -> dict[str, str]:
+        """Its new texts; empty if there are none, or not yet."""
+        return {} if self.made is None else self.made.texts
+
+    @property
+    def last(self) -> Event | None:
+        """The event that decided on it; None while there is none."""
+        if self.decided is not None or self.ended is not None:
+            return self.decided or self.ended
+        return self.made if self.made is not None and not self.made.texts else None
+
+    @property
+    def outcome(self) -> Outcome:
+        """Its outcome; `unfinished` if there is none, or not yet."""
+        if isinstance(self.decided, Rejected):
+            return "rejected" if self.decided.race is None else "raced_out"
+        if self.decided is not None:
+            return "kept"
+        return "unfinished" if self.last is None else "empty"
+
+    @property
+    def why(self) -> str:
+        """Its outcome in words."""
+        scores = None
+        if self.evaluated is not None:
+            scores = f"{self.begun.score:.4g} -> {self.evaluated.score:.4g} over {len(self.begun.rows)} rows"
+        by_hand = by_hand_note(self.made.by_hand) if self.made is not None and self.made.by_hand is not None else ""
+        return by_hand + self._why(scores)
+
+    def _why(self, scores: str | None) -> str:
+        match self.decided:
+            case CandidateFound():
+                return f"better on its minibatch: {scores}"
+            case Rejected(race=race, reason=reason) if race is not None:
+                return f"better on its minibatch ({scores}), but {reason}"
+            case Rejected(old_score=old, new_score=new, reason=reason) if old is not None and (new or 0) > old:
+                return f"better on its minibatch ({scores}), but not kept: {reason}"
+            case Rejected():
+                return f"not better on its minibatch: {scores}"
+        if self.unusable and not self.texts:
+            answers = [f"{each.component}: {each.reason}, then {each.then or 'unchanged'}" for each in self.unusable]
+            return f"its answers could not be used ({'; '.join(answers)})"
+        match self.ended:
+            case StepFailed(step=step, message=message):
+                return f"{step} failed: {message}"
+            case NoProposal(reason=reason):
+                return reason
+        if self.made is not None and not self.made.texts:
+            return "reflection gave no new text"
+        return "the run ended before it was decided"
+
+
+class RecordedProposals:
+    """The proposals of a run by their numbers, from its events; `apply` takes one more."""
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self.found: dict[int, Recorded] = {}
+        for event in events:
+            self.apply(event)
+
+    def apply(self, event: Event) -> list[Recorded]:
+        """Take one event into account; return the proposals that it changes."""
+        if isinstance(event, ProposalBegun):
+            self.found[event.proposal] = Recorded(event)
+            return [self.found[event.proposal]]
+        if isinstance(event, NoProposal | StepFailed):
+            open_ = [each for each in self._last(event.iteration) if each.decided is None and each.ended is None]
+            for each in open_:
+                each.ended = event
+            return open_
+        if not isinstance(event, ProposalMade | ProposalEvaluated | UnusableAnswer | Rejected | CandidateFound):
+            return []
+        found = self.found.get(event.proposal) if event.proposal is not None else None
+        match event:
+            case _ if found is None:
+                return []
+            case ProposalMade():
+                found.made = event
+            case ProposalEvaluated():
+                found.evaluated = event
+            case UnusableAnswer():
+                found.unusable.append(event)
+            case _:
+                found.decided = event
+        return [found]
+
+    def _last(self, iteration: int) -> list[Recorded]:
+        of_iteration = itertools.takewhile(
+            lambda each: each.begun.iteration >= iteration, reversed(self.found.values())
+        )
+        return [*of_iteration][::-1]
 
 
 class ProposalHistory:
-    """The proposals of a run, without their details.
-
-    `start`, `until`: only what was requested from the one number on, and before the other. `train`: the training rows,
-    read from the store if they are not given.
-    """
+    """The proposals of a run as it recorded them, with rows, texts and answers. `until`: by this place."""
 
     def __init__(
-        self,
-        store: Store,
-        run: StoredRun,
-        candidates: Sequence[CandidateRecord],
-        until: int | None = None,
-        *,
-        start: int = 0,
-        train: Sequence[RecordedRow] | None = None,
+        self, store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], until: int | None = None
     ) -> None:
-        self._store, self._run, self._start = store, run, start
-        self._candidates = candidates
+        self._store, self._run, self._candidates = store, run, candidates
         self._failure_score = float(run.config.get("failure_score") or 0.0)
-        self.evaluations: dict[str, list[int]] = {}
-        """The numbers of the entries of evaluations, by the digest of their request."""
-        train = selection_rows(store, run.id).get("train", []) if train is None else train
-        self._rows = {repr(row.id): row for row in train}
-        self._minibatches: dict[int, tuple[int | None, list[tuple[RecordedRow, RowResult]]]] = {}
-        self._reuses = False
-        self._races: list[int] = []
-        self._jobs = list(self._found(until))
-        self._read_answers()
-        for kept in candidates:
-            parents = [candidates[parent] for parent in kept.parents]
-            made_by = [job for job in self._jobs if job.candidate is None and job.makes(kept, parents)]
-            if made_by:
-                made_by[-1].candidate = kept.index
+        self.recorded = RecordedProposals(recorded_events(store, run.id, until)).found
 
     @property
     def numbers(self) -> dict[int, int | None]:
         """Every proposal's number, with the index of the candidate that it became; None if it was not kept."""
-        return {job.number: job.candidate for job in self._jobs}
+        return {number: one.candidate for number, one in self.recorded.items()}
 
-    @property
-    def by_request(self) -> dict[str, int]:
-        """The number of the proposal that has the texts of a request, by the request's id."""
-        return {job.request: job.number for job in self._jobs if job.request is not None}
+    def child(self, number: int) -> dict[str, str]:
+        """Return the texts of the proposed candidate; its parent's if there are no new ones."""
+        one = self.recorded[number]
+        return {**self._candidates[one.begun.parent].texts, **one.texts}
 
-    def children(self, last: int = 0) -> dict[int, dict[str, str]]:
-        """Return the texts of the proposed candidate by proposal; none of those without a known parent or new text.
-
-        `last`: of so many proposals, the last ones; 0 for all.
-        """
-        made = [job for job in self._jobs if job.texts or job.made]
-        found = {job.number: (job, self._minibatch(job)[0]) for job in made[-last:]}
-        return {
-            number: job.child_of(self._candidates[parent].texts)
-            for number, (job, parent) in found.items()
-            if parent is not None
-        }
+    def digests(self) -> dict[str, str]:
+        """Return the digests of the texts of all proposals that have new ones, by their beginnings."""
+        found = [digest_of(self.child(number)) for number, one in self.recorded.items() if one.texts]
+        return {digest[:SHOWN]: digest for digest in found}
 
     def proposals(
-        self, numbers: Sequence[int], *, texts: bool, shown: int | None = ROWS_SHOWN
+        self, numbers: Iterable[int], *, texts: bool, shown: int | None = ROWS_SHOWN
     ) -> list[AnalyzedProposal]:
         """Return the proposals of these numbers with their rows, records and, if wanted, `texts`; in order.
 
         `shown`: how many rows and records; all of them if None.
         """
         wanted = set(numbers)
-        return [self._proposal(job, texts=texts, shown=shown) for job in self._jobs if job.number in wanted]
+        train: dict[str, RecordedRow] = {}
+        if wanted:
+            train = {row.id: row for row in selection_rows(self._store, self._run.id).get("train", [])}
+        found = [one for number, one in self.recorded.items() if number in wanted]
+        return [self._proposal(one, train, texts=texts, shown=shown) for one in found]
 
-    # --- finding -----------------------------------------------------------------------------------------------------
-
-    def _found(self, until: int | None) -> Iterator[_Job]:
-        """Yield a job for each reflective dataset, from the entries without their answers."""
-        evaluated: list[Entry] = []
-        group: list[_Job] = []
-        known: dict[int, Entry] = {}
-        for entry in entries(self._store, self._run.id, SEARCH, self._start, until, largest=0):
-            if entry.kind == EVALUATE:
-                self.evaluations.setdefault(entry.digest, []).append(entry.number)
-                if group:
-                    yield from group
-                    evaluated, group = [], []
-                evaluated.append(entry)
-                known[entry.number] = entry
-            elif entry.kind == REUSE:
-                if group:
-                    yield from group
-                    group = []
-                self._reuses = True
-                numbers = list(itertools.chain.from_iterable(self._answers([entry.number])[entry.number]))
-                for earlier in entries_at(self._store, self._run.id, SEARCH, set(numbers) - known.keys()):
-                    known[earlier.number] = replace(earlier, answer=b"")
-                    self.evaluations.setdefault(earlier.digest, []).append(earlier.number)
-                evaluated = [known[number] for number in numbers]
-            elif entry.kind == REFLECTIVE_DATASET and (read := DATASET.fullmatch(entry.about)) is not None:
-                group.append(_Job(entry, int(read[1]), read[2].split(", "), evaluated[-WINDOWS * int(read[1]) :]))
-            elif entry.kind == RACE:
-                self._races.append(entry.number)
-            elif entry.kind == MUTATION:  # its job is numbered among those that ask for a change
-                for job in group:
-                    job.answers.append(entry)
-            elif entry.kind in (COMPLETION, PROPOSAL) and (at := JOB.fullmatch(entry.about)) is not None:
-                for job in group[int(at[1]) : int(at[1]) + 1]:
-                    job.answers.append(entry)
-        yield from group
-
-    def _read_answers(self) -> None:
-        """Read what was proposed."""
-        answers = self._answers(entry.number for job in self._jobs for entry in job.answers)
-        for job in self._jobs:
-            for entry in job.answers:
-                answer = answers[entry.number]
-                if entry.kind == PROPOSAL:
-                    job.request, job.by_hand = by_hand(entry.about) or (None, None)
-                    job.texts |= {name: text for name, text in answer.items() if self._is_usable(text)}
-                elif entry.kind == MUTATION:
-                    if answer["request"] in job.raw.get(GIT_BRANCH, ""):
-                        job.mutation = entry.number
-                        job.made = (answer.get("applied") or {}).get("candidate")
-                        rejected = answer.get("rejected")
-                        job.rejection = f"{rejected['stage']}: {rejected['reason']}" if rejected is not None else None
-                elif (read := REFLECTION.fullmatch(entry.about)) is not None:
-                    component, completion = str(ast.literal_eval(read["name"])), CompletionEntry.from_json(answer)
-                    job.raw[component] = completion.text
-                    if component != GIT_BRANCH:
-                        job.texts[component] = self._text_of(completion)
-                    if read["first"]:
-                        then = self._unusable(component, read["first"], completion)
-                        if then is not None:
-                            job.texts.pop(component, None)
-                        job.unusable[component] = (read["first"], then or "unchanged")
-
-    def _is_usable(self, text: str | None) -> bool:
-        """Return whether a text of a program was proposed; an unchanged one may have been: it makes no difference."""
-        if text is None:
-            return False
-        return _check(self._run.config).judged(text, "") is None
-
-    def _unusable(self, component: str, first: str, second: CompletionEntry) -> UnusableReason | None:
-        """Return why the answer to a second prompt is no text, None if it is one, which may be unchanged."""
-        from gepa_client.gepa.answer_check import AnswerForm, wants_block  # heavy
-
-        given = self._run.config.get("reflection_prompt_template")
-        template = given.get(component) if isinstance(given, dict) else given
-        form = AnswerForm(template is None or wants_block(template)).again(first)
-        if second.half_character:
-            return "not text"
-        fault = form.judged(second.text, "", cut_off=second.cut_off, block_expected=False)
-        return fault or (
-            _check(self._run.config).judged(form.text(second.text), "") if component != GIT_BRANCH else None
-        )
-
-    def _text_of(self, completion: CompletionEntry) -> str:
-        from gepa_client.gepa.fenced_text import read_answer  # heavy
-
-        return read_answer(completion.text).text
-
-    def _answers(self, numbers: Iterable[int]) -> dict[int, Any]:
-        """Return the answers of these entries, in their order. Those of evaluations may be large: none is kept."""
-        found = entries_at(self._store, self._run.id, SEARCH, numbers)
-        return {entry.number: orjson.loads(entry.answer) for entry in found}
-
-    # --- details -----------------------------------------------------------------------------------------------------
-
-    def _minibatch(self, job: _Job) -> tuple[int | None, list[tuple[RecordedRow, RowResult]]]:
-        """Return the parent's index, and rows and results that the dataset was made from; none if no minibatch fits it.
-
-        The digest of a dataset's request is that of its parent, its rows and their results, so it names the minibatch.
-        """
-        if job.number not in self._minibatches:
-            self._minibatches[job.number] = self._read_minibatch(job)
-        return self._minibatches[job.number]
-
-    def _read_minibatch(self, job: _Job) -> tuple[int | None, list[tuple[RecordedRow, RowResult]]]:
-        parents = {digest_of(kept.texts)[:SHOWN]: kept for kept in reversed(self._candidates)}
-        for end in range(len(job.evaluated), job.size - 1, -job.size) if job.size else ():
-            window = list(job.evaluated[end - job.size : end])
-            about = [evaluated_of(entry.about) for entry in window]
-            rows = [self._rows.get(one.quoted_id) for one in about if one is not None and one.traced]
-            parent = parents.get(about[0].candidate) if about[0] is not None else None
-            if parent is None or len(rows) < len(window):
-                break  # not traced: these were evaluated for their scores
-            answers = self._answers(entry.number for entry in window)
-            both = [(row, answers[entry.number]) for row, entry in zip(rows, window, strict=True) if row is not None]
-            scored = [[digest_of(row.example), _without_trace(answer)] for row, answer in both]
-            key = request_key(REFLECTIVE_DATASET, "", parent.texts, scored, job.components)
-            if key.digest == job.dataset.digest:
-                return parent.index, [(row, row_result(answer, self._failure_score)) for row, answer in both]
-        return None, []
-
-    def _after(self, job: _Job, parent: CandidateRecord, rows: Sequence[RecordedRow]) -> list[RowResult | None]:
-        """Return the results of the proposed candidate on the rows of its minibatch; None for one not recorded."""
-        child = digest_of(job.child_of(parent.texts))
-        found: list[int | None] = []
-        for row in rows:
-            keys = [evaluate_key(child, digest_of(row.example), row.id, trace).digest for trace in (False, True)]
-            later = [number for key in keys for number in self.evaluations.get(key, ()) if number > job.number]
-            reused = [number for key in keys for number in self.evaluations.get(key, ()) if self._reuses]
-            found.append(min(later, default=max(reused, default=None)))
-        answers = self._answers(number for number in found if number is not None)
-        results = {number: row_result(answer, self._failure_score) for number, answer in answers.items()}
-        return [results[number] if number is not None else None for number in found]
-
-    def _lost(self, job: _Job, parent: CandidateRecord) -> str | None:
-        """Return how the proposal lost the first race after it; None if it did not."""
-        candidate = digest_of(job.child_of(parent.texts))[:SHOWN]
-        for number, decision in self._decisions.items():
-            for found in decision["proposals"] if number > job.number else ():
-                if found["candidate"] == candidate and found["drops"]:
-                    return race_text(found["compared"], decision["validation_rows"], found["mean"])
-        return None
-
-    @cached_property
-    def _decisions(self) -> dict[int, Any]:
-        return self._answers(self._races)
-
-    def _proposal(self, job: _Job, *, texts: bool, shown: int | None) -> AnalyzedProposal:
-        index, window = self._minibatch(job)
-        parent = self._candidates[index] if index is not None else None
-        compared: list[ComparedRow] = []
-        if parent is not None:
-            afterwards = self._after(job, parent, [row for row, _ in window])
-            for (row, before), after in zip(window, afterwards, strict=True):
-                compared.append(ComparedRow(row.id, excerpt(row.data), before, after))
-        whole = bool(compared) and all(row.after is not None for row in compared)
-        before_sum = sum(row.before.score for row in compared if row.before is not None) if compared else None
-        after_sum = sum(row.after.score for row in compared if row.after is not None) if whole else None
-        is_new = parent is None or job.child_of(parent.texts) != parent.texts
-        lost = self._lost(job, parent) if parent is not None and job.candidate is None else None
-        outcome, why = _outcome(job, before_sum, after_sum, len(compared), is_new=is_new, lost=lost)
-        dataset = self._answers([job.number])[job.number].get("dataset") or {}
+    def _proposal(
+        self, one: Recorded, train: Mapping[str, RecordedRow], *, texts: bool, shown: int | None
+    ) -> AnalyzedProposal:
+        begun, made = one.begun, one.made
+        after: list[int | None] = [None] * len(begun.rows)
+        if one.evaluated is not None:
+            after = [*one.evaluated.results]
+        compared = list(zip(begun.rows, begun.results, after, strict=True))[:shown]
+        answers = made.answers if made is not None else []
+        numbers = [one.number, *(each.number for each in answers)]
+        entries = self._answers([*numbers, *(number for _, *both in compared for number in both)])
+        dataset = entries[one.number].get("dataset") or {}
+        parent = self._candidates[begun.parent].texts
         return AnalyzedProposal(
-            number=job.number,
-            parent=index,
-            components=tuple(job.components),
-            size=job.size,
-            rows=tuple(compared[:shown]),
-            before=before_sum,
-            after=after_sum,
+            number=one.number,
+            parent=begun.parent,
+            components=tuple(begun.components),
+            size=len(begun.rows),
+            rows=tuple(
+                ComparedRow(
+                    row,
+                    excerpt(train[row].data) if row in train else None,
+                    row_result(entries[number], self._failure_score),
+                    row_result(entries[later], self._failure_score) if later is not None else None,
+                )
+                for row, number, later in compared
+            ),
+            before=begun.score,
+            after=one.evaluated.score if one.evaluated is not None else None,
             records={name: tuple(map(_record, records[:shown])) for name, records in dataset.items()},
-            answers={name: excerpt(raw, ANSWER_SHOWN) or Excerpt("") for name, raw in job.raw.items()},
-            texts=text_changes(parent.texts, job.child_of(parent.texts)) if parent is not None and texts else (),
-            mutation=job.mutation,
-            candidate=job.candidate,
-            outcome=outcome,
-            why=why if job.by_hand is None else by_hand_note(job.by_hand) + why,
-            by_hand=job.by_hand,
-            request=job.request,
+            answers={
+                each.component: _answer(entries[each.number])
+                for each in answers
+                if each.component is not None and each.number in entries
+            },
+            texts=text_changes(parent, self.child(one.number)) if texts else (),
+            mutation=made.mutation if made is not None else None,
+            candidate=one.candidate,
+            outcome=one.outcome,
+            why=one.why,
+            by_hand=made.by_hand if made is not None else None,
         )
 
-
-def _outcome(
-    job: _Job, before: float | None, after: float | None, rows: int, *, is_new: bool, lost: str | None
-) -> tuple[Outcome, str]:
-    """Return the outcome of a proposal, and why.
-
-    `is_new`: False for the texts of its parent, which are dropped. `lost`: how it lost its race; None if it did not.
-    """
-    scores = f"{before:.4g} -> {after:.4g} over {rows} rows" if before is not None and after is not None else None
-    if job.candidate is not None:
-        return "kept", f"better on its minibatch: {scores}" if scores else "better on its minibatch"
-    if job.rejection is not None:
-        return "rejected", f"its change of code was rejected at stage {job.rejection}"
-    if not is_new or (not job.texts and job.made is None):
-        answers = "; ".join(f"{name}: {first}, then {then}" for name, (first, then) in job.unusable.items())
-        return "empty", f"its answers could not be used ({answers})" if answers else "reflection gave no new text"
-    if scores is None or before is None or after is None:
-        return "unfinished", "its evaluation on the minibatch is not recorded: the run ended first"
-    if lost is not None and after >= before:
-        return "rejected", f"better on its minibatch ({scores}), but {lost}"
-    if after > before:
-        return (
-            "rejected",
-            f"better on its minibatch ({scores}), but not on more rows, another one was kept, or the run ended first",
-        )
-    return "rejected", f"not better on its minibatch: {scores}"
+    def _answers(self, numbers: Iterable[int | None]) -> dict[int, Any]:
+        """Return the answers of these entries; none of one whose answer is a failure."""
+        wanted = [number for number in numbers if number is not None]
+        found = entries_at(self._store, self._run.id, SEARCH, wanted)
+        return {entry.number: orjson.loads(entry.answer) for entry in found if entry.kind != FAILURE}
 
 
 def row_result(result: Mapping[str, Any], failure_score: float) -> RowResult:
@@ -506,6 +370,10 @@ def row_result(result: Mapping[str, Any], failure_score: float) -> RowResult:
     )
 
 
+def _answer(recorded: Any) -> Excerpt:
+    return excerpt(CompletionEntry.from_json(recorded).text, ANSWER_SHOWN) or Excerpt("")
+
+
 def _record(record: Mapping[str, Any]) -> dict[str, Excerpt]:
     return {str(name): excerpt(value) or Excerpt("null") for name, value in record.items()}
 
@@ -521,13 +389,3 @@ def _as_text(value: Any) -> str:
 
 def _json(value: Any) -> str:
     return orjson.dumps(value).decode()
-
-
-def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in result.items() if name not in ("trajectory", "trajectory_ref")}
-
-
-def _check(config: Mapping[str, Any]) -> "AnswerCheck":
-    from gepa_client.gepa.answer_check import AnswerCheck  # heavy
-
-    return AnswerCheck(config.get("max_component_tokens"))

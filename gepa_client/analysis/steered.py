@@ -60,9 +60,8 @@ def texts_outcomes(
     proposed = [each.entry for each in taken if isinstance(each.entry.action, Propose)]
     if not proposed:
         return {}
-    history = ProposalHistory(store, run, candidates)
-    numbers = history.by_request
-    evaluated = {each.request: each for each in history.proposals(list(numbers.values()), texts=False)}
+    recorded = ProposalHistory(store, run, candidates).recorded.values()
+    evaluated = {each.made.request: each for each in recorded if each.made is not None}
     withdrawn = {each.entry.action.request: each.entry for each in taken if isinstance(each.entry.action, Withdraw)}
     found = {}
     for entry in proposed:

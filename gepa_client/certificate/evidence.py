@@ -18,6 +18,8 @@ from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import (
     COMMITMENT,
     EVALUATE,
+    EVENTS,
+    PROCESSES,
     RACE,
     SEARCH,
     START,
@@ -198,7 +200,7 @@ class _RecordedEntries:
         self.evaluations = self.raced_out = 0
         self.seen: set[float] = set()
         digest = hashlib.blake2b(digest_size=16)
-        for part in sorted(parts or store.parts(run.id)):
+        for part in sorted({*(parts or store.parts(run.id))} - {EVENTS, PROCESSES}):  # they follow from the others
             for entry in entries(store, run.id, part):
                 place = [part, entry.number, entry.kind, entry.digest, entry.about, len(entry.answer)]
                 digest.update(orjson.dumps(place) + entry.answer)

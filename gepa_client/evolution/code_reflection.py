@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionProposal
+from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob
 
 from gepa_client.errors import BadResponse, RecordedFailure
 from gepa_client.evolution.lineage import Lineage
@@ -14,7 +14,7 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerForm, wants_block
 from gepa_client.gepa.prompt_text import RECORDS, Prompt, filled
 from gepa_client.gepa.record_budget import cut_middle
-from gepa_client.gepa.reflection_strategies import WHERE, ConcurrentReflection
+from gepa_client.gepa.reflection_strategies import WHERE, ConcurrentReflection, TextProposal
 from gepa_client.gepa.reflective_datasets import Records, without_images
 from gepa_client.journal.mutation_entries import MutationEntry
 from protocol import Candidate, JsonValue
@@ -85,11 +85,11 @@ class CodeReflection:
 
     def reflect(
         self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
-    ) -> tuple[ReflectionProposal, Self]:
+    ) -> tuple[TextProposal, Self]:
         """One job of `reflect_many`."""
         return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
 
-    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
+    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[TextProposal, Self]]:
         """One proposal per job, in order; empty for a job that failed or was rejected. Raises no `Exception`."""
         named = [(candidate, records, self._named(candidate, names)) for candidate, records, names in jobs]
         prompts, failed = self._prompts(named)
@@ -99,7 +99,7 @@ class CodeReflection:
         ]
         proposals = self.texts.propose(asked, prompts, AnswerForm(wants_block(self.template), "change request"))
         made = self._make(jobs, proposals)
-        return [(self._joined(job[0], proposals[at], made.get(at)), self) for at, job in enumerate(jobs)]
+        return [(self._joined(job[0], proposals[at], *made.get(at, (None, None))), self) for at, job in enumerate(jobs)]
 
     def _named(self, candidate: Candidate, components: list[str]) -> list[str]:
         """Return the components with the added ones in place of the component that holds them."""
@@ -135,9 +135,9 @@ class CodeReflection:
     # --- having it made ----------------------------------------------------------------------------------------------
 
     def _make(
-        self, jobs: Sequence[ReflectionJob], proposals: Sequence[ReflectionProposal]
-    ) -> dict[int, MutationEntry | Exception]:
-        """Have every change request carried out; return their outcomes by job."""
+        self, jobs: Sequence[ReflectionJob], proposals: Sequence[TextProposal]
+    ) -> dict[int, tuple[int, MutationEntry | Exception]]:
+        """Have every change request carried out; return their numbers in the journal and their outcomes, by job."""
         wanted: dict[int, MutationRequest] = {}
         for at, proposal in enumerate(proposals):
             if (text := proposal.new_texts.get(GIT_BRANCH)) is not None:
@@ -147,13 +147,14 @@ class CodeReflection:
                     self.texts.failures.record(WHERE, BadResponse("the model wrote no change request"))
         if not wanted:
             return {}
+        first = self.adapter.journal.next_number
         made = wait_for_answers(self.adapter, APPLY, self.mutations.make(list(wanted.values())))
         for entry in made:
             if isinstance(entry, Exception):
                 self.texts.failures.record(APPLY, entry)
             elif entry.rejected is not None and entry.rejected.stage == AGENT:
                 self.texts.failures.record(APPLY, RecordedFailure(f"the agent: {entry.rejected.reason}"))
-        return dict(zip(wanted, made, strict=True))
+        return dict(zip(wanted, enumerate(made, first), strict=True))
 
     def _wanted(self, candidate: Candidate, records: Sequence[Mapping[str, Any]], text: str) -> MutationRequest:
         request, location = change_request(text)
@@ -167,15 +168,15 @@ class CodeReflection:
         return MutationRequest(candidate, mutation, request, location)
 
     def _joined(
-        self, parent: Candidate, proposal: ReflectionProposal, made: MutationEntry | Exception | None
-    ) -> ReflectionProposal:
+        self, parent: Candidate, proposal: TextProposal, number: int | None, made: MutationEntry | Exception | None
+    ) -> TextProposal:
         """Return the proposal with the candidate that the mutation made in place of the change request."""
         if isinstance(made, Exception):
-            return ReflectionProposal({})
+            return TextProposal({}, answers=proposal.answers)
         applied = made.applied if made is not None else None
         texts = {name: text for name, text in proposal.new_texts.items() if name != GIT_BRANCH}
         new_texts = _new_texts(parent, texts, applied.candidate if applied is not None else parent)
-        return ReflectionProposal(new_texts, proposal.prompts, proposal.raw_lm_outputs)
+        return replace(proposal, new_texts=new_texts, mutation=number)
 
 
 def _new_texts(parent: Candidate, texts: Mapping[str, str], base: Candidate) -> dict[str, str]:

@@ -10,26 +10,23 @@ from pydantic import ValidationError
 
 from gepa_client.errors import BadResponse, ClientError, Interrupted, Refused, summary
 from gepa_client.evolution.lineage import Lineage
+from gepa_client.evolution.mutation_events import mutation_event
 from gepa_client.evolution.names import branch_run_name
-from gepa_client.evolution.patches import totals
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.entries import MUTATION, OUTLINE
 from gepa_client.journal.journal import KeyedCall, gather_recorded
 from gepa_client.journal.mutation_entries import MutationEntry, Rejection
 from gepa_client.journal.requests import RecordedRequest, request_key
-from gepa_client.journal.run_events import Emit, Mutated, MutationProgress, MutationRejected, MutationStarted
+from gepa_client.journal.run_events import Emit, MutationProgress, MutationStarted
 from gepa_client.settings.groups import MUTATION_LIMIT_S
 from gepa_client.transport.calls import Call, FailureCost, Reply
 from gepa_client.transport.responses import validated
 from protocol import ApplyMutationResult, Candidate, JsonValue, OutlineCodeResult, Progress, Usage
 from protocol import errors as rpc_errors
-from protocol.code import GIT_BRANCH, added_to, branch_of, commit_of
+from protocol.code import GIT_BRANCH, added_to, commit_of
 from protocol.errors import RpcError
 
 T = TypeVar("T")
-
-EVENT_DIFF = 64_000
-"""Characters of a diff in an event; the journal has all of it."""
 
 NEVER_STARTED = (
     Refused,
@@ -130,34 +127,7 @@ class MutationRunner:
 
     def _report(self, number: int, wanted: MutationRequest, entry: MutationEntry) -> None:
         head = self._head(number, wanted)
-        if (applied := entry.applied) is not None:
-            added, removed = totals(applied.diff)
-            self.emit(
-                Mutated(
-                    **head,
-                    branch=branch_of(applied.candidate) or "",
-                    commit=applied.commit,
-                    files=applied.files,
-                    lines_added=added,
-                    lines_removed=removed,
-                    summary=applied.summary,
-                    diff=applied.diff[:EVENT_DIFF],
-                    components_added=applied.components_added,
-                    components_removed=applied.components_removed,
-                    cost_usd=applied.usage.cost_usd if applied.usage is not None else None,
-                )
-            )
-        elif (rejected := entry.rejected) is not None:
-            self.emit(
-                MutationRejected(
-                    **head,
-                    stage=rejected.stage,
-                    reason=rejected.reason,
-                    log_tail=rejected.log_tail,
-                    diff=rejected.diff[:EVENT_DIFF] if rejected.diff is not None else None,
-                    cost_usd=rejected.usage.cost_usd if rejected.usage is not None else None,
-                )
-            )
+        self.emit(mutation_event(number, entry, head["parents"], head["parent_branch"]))
 
     def _head(self, number: int, wanted: MutationRequest) -> dict[str, Any]:
         indices = [self.lineage.index(candidate) for candidate in (wanted.candidate, wanted.other) if candidate]

@@ -26,7 +26,6 @@ from gepa_client.journal.run_events import Finished, Warned
 from gepa_client.journal.store import default_store, open_store
 from gepa_client.page import embedded
 from gepa_client.page.built_page import PageMissing
-from gepa_client.page.recorded_decisions import KnownRun
 from gepa_client.report.run_record import Headline, RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
@@ -233,16 +232,16 @@ class ForegroundRun:
             written += self._certify(record, self.output) if self.until is None else []
             explained = self._explained(record)
             written.append(report.write(self.output, record, explained))
-            written.append(self._write_page(self.output, KnownRun(record, explained)))
+            written.append(self._write_page(self.output))
         except OSError as error:
             fail(f"the report cannot be written: {error}")
         except (JournalError, PageMissing) as error:
             fail(f"{files.REPORT_PAGE} cannot be written: {summary(error)}")
         return written
 
-    def _write_page(self, output: Path, known: KnownRun) -> str:
+    def _write_page(self, output: Path) -> str:
         with closing(open_store(self.store)) as store:
-            return embedded.write(output, store, self.store, self.run_id, known, self.until)
+            return embedded.write(output, store, self.store, self.run_id, self.until)
 
     def _certify(self, record: RunRecord, output: Path) -> list[str]:
         """Write the certificate, or remove that of an earlier end; return its name if there is one."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import itertools
 import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -174,7 +175,11 @@ class RemoteAdapter:
             self.fleet, self.journal, self._evaluator, self.discovery, self.call_timeout_s, seed
         )
         self._expected_datasets: list[DatasetJob] = []
-        self._made_datasets: list[tuple[DatasetJob, Dataset | ProgramFailed]] = []
+        self._made_datasets: list[tuple[DatasetJob, int, Dataset | ProgramFailed]] = []
+        self.evaluated: list[list[int]] = []
+        """The numbers of the entries of the results that `batch_evaluate` gave last, by item."""
+        self.dataset_made: tuple[int, DatasetJob] | None = None
+        """The reflective dataset that GEPA got last, with the number of its entry."""
         # GEPA reads the attribute unconditionally.
         self.propose_new_texts: ProposalFn | None = self._propose_new_texts if self.offers("proposals") else None
         for one in fleets:
@@ -248,7 +253,7 @@ class RemoteAdapter:
         evaluator = dataclasses.replace(self._evaluator, journal=self.journal.stream(part))
         item = EvaluationItem(candidate, [as_row(row) for row in rows], trace=False)
         [results] = self.wait_for(evaluator.evaluate([item]))
-        return self._batches.build(item.rows, results, trace=False)
+        return self._batches.build(item.rows, results)
 
     @property
     def slots(self) -> int:
@@ -279,26 +284,29 @@ class RemoteAdapter:
 
     def batch(self, rows: Sequence[AnyRow], results: Results) -> Batch:
         """Return the untraced batch of rows that were evaluated one by one."""
-        return self._batches.build(rows, results, trace=False)
+        return self._batches.build(rows, results)
 
     def _evaluate(
         self, pairs: Sequence[tuple[Candidate, Sequence[Any]]], *, trace: bool, together: bool = False
     ) -> list[Batch]:
         items = [EvaluationItem(candidate, [as_row(row) for row in rows], trace) for candidate, rows in pairs]
         evaluate = self._evaluator.evaluate_together if together else self._evaluator.evaluate
+        numbers = itertools.count(self.journal.next_number)  # GEPA asks from one thread
         try:
             if self.known is None:
                 results = self.wait_for(evaluate(items))
                 fresh: list[Results | None] = [None] * len(items)
+                self.evaluated = [list(itertools.islice(numbers, len(item.rows))) for item in items]
             else:
                 completed = self.wait_for(self.known.complete(items, evaluate))
                 results, fresh = [each.results for each in completed], [each.fresh for each in completed]
+                self.evaluated = [each.numbers for each in completed]
         except ProgramFailed as error:
             self.failures.record("evaluate", error)
             raise
         return [
-            self._batches.build(item.rows, of_item, trace=trace, fresh=new)
-            for item, of_item, new in zip(items, results, fresh, strict=True)
+            self._batches.build(item.rows, of_item, traced=numbers_ if trace else None, fresh=new)
+            for item, of_item, numbers_, new in zip(items, results, self.evaluated, fresh, strict=True)
         ]
 
     # --- reflection --------------------------------------------------------------------------------------------------
@@ -336,15 +344,16 @@ class RemoteAdapter:
 
     def _made(self, job: DatasetJob) -> Dataset | ProgramFailed:
         """Return what was made for this job, after making it with all that are expected after it."""
-        if self._made_datasets and self._made_datasets[0][0] == job:
-            return self._made_datasets.pop(0)[1]
-        expected = self._expected_datasets[:1] == [job]
-        jobs = self._expected_datasets if expected else [job]
-        found = self.wait_for(self._datasets.make(jobs))
-        if expected:
-            self._expected_datasets = []
-            self._made_datasets = list(zip(jobs[1:], found[1:], strict=True))
-        return found[0]
+        if not self._made_datasets or self._made_datasets[0][0] != job:
+            expected = self._expected_datasets[:1] == [job]
+            jobs = self._expected_datasets if expected else [job]
+            self._expected_datasets = [] if expected else self._expected_datasets
+            first = self.journal.next_number
+            found = self.wait_for(self._datasets.make(jobs))
+            self._made_datasets = list(zip(jobs, range(first, first + len(jobs)), found, strict=True))
+        made_for, number, made = self._made_datasets.pop(0)
+        self.dataset_made = number, made_for
+        return made
 
     def propose(self, jobs: Sequence[ProposalJob]) -> list[ProposedTexts | Exception]:
         """Return the program's new texts for each job, all requested at once; the exception for a job that failed.

@@ -24,12 +24,14 @@ Results = list[dict[str, Any]]
 class Trajectory:
     """What reflection needs of one traced example: its row and its result as received.
 
-    `scored`: the result whose score GEPA has; another one if the example was traced again.
+    `scored`: the result whose score GEPA has; another one if the example was traced again. `number`: of its entry in
+    the journal.
     """
 
     row: AnyRow
     result: dict[str, Any]
     scored: dict[str, Any]
+    number: int
 
 
 Batch = EvaluationBatch[Trajectory, JsonValue]
@@ -45,10 +47,18 @@ class BatchBuilder:
         self._failure_score = failure_score
         self._objectives: dict[str, None] = {}  # a set that keeps the order of appearance
 
-    def build(self, rows: Sequence[AnyRow], results: Results, *, trace: bool, fresh: Results | None = None) -> Batch:
-        """Return the batch of some rows, in their order; `trace`: with trajectories.
+    def build(
+        self,
+        rows: Sequence[AnyRow],
+        results: Results,
+        *,
+        traced: Sequence[int] | None = None,
+        fresh: Results | None = None,
+    ) -> Batch:
+        """Return the batch of some rows, in their order.
 
-        `fresh`: those results that were evaluated for it, if some were not: they alone are metric calls.
+        `traced`: the numbers of their entries if it has trajectories. `fresh`: those results that were evaluated for
+        it, if some were not: they alone are metric calls.
 
         Raises:
             BadResponse: results wait for a score that this program cannot give.
@@ -58,11 +68,14 @@ class BatchBuilder:
                 "the program has no score function: write `score(example, output)` beside `run`, or name endpoints "
                 "that score its results with `score_with`"
             )
-        pairs = zip(rows, results, strict=True)
+        trajectories = None
+        if traced is not None:
+            numbered = zip(rows, results, traced, strict=True)
+            trajectories = [Trajectory(row, result, result, number) for row, result, number in numbered]
         return EvaluationBatch(
             outputs=[result.get("output") for result in results],
             scores=[self.score(result) for result in results],
-            trajectories=[Trajectory(row, result, result) for row, result in pairs] if trace else None,
+            trajectories=trajectories,
             objective_scores=self._objective_scores(results),
             num_metric_calls=_metric_calls(results) if fresh is None else _counted(fresh),
         )

@@ -21,8 +21,12 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class CompletedItem:
-    """The results of an item, in the order of its rows, and those among them that were evaluated for it."""
+    """The results of an item, in the order of its rows, and those among them that were evaluated for it.
 
+    `numbers`: of the entries of the results.
+    """
+
+    numbers: list[int]
     results: Results
     fresh: Results
 
@@ -82,10 +86,12 @@ class KnownResults:
             for place, one in found.items():
                 results.setdefault(place, (one.number, self._read(one)))
         reused = sum(map(len, places)) - sum(map(len, fresh))
+        numbers = [[results[place][0] for place in where] for where in places]
         if reused:
-            await self._record([[results[place][0] for place in where] for where in places], reused)
+            await self._record(numbers, reused)
         return [
-            CompletedItem([results[place][1] for place in where], own) for where, own in zip(places, fresh, strict=True)
+            CompletedItem(of_item, [results[place][1] for place in where], own)
+            for of_item, where, own in zip(numbers, places, fresh, strict=True)
         ]
 
     def compare(self, row: AnyRow, scores: Sequence[float]) -> None:

@@ -25,7 +25,7 @@ from gepa_client.journal.completion_entries import CompletionEntry
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
-from gepa_client.journal.run_events import UnusableReason
+from gepa_client.journal.run_events import TextAnswer, UnusableReason
 
 LanguageModel = Callable[[Prompt], str]
 
@@ -39,9 +39,11 @@ HINTS = "# Hints from the person who runs this optimization"
 class Unusable:
     """A proposed text that was not evaluated, or only after a second prompt. `reason`: what was wrong with it first.
 
-    `asked_again`: a model was asked once more. `then`: what was wrong with its second answer, None if it was usable.
+    `job`: the place of its proposal in the iteration. `asked_again`: a model was asked once more. `then`: what was
+    wrong with its second answer, None if it was usable.
     """
 
+    job: int
     component: str
     reason: UnusableReason
     asked_again: bool = False
@@ -51,6 +53,16 @@ class Unusable:
     def dropped(self) -> bool:
         """Whether the proposal lacks the text."""
         return not self.asked_again or self.then is not None
+
+
+@dataclass
+class TextProposal(ReflectionProposal):
+    """A proposal with what it was made from; the fields are those of `ProposalMade`."""
+
+    answers: list[TextAnswer] = field(default_factory=list)
+    mutation: int | None = None
+    by_hand: str | None = None
+    request: str | None = None
 
 
 class _ReflectionStrategy(ABC):
@@ -65,7 +77,7 @@ class _ReflectionStrategy(ABC):
         return taken
 
     @abstractmethod
-    def propose(self, jobs: Sequence[ReflectionJob]) -> list[ReflectionProposal]: ...
+    def propose(self, jobs: Sequence[ReflectionJob]) -> list[TextProposal]: ...
 
     def reflect(
         self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
@@ -121,6 +133,7 @@ class ConcurrentReflection(_ReflectionStrategy):
         self.check = check
         self.hints: Callable[[], Sequence[str]] = tuple
         """Returns what a user wants prompts to show beside the records."""
+        self._read: list[tuple[int, TextAnswer]] = []  # of the present call of `propose`, by job
         self._gives_blocks = True  # until a second prompt for a block is answered with a text, but without one
 
     @property
@@ -133,13 +146,14 @@ class ConcurrentReflection(_ReflectionStrategy):
         jobs: Sequence[ReflectionJob],
         given: Mapping[tuple[int, str], Prompt] | None = None,
         form: AnswerForm | None = None,
-    ) -> list[ReflectionProposal]:
+    ) -> list[TextProposal]:
         """Return the proposals of `reflect_many`.
 
         `given`: prompts by job and component, in place of GEPA's own, for answers of this `form`.
         """
         tasks: list[_Task] = []
-        proposals = [ReflectionProposal({}) for _ in jobs]
+        proposals = [TextProposal({}) for _ in jobs]
+        self._read = []
         failed: set[int] = set()
         for at, (candidate, records, components) in enumerate(jobs):
             try:
@@ -159,7 +173,10 @@ class ConcurrentReflection(_ReflectionStrategy):
                 proposals[task.job].new_texts[task.component] = self._text_of(task, answer)
                 proposals[task.job].prompts[task.component] = task.prompt
                 proposals[task.job].raw_lm_outputs[task.component] = answer.text
-        return [ReflectionProposal({}) if at in failed else found for at, found in enumerate(proposals)]
+        found = [TextProposal({}) if at in failed else each for at, each in enumerate(proposals)]
+        for job, read in self._read:
+            found[job].answers.append(read)
+        return found
 
     def prompt(self, candidate: Mapping[str, str], records: Records, name: str) -> Prompt:
         """Return the prompt for a new text of a component, with the present hints."""
@@ -215,7 +232,7 @@ class ConcurrentReflection(_ReflectionStrategy):
             answers[at] = answer if then is None else None
             if isinstance(answer, Exception):
                 continue
-            self._unusable.append(Unusable(task.component, reason, asked_again=True, then=then))
+            self._unusable.append(Unusable(task.job, task.component, reason, asked_again=True, then=then))
             if then is None and task.form.lacks_block(answer.text):
                 self._gives_blocks = False
         return answers
@@ -247,8 +264,22 @@ class ConcurrentReflection(_ReflectionStrategy):
             None if request.entry is None else request.failure or CompletionEntry.from_json(request.answer)
             for request in requests
         ]
-        if not missing:
-            return answers
+        if missing:
+            self._answer_missing(tasks, requests, missing, answers)
+        for task, request, answer in zip(tasks, requests, answers, strict=True):
+            if not isinstance(answer, Exception):
+                read = TextAnswer(component=task.component, number=request.number, again=task.asked)
+                self._read.append((task.job, read))
+        return answers
+
+    def _answer_missing(
+        self,
+        tasks: Sequence["_Task"],
+        requests: Sequence[RecordedRequest],
+        missing: Sequence[int],
+        answers: list[Any],
+    ) -> None:
+        """Put the answers of the model, or its exceptions, at their places, and record them."""
         with self.journal.executing(requests):
             calls = [functools.partial(self._complete, requests[at], tasks[at].prompt) for at in missing]
             for at, done in zip(missing, _call_in_threads(calls, self.max_workers), strict=True):
@@ -264,7 +295,6 @@ class ConcurrentReflection(_ReflectionStrategy):
             for answer in answers:
                 if isinstance(answer, BaseException) and not isinstance(answer, Exception):
                     raise answer
-        return answers
 
     def _complete(self, request: RecordedRequest, prompt: Prompt) -> CompletionEntry:
         """Return one answer, recorded with its cost as soon as it arrives."""
@@ -321,7 +351,7 @@ class _Task:
 
     @property
     def about(self) -> str:
-        """The request in words; `analysis.proposals` reads them."""
+        """The request in words."""
         again = "" if self.asked is None else f", as the first answer was {self.asked}"
         return f"reflect on {self.component!r}{again}, job {self.job}"
 
@@ -357,15 +387,18 @@ class ProgramReflection(_ReflectionStrategy):
         self.failures = adapter.failures
         adapter.propose_new_texts = None
 
-    def propose(self, jobs: Sequence[ReflectionJob]) -> list[ReflectionProposal]:
+    def propose(self, jobs: Sequence[ReflectionJob]) -> list[TextProposal]:
         """Return the program's proposals."""
-        found = self.adapter.propose(jobs)
+        first = self.adapter.journal.next_number
         return [
-            ReflectionProposal({} if isinstance(texts, Exception) else self._usable(texts, candidate))
-            for texts, (candidate, _, _) in zip(found, jobs, strict=True)
+            TextProposal(
+                {} if isinstance(texts, Exception) else self._usable(at, texts, jobs[at][0]),
+                answers=[TextAnswer(component=None, number=first + at)],
+            )
+            for at, texts in enumerate(self.adapter.propose(jobs))
         ]
 
-    def _usable(self, texts: ProposedTexts, candidate: Mapping[str, str]) -> dict[str, str]:
+    def _usable(self, job: int, texts: ProposedTexts, candidate: Mapping[str, str]) -> dict[str, str]:
         usable: dict[str, str] = {}
         for name, text in texts.items():
             reason: UnusableReason | None = "not text"
@@ -374,7 +407,7 @@ class ProgramReflection(_ReflectionStrategy):
             if text is not None and reason is None:
                 usable[name] = text
             elif reason is not None:
-                self._unusable.append(Unusable(name, reason))
+                self._unusable.append(Unusable(job, name, reason))
         return usable
 
 

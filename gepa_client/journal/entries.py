@@ -16,6 +16,12 @@ START = "start"
 GATEWAY = "gateway"
 """The part whose attempts are calls of models that a gateway let through, and whose entries are what it refused."""
 
+EVENTS = "events"
+"""The part that holds what GEPA decided in the search: a run that is resumed or replayed decides the same."""
+
+PROCESSES = "processes"
+"""The part that holds how the processes that drove the run began and ended: a later event replaces an earlier one."""
+
 EVALUATE, RETRACE, SCORE = "evaluate", "retrace", "score"
 REFLECTIVE_DATASET, COMPLETION, PROPOSAL = "reflective_dataset", "completion", "proposal"
 OUTLINE, MUTATION = "outline", "mutation"

@@ -20,9 +20,11 @@ from gepa_client.journal.entries import (
     COMMITMENT,
     COMPLETION,
     EVALUATE,
+    EVENTS,
     FAILURE,
     MUTATION,
     OUTLINE,
+    PROCESSES,
     PROPOSAL,
     RACE,
     REFLECTIVE_DATASET,
@@ -42,7 +44,7 @@ from gepa_client.journal.entries import (
 )
 from gepa_client.journal.mutation_entries import MutationEntry
 from gepa_client.journal.retries import RetryEntry
-from gepa_client.journal.run_events import LostRaces, RecordCuts, UnusableAnswers
+from gepa_client.journal.run_events import LostRaces, RecordCuts, UnusableAnswers, from_json
 from gepa_client.journal.steer_entries import SteerEntry
 from gepa_client.journal.tie_entries import TieDecision, TiePlan
 from protocol import DiscoverResult, ExampleResult, JsonValue, MakeReflectiveDatasetResult, Usage
@@ -382,7 +384,9 @@ _FURTHER_ROWS: TypeAdapter[Any] = TypeAdapter(list[_HeldRow | _Row] | None)
 
 def check_answer(part: str, number: int, kind: str, answer: Any) -> None:
     """Raise `ValidationError` for an answer that does not fit its kind, `ValueError` for an unknown kind."""
-    if part == START:
+    if part in (EVENTS, PROCESSES):
+        from_json(orjson.dumps({**answer, "event": kind}))
+    elif part == START:
         _AT_START.get(number, _FURTHER_ROWS).validate_python(answer)
     elif kind not in _BY_KIND:
         raise ValueError(f"kind: `{kind}` is none of {', '.join(_BY_KIND)}")

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 import orjson
 
-from gepa_client.journal.entries import EVALUATE, SEARCH, START, STOP, CandidateRecord, Entry, Row, StoredRun
+from gepa_client.journal.entries import EVALUATE, EVENTS, SEARCH, START, STOP, CandidateRecord, Entry, Row, StoredRun
 from gepa_client.journal.requests import digest_of, evaluate_key
+from gepa_client.journal.run_events import Event, from_json
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
 
@@ -158,6 +159,28 @@ def entries_at(store: Store, run_id: str, part: str, numbers: Iterable[int]) -> 
         page = store.entries_at(run_id, part, left[:PAGE])
         yield from page
         left = left[bisect.bisect_right(left, page[-1].number) if page else PAGE :]
+
+
+def event_of(entry: Entry) -> Event:
+    """Return the event that an entry of the events, or of the processes, holds."""
+    return from_json(orjson.dumps({**orjson.loads(entry.answer), "event": entry.kind}))
+
+
+def recorded_events(store: Store, run_id: str, until: int | None = None) -> Iterator[Event]:
+    """Yield what GEPA decided in a run, in order; `until`: by this place in the journal."""
+    for entry in entries(store, run_id, EVENTS):
+        event = event_of(entry)
+        if until is None or (event.at or 0) <= until:
+            yield event
+
+
+def evaluation_numbers(store: Store, run_id: str, until: int | None = None) -> dict[str, list[int]]:
+    """Return the numbers of the entries of evaluations, by the digest of their request; `until`: before this one."""
+    found: dict[str, list[int]] = {}
+    for entry in entries(store, run_id, SEARCH, 0, until, largest=0):
+        if entry.kind == EVALUATE:
+            found.setdefault(entry.digest, []).append(entry.number)
+    return found
 
 
 def all_rows(store: Store, run_id: str) -> Iterator[Row]:

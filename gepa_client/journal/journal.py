@@ -19,7 +19,9 @@ from evolverpc_common.redaction import Secrets
 from gepa_client.errors import BadResponse, Interrupted, InterruptStatus, JournalMismatch
 from gepa_client.journal.buffer import LARGEST_HELD, JournalStorage
 from gepa_client.journal.entries import (
+    EVENTS,
     FAILURE,
+    PROCESSES,
     ROLLOUT,
     SEARCH,
     STEER,
@@ -39,6 +41,9 @@ T = TypeVar("T")
 
 CONTINUED_AT_ONCE = 4
 """Callers of `settled` that continue in one turn of the event loop."""
+
+WORDS = frozenset({"reason", "message", "text", "details"})
+"""Fields of decisions that are sentences, or differ between a run and its replay."""
 
 RECORDED_FAILURES = (ProgramFailed, BadResponse)
 """Failures of a request that do not end the run: the program failed, or its answer is not valid."""
@@ -86,6 +91,9 @@ class Journal:
     _on_first_write: list[Callable[[], None]] = field(default_factory=list, init=False)
     _open: set[int] = field(default_factory=set, init=False)  # numbers whose answer GEPA waits for
     _failures: list[Entry] = field(default_factory=list, init=False)
+    _decisions: list[tuple[str, dict[str, JsonValue]]] = field(default_factory=list, init=False)
+    _decided: int = field(default=0, init=False)
+    _noted: int | None = field(default=None, init=False)  # the last number of `PROCESSES`
     _settling: "list[asyncio.Future[None]]" = field(default_factory=list, init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
 
@@ -112,7 +120,7 @@ class Journal:
             first = self.next_number
             if self.until is not None and first + len(keys) > self.until:
                 raise Interrupted("paused", f"replayed up to {first}, as requested")
-            self.commit_failures()
+            self.commit()
             requests = [RecordedRequest(first + at, key) for at, key in enumerate(keys)]
             for request in requests:
                 entry = request.entry = self._recorded(request)
@@ -239,13 +247,51 @@ class Journal:
             self._failures.append(entry)
             self._open.add(request.number)
 
-    def commit_failures(self) -> None:
-        """Write the failures that GEPA got: it has continued from them, so they are part of the run."""
+    def decided(self, kind: str, decision: dict[str, JsonValue]) -> None:
+        """Record what GEPA decided; written once GEPA asks again: a failure before it may be tried again."""
         with self._lock:
+            self._decisions.append((kind, decision))
+
+    def commit(self, *, ended: bool = False) -> None:
+        """Write the failures that GEPA got and its decisions: it has continued from them, so they are part of the run.
+
+        `ended`: it has not, but the search is over; failures, and the decisions after them, are not written then.
+
+        Raises:
+            Interrupted: GEPA decided otherwise than is recorded.
+        """
+        with self._lock:
+            if ended and self._failures:
+                return
             if self._failures:
                 self.storage.write(*self._failures)
                 self._open -= {failure.number for failure in self._failures}
                 self._failures = []
+            for kind, decision in self._decisions:
+                self._write_decision(kind, decision)
+            self._decisions = []
+
+    def noted(self, kind: str, event: JsonValue) -> None:
+        """Record how this process began, or what it came to."""
+        with self._lock:
+            number = 0 if self._noted is None else self._noted + 1
+            while self._noted is None and self.storage.read(PROCESSES, number) is not None:
+                number += 1  # of processes before
+            self._noted = number
+            self.storage.write(Entry(PROCESSES, number, kind, "", kind, self.secrets.written(event)))
+
+    def _write_decision(self, kind: str, decision: dict[str, JsonValue]) -> None:
+        entry = Entry(EVENTS, self._decided, kind, "", kind, self.secrets.written(decision))
+        recorded = self.storage.read(EVENTS, self._decided)
+        if recorded is None:
+            self.storage.write(entry)
+        elif (recorded.kind, _compared(recorded)) != (kind, _compared(entry)):
+            mismatch = JournalMismatch(
+                f"this is not the run that was recorded: decision {self._decided} is {entry.answer.decode()[:300]}, "
+                f"but the record has {recorded.answer.decode()[:300]}. Nothing was paid for"
+            )
+            raise Interrupted("failed", str(mismatch)) from mismatch
+        self._decided += 1
 
     def stop(self, interrupted: Interrupted) -> None:
         """Write that the run ended here by a limit that a replay cannot work out."""
@@ -398,6 +444,12 @@ def _continue(error: BaseException | None, waiting: "Iterator[asyncio.Future[Non
         if at == CONTINUED_AT_ONCE:
             asyncio.get_running_loop().call_soon(_continue, error, waiting)
             return
+
+
+def _compared(decision: Entry) -> dict[str, JsonValue]:
+    """Return a decision without its words, which another version may choose otherwise."""
+    recorded: dict[str, JsonValue] = orjson.loads(decision.answer)
+    return {name: value for name, value in recorded.items() if name not in WORDS}
 
 
 def _stop_of(entry: Entry) -> Interrupted:

@@ -147,15 +147,16 @@ class CandidateFound(_Event):
     """A candidate entered the pool; index 0 is the seed. `score` is its mean over the validation rows.
 
     `front`: the indices now on the Pareto front. `best`: the index with the best score. `metric_calls`: GEPA's count
-    when the candidate had been scored.
+    when the candidate had been scored. `proposal`: as of `ProposalBegun`; None for the seed and a merge.
     """
 
     event: Literal["candidate"] = "candidate"
     index: int
     parents: list[int]
     iteration: int
+    proposal: int | None = None
     score: float
-    texts: dict[str, str]
+    texts: dict[str, str] = {}
     front: list[int]
     best: int
     metric_calls: int
@@ -209,11 +210,14 @@ class Rejected(_Event):
     """A proposal was not kept. Scores are sums over its minibatch, before and after; null for a merge.
 
     `candidate`: the beginning of its digest, as `FailureGroup` has it. `unchanged`: it has the texts of its parent.
-    `race`: how it lost its race; None if it was not better on its minibatch, or was not selected.
+    `race`: how it lost its race; None if it was not better on its minibatch, or was not selected. `proposal`: as of
+    `ProposalBegun`; None for a merge.
     """
 
     event: Literal["rejected"] = "rejected"
     iteration: int
+    proposal: int | None = None
+    parents: list[int] = []
     old_score: float | None = None
     new_score: float | None = None
     reason: str
@@ -230,13 +234,72 @@ class NoProposal(_Event):
     reason: str
 
 
-class Reflecting(_Event):
-    """New texts of `components` were requested for one proposal; `ended`: those of the whole iteration have arrived."""
+UnusableReason = Literal["truncated", "empty", "unchanged", "monologue", "ambiguous", "not text", "too long"]
 
-    event: Literal["reflecting"] = "reflecting"
+
+class ProposalBegun(_Event):
+    """The records of a minibatch are there, and new texts of `components` are asked for.
+
+    `proposal`: the number of the entry with the records, by which later events name the proposal. `rows`: the ids of
+    the training rows of the minibatch; `results`: the numbers of the entries with the results of `parent` on them;
+    `score`: their sum.
+    """
+
+    event: Literal["proposal_begun"] = "proposal_begun"
     iteration: int
-    components: list[str] = []
-    ended: bool = False
+    proposal: int
+    parent: int
+    components: list[str]
+    rows: list[str]
+    results: list[int]
+    score: float
+
+
+class TextAnswer(BaseModel):
+    """An answer from which a text of `component` was read, None if it has several. `number`: of its entry.
+
+    `again`: why the answer before it could not be used; None for the first one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    component: str | None
+    number: int
+    again: UnusableReason | None = None
+
+
+class ProposalMade(_Event):
+    """What was proposed; of one iteration, all proposals are made at once.
+
+    `texts`: the new texts by component, as GEPA gets them; empty if there is nothing to evaluate. `answers`: those of
+    the reflection model, or of the program; `hints`: of users, which the prompts showed. `mutation`: the number of the
+    change of code. `by_hand`: the user who gave the texts (`user@host`), and `request` the id of the request that did.
+    """
+
+    event: Literal["proposal_made"] = "proposal_made"
+    iteration: int
+    proposal: int
+    texts: dict[str, str]
+    answers: list[TextAnswer] = []
+    hints: list[str] = []
+    mutation: int | None = None
+    by_hand: str | None = None
+    request: str | None = None
+
+
+class ProposalEvaluated(_Event):
+    """A proposal was evaluated on its minibatch. `results`: the numbers of the entries; `score`: their sum.
+
+    `candidate`, `unchanged`: as of `Rejected`.
+    """
+
+    event: Literal["proposal_evaluated"] = "proposal_evaluated"
+    iteration: int
+    proposal: int
+    results: list[int]
+    score: float
+    candidate: str
+    unchanged: bool = False
 
 
 class ReflectionRetried(_Event):
@@ -291,18 +354,16 @@ class RecordCuts(BaseModel):
         )
 
 
-UnusableReason = Literal["truncated", "empty", "unchanged", "monologue", "ambiguous", "not text", "too long"]
-
-
 class UnusableAnswer(_Event):
     """An answer of reflection that held no new text of a component, which is never evaluated. `reason`: why.
 
     `asked_again`: the model was asked once more, with the reason; `then`: why its second answer was unusable too, None
-    if it was used. `dropped`: the proposal has no new text of the component.
+    if it was used. `dropped`: the proposal has no new text of the component. `proposal`: as of `ProposalBegun`.
     """
 
     event: Literal["unusable_answer"] = "unusable_answer"
     iteration: int
+    proposal: int | None = None
     component: str
     reason: UnusableReason
     asked_again: bool
@@ -605,7 +666,9 @@ Event = (
     | NoProposal
     | RecordsCut
     | UnusableAnswer
-    | Reflecting
+    | ProposalBegun
+    | ProposalMade
+    | ProposalEvaluated
     | ReflectionRetried
     | MutationStarted
     | MutationProgress

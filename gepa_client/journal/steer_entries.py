@@ -1,6 +1,5 @@
 """Entries that users' requests to a run make: what was asked for, by whom and when."""
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
@@ -129,8 +128,6 @@ Action = Annotated[
 ]
 AnyAction = Propose | Withdraw | Pin | Unpin | Drop | Hint | ClearHints | SetBudget | Pause | Cancel
 
-_BY_HAND = re.compile(r"propose the texts of request ([A-Za-z0-9_-]+) by (.*), job 0", re.DOTALL)
-
 _ACTION: TypeAdapter[AnyAction] = TypeAdapter(Action)
 
 
@@ -143,17 +140,6 @@ class SteerEntry(BaseModel):
     action: Action
     author: str
     created: str
-
-
-def by_hand_text(request: str, author: str) -> str:
-    """Return how the journal describes the answer that holds the texts of a request; `by_hand` reads it."""
-    return f"propose the texts of request {request} by {author}, job 0"
-
-
-def by_hand(about: str) -> tuple[str, str] | None:
-    """Return the request and the author of the texts by hand that an answer holds; None for another answer."""
-    read = _BY_HAND.fullmatch(about)
-    return (read[1], read[2]) if read is not None else None
 
 
 def action_of(value: Any) -> AnyAction:

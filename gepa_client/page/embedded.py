@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from evolverpc_common.files import replace_file
 from evolverpc_common.printed_commands import command
+from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import Store, named_store
 from gepa_client.page.built_page import asset
@@ -22,7 +23,6 @@ from gepa_client.page.cell_reader import CellReader
 from gepa_client.page.event_log import EventLog, to_json
 from gepa_client.page.explanation_answers import explained, provenance
 from gepa_client.page.proposal_answers import proposals
-from gepa_client.page.recorded_decisions import KnownRun
 from gepa_client.page.run_reader import RunReader
 from gepa_client.page.shown_text import NotThere, text_part
 from gepa_client.page.transcript_answers import transcript
@@ -41,7 +41,7 @@ CHARSET = b'<meta charset="utf-8">'
 Event = dict[str, Any]
 
 
-def write(output: Path, store: Store, url: str, run_id: str, known: KnownRun, until: int | None = None) -> str:
+def write(output: Path, store: Store, url: str, run_id: str, until: int | None = None) -> str:
     """Write the file into the run's folder; return its name. `until`: only what is before this place in the journal.
 
     Raises:
@@ -49,19 +49,20 @@ def write(output: Path, store: Store, url: str, run_id: str, known: KnownRun, un
         PageMissing: the installation lacks the page.
         OSError: the file cannot be written.
     """
-    replace_file(output / REPORT_PAGE, exported(store, url, run_id, known, until))
+    replace_file(output / REPORT_PAGE, exported(store, url, run_id, until))
     return REPORT_PAGE
 
 
-def exported(store: Store, url: str, run_id: str, known: KnownRun, until: int | None = None) -> bytes:
+def exported(store: Store, url: str, run_id: str, until: int | None = None) -> bytes:
     """Return the file. Arguments and errors: as `write`."""
-    events = _events(store, url, run_id, known)
+    events = _events(store, url, run_id, until)
+    found = explain(store, store.run(run_id), until)
     if until is not None:
         events = [event for event in events if event["type"] != "results" and (event.get("at") or 0) <= until]
     left_out: list[str] = []
-    written = _bounded_events(events, known, left_out)
+    written = _bounded_events(events, found, left_out)
     answers = _Answers(f"/api/runs/{quote(run_id, safe=SAFE)}")
-    for path, read in _wanted(store, run_id, known, events):
+    for path, read in _wanted(store, run_id, found, events) if found is not None else ():
         with suppress(NotThere):
             answers.add(path, read())
     if answers.omitted:
@@ -81,9 +82,9 @@ SAFE = "-_.!~*'()"
 """Characters that JavaScript's `encodeURIComponent` leaves, beside letters and digits."""
 
 
-def _events(store: Store, url: str, run_id: str, known: KnownRun) -> list[Event]:
+def _events(store: Store, url: str, run_id: str, until: int | None) -> list[Event]:
     log = EventLog()
-    reader = RunReader(store, url, run_id, log, known=known)
+    reader = RunReader(store, url, run_id, log, ended=True, until=until)
     while True:
         reader.poll()
         if trouble := [each["problem"] for each in log.last_of("store") if each["problem"] is not None]:
@@ -96,9 +97,9 @@ def _events(store: Store, url: str, run_id: str, known: KnownRun) -> list[Event]
 # --- what is inside --------------------------------------------------------------------------------------------------
 
 
-def _bounded_events(events: list[Event], known: KnownRun, left_out: list[str]) -> list[bytes]:
+def _bounded_events(events: list[Event], found: Explanation | None, left_out: list[str]) -> list[bytes]:
     """Return the events as JSON; of too large ones the less important parts are left out, with a note each."""
-    on_way = {0, *(step.candidate for step in known.explained.steps)} if known.explained is not None else {0}
+    on_way = {0, *(step.candidate for step in found.steps)} if found is not None else {0}
 
     def without_texts(event: Event) -> Event:
         if event["type"] != "candidate" or event["index"] in on_way:
@@ -146,12 +147,9 @@ class _Answers:
 
 
 def _wanted(
-    store: Store, run_id: str, known: KnownRun, events: list[Event]
+    store: Store, run_id: str, found: Explanation, events: list[Event]
 ) -> Iterator[tuple[str, Callable[[], BaseModel]]]:
     """Yield the paths of what readers open, the most important first, with what reads it."""
-    found = known.explained
-    if found is None:
-        return
     yield "/explanation", partial(explained, found)
     steps = [step.reason.number for step in found.steps if step.reason is not None]
     others = [one.number for one in found.others]
@@ -162,12 +160,7 @@ def _wanted(
             if sent["omitted"]:
                 path = f"/text?candidate={index}&component={quote(name, safe=SAFE)}"
                 yield path, partial(text_part, store, run_id, index, name, 0)
-    kept = {
-        event["candidate"]: (event["at"], event["decided"])
-        for event in events
-        if event["type"] == "proposal" and event["candidate"] is not None and not event["merge"]
-    }
-    yield f"/provenance?candidate={found.best}", partial(provenance, store, run_id, found.best, kept, shown)
+    yield f"/provenance?candidate={found.best}", partial(provenance, store, run_id, found.best, shown)
     for number in (*steps, *reversed(others)):
         if number in shown:
             yield f"/proposal?at={number}", partial(shown.__getitem__, number)
@@ -177,17 +170,16 @@ def _wanted(
         if at is not None:
             yield f"/transcript?at={at}", partial(transcript, store, run_id, at)
     cells = CellReader(store, run_id)
-    for candidate, place in _cells(known, events):
+    for candidate, place in _cells(found, events):
         yield f"/cell?candidate={candidate}&row={place}", partial(cells.cell, candidate, place)
 
 
-def _cells(known: KnownRun, events: list[Event]) -> list[tuple[int, int]]:
+def _cells(explained_: Explanation, events: list[Event]) -> list[tuple[int, int]]:
     """Return candidates and places of the rows that a change to the best candidate moved, or left wrong."""
-    assert known.explained is not None, "a candidate"  # noqa: S101
     ids = [row for event in events if event["type"] == "rows" for row in event["ids"]]
     places: Mapping[str, int] = {row: place for place, row in enumerate(ids)}
-    *earlier, last = known.explained.steps or (None,)
-    changes = [change for change in (last, known.explained.overall, *reversed(earlier)) if change is not None]
+    *earlier, last = explained_.steps or (None,)
+    changes = [change for change in (last, explained_.overall, *reversed(earlier)) if change is not None]
     found = {
         (candidate, places[row.row]): None
         for change in changes

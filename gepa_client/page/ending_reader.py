@@ -1,35 +1,27 @@
 """Read what is known once a run has ended for now: its certificate, its summary, what was copied from rows."""
 
-from pathlib import Path
-
-from gepa_client.analysis.copied_examples import copied_examples
 from gepa_client.analysis.explanation import explain
-from gepa_client.analysis.retried_examples import retried_examples
 from gepa_client.certificate.certificate import Certificate, certify
 from gepa_client.errors import NoCertificate
-from gepa_client.journal.entries import COMMITMENT, StoredRun
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
-from gepa_client.page.decision_reader import DecisionReader
-from gepa_client.page.ending_events import CertificateFound, Copied, FinishedRun, LeaksFound
+from gepa_client.page.ending_events import CertificateFound, Copied, FinishedRun, LeaksFound, ScoreOnTestRows, Ties
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.moment_events import RunWarning
-from gepa_client.page.recorded_decisions import KnownRun
+from gepa_client.page.search_events import MetricCalls
 from gepa_client.page.summary import summary_of
+from gepa_client.report.recorded_run import record_of
 from gepa_client.report.run_record import RunRecord
-from gepa_client.run.output_folder import HostTotals, host_totals
 
 NO_CERTIFICATE = dict.fromkeys(name for name in CertificateFound.model_fields if name not in ("id", "type"))
 
 
 class EndingReader:
-    """The ends of one run, each read once. `known`: a run that has ended, whose record is known."""
+    """The ends of one run, each read once. `until`: as of `record_of`."""
 
-    def __init__(
-        self, store: Store, run_id: str, log: EventLog, decisions: DecisionReader, known: KnownRun | None
-    ) -> None:
-        self._store, self._id, self._log = store, run_id, log
-        self._decisions, self._known = decisions, known
+    def __init__(self, store: Store, run_id: str, log: EventLog, until: int | None) -> None:
+        self._store, self._id, self._log, self._until = store, run_id, log, until
         self._read: tuple[str, str] | None = None
 
     def is_read(self, run: StoredRun) -> bool:
@@ -57,39 +49,34 @@ class EndingReader:
                 active_seconds=run.counters.get("active_seconds"),
             )
         )
-        record = self._decisions.record
-        copied = copied_examples(self._store, self._id) if self._known is None else record.copied
-        if copied is not None:
+        if run.identity is None:
+            return
+        record = record_of(self._store, run, self._until)
+        for message in record.warnings:
+            self._log.add(RunWarning(at=None, message=message))
+        if record.ties is not None:
+            fields = ("best", "rows", "validation_rows", "validation_left", "candidates")
+            self._log.add(Ties(**{name: getattr(record.ties, name) for name in fields}))
+            self._log.add(MetricCalls(at=record.ties.at or 0, metric_calls=record.ties.metric_calls))
+        for index, tested in record.tested.items():
+            self._log.add(
+                ScoreOnTestRows(candidate=index, score=tested.score, rows=tested.rows, repeats=tested.repeats)
+            )
+        if (copied := record.copied) is not None:
             self._log.add(Copied(count=copied.count, candidates=copied.candidates, copies=copied.copies))
-        if run.status in OVER and self._store.entries(self._id, COMMITMENT, 0, 1, largest=0):
+        if run.status in OVER and record.sealed is not None and self._until is None:
             self._add_certificate(run, record)
-        if self._known is not None:
-            for message in record.warnings:
-                self._log.add(RunWarning(at=None, message=message))
-            self._log.add(summary_of(record, self._known.explained))
-        elif self._decisions.replayed is not None and record.finished is not None:
-            record.apply(record.finished.model_copy(update={"status": run.status, "reason": run.reason}))
-            record.hosts, record.retried = self._hosts(run), retried_examples(self._store, self._id)
-            self._log.add(summary_of(record, explain(self._store, run)))
-
-    def _hosts(self, run: StoredRun) -> dict[str, HostTotals]:
-        try:
-            return host_totals(Path(run.output)) if run.output is not None else {}
-        except (OSError, ValueError) as error:
-            self._log.add(RunWarning(at=None, message=f"the connections of sandboxes are not shown: {error}"))
-            return {}
+        self._log.add(summary_of(record, explain(self._store, run, self._until)))
 
     def _add_certificate(self, run: StoredRun, record: RunRecord) -> None:
-        if self._known is None:
-            try:
-                record.certificate = certify(self._store, run)
-            except NoCertificate as error:
-                record.no_certificate = str(error)
-        if record.certificate is not None:
-            self._log.add(_certificate_event(record.certificate))
-            self._log.add(LeaksFound.model_validate({"type": "leaks", **record.certificate.leaks.model_dump()}))
-        elif record.no_certificate is not None:
-            self._log.add(CertificateFound(**{**NO_CERTIFICATE, "none": record.no_certificate}))
+        try:
+            found = record.certificate = certify(self._store, run)
+        except NoCertificate as error:
+            record.no_certificate = str(error)
+            self._log.add(CertificateFound(**{**NO_CERTIFICATE, "none": str(error)}))
+            return
+        self._log.add(_certificate_event(found))
+        self._log.add(LeaksFound.model_validate({"type": "leaks", **found.leaks.model_dump()}))
 
 
 def _certificate_event(found: Certificate) -> CertificateFound:

@@ -1,24 +1,19 @@
 """Read the entries of the search in order, each once, and what small ones hold."""
 
-import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
 import orjson
 
 from evolverpc_common.display_text import line
-from gepa_client.analysis.proposals import REFLECTION
 from gepa_client.evolution.names import branch_run_name
 from gepa_client.journal.entries import (
-    COMPLETION,
     EVALUATE,
     MUTATION,
-    PROPOSAL,
     RACE,
     SEARCH,
     STEER,
     STOP,
-    AttemptFinished,
     Entry,
 )
 from gepa_client.journal.history import entries_at
@@ -29,28 +24,24 @@ from gepa_client.page.ending_events import Stopped
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.page_fact import TEXT_BEGINNING, sent_text
 from gepa_client.page.pool_reader import PoolReader
-from gepa_client.page.proposal_reader import ProposalReader
-from gepa_client.page.result_reader import ResultReader
-from gepa_client.page.search_events import Mutation, Race, RaceStanding, Reflection
+from gepa_client.page.search_events import Mutation, Race, RaceStanding
 
 PAGES_AT_ONCE = 8
 """Pages of entries that one poll reads at most, so that what it found is sent soon."""
 
 
 class EntryReader:
-    """The entries of one run. `end`: the place after the last one; `ordered`: all below this place were read.
+    """The entries of one run. `end`: the place after the last one; `ordered`: all below this place were read."""
 
-    `model`: the reflection model, None if the program proposes.
-    """
-
-    def __init__(self, store: Store, run_id: str, log: EventLog, pool: PoolReader, results: ResultReader) -> None:
+    def __init__(self, store: Store, run_id: str, log: EventLog, pool: PoolReader) -> None:
         self._store, self._id, self._log = store, run_id, log
-        self._pool, self._results = pool, results
-        self.model: str | None = None
+        self._pool = pool
         self.end = 0
         self.ordered = 0
         self.steered: list[int] = []
         """The numbers of entries that requests of users made."""
+        self.evaluated: list[Entry] = []
+        """The evaluations that the last `read` found."""
         self._missing: set[int] = set()
         self._stop: int | None = None
         self._waiting: dict[int, Entry] = {}
@@ -65,7 +56,7 @@ class EntryReader:
         """The first place without an entry."""
         return min(self._missing, default=self.end)
 
-    def read(self, proposals: ProposalReader) -> bool:
+    def read(self) -> bool:
         """Read new entries, without the answers that are not needed; return whether there are more."""
         fresh, more = self._fresh()
         for entry in fresh:
@@ -81,12 +72,8 @@ class EntryReader:
             self.ordered += 1
             if entry_.kind == STEER:
                 self.steered.append(entry_.number)
-            begun = proposals.read(entry_)
-            if begun is not None:
-                self._log.add(begun)
-        answers = [entry for entry in fresh if entry.kind in (COMPLETION, PROPOSAL, MUTATION, RACE, STOP)]
-        self._read_answers(answers, proposals)
-        self._results.read([entry for entry in fresh if entry.kind == EVALUATE], proposals, caught_up=not more)
+        self._read_answers([entry.number for entry in fresh if entry.kind in (MUTATION, RACE, STOP)])
+        self.evaluated = [entry for entry in fresh if entry.kind == EVALUATE]
         return more
 
     def _fresh(self) -> tuple[list[Entry], bool]:
@@ -105,10 +92,8 @@ class EntryReader:
                 break
         return fresh, more
 
-    def _read_answers(self, found: Sequence[Entry], proposals: ProposalReader) -> None:
+    def _read_answers(self, numbers: Sequence[int]) -> None:
         """Add what small entries hold."""
-        numbers = [entry.number for entry in found]
-        ends = {end.number: end for end in self._store.finished_at(self._id, SEARCH, numbers)} if numbers else {}
         for entry in entries_at(self._store, self._id, SEARCH, numbers):
             if entry.kind == RACE:
                 self._log.add(_race(entry))
@@ -117,9 +102,6 @@ class EntryReader:
             elif entry.kind == STOP:
                 stop = orjson.loads(entry.answer)
                 self._log.add(Stopped(at=entry.number, status=stop["status"], reason=stop["reason"]))
-            else:
-                proposal = proposals.answered.get(entry.number)
-                self._log.add(_reflection(entry, proposal, self.model, ends.get(entry.number)))
 
     def _add_mutation(self, entry: Entry) -> None:
         found = MutationEntry.model_validate_json(entry.answer)
@@ -153,23 +135,3 @@ def _race(entry: Entry) -> Race:
     ]
     rows, block = decision["validation_rows"], len(decision["rows"])
     return Race(at=entry.number + 1, validation_rows=rows, rows=block, proposals=standings)
-
-
-def _reflection(entry: Entry, proposal: int | None, model: str | None, end: AttemptFinished | None) -> Reflection:
-    usage = (end.usage if end is not None else None) or {}
-    read = REFLECTION.fullmatch(entry.about)
-    return Reflection(
-        at=entry.number,
-        proposal=proposal,
-        component=str(ast.literal_eval(read["name"])) if read is not None else None,
-        model=model,
-        again=read["first"] if read is not None else None,
-        input_tokens=_count(usage.get("input_tokens")),
-        output_tokens=_count(usage.get("output_tokens")),
-        cost_usd=usage.get("cost_usd"),
-        seconds=end.seconds if end is not None else None,
-    )
-
-
-def _count(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

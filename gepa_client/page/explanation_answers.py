@@ -1,9 +1,12 @@
 """Why the best candidate is better, and where its texts are from, as the page gets it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from gepa_client.analysis.explanation import Change, Explanation, explain
 from gepa_client.journal.entries import CandidateRecord
+from gepa_client.journal.history import recorded_events
+from gepa_client.journal.run_events import CandidateFound
 from gepa_client.journal.store import Store
 from gepa_client.page.page_answers import (
     ChangedText,
@@ -17,7 +20,7 @@ from gepa_client.page.page_answers import (
     RowCompared,
     RowGroup,
 )
-from gepa_client.page.proposal_answers import proposal, row_compared
+from gepa_client.page.proposal_answers import proposals, row_compared
 from gepa_client.page.provenance import spans_of
 from gepa_client.page.shown_text import NotThere, candidate_of
 from gepa_client.report import summary_fields as fields
@@ -63,48 +66,37 @@ def _change(change: Change) -> ChangeShown:
 
 
 def provenance(
-    store: Store,
-    run_id: str,
-    candidate: int,
-    proposals: Mapping[int, tuple[int, int]],
-    known: Mapping[int, ProposalShown] | None = None,
+    store: Store, run_id: str, candidate: int, known: Mapping[int, ProposalShown] = MappingProxyType({})
 ) -> Provenance:
-    """Return where the texts of a candidate are from.
-
-    `proposals`: where the proposal that became a candidate begins, and where that was decided, by the index.
-    `known`: proposals that need not be read, by where they begin.
-    """
+    """Return where the texts of a candidate are from. `known`: proposals that need not be read, by where they begin."""
     candidate_of(store, run_id, candidate)
     candidates = store.candidates(run_id)
-    components = {
-        name: [
-            ProvenanceSpan(text=part, candidate=index, proposal=proposals[index][0] if index in proposals else None)
-            for part, index in spans
-        ]
-        for name, spans in spans_of(candidates, candidate).items()
+    found = spans_of(candidates, candidate)
+    used = sorted({index for spans in found.values() for _, index in spans})
+    numbers = {
+        event.index: event.proposal
+        for event in recorded_events(store, run_id)
+        if isinstance(event, CandidateFound) and event.proposal is not None and event.index in used
     }
-    used = sorted({span.candidate for spans in components.values() for span in spans})
-    origins = [_origin(store, run_id, candidates[index], proposals, known or {}) for index in used]
+    made = proposals(store, run_id, [number for number in numbers.values() if number not in known]) | {**known}
+    components = {
+        name: [ProvenanceSpan(text=part, candidate=index, proposal=numbers.get(index)) for part, index in spans]
+        for name, spans in found.items()
+    }
+    origins = [_origin(candidates, index, numbers.get(index), made) for index in used]
     return Provenance(components=components, origins=origins)
 
 
 def _origin(
-    store: Store,
-    run_id: str,
-    kept: CandidateRecord,
-    proposals: Mapping[int, tuple[int, int]],
-    known: Mapping[int, ProposalShown],
+    candidates: Sequence[CandidateRecord], index: int, number: int | None, made: Mapping[int, ProposalShown]
 ) -> Origin:
-    number, decided = proposals.get(kept.index, (None, None))
-    made = None
-    if number is not None:
-        made = known.get(number) or proposal(store, run_id, number, decided)
-    rows = [row.row for row in made.rows if _improved(row)] if made is not None else []
+    kept = candidates[index]
+    rows = [row.row for row in made[number].rows if _improved(row)] if number is not None else []
     worth: str | None = None
     if kept.parents:
-        parent = max((candidate_of(store, run_id, each) for each in kept.parents), key=lambda each: each.score)
+        parent = max((candidates[each] for each in kept.parents), key=lambda each: each.score)
         worth = f"score {parent.score:.4g} -> {kept.score:.4g}"
-    return Origin(candidate=kept.index, proposal=number, rows=rows, worth=worth)
+    return Origin(candidate=index, proposal=number, rows=rows, worth=worth)
 
 
 def _improved(row: RowCompared) -> bool:

@@ -197,16 +197,15 @@ class Now(Fact):
 class Position(Fact):
     """How far this server has read. `end`: the place after the last entry of the search: the slider's range.
 
-    `read`: all results below this place were sent. `replayed`: all facts below it that follow from GEPA's decisions
-    (`pool`, `metric_calls`, outcomes of proposals) were sent; None if they cannot be had, for the reason
-    `why_not_replayed`. `complete`: both are at the end of a run that is not driven.
+    `read`: all results below this place were sent. `decided`: all facts below it that follow from GEPA's decisions
+    (`pool`, `metric_calls`, outcomes of proposals) were sent. `complete`: both are at the end of a run that is not
+    driven.
     """
 
     type: Literal["position"] = "position"
     end: int
     read: int
-    replayed: int | None
-    why_not_replayed: str | None
+    decided: int
     complete: bool
 
 

@@ -78,7 +78,7 @@ Steer = Callable[[Store, str, Any], Any]
 class PageServer:
     """The application. `url`: of the store; `page`: the files of `built_page`; `token`: what the address holds.
 
-    `replays`: whether runs are replayed for GEPA's decisions. `steer`: None if runs cannot be steered from the page.
+    `steer`: None if runs cannot be steered from the page.
     """
 
     def __init__(
@@ -87,7 +87,6 @@ class PageServer:
         page: dict[str, bytes],
         *,
         token: str | None = None,
-        replays: bool = True,
         steer: Steer | None = None,
     ) -> None:
         self.token = token or secrets.token_urlsafe(TOKEN_BYTES)
@@ -95,7 +94,7 @@ class PageServer:
         self._key = secrets.token_urlsafe(TOKEN_BYTES)
         self._session = secrets.token_urlsafe(TOKEN_BYTES)
         self._host = ""
-        self._watched = WatchedRuns(url, replays)
+        self._watched = WatchedRuns(url)
         self._store: Store | None = None
         # one thread: a store's connection has one reader at a time, and the page asks for one thing at a time
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="details")
@@ -265,20 +264,12 @@ class PageServer:
 
     async def _proposal(self, request: web.Request) -> web.Response:
         run_id, at = await self._run_id(request), _number(request, "at")
-        made = [each for each in self._watched.get(run_id).log.last_of("proposal") if each["at"] == at]
-        decided = made[0]["decided"] if made else None
         all_rows = request.query.get("rows") == "all"
-        return _json(await self._read(lambda store: proposal(store, run_id, at, decided, all_rows=all_rows)))
+        return _json(await self._read(lambda store: proposal(store, run_id, at, all_rows=all_rows)))
 
     async def _provenance(self, request: web.Request) -> web.Response:
         run_id, candidate = await self._run_id(request), _number(request, "candidate")
-        made = self._watched.get(run_id).log.last_of("proposal")
-        kept = {
-            each["candidate"]: (each["at"], each["decided"])
-            for each in made
-            if each["candidate"] is not None and not each["merge"]
-        }
-        return _json(await self._read(lambda store: provenance(store, run_id, candidate, kept)))
+        return _json(await self._read(lambda store: provenance(store, run_id, candidate)))
 
     async def _explanation(self, request: web.Request) -> web.Response:
         run_id = await self._run_id(request)

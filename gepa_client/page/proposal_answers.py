@@ -13,41 +13,23 @@ from gepa_client.page.page_fact import SentText, sent_text
 from gepa_client.page.recovered_prompts import recovered_prompts
 from gepa_client.page.shown_text import NotThere, part_of
 
-READ_BEFORE, READ_AFTER = 4_096, 20_000
-"""Entries beside the beginning of a proposal among which are its minibatch, and its evaluation."""
 
-
-def proposal(store: Store, run_id: str, at: int, decided: int | None, *, all_rows: bool = False) -> ProposalShown:
-    """Return the proposal that begins at this number. `decided`: where its outcome was known, None if it is not.
-
-    `all_rows`: with all rows of its minibatch, not with the first ones only.
-    """
-    run, candidates = store.run(run_id), store.candidates(run_id)
-    until = decided if decided is not None else at + READ_AFTER
-    history = ProposalHistory(store, run, candidates, until, start=max(0, at - READ_BEFORE))
-    found = _proposals(store, run, candidates, history, [at], None if all_rows else ROWS_SHOWN)
+def proposal(store: Store, run_id: str, at: int, *, all_rows: bool = False) -> ProposalShown:
+    """Return the proposal that begins at this number. `all_rows`: of its minibatch, not the first ones only."""
+    found = proposals(store, run_id, [at], None if all_rows else ROWS_SHOWN)
     if not found:
         raise NotThere(f"no proposal begins at {at}")
     return found[at]
 
 
-def proposals(store: Store, run_id: str, numbers: Sequence[int]) -> dict[int, ProposalShown]:
-    """Return several proposals of a run that has ended, by where they begin; its entries are read once."""
-    run, candidates = store.run(run_id), store.candidates(run_id)
-    return _proposals(store, run, candidates, ProposalHistory(store, run, candidates), numbers, ROWS_SHOWN)
-
-
-def _proposals(
-    store: Store,
-    run: StoredRun,
-    candidates: Sequence[CandidateRecord],
-    history: ProposalHistory,
-    numbers: Sequence[int],
-    shown: int | None,
+def proposals(
+    store: Store, run_id: str, numbers: Sequence[int], shown: int | None = ROWS_SHOWN
 ) -> dict[int, ProposalShown]:
+    """Return several proposals of a run by where they begin. `shown`: how many rows of each; None for all."""
+    run, candidates = store.run(run_id), store.candidates(run_id)
+    history = ProposalHistory(store, run, candidates)
     found = history.proposals(numbers, texts=False, shown=shown)
-    children = history.children() if found else {}
-    return {one.number: _proposal(store, run, candidates, one, children.get(one.number)) for one in found}
+    return {one.number: _proposal(store, run, candidates, one, history) for one in found}
 
 
 def _proposal(
@@ -55,23 +37,23 @@ def _proposal(
     run: StoredRun,
     candidates: Sequence[CandidateRecord],
     one: AnalyzedProposal,
-    child: Mapping[str, str] | None,
+    history: ProposalHistory,
 ) -> ProposalShown:
-    compared: dict[str, TextsCompared] = {}
-    if child is not None and one.parent is not None:
-        before, after = component_texts(candidates[one.parent].texts), component_texts(dict(child))
-        compared = {
-            name: TextsCompared(before=sent_text(before.get(name, "")), after=sent_text(text_))
-            for name, text_ in after.items()
-            if before.get(name, "") != text_
-        }
-    asked = recovered_prompts(store, run, one.number, candidates[one.parent].texts) if one.parent is not None else {}
+    parent, made = candidates[one.parent].texts, history.recorded[one.number].made
+    before, after = component_texts(parent), component_texts(history.child(one.number))
+    compared = {
+        name: TextsCompared(before=sent_text(before.get(name, "")), after=sent_text(text_))
+        for name, text_ in after.items()
+        if before.get(name, "") != text_
+    }
+    asked = {} if made is None else recovered_prompts(store, run, made, parent)
+    hints = [] if made is None else made.hints
     prompts = [
         PromptShown(
             component=name,
             model=run.config.get("reflection_lm"),
-            prompt=part_of(asked[name].text) if name in asked else None,
-            hints=list(asked[name].hints) if name in asked else [],
+            prompt=part_of(asked[name]) if name in asked else None,
+            hints=hints if name in asked else [],
             records=_records_shown(one.records.get(name, ())),
             answer=_excerpt(one.answers.get(name)),
         )

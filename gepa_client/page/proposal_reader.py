@@ -1,296 +1,87 @@
-"""The proposals of a run as they are made: where each begins, and its outcome once GEPA has decided."""
+"""The proposals of a run as the page gets them: pending ones, and the outcome of each once GEPA has decided."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Any
 
-from gepa_client.analysis.proposals import DATASET, JOB, WINDOWS, AnalyzedProposal, ProposalHistory
-from gepa_client.journal.entries import (
-    COMPLETION,
-    EVALUATE,
-    MUTATION,
-    PROPOSAL,
-    REFLECTIVE_DATASET,
-    CandidateRecord,
-    Entry,
-    StoredRun,
-)
-from gepa_client.journal.history import RecordedRow
-from gepa_client.journal.requests import SHOWN, digest_of, evaluated_of
-from gepa_client.journal.run_events import CandidateFound, NoProposal, Rejected, StepFailed
-from gepa_client.journal.store import Store
-from gepa_client.page.search_events import Proposal, ProposalOutcome
-
-AROUND = 64
-"""Numbers beside the evaluations of a minibatch that are read with them."""
-
-EVALUATED_AT_ONCE = 16
-"""Proposals that are evaluated at the same time, at most."""
-
-
-@dataclass(frozen=True)
-class PendingProposal:
-    """A proposal without an outcome. `number`: of its reflective dataset. `start`: where its minibatches may begin.
-
-    `evaluated`: the beginning of the digest of the candidate that was evaluated last before it, its parent unless there
-    are several proposals.
-    """
-
-    number: int
-    size: int
-    components: list[str]
-    start: int
-    evaluated: str | None
+from gepa_client.analysis.proposals import Recorded, RecordedProposals
+from gepa_client.journal.requests import SHOWN, digest_of
+from gepa_client.journal.run_events import CandidateFound, Event, ProposalMade, Rejected
+from gepa_client.page.pool_reader import PoolReader
+from gepa_client.page.search_events import Proposal
 
 
 class ProposalReader:
-    """Gets the entries of the search in their order, then decisions of GEPA; returns events.
+    """Gets what GEPA decided, in order; returns events. `pool`: gets the digests of proposals too."""
 
-    `candidates`: the pool, which grows.
-    """
+    def __init__(self, pool: PoolReader) -> None:
+        self._pool = pool
+        self._proposals = RecordedProposals()
 
-    def __init__(
-        self, store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], train: Sequence[RecordedRow]
-    ) -> None:
-        self._store, self._run, self._candidates, self._train = store, run, candidates, train
-        self._found: list[PendingProposal] = []
-        self.pending: list[PendingProposal] = []
-        self._evaluations = 0  # where the evaluations before the next dataset begin
-        self._evaluated: str | None = None
-        self._after_dataset = False
-        self._digests: list[str] = []
-        self._group: list[int] = []
-        self.answered: dict[int, int] = {}
-        """The proposals that answers of reflection belong to: the numbers of both."""
-        self.made: dict[int, str] = {}
-        """Digests of the texts of proposals that were pending when `note_made` read them, by number."""
-        self._noted = 0
+    def read(self, event: Event) -> Iterator[Proposal]:
+        """Yield the proposals that an event of the run changes."""
+        if isinstance(event, Rejected | CandidateFound) and event.proposal is None:
+            yield from _merge(event)
+        for changed in self._proposals.apply(event):
+            if isinstance(event, ProposalMade) and event.texts:
+                digest = digest_of({**self._pool.candidates[changed.begun.parent].texts, **event.texts})
+                self._pool.proposed[digest[:SHOWN]] = digest
+            yield self._shown(changed)
 
-    def read(self, entry: Entry) -> Proposal | None:
-        """Note an entry, whose answer is not needed; return the proposal that begins with it."""
-        if entry.kind == EVALUATE:
-            if self._after_dataset:
-                self._evaluations, self._after_dataset, self._group = entry.number, False, []
-            about = evaluated_of(entry.about)
-            self._evaluated = about.candidate if about is not None else None
-        elif entry.kind == REFLECTIVE_DATASET and (read := DATASET.fullmatch(entry.about)) is not None:
-            size = int(read[1])
-            start = max(self._evaluations, entry.number - WINDOWS * size - AROUND)
-            found = PendingProposal(entry.number, size, read[2].split(", "), start, self._evaluated)
-            self._after_dataset = True
-            self._group.append(entry.number)
-            self._found.append(found)
-            self.pending.append(found)
-            return self._event(found, "pending", None)
-        elif entry.kind in (COMPLETION, PROPOSAL) and (at := JOB.fullmatch(entry.about)) is not None:
-            for number in self._group[int(at[1]) : int(at[1]) + 1]:
-                self.answered[entry.number] = number
-        elif entry.kind == MUTATION and len(self._group) == 1:
-            self.answered[entry.number] = self._group[0]
-        return None
-
-    def restart(self) -> None:
-        """Expect GEPA's decisions from the first one on: another replay repeats those that are known."""
-        self.pending = list(self._found)
-
-    def note_made(self) -> Iterator[Proposal]:
-        """Yield the last pending proposals whose texts are known now: what is evaluated goes by their digests."""
-        if self._noted == len(self.answered):
-            return
-        self._noted = len(self.answered)
-        pending = {each.number: each for each in self.pending}
-        for number, texts in self.children().items():
-            if number in pending and number not in self.made:  # the store may have newer ones, which are read later
-                self.made[number] = digest_of(texts)
-                yield self._event(pending[number], "pending", None, digest=self.made[number][:SHOWN])
-
-    def children(self) -> dict[int, dict[str, str]]:
-        """Return the texts of the last pending proposals that have been answered, by number."""
-        last = self.pending[-EVALUATED_AT_ONCE:]
-        return self._history(last, None).children() if last else {}
-
-    def rejected(self, at: int, event: Rejected) -> Iterator[Proposal]:
-        """Yield the proposal that GEPA rejected at this place."""
-        before = self._before(at)
-        children = self._history(before, at).children() if before else {}
-        digests = {number: digest_of(texts)[:SHOWN] for number, texts in children.items()}
-        outcome: ProposalOutcome = "rejected" if event.race is None else "raced_out"
-        same = [each for each in before if event.candidate is not None and digests.get(each.number) == event.candidate]
-        merge = event.candidate is None and event.old_score is None
-        if not same and not merge:
-            same = [each for each in before if each.number not in digests] or before
-        if not same:
-            yield Proposal(
-                key=f"{'merge' if merge else 'proposal'} at {at}, {event.iteration}, {event.new_score}",
-                at=at,
-                decided=at,
-                iteration=event.iteration,
-                parents=[],
-                components=[],
-                size=0,
-                before=event.old_score,
-                after=event.new_score,
-                outcome=outcome,
-                why=event.reason,
-                candidate=None,
-                digest=event.candidate,
-                unchanged=event.unchanged,
-                merge=merge,
-                race=event.race,
-                mutation=None,
-            )
-            return
-        yield from self._skipped(before, same[0], at, event.iteration)
-        [found] = self._history([same[0]], at).proposals([same[0].number], texts=False)
-        self.pending.remove(same[0])
-        yield self._event(
-            same[0],
-            outcome,
-            at,
-            iteration=event.iteration,
-            before=event.old_score,
-            after=event.new_score,
-            why=event.reason,
-            digest=event.candidate or digests.get(same[0].number),
-            unchanged=event.unchanged,
-            race=event.race,
-            **_known(found),
-        )
-
-    def kept(self, at: int, event: CandidateFound) -> Iterator[Proposal]:
-        """Yield the proposal that became this candidate; a merge, too."""
-        digest = digest_of(event.texts)[:SHOWN]
-        if len(event.parents) != 1:
-            if event.parents:
-                yield Proposal(
-                    key=f"merge at {at}, candidate {event.index}",
-                    at=at,
-                    decided=at,
-                    iteration=event.iteration,
-                    parents=event.parents,
-                    components=[],
-                    size=0,
-                    before=None,
-                    after=None,
-                    outcome="kept",
-                    why="a merge that was as good as its parents",
-                    candidate=event.index,
-                    digest=digest,
-                    unchanged=False,
-                    merge=True,
-                    race=None,
-                    mutation=None,
-                )
-            return
-        before = self._before(at)
-        found = self._history(before, at).proposals([each.number for each in before], texts=False) if before else []
-        made = [each for each in found if each.candidate == event.index]
-        if not made:
-            return
-        one = next(each for each in before if each.number == made[-1].number)
-        yield from self._skipped(before, one, at, event.iteration)
-        self.pending.remove(one)
-        yield self._event(
-            one,
-            "kept",
-            at,
-            iteration=event.iteration,
-            before=made[-1].before,
-            after=made[-1].after,
-            why=made[-1].why,
-            candidate=event.index,
-            digest=digest,
-            **_known(made[-1]),
-        )
-
-    def without_proposal(self, at: int, event: NoProposal | StepFailed) -> Iterator[Proposal]:
-        """Yield the proposals of an iteration that ended without anything to evaluate."""
-        why = event.reason if isinstance(event, NoProposal) else f"{event.step} failed: {event.message}"
-        for each in self._before(at):
-            self.pending.remove(each)
-            yield self._event(each, "empty", at, iteration=event.iteration, why=why)
-
-    def unfinished(self, at: int, *, paused: bool) -> Iterator[Proposal]:
+    def unfinished(self, at: int) -> Iterator[Proposal]:
         """Yield the proposals without an outcome of a run that is not driven; they may get one if it is resumed."""
-        why = "the run was paused before it was decided" if paused else "the run ended before it was decided"
-        for each in self.pending:
-            digest = self.made.get(each.number, "")[:SHOWN] or None
-            yield self._event(each, "unfinished", at, why=why, digest=digest)
+        for each in self._proposals.found.values():
+            if each.last is None:
+                yield self._shown(each, decided=at, outcome="unfinished")
 
-    def undecided(self, at: int, *, driven: bool) -> Iterator[Proposal]:
-        """Yield the proposals before `at` with the outcomes that their results show: GEPA's decisions are not known.
-
-        `driven`: those of the last minibatches may be evaluated now, and are left out.
-        """
-        last = self.pending[-1].start if driven and self.pending else at
-        before = [each for each in self._before(at) if each.number < last]
-        found = self._history(before, at).proposals([each.number for each in before], texts=False) if before else []
-        for each, analyzed in zip(before, found, strict=True):
-            self.pending.remove(each)
-            yield self._event(
-                each,
-                analyzed.outcome,
-                at,
-                before=analyzed.before,
-                after=analyzed.after,
-                why=analyzed.why,
-                candidate=analyzed.candidate,
-                **_known(analyzed),
-            )
-
-    def _skipped(
-        self, before: Sequence[PendingProposal], decided: PendingProposal, at: int, iteration: int
-    ) -> Iterator[Proposal]:
-        """Yield the proposals of earlier minibatches than the decided one: they had no new text."""
-        for each in before:
-            if each.start < decided.start and each.number < decided.start:
-                self.pending.remove(each)
-                yield self._event(each, "empty", at, iteration=iteration, why="reflection gave no new text")
-
-    def _before(self, at: int) -> list[PendingProposal]:
-        return [each for each in self.pending if each.number < at]
-
-    def _history(self, of: Sequence[PendingProposal], until: int | None) -> ProposalHistory:
-        start = min(each.start for each in of)
-        return ProposalHistory(self._store, self._run, list(self._candidates), until, start=start, train=self._train)
-
-    def _event(
-        self,
-        pending: PendingProposal,
-        outcome: ProposalOutcome,
-        decided: int | None,
-        **more: object,
-    ) -> Proposal:
-        for kept in self._candidates[len(self._digests) :]:
-            self._digests.append(digest_of(kept.texts)[:SHOWN])
-        parents = [index for index, digest in enumerate(self._digests) if digest == pending.evaluated]
-        values: dict[str, object] = {
-            "iteration": None,
-            "parents": parents[:1],
-            "components": pending.components,
-            "size": pending.size,
-            "before": None,
-            "after": None,
-            "why": None,
-            "candidate": None,
-            "digest": None,
-            "unchanged": False,
-            "race": None,
-            "mutation": None,
+    def _shown(self, one: Recorded, **more: Any) -> Proposal:
+        begun, made, rejected = one.begun, one.made, one.decided if isinstance(one.decided, Rejected) else None
+        digest = None if one.evaluated is None else one.evaluated.candidate
+        if digest is None and one.texts:
+            digest = digest_of({**self._pool.candidates[begun.parent].texts, **one.texts})[:SHOWN]
+        last = one.last
+        fields = {
+            "key": f"proposal {one.number}",
+            "at": one.number,
+            "decided": None if last is None else last.at,
+            "iteration": begun.iteration if last is not None else None,
+            "parents": [begun.parent],
+            "components": begun.components,
+            "size": len(begun.rows),
+            "before": begun.score if last is not None else None,
+            "after": None if one.evaluated is None or last is None else one.evaluated.score,
+            "outcome": "pending" if last is None else one.outcome,
+            "why": None if last is None else one.why,
+            "candidate": one.candidate,
+            "digest": digest,
+            "unchanged": one.evaluated is not None and one.evaluated.unchanged,
+            "merge": False,
+            "race": None if rejected is None else rejected.race,
+            "mutation": None if made is None else made.mutation,
         }
-        return Proposal.model_validate(
-            {
-                "key": f"proposal {pending.number}",
-                "at": pending.number,
-                "decided": decided,
-                "outcome": outcome,
-                "merge": False,
-                **values,
-                **more,
-            }
-        )
+        return Proposal.model_validate({**fields, "why": one.why, **more} if more else fields)
 
 
-def _known(found: AnalyzedProposal) -> dict[str, object]:
-    """Return what the analysis of a proposal adds to GEPA's decision."""
-    parents = {} if found.parent is None else {"parents": [found.parent]}
-    return {**parents, "mutation": found.mutation}
+def _merge(event: Rejected | CandidateFound) -> Iterator[Proposal]:
+    """Yield the merge that GEPA kept or rejected; the seed is none."""
+    if len(event.parents) < 2:
+        return
+    at = event.at or 0
+    yield Proposal(
+        key=f"merge at {at}, {event.iteration}",
+        at=at,
+        decided=at,
+        iteration=event.iteration,
+        parents=event.parents,
+        components=[],
+        size=0,
+        before=None,
+        after=None,
+        outcome="kept" if isinstance(event, CandidateFound) else "rejected",
+        why="a merge that was as good as its parents" if isinstance(event, CandidateFound) else event.reason,
+        candidate=event.index if isinstance(event, CandidateFound) else None,
+        digest=None,
+        unchanged=False,
+        merge=True,
+        race=None,
+        mutation=None,
+    )

@@ -6,13 +6,12 @@ import orjson
 
 from gepa_client.journal.entries import EVALUATE, SEARCH, Entry
 from gepa_client.journal.history import entries_at
-from gepa_client.journal.requests import SHOWN, EvaluatedExample, digest_of, evaluate_key, evaluated_of
+from gepa_client.journal.requests import EvaluatedExample, digest_of, evaluate_key, evaluated_of
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.pool_reader import PoolReader
-from gepa_client.page.proposal_reader import ProposalReader
 from gepa_client.page.search_events import Results
 
 
@@ -23,26 +22,16 @@ class ResultReader:
         self._store, self._id, self._log = store, run_id, log
         self._rows, self._pool = rows, pool
 
-    def read(self, evaluated: Sequence[Entry], proposals: ProposalReader, *, caught_up: bool) -> None:
-        """Add the results of these entries.
-
-        `caught_up`: False while earlier results are read, of which those of dropped proposals are left out if their
-        ids are those of training rows too: their texts would have to be worked out.
-        """
+    def read(self, evaluated: Sequence[Entry]) -> None:
+        """Add the results of these entries."""
         places: dict[int, tuple[str, int]] = {}
-        children: dict[str, str] | None = None
         for entry in evaluated:
             about = evaluated_of(entry.about)
             if about is None or about.candidate in self._pool.digests or about.quoted_id not in self._rows.places:
                 continue
+            place: int | None = self._rows.places[about.quoted_id][0]
             if about.quoted_id in self._rows.train_ids:
-                if not caught_up:
-                    continue
-                if children is None:
-                    children = self._known_children(proposals)
-                place = self._place(entry, about, children.get(about.candidate))
-            else:
-                place = self._rows.places[about.quoted_id][0]
+                place = self._place(entry, about, self._pool.proposed.get(about.candidate) or self._seed(about))
             if place is not None:
                 places[entry.number] = (about.candidate, place)
         self._add(places)
@@ -57,11 +46,10 @@ class ResultReader:
                 return place
         return None
 
-    def _known_children(self, proposals: ProposalReader) -> dict[str, str]:
-        """Return the digests of the texts of what is evaluated now, by their beginnings."""
-        seed = self._rows.program.get("seed_candidate")
-        texts = [*proposals.children().values(), *([seed] if seed is not None else [])]
-        return {digest[:SHOWN]: digest for digest in map(digest_of, texts)}
+    def _seed(self, about: EvaluatedExample) -> str | None:
+        """Return the digest of the seed, which is evaluated before there is a pool; None if another one was."""
+        digest = digest_of(self._rows.program.get("seed_candidate"))
+        return digest if digest.startswith(about.candidate) else None
 
     def _add(self, places: dict[int, tuple[str, int]]) -> None:
         numbers = sorted(places)

@@ -2,7 +2,6 @@
 
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.requests import SHOWN
 from gepa_client.journal.store import Store, named_store
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.ending_reader import EndingReader
@@ -12,8 +11,6 @@ from gepa_client.page.heartbeat_reader import HeartbeatReader
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import Position, RunWarning, StoreTrouble
 from gepa_client.page.pool_reader import PoolReader
-from gepa_client.page.proposal_reader import ProposalReader
-from gepa_client.page.recorded_decisions import KnownRun
 from gepa_client.page.request_reader import RequestReader
 from gepa_client.page.result_reader import ResultReader
 from gepa_client.page.run_event import run_event
@@ -28,9 +25,9 @@ NEW_POLL_S = 0.2
 class RunReader:
     """One run of a store; `poll` adds what is new to the log. Used by one thread.
 
-    `url`: of the store, for the process that replays. `replays`: whether to start that process. `known`: a run that has
-    ended, whose decisions are known. `totals`: what the run spent and which examples failed; another thread may read
-    it, with its own store, if `reads_totals` is false: `poll` then reads it at the end of the run only.
+    `url`: of the store. `totals`: what the run spent and which examples failed; another thread may read it, with its
+    own store, if `reads_totals` is false: `poll` then reads it at the end of the run only. `ended`: the run is shown as
+    it is recorded, though a driver may continue it; `until`: as of `record_of`.
     """
 
     def __init__(
@@ -40,27 +37,22 @@ class RunReader:
         run_id: str,
         log: EventLog,
         *,
-        replays: bool = True,
-        known: KnownRun | None = None,
+        ended: bool = False,
+        until: int | None = None,
         reads_totals: bool = True,
     ) -> None:
         self._store, self._named, self._id, self._log = store, named_store(url), run_id, log
-        self._known, self._reads_totals = known, reads_totals
+        self._is_ended, self._reads_totals = ended, reads_totals
         self._rows = InitialRows(store, run_id, log)
         self._pool = PoolReader(store, run_id, log, self._rows)
         self._heartbeats = HeartbeatReader(store, run_id, self._pool)
-        results = ResultReader(store, run_id, log, self._rows, self._pool)
-        self._entries = EntryReader(store, run_id, log, self._pool, results)
-        self._proposals: ProposalReader | None = None
-        self._decisions = DecisionReader(url, log, self._pool, self._entries, replays=replays, known=known)
+        self._results = ResultReader(store, run_id, log, self._rows, self._pool)
+        self._entries = EntryReader(store, run_id, log, self._pool)
+        self._decisions = DecisionReader(store, run_id, log, self._pool, self._entries)
         self.totals = TotalsReader(run_id, log, self._rows, self._pool)
-        self._ending = EndingReader(store, run_id, log, self._decisions, known)
+        self._ending = EndingReader(store, run_id, log, until)
         self._requests = RequestReader(store, run_id, log)
         self._trouble: str | None = None
-
-    def close(self) -> None:
-        """End the process that replays."""
-        self._decisions.close()
 
     def poll(self) -> float:
         """Add what is new; return after how many seconds to poll again.
@@ -69,8 +61,7 @@ class RunReader:
         """
         try:
             run = self._store.run(self._id)
-            # a run that is known is shown as it was replayed, though its driver may continue it
-            driven = self._known is None and run.claim.owner is not None
+            driven = not self._is_ended and run.claim.owner is not None
             more = self._read(run, driven=driven)
         except NoSuchRun as error:
             self._add_trouble(str(error), gone=True)
@@ -84,7 +75,7 @@ class RunReader:
         self._log.published()
         if more:
             return 0.0
-        if driven or self._decisions.is_following:
+        if driven:
             return LIVE_POLL_S
         return NEW_POLL_S if run.status == "pending" else IDLE_POLL_S
 
@@ -96,12 +87,14 @@ class RunReader:
     def _read(self, run: StoredRun, *, driven: bool) -> bool:
         """Read everything once; return whether there is more to read at once."""
         self._read_first(run, driven=driven)
-        more = self._entries.read(self._proposals) if self._proposals is not None else False
-        if self._proposals is not None and not more:
-            self._note_made(self._proposals)
-            self._requests.read_outcomes(run, self._entries, self._pool.candidates)
-        self._decisions.read(run, self._proposals, driven=driven, more=more)
-        ended = not driven and not more and not self._decisions.is_following
+        more = False
+        if self._rows.val:
+            more = self._entries.read()
+            more |= self._decisions.read(wait=more or driven)
+            self._results.read(self._entries.evaluated)
+            if not more:
+                self._requests.read_outcomes(run, self._entries, self._pool.candidates)
+        ended = not driven and not more
         for message in run.counters.get("warnings") or ():
             self._log.add(RunWarning(at=None, message=str(message)))
         if ended and not self._ending.is_read(run):
@@ -111,25 +104,20 @@ class RunReader:
         elif self._reads_totals:
             self.totals.read(self._store)
         if ended:
+            for proposal in self._decisions.proposals.unfinished(self._entries.end):
+                self._log.add(proposal)
             self._ending.read(run)
         elif driven:
             self._ending.resumed()
         self._add_position(more=more, complete=ended)
         return more
 
-    def _note_made(self, proposals: ProposalReader) -> None:
-        """Add the digests of the texts of pending proposals, by which failed examples and those in flight go."""
-        for event in proposals.note_made():
-            self._log.add(event)
-        self._pool.proposed.update((digest[:SHOWN], digest) for digest in proposals.made.values())
-
     def _add_position(self, *, more: bool, complete: bool) -> None:
         self._log.add(
             Position(
                 end=self._entries.shown_end,
                 read=self._entries.ordered if more else self._entries.first_missing,
-                replayed=self._decisions.replayed,
-                why_not_replayed=self._decisions.why_not,
+                decided=self._entries.shown_end if complete else self._decisions.decided,
                 complete=complete,
             )
         )
@@ -137,9 +125,7 @@ class RunReader:
     def _read_first(self, run: StoredRun, *, driven: bool) -> None:
         """Read what the first paint needs."""
         self._rows.read()
-        if self._proposals is None and self._rows.val:
-            self._proposals = ProposalReader(self._store, run, self._pool.candidates, self._rows.train)
-            self._entries.model = run.config.get("reflection_lm")
+        self._decisions.model = run.config.get("reflection_lm")
         self._log.add(
             run_event(
                 run,

@@ -30,7 +30,6 @@ class WatchedRun:
 
     url: str
     run_id: str
-    replays: bool
     log: EventLog = field(default_factory=EventLog)
     cells: CellReader | None = field(default=None, init=False)
     """For the thread that reads details; None before the first."""
@@ -63,7 +62,7 @@ class WatchedRun:
                 return
 
     def _follow(self, store: Store) -> None:
-        reader = RunReader(store, self.url, self.run_id, self.log, replays=self.replays, reads_totals=False)
+        reader = RunReader(store, self.url, self.run_id, self.log, reads_totals=False)
         left = threading.Event()
         totals = threading.Thread(
             target=self._follow_totals, args=(reader.totals, left), name=f"totals of {self.run_id}", daemon=True
@@ -75,7 +74,6 @@ class WatchedRun:
                 pause = reader.poll()
         finally:
             left.set()
-            reader.close()
 
     def _follow_totals(self, totals: TotalsReader, left: threading.Event) -> None:
         """Read what the run spent and what failed, beside its events: of a long run that takes seconds."""
@@ -91,10 +89,9 @@ class WatchedRun:
 
 @dataclass
 class WatchedRuns:
-    """The runs that are read, the one asked for last at the end. `url`, `replays`: as of `WatchedRun`."""
+    """The runs that are read, the one asked for last at the end. `url`: of the store."""
 
     url: str
-    replays: bool
     _runs: dict[str, WatchedRun] = field(default_factory=dict, init=False)
 
     def __contains__(self, run_id: str) -> bool:
@@ -102,7 +99,7 @@ class WatchedRuns:
 
     def get(self, run_id: str) -> WatchedRun:
         """Return a run, which is read from now on; stop reading others that no page has followed for longest."""
-        found = self._runs.pop(run_id, None) or WatchedRun(self.url, run_id, self.replays)
+        found = self._runs.pop(run_id, None) or WatchedRun(self.url, run_id)
         idle = [each for each, run in self._runs.items() if not run.log.is_followed]
         for each in idle[: max(0, len(idle) + 1 - MOST_RUNS)]:
             self._runs.pop(each).stop()

@@ -68,7 +68,7 @@ class RunRecord:
     rejected: list[events.Rejected] = field(default_factory=list)
     races: events.LostRaces = field(default_factory=events.LostRaces)
     skipped: list[events.NoProposal] = field(default_factory=list)
-    reflecting: list[events.Reflecting] = field(default_factory=list)
+    reflecting: list[events.ProposalBegun] = field(default_factory=list)
     reflection_error: str = ""
     """Why the reflection model did not answer the last time; empty if it did, or was not asked yet."""
     """The proposals whose new texts are awaited."""
@@ -165,9 +165,11 @@ class RunRecord:
                 self.unusable = self.unusable.added(event)
             case events.ReflectionRetried():
                 self.reflection_error = event.error
-            case events.Reflecting():
+            case events.ProposalBegun():
                 self.reflection_error = ""
-                self.reflecting = [] if event.ended else [*self.reflecting, event]
+                self.reflecting.append(event)
+            case events.ProposalMade():
+                self.reflecting = []
             case events.MutationStarted():
                 self.mutating[event.number] = ""
             case events.MutationProgress():

@@ -10,7 +10,16 @@ from evolverpc_common.display_text import line
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.journal.entries import now
-from gepa_client.journal.run_events import Emit, Event, FleetChanged, Phase, Progress, Reflecting, Warned
+from gepa_client.journal.run_events import (
+    Emit,
+    Event,
+    FleetChanged,
+    Phase,
+    Progress,
+    ProposalBegun,
+    ProposalMade,
+    Warned,
+)
 
 RATE_WINDOW_S = 30.0
 LONG_S = 10.0
@@ -96,10 +105,11 @@ class Activity:
                 case Progress():
                     self._now |= {name: getattr(event, name) for name in ("evaluated", "in_flight", "waiting", "slots")}
                     self._pace.append((time.monotonic(), event.evaluated))
-                case Reflecting():
-                    names = [] if event.ended else [*self._now.get("reflecting", []), *event.components]
-                    since = None if event.ended else self._now.get("reflecting_since") or now()
-                    self._now |= {"reflecting": names, "reflecting_since": since}
+                case ProposalBegun():
+                    names = [*self._now.get("reflecting", []), *event.components]
+                    self._now |= {"reflecting": names, "reflecting_since": self._now.get("reflecting_since") or now()}
+                case ProposalMade():
+                    self._now |= {"reflecting": [], "reflecting_since": None}
                 case FleetChanged():
                     self._note_fleet(event)
                 case Warned() if len(self._warnings) < WARNINGS_KEPT:

@@ -30,7 +30,7 @@ from gepa_client.journal.store import Store, named_store, open_store
 from gepa_client.run import initial_state, splits
 from gepa_client.run.activity import Activity
 from gepa_client.run.control_messages import DriverJob
-from gepa_client.run.event_writer import placed, progress_reported, redacting
+from gepa_client.run.event_writer import placed, progress_reported, record, redacting
 from gepa_client.run.fingerprint import changed_code, changed_data, check_fingerprint, fingerprint_of
 from gepa_client.run.fork_point import fork_command
 from gepa_client.run.gateway_record import GatewayRecord
@@ -296,7 +296,9 @@ class _DriverRun:
                 reflection = optimization.reflection()
                 emit_started(self.emit, self.job, self.store, self.config, optimization, resumed=resumed)
                 self.on_drainable()
-                return optimization.run(reflection)
+                finished = optimization.run(reflection)
+                record(finished.model_copy(update={"at": journal.next_number}), journal)
+                return finished
         finally:
             self.on_drainable()
             self.gateway.end()

@@ -15,7 +15,28 @@ from evolverpc_common.redaction import Secrets
 from gepa_client.errors import unreadable
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.run_events import Emit, Event, Finished, Progress, Started, Warned
+from gepa_client.journal.run_events import (
+    Budget,
+    CandidateFound,
+    Emit,
+    Event,
+    Finalized,
+    Finished,
+    NoProposal,
+    Progress,
+    ProposalBegun,
+    ProposalEvaluated,
+    ProposalMade,
+    RecordsCut,
+    Rejected,
+    Started,
+    Steered,
+    StepFailed,
+    Tested,
+    TiesCompared,
+    UnusableAnswer,
+    Warned,
+)
 from gepa_client.run.gateway_record import GatewayRecord
 
 REPORT_EVERY_S = 0.1
@@ -92,9 +113,36 @@ class _EventsFile:
         self._begun, self._before = True, []
 
 
+DECISIONS = (
+    *(ProposalBegun, ProposalMade, ProposalEvaluated, Rejected, CandidateFound, NoProposal, StepFailed),
+    *(Budget, RecordsCut, UnusableAnswer, Steered),
+)
+"""What GEPA decides in the search."""
+
+OF_PROCESSES = (Started, TiesCompared, Tested, Finalized, Finished)
+"""How a process begins, and what it comes to after the search: a resumed run may test another candidate."""
+
+
 def placed(emit: Emit, journal: Journal) -> Emit:
-    """Return `emit` with the place in the journal added to every event."""
-    return lambda event: emit(event.model_copy(update={"at": journal.next_number}))
+    """Return `emit` with the place in the journal added to every event, that records those of the run."""
+
+    def emit_placed(event: Event) -> None:
+        event = event.model_copy(update={"at": journal.next_number})
+        record(event, journal)
+        emit(event)
+
+    return emit_placed
+
+
+def record(event: Event, journal: Journal) -> None:
+    """Write an event into the journal if the run has it, in whichever process: what is read of it later."""
+    without = {"seconds", "max_metric_calls"} if isinstance(event, Steered) else {"seconds"}
+    without |= {"texts"} if isinstance(event, CandidateFound) else set()  # the store has them
+    fields = event.model_dump(mode="json", exclude=without, exclude_defaults=True)
+    if isinstance(event, DECISIONS) and not (isinstance(event, Steered) and event.number is None):
+        journal.decided(event.event, fields)
+    elif isinstance(event, OF_PROCESSES) and not journal.replays:
+        journal.noted(event.event, fields)
 
 
 def redacting(secrets: Secrets, emit: Emit) -> Emit:

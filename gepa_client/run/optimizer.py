@@ -40,6 +40,7 @@ from gepa_client.run import output_folder as files
 from gepa_client.run import strategies
 from gepa_client.run.guards import FailureGuard, IdleGuard, PriceGuard, ScorerGuard
 from gepa_client.run.initial_state import InitialState
+from gepa_client.run.proposal_watcher import ProposalWatcher
 from gepa_client.run.resolved_settings import is_deterministic, race_sample
 from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
@@ -242,6 +243,7 @@ class Optimization:
         perfect_score = config.perfect_score if config.skip_perfect_score else None
         datasets = ConcurrentDatasets(arguments["adapter"], arguments["module_selector"], perfect_score)
         arguments["module_selector"] = datasets
+        proposals = ProposalWatcher(self.emit, self.adapter, steering.hints, reflection.take_unusable)
         watcher = RunWatcher(
             self.emit,
             self._best,
@@ -250,16 +252,18 @@ class Optimization:
             self.kept,
             seed=config.seed,
             use_merge=config.use_merge,
+            proposals=proposals,
             fitted=reflection.fitted if isinstance(reflection, ConcurrentReflection) else None,
-            next_rejected=race.next_rejected if race is not None else lambda: None,
-            take_unusable=reflection.take_unusable,
+            race_lost=race.lost_by if race is not None else lambda _proposal: None,
             dropped=steering.dropped,
         )
         steering.on_taken = watcher.on_steered
         prices = PriceGuard(config, journal, self.emit)
         scorers, idle = ScorerGuard(config, journal, self.emit), IdleGuard(journal, self.emit)
-        own_callbacks = [datasets, watcher, guard, prices, scorers, idle]
+        own_callbacks = [datasets, proposals, watcher, guard, prices, scorers, idle]
         arguments |= strategies.acceptance_arguments(config, arguments, splits.train)
+        arguments["reflection_strategy"] = proposals.reflection(arguments["reflection_strategy"])
+        arguments["selection_strategy"] = proposals.selection(arguments["selection_strategy"])
         if is_deterministic(config, self.adapter.discovery):
             self.adapter.known = KnownResults(journal, lambda message: self.emit(Warned(message=message)))
             arguments["cache_evaluation"] = True  # GEPA's own look-up, before it evaluates validation rows
@@ -288,7 +292,7 @@ class Optimization:
                 logger=_GepaLog(),
                 **arguments,
             )
-            journal.commit_failures()
+            journal.commit()
         except Interrupted as stopped:
             stop = self._recorded(stopped)
             more = guard.cause.details if guard.cause is not None else None
@@ -376,13 +380,14 @@ class Optimization:
         return None if known is None else known.reused + watcher.validated_from_cache
 
     def _recorded(self, stopped: Interrupted) -> Interrupted:
-        """Record a completing stop for replays; return it, or the interruption that prevented the record."""
+        """Record the last decisions, and a completing stop for replays; return it, or what prevented the record."""
         journal = self.adapter.journal
-        if stopped.status == "completed" and not journal.replays:
-            try:
+        try:
+            journal.commit(ended=True)
+            if stopped.status == "completed" and not journal.replays:
                 journal.stop(stopped)
-            except Interrupted as lost:
-                return lost
+        except Interrupted as lost:
+            return lost
         return stopped
 
     def _best(self, candidate: dict[str, str]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from gepa.core.callbacks import (
     BudgetUpdatedEvent,
     CandidateRejectedEvent,
-    EvaluationEndEvent,
     EvaluationSkippedEvent,
     IterationEndEvent,
     IterationStartEvent,
@@ -20,7 +19,6 @@ from gepa.core.callbacks import (
     OptimizationStartEvent,
     ParetoFrontUpdatedEvent,
     ProposalEndEvent,
-    ProposalStartEvent,
     ReflectiveDatasetBuiltEvent,
     ValsetEvaluatedEvent,
 )
@@ -30,11 +28,10 @@ from gepa.core.state import GEPAState
 from gepa_client.analysis.ties import best_of
 from gepa_client.errors import Interrupted
 from gepa_client.gepa.record_budget import FittedRecords
-from gepa_client.gepa.reflection_strategies import Unusable
 from gepa_client.gepa.reflective_datasets import Records
 from gepa_client.journal.entries import CandidateRecord, now
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import SHOWN, SpendingTotals, digest_of
+from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import (
     Budget,
     CandidateFound,
@@ -46,7 +43,6 @@ from gepa_client.journal.run_events import (
     RacedOut,
     RecordCuts,
     RecordsCut,
-    Reflecting,
     Rejected,
     Steered,
     UnusableAnswer,
@@ -56,6 +52,7 @@ from gepa_client.journal.run_events import (
 from gepa_client.journal.steer_entries import Drop, SetBudget, SteerEntry, described
 from gepa_client.run.activity import Activity
 from gepa_client.run.guards import PERFECT
+from gepa_client.run.proposal_watcher import Proposal, ProposalWatcher
 from gepa_client.run.run_errors import merge_unusable, stop_for
 from protocol.code import CODE_COMPONENTS, added_to
 
@@ -105,15 +102,6 @@ class RunCounters:
             return {"counters": figures} | ({"best": self._best} if self._best is not None else {})
 
 
-@dataclass(frozen=True)
-class _Proposal:
-    """An evaluated proposal: the sum of its scores, the beginning of its digest, whether its parent has its texts."""
-
-    score: float
-    candidate: str
-    unchanged: bool
-
-
 @dataclass
 class RunWatcher:
     """A GEPA callback.
@@ -122,9 +110,9 @@ class RunWatcher:
     candidate, `counters` what the run's store shows. During a replay they receive nothing but candidates that are not
     among the `kept` ones; the rest follows at its end. `result()` is GEPA's result at the last complete candidate; None
     while the seed is being scored. `fitted`: returns the records of a component as the prompt shows them, by candidate,
-    dataset and name; None if the program proposes. `next_rejected`: returns how the next rejected proposal lost its
-    race; None if it was rejected without one. `take_unusable`: returns the answers of reflection that were not used
-    since it was last called. `dropped`: candidates that a user dropped.
+    dataset and name; None if the program proposes. `proposals`: follows those of an iteration; its callbacks come
+    first. `race_lost`: returns how a proposal lost its race; None if it was rejected without one. `dropped`: candidates
+    that a user dropped.
 
     `validated_from_cache`: validation scores that GEPA's cache had, so that they were not evaluated.
     """
@@ -136,9 +124,9 @@ class RunWatcher:
     kept: Mapping[int, CandidateRecord]
     seed: int
     use_merge: bool
+    proposals: ProposalWatcher
     fitted: Callable[[Mapping[str, str], Records, str], FittedRecords] | None = None
-    next_rejected: Callable[[], RacedOut | None] = lambda: None
-    take_unusable: Callable[[], list[Unusable]] = list
+    race_lost: Callable[[Proposal], RacedOut | None] = lambda _proposal: None
     dropped: Set[int] = frozenset()
 
     def __post_init__(self) -> None:
@@ -148,20 +136,18 @@ class RunWatcher:
         self._best: tuple[int, float, dict[str, str]] | None = None  # not shown yet
         self._front = [0]
         self._proposed = False
-        self._proposed_texts: list[dict[str, str]] = []
-        self._proposals: list[_Proposal] = []
         self._texts: dict[int, dict[str, str]] = {}
         self._skipped = ""
         self._cuts = RecordCuts()
         self._unusable = UnusableAnswers()
         self._races = LostRaces()
         self._dropped: dict[str, None] = {}
-        self._reflecting = False
         self._phase: PhaseName | None = None
         self._over = False
         self._records: dict[int, CandidateRecord] = {}
         self._steered = 0
         self.validated_from_cache = 0
+        self.proposals.on_unusable = self._on_unusable
 
     def result(self) -> GEPAResult[Any, int] | None:
         """Return the complete candidates, with the metric calls counted up to now."""
@@ -190,7 +176,6 @@ class RunWatcher:
             self._keep()
             self._keep_objectives_of_the_seed()
         self._proposed, self._skipped, self._dropped = False, "", {}
-        self._proposed_texts, self._proposals = [], []
 
     def on_pareto_front_updated(self, event: ParetoFrontUpdatedEvent) -> None:
         """Note the front; called just before `on_valset_evaluated` of the candidate that moved it."""
@@ -233,6 +218,7 @@ class RunWatcher:
                 index=index,
                 parents=list(event["parent_ids"]),
                 iteration=event["iteration"],
+                proposal=self.proposals.next_kept() if index else None,
                 score=event["average_score"],
                 texts=dict(event["candidate"]),
                 front=self._front,
@@ -283,19 +269,10 @@ class RunWatcher:
         self._note(metric_calls=event["metric_calls_used"])
         self.emit(Budget(metric_calls=event["metric_calls_used"]))
 
-    def on_evaluation_end(self, event: EvaluationEndEvent) -> None:
-        """Note the proposal that was evaluated; GEPA evaluates them in the order in which it announced their texts."""
-        if event["candidate_idx"] is None and self._proposed_texts:
-            parent = self._texts[event["parent_ids"][0]]
-            texts = {**parent, **self._proposed_texts.pop(0)}
-            self._proposals.append(_Proposal(sum(event["scores"]), digest_of(texts)[:SHOWN], texts == parent))
-
     def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
-        """Emit a proposal that was not better on its minibatch; GEPA names it by its score alone."""
-        same = [found for found in self._proposals if found.score == event["new_score"]]
-        if same:
-            self._proposals.remove(same[0])
-        race = self.next_rejected()
+        """Emit a proposal that was not better on its minibatch."""
+        found = self.proposals.next_rejected()
+        race = self.race_lost(found.made) if found is not None else None
         if race is not None:
             self._races = self._races.added(race)
             self._note(races=self._races.model_dump())
@@ -305,15 +282,17 @@ class RunWatcher:
                 old_score=event["old_score"],
                 new_score=event["new_score"],
                 reason=event["reason"] if race is None else race_text(race.compared, race.rows, race.mean),
-                candidate=same[0].candidate if same else None,
-                unchanged=bool(same) and same[0].unchanged,
+                proposal=found.proposal if found is not None else None,
+                parents=list(found.made.parent_program_ids) if found is not None else [],
+                candidate=found.candidate if found is not None else None,
+                unchanged=found is not None and found.unchanged,
                 race=race,
             )
         )
 
     def on_merge_rejected(self, event: MergeRejectedEvent) -> None:
         """Emit a merge that was worse than a parent; GEPA gives its scores in the reason only."""
-        self.emit(Rejected(iteration=event["iteration"], reason=event["reason"]))
+        self.emit(Rejected(iteration=event["iteration"], parents=list(event["parent_ids"]), reason=event["reason"]))
 
     def on_reflective_dataset_built(self, event: ReflectiveDatasetBuiltEvent) -> None:
         """Emit how much of the records the prompts leave out."""
@@ -338,20 +317,13 @@ class RunWatcher:
             self._note(records_cut=self._cuts.model_dump())
             self.emit(cut)
 
-    def on_proposal_start(self, event: ProposalStartEvent) -> None:
-        """Emit that new texts are requested; GEPA announces all proposals of an iteration before it requests them."""
-        self._reflecting = True
-        self.emit(Reflecting(iteration=event["iteration"], components=list(event["components"])))
-
-    def on_proposal_end(self, event: ProposalEndEvent) -> None:
-        """Note the texts that the iteration proposed."""
-        self._proposed_texts.append(dict(event["new_instructions"]))
-        self.on_merge_attempted(event)
-
-    def on_merge_attempted(self, event: ProposalEndEvent | MergeAttemptedEvent) -> None:
-        """Note that the iteration proposed texts or a merge."""
+    def on_proposal_end(self, _event: ProposalEndEvent) -> None:
+        """Note that the iteration proposed texts."""
         self._proposed = True
-        self._end_reflection(event["iteration"])
+
+    def on_merge_attempted(self, _event: MergeAttemptedEvent) -> None:
+        """Note that the iteration proposed a merge."""
+        self._proposed = True
 
     def on_evaluation_skipped(self, event: EvaluationSkippedEvent) -> None:
         """Note why a minibatch was not reflected on."""
@@ -360,29 +332,16 @@ class RunWatcher:
 
     def on_iteration_end(self, event: IterationEndEvent) -> None:
         """Emit an iteration without a proposal; GEPA ends an interrupted iteration in the same way."""
-        self._end_reflection(event["iteration"])
         if not self._proposed and not isinstance(sys.exception(), Interrupted):
             dropped = f"no usable text: {', '.join(self._dropped)}" if self._dropped else "no new text"
             self.emit(NoProposal(iteration=event["iteration"], reason=self._skipped or dropped))
 
-    def _end_reflection(self, iteration: int) -> None:
-        for found in self.take_unusable():
-            event = UnusableAnswer(
-                iteration=iteration,
-                component=found.component,
-                reason=found.reason,
-                asked_again=found.asked_again,
-                then=found.then,
-                dropped=found.dropped,
-            )
-            if found.dropped:
-                self._dropped[found.then or found.reason] = None
-            self._unusable = self._unusable.added(event)
-            self._note(unusable_answers=self._unusable.model_dump())
-            self.emit(event)
-        if self._reflecting:
-            self._reflecting = False
-            self.emit(Reflecting(iteration=iteration, ended=True))
+    def _on_unusable(self, event: UnusableAnswer) -> None:
+        if event.dropped:
+            self._dropped[event.then or event.reason] = None
+        self._unusable = self._unusable.added(event)
+        self._note(unusable_answers=self._unusable.model_dump())
+        self.emit(event)
 
     def _show_withheld(self) -> None:
         """Show what was held back during the replay of the search; called from any thread, between two callbacks."""

@@ -1,6 +1,5 @@
 """Race proposals: one that passed its minibatch is dropped as soon as validation rows show that it loses."""
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,7 +42,8 @@ class RacedSelection:
     dropped: Set[int] = frozenset()
     _races: int = field(default=0, init=False)
     _survivors: dict[str, RacedProposal] = field(default_factory=dict, init=False)
-    _rejected: deque[RacedOut | None] = field(default_factory=deque, init=False)
+    _lost: dict[int, RacedOut] = field(default_factory=dict, init=False)
+    """How proposals of the last selection lost, by their `id`."""
 
     def select(
         self, proposals: list[CandidateProposal[Any]], state: GEPAState[Any, Any], acceptance: AcceptanceCriterion
@@ -67,16 +67,13 @@ class RacedSelection:
             self.on_lost(loser.candidate)
         survivors = [each for each in selected if digest_of(each.candidate) in kept]
         self._survivors = {digest: each for digest, each in kept.items() if each.evaluated}
-        self._rejected = deque(
-            self._outcome(lost.get(digest_of(each.candidate)) if any(each is one for one in selected) else None)
-            for each in proposals
-            if not any(each is one for one in survivors)
-        )
+        raced_out = ((each, lost.get(digest_of(each.candidate))) for each in selected)
+        self._lost = {id(each): self._outcome(loser) for each, loser in raced_out if loser is not None}
         return survivors
 
-    def next_rejected(self) -> RacedOut | None:
-        """Return how the next proposal that GEPA rejects lost its race, None if it did not; call it once for each."""
-        return self._rejected.popleft() if self._rejected else None
+    def lost_by(self, proposal: CandidateProposal[Any]) -> RacedOut | None:
+        """Return how a proposal of the last selection lost its race; None if it did not."""
+        return self._lost.get(id(proposal))
 
     def take_survivors(self) -> dict[str, Batch]:
         """Return the results of each survivor, by the digest of its texts; once after each selection.
@@ -108,9 +105,8 @@ class RacedSelection:
     def _batch(self, proposal: RacedProposal, row_ids: Sequence[int]) -> Batch:
         return self.adapter.batch(self.val.fetch(row_ids), [proposal.results[row_id] for row_id in row_ids])
 
-    def _outcome(self, loser: RacedProposal | None) -> RacedOut | None:
-        if loser is None or loser.lost is None:
-            return None
+    def _outcome(self, loser: RacedProposal) -> RacedOut:
+        assert loser.lost is not None, "it was dropped"  # noqa: S101
         return RacedOut(
             **{name: loser.lost[name] for name in ("compared", "mean", "bound")},
             calls=len(loser.evaluated),

@@ -99,7 +99,7 @@ class SteeredReflection:
     def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
         """Return one proposal per job, in order."""
         if self.steering.current is not None:
-            return [(ReflectionProposal(self.steering.propose()), self)]
+            return [(self.steering.propose(), self)]
         found = self.reflection.reflect_many(jobs)  # type: ignore[attr-defined]
         self.steering.reflected(len(jobs))
         return [(proposal, self) for proposal, _ in found]

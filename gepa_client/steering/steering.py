@@ -10,6 +10,7 @@ import orjson
 from pydantic import ValidationError
 
 from gepa_client.analysis.ties import best_of
+from gepa_client.gepa.reflection_strategies import TextProposal
 from gepa_client.journal.entries import PROPOSAL, STEER, SteeringRequest, now
 from gepa_client.journal.exported import mistakes
 from gepa_client.journal.journal import Journal
@@ -26,7 +27,6 @@ from gepa_client.journal.steer_entries import (
     Unpin,
     Withdraw,
     action_of,
-    by_hand_text,
     described,
 )
 from gepa_client.journal.stored_fields import plain
@@ -130,7 +130,7 @@ class Steering:
         self.current = proposal
         proposal.tries += 1
 
-    def propose(self) -> dict[str, str]:
+    def propose(self) -> TextProposal:
         """Return the texts that this iteration evaluates, as an answer of the journal like those of reflection.
 
         Raises:
@@ -138,12 +138,13 @@ class Steering:
         """
         found = self.proposals.popleft()
         self.current = None
-        [asked] = self.journal.ask([request_key(PROPOSAL, by_hand_text(found.request, found.author), found.texts)])
+        about = f"propose the texts of request {found.request} by {found.author}"
+        [asked] = self.journal.ask([request_key(PROPOSAL, about, found.texts)])
         if asked.entry is None:
             with self.journal.executing([asked]):
                 self.journal.record((asked, dict(found.texts)))
                 self.journal.settle()
-        return dict(found.texts)
+        return TextProposal(dict(found.texts), by_hand=found.author, request=found.request)
 
     def advance(self, state: State, *, at_once: bool = False) -> None:
         """Apply the recorded requests of this place; where the record ends, take those that wait and record them.

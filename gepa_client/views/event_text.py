@@ -99,7 +99,9 @@ def event_text(event: events.Event) -> str:
         case (
             events.Budget()
             | events.Progress()
-            | events.Reflecting()
+            | events.ProposalBegun()
+            | events.ProposalMade()
+            | events.ProposalEvaluated()
             | events.ReflectionRetried()
             | events.ModelCalls()
             | events.FailedExamples()

@@ -36,9 +36,6 @@ MOST_FOLLOWED_OF_TENANT = 40
 MOST_IDLE = 8
 """Jobs that are read although no stream follows them, at most."""
 
-MOST_REPLAYED = 4
-"""Runs that are replayed for GEPA's decisions at the same time, each by a process; of others the events lack these."""
-
 MOST_STREAMS = 2000
 STOP_WAIT_S = 5.0
 TROUBLE = "the run cannot be read at present; the service tries again"
@@ -181,16 +178,12 @@ class JobStreams:
             watched.job = job
             log.add(cast("PageEvent", JobEvent.of(job)))
             if watched.run is None and job.attempts:
-                watched.run = WatchedRun(self._journals, job.id, self._may_replay(), log)
+                watched.run = WatchedRun(self._journals, job.id, log)
         log.published()
         if job is None or (job.status in ENDED and _is_read(watched)):
             log.is_over = True
             log.wake()
             watched.stop()
-
-    def _may_replay(self) -> bool:
-        read = [each.run for each in self._jobs.values() if each.run is not None and not each.log.is_over]
-        return sum(run.replays for run in read) < MOST_REPLAYED
 
 
 @contextlib.contextmanager

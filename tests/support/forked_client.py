@@ -1,10 +1,9 @@
 """Run `evolverpc` and `evolverpc serve` by forking a process that has imported them already.
 
 Importing the commands, the optimizer and litellm takes seconds of CPU, and the suites run hundreds of commands. One
-process imports them once and forks itself for each command of all test workers; that command's optimizer process, and
-the replays of a page, are forks of the same one. Apart from the imports, they are what `python -m gepa_client`, `python
--m rpc_server`, `python -m gepa_client.run.driver_main` and `python -m gepa_client.page.replay_process` start: processes
-with their own folder, environment, session and standard streams.
+process imports them once and forks itself for each command of all test workers; that command's optimizer process is a
+fork of the same one. Apart from the imports, they are what `python -m gepa_client`, `python -m rpc_server` and `python
+-m gepa_client.run.driver_main` start: processes with their own folder, environment, session and standard streams.
 
 Processes that are under test themselves (how they start, what they import, how signals end them) are not started this
 way: `tests/rpc_server/cli`, the commands that are killed and the suites that test no package start them as a user does.
@@ -50,7 +49,6 @@ COMMAND = "gepa_client"
 SERVER = "rpc_server"
 SCRIPT = "-c"
 DRIVER = "gepa_client.run.driver_main"
-REPLAY = "gepa_client.page.replay_process"
 TIMEOUT_S = 90.0
 """Of one command, and of the end of the server."""
 
@@ -149,10 +147,7 @@ class ForkServer:
         return cls(address)
 
     def forking_subprocess(self) -> SimpleNamespace:
-        """Return what `gepa_client.run.supervisor` is to use as `subprocess`, so that its drivers are forks.
-
-        `gepa_client.page.replay_follower` can use it too.
-        """
+        """Return what `gepa_client.run.supervisor` is to use as `subprocess`, so that its drivers are forks."""
         return _forking_subprocess(self.address)
 
     def run(
@@ -303,8 +298,6 @@ def _preload(libraries: Sequence[str]) -> None:
 
     import gepa_client.check.server_check
     import gepa_client.journal.sqlite
-    import gepa_client.page.replay_follower
-    import gepa_client.page.replay_process
     import gepa_client.run.driver
     import gepa_client.run.replay_run  # noqa: F401
     import rpc_server.cli.serve  # noqa: F401
@@ -371,8 +364,6 @@ def _become(request: list[Any], streams: list[int], address: str) -> None:
         match module:
             case "gepa_client.run.driver_main":
                 status = _driver()
-            case "gepa_client.page.replay_process":
-                status = _replay()
             case "gepa_client":
                 status = _command(folder, arguments, address)
             case "rpc_server":
@@ -397,24 +388,15 @@ def _driver() -> int:
         sys.stderr.flush()
 
 
-def _replay() -> int:
-    """Be what `python -P -m gepa_client.page.replay_process` is."""
-    from gepa_client.page import replay_process
-
-    replay_process.main()
-    return 0
-
-
 def _command(folder: str, arguments: list[str], address: str) -> int:
     """Be what `python -m gepa_client ARGUMENTS` is; return the exit status."""
     import gepa_client
     from gepa_client.cli import main
-    from gepa_client.page import replay_follower
     from gepa_client.run import supervisor
 
     sys.path.insert(0, folder)
     sys.argv = [str(Path(gepa_client.__file__).with_name("__main__.py")), *arguments]
-    supervisor.subprocess = replay_follower.subprocess = _forking_subprocess(address)  # type: ignore[attr-defined]
+    supervisor.subprocess = _forking_subprocess(address)  # type: ignore[attr-defined]
     return _status_of(main)
 
 
@@ -461,8 +443,8 @@ def _forking_subprocess(address: str) -> SimpleNamespace:
 
 
 def _forked_driver(address: str, command: list[str], **options: Any) -> Any:
-    """The optimizer's process, or a page's replay, as a fork, in place of `subprocess.Popen`."""
-    if command[1:] not in (["-P", "-m", DRIVER], ["-P", "-m", REPLAY]) or options["env"]["PYTHONHASHSEED"] != HASH_SEED:
+    """The optimizer's process as a fork, in place of `subprocess.Popen`."""
+    if command[1:] != ["-P", "-m", DRIVER] or options["env"]["PYTHONHASHSEED"] != HASH_SEED:
         return subprocess.Popen(command, **options)
     stdin, to_stdin = os.pipe()
     from_stdout, stdout = os.pipe()

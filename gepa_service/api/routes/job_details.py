@@ -5,9 +5,9 @@ Their forms are those of the page of `evolverpc watch` (`gepa_client.page.page_a
 
 import contextlib
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import BaseModel
 
@@ -25,7 +25,6 @@ from gepa_service.api.problems import Problem
 from gepa_service.api.routes.jobs import known_job
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.threads import in_thread
-from gepa_service.model.job import Job
 
 router = APIRouter(include_in_schema=False)
 
@@ -70,24 +69,18 @@ async def text(
 
 @router.get("/job/{job_id}/proposal")
 async def made_proposal(
-    job_id: Id, request: Request, caller: Reader, service: Parts, at: Place, rows: Literal["first", "all"] = "first"
+    job_id: Id, caller: Reader, service: Parts, at: Place, rows: Literal["first", "all"] = "first"
 ) -> Response:
     """Return what a proposal was made from, and what it changed; with `rows=all` all rows of its minibatch."""
-    known = await _proposals(request, await known_job(service.of(caller), job_id))
-    decided = next((each["decided"] for each in known if each["at"] == at), None)
-    return await _read(service, lambda store: proposal(store, job_id, at, decided, all_rows=rows == "all"))
+    await known_job(service.of(caller), job_id)
+    return await _read(service, lambda store: proposal(store, job_id, at, all_rows=rows == "all"))
 
 
 @router.get("/job/{job_id}/provenance")
-async def origins(job_id: Id, request: Request, caller: Reader, service: Parts, candidate: Place) -> Response:
+async def origins(job_id: Id, caller: Reader, service: Parts, candidate: Place) -> Response:
     """Return where each part of a candidate's texts is from."""
-    known = await _proposals(request, await known_job(service.of(caller), job_id))
-    kept = {
-        each["candidate"]: (each["at"], each["decided"])
-        for each in known
-        if each["candidate"] is not None and not each["merge"]
-    }
-    return await _read(service, lambda store: provenance(store, job_id, candidate, kept))
+    await known_job(service.of(caller), job_id)
+    return await _read(service, lambda store: provenance(store, job_id, candidate))
 
 
 @router.get("/job/{job_id}/explanation")
@@ -102,13 +95,6 @@ async def code_change(job_id: Id, caller: Reader, service: Parts, at: Place) -> 
     """Return a change of code: its request, its outcome, its diff."""
     await known_job(service.of(caller), job_id)
     return await _read(service, lambda store: transcript(store, job_id, at))
-
-
-async def _proposals(request: Request, job: Job) -> list[dict[str, Any]]:
-    """Return the proposals of a job that were read so far."""
-    log = request.app.state.streams.get(job).log
-    found: list[dict[str, Any]] = await in_thread(log.last_of, "proposal")
-    return found
 
 
 async def _read(service: Service, read: Callable[[Store], BaseModel]) -> Response:

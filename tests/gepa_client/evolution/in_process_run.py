@@ -53,6 +53,6 @@ def optimize(
         logger=Silent(),
         **arguments,
     )
-    adapter.journal.commit_failures()
+    adapter.journal.commit()
     outcome = (result.candidates, result.parents, result.val_subscores, result.total_metric_calls)
     return RunOutcome(outcome, result.candidates, events)

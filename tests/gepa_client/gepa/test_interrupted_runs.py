@@ -88,7 +88,7 @@ def optimize(adapter, reflection=ProgramReflection):
         callbacks=adapter.callbacks,
         seed=5,
     )
-    adapter.journal.commit_failures()
+    adapter.journal.commit()
     return result.candidates, result.parents, result.val_subscores, result.total_metric_calls
 
 

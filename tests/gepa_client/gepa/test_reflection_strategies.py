@@ -41,7 +41,9 @@ def jobs(seed=0, count=6):
 def test_it_proposes_exactly_what_gepas_own_strategy_does(template, seed):
     theirs = StatelessReflectionLM(model, template).reflect_many(jobs(seed))
     ours = ConcurrentReflection(model, template).reflect_many(jobs(seed))
-    assert [proposal for proposal, _ in ours] == [proposal for proposal, _ in theirs]
+    same = ("new_texts", "prompts", "raw_lm_outputs", "metadata")
+    found = [[[getattr(proposal, name) for name in same] for proposal, _ in each] for each in (ours, theirs)]
+    assert found[0] == found[1]
     assert [list(proposal.new_texts) for proposal, _ in ours] == [list(proposal.new_texts) for proposal, _ in theirs]
 
 
@@ -135,7 +137,7 @@ def test_a_component_without_a_usable_answer_is_left_out_and_the_others_of_its_j
     job = ({"a": "text a", "b": "text b"}, {"a": [{"x": 1}], "b": [{"x": 1}]}, ["a", "b"])
     [proposal] = reflection.propose([job])
     assert proposal.new_texts == {"b": "new"}
-    assert reflection.take_unusable() == [Unusable("a", "monologue", asked_again=True, then="monologue")]
+    assert reflection.take_unusable() == [Unusable(0, "a", "monologue", asked_again=True, then="monologue")]
     assert reflection.take_unusable() == []
 
 
@@ -152,5 +154,5 @@ def test_an_answer_whose_text_cannot_be_used_is_asked_for_once_more_with_the_rea
     reflection = ConcurrentReflection(second_time_right, check=AnswerCheck())
     [proposal] = reflection.propose([({"a": "text a"}, {"a": [{"x": 1}]}, ["a"])])
     assert proposal.new_texts == {"a": "new\n```\nexample\n```"}
-    assert reflection.take_unusable() == [Unusable("a", reason, asked_again=True)]
+    assert reflection.take_unusable() == [Unusable(0, "a", reason, asked_again=True)]
     assert "could not be used: it " in prompts[1]

@@ -92,22 +92,17 @@ def begun(store: str, candidates: int = 1) -> str:
     raise AssertionError("the run did not begin")
 
 
-def read_run(
-    url: str, run_id: str, *, replays: bool = True, until: Callable[[PageState], bool] = lambda page: page.complete
-) -> PageState:
+def read_run(url: str, run_id: str, *, until: Callable[[PageState], bool] = lambda page: page.complete) -> PageState:
     """The state of a page that read a run to its end."""
     log, page, number = EventLog(), PageState(), 0
     give_up = time.monotonic() + READ_TIMEOUT_S
     with closing(open_store(url)) as store:
-        reader = RunReader(store, url, run_id, log, replays=replays)
-        try:
-            while not until(page):
-                assert time.monotonic() < give_up, page.one("position")
-                pause = reader.poll()
-                found, number = log.since(number, 1 << 30)
-                for _, data in found:
-                    page.apply(orjson.loads(data))
-                time.sleep(min(pause, 0.05))
-        finally:
-            reader.close()
+        reader = RunReader(store, url, run_id, log)
+        while not until(page):
+            assert time.monotonic() < give_up, page.one("position")
+            pause = reader.poll()
+            found, number = log.since(number, 1 << 30)
+            for _, data in found:
+                page.apply(orjson.loads(data))
+            time.sleep(min(pause, 0.05))
     return page

@@ -9,12 +9,8 @@ from typing import Any
 
 import pytest
 
-from gepa_client.analysis.explanation import explain
-from gepa_client.journal.run_events import from_json
 from gepa_client.journal.store import open_store
 from gepa_client.page import embedded, initial_rows
-from gepa_client.page.recorded_decisions import KnownRun
-from gepa_client.report.run_record import RunRecord
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_data, page_text
 from tests.gepa_client.run_folder import only_run
@@ -74,16 +70,12 @@ def bounded(folder: Path, monkeypatch: pytest.MonkeyPatch, *, events: int, answe
     monkeypatch.setattr(embedded, "LARGEST_EVENTS", events)
     monkeypatch.setattr(embedded, "LARGEST_ANSWERS", answers)
     run, url = only_run(folder), "runs/evolverpc.db"
-    record = RunRecord()
-    for line in (run / "events.jsonl").read_bytes().splitlines():
-        record.apply(from_json(line))
     monkeypatch.chdir(folder)
     with closing(open_store(url)) as store:
-        record.warnings.append(LONE)
-        known = KnownRun(record, explain(store, store.run(run.name)))
+        store.update(run.name, {"counters": {**store.run(run.name).counters, "warnings": [LONE]}})
         assert store.claim(run.name, store.run(run.name).claim, "other", "another process")
         try:
-            return page_data(embedded.exported(store, url, run.name, known))
+            return page_data(embedded.exported(store, url, run.name))
         finally:
             store.release(run.name, "other")
 

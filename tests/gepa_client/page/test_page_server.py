@@ -58,7 +58,7 @@ def texts_sent(texts: dict[str, str]) -> dict[str, str]:
 
 @pytest.fixture
 def server(store: str) -> Iterator[PageServer]:
-    with served(store, replays=False, steer=post_request) as made:
+    with served(store, steer=post_request) as made:
         yield made
 
 

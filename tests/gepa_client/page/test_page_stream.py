@@ -139,11 +139,11 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
 def test_the_page_of_a_running_run_has_the_command_that_cancels_it(cli: Cli, tmp_path: Path) -> None:
     store = str(tmp_path / "runs.db")
     put(store, Made(status="running"))
-    run = read_run(store, RUN_ID, replays=False).one("run")
+    run = read_run(store, RUN_ID).one("run")
     assert run is not None
     [typed] = [each["command"] for each in run["commands"] if " cancel " in each["command"]]
     assert cli(*shlex.split(typed)[1:]).status == 0
-    stated = read_run(store, RUN_ID, replays=False).one("finished")
+    stated = read_run(store, RUN_ID).one("finished")
     assert stated is not None and stated["status"] == "cancelled"
 
 

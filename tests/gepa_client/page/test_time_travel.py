@@ -82,7 +82,7 @@ def test_the_page_of_a_steered_run_with_races_equals_its_replay(
     running.communicate(TIMEOUT_S)
     page = read_run(store, run_id)
     position = page.one("position")
-    assert position is not None and position["replayed"] == position["end"], position
+    assert position is not None and position["decided"] == position["end"], position
     steers = {each["key"]: {**each, "id": 0} for each in page.of("steer")}
     assert {each["key"]: {**each, "id": 0} for each in followed.of("steer")} == steers
     listed = {

@@ -158,7 +158,7 @@ def test_a_run_is_paused_by_another_process_and_resumed_to_the_same_result(
         assert store.parts(run.id)[CONTROL] == 1
     ended = cli("resume", "last", "--json")
     assert ended.found == idle.found
-    page = read_run(str(tmp_path / "runs" / "evolverpc.db"), run.id, replays=False)
+    page = read_run(str(tmp_path / "runs" / "evolverpc.db"), run.id)
     assert [(each["action"], each["at"], each["outcome"]) for each in page.of("steer")] == [
         ("pause", None, "stopped the run")
     ]

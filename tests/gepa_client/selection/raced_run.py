@@ -1,6 +1,6 @@
 """A run of GEPA with racing in the test's own process, through the client, against a scripted server."""
 
-from collections.abc import Callable, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,8 @@ from gepa.core.callbacks import CandidateRejectedEvent
 from gepa_client import ProgramReflection, RemoteAdapter
 from gepa_client.gepa.row_loaders import Row, RowLoader
 from gepa_client.run import strategies
+from gepa_client.run.proposal_watcher import ProposalWatcher
+from gepa_client.selection.race import RacedSelection
 from gepa_client.settings.run_config import RunConfig
 from protocol import Example
 from tests.gepa_client.gepa.silent import Silent
@@ -101,13 +103,16 @@ def run(
     race = strategies.racing(arguments, adapter, val, config)
     if race is not None:
         race.dropped = dropped
-    rejected = Rejections(race.next_rejected if race is not None else lambda: None)
-    arguments["callbacks"] = [*arguments["callbacks"], rejected]
+    proposals = ProposalWatcher(lambda _event: None, adapter, tuple, reflection.take_unusable)
+    arguments["reflection_strategy"] = proposals.reflection(arguments["reflection_strategy"])
+    arguments["selection_strategy"] = proposals.selection(arguments["selection_strategy"])
+    rejected = Rejections(proposals, race)
+    arguments["callbacks"] = [*arguments["callbacks"], proposals, rejected]
     train = val if val.first_id == 0 else rows(TRAIN)
     result = gepa.optimize(
         seed_candidate=adapter.seed_candidate, trainset=train, valset=val, logger=Silent(), **arguments
     )
-    adapter.journal.commit_failures()
+    adapter.journal.commit()
     return RacedRun(
         result.candidates,
         result.parents,
@@ -122,9 +127,11 @@ def run(
 class Rejections:
     """Notes what GEPA rejects."""
 
-    next_rejected: Callable[[], Any]
+    proposals: ProposalWatcher
+    race: RacedSelection | None
     found: list[tuple[str, dict[str, Any] | None]] = field(default_factory=list)
 
     def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
-        race = self.next_rejected()
+        made = self.proposals.next_rejected()
+        race = self.race.lost_by(made.made) if self.race is not None and made is not None else None
         self.found.append((event["reason"], None if race is None else race.model_dump()))

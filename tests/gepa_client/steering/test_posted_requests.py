@@ -81,7 +81,7 @@ async def test_a_page_steers_a_run_and_gets_the_reason_if_it_cannot(store: Store
         ({"kind": "budget", "max_seconds": 1e12}, 400),
         (["pin"], 400),
     ]
-    with served(store.url, replays=False, steer=post_request) as server:
+    with served(store.url, steer=post_request) as server:
         async with Browser(server.address(RUN_ID)) as browser:
             await browser.open_session()
             url = f"{browser.base}/api/runs/{RUN_ID}/steer"

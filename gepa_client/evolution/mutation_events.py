@@ -1,0 +1,50 @@
+"""The event of a change of code, from its entry in the journal."""
+
+from typing import Any
+
+from gepa_client.evolution.patches import totals
+from gepa_client.journal.mutation_entries import MutationEntry
+from gepa_client.journal.run_events import Mutated, MutationRejected
+from protocol.code import branch_of
+
+EVENT_DIFF = 64_000
+"""Characters of a diff in an event; the journal has all of it."""
+
+
+def mutation_event(
+    number: int, entry: MutationEntry, parents: list[int], parent_branch: str
+) -> Mutated | MutationRejected:
+    """Return the event of a recorded mutation. `number`: of its entry; `parents`: indices of candidates."""
+    head: dict[str, Any] = {
+        "number": number,
+        "kind": entry.kind,
+        "parents": parents,
+        "parent_branch": parent_branch,
+        "request": entry.request,
+        "location": entry.location,
+    }
+    if (applied := entry.applied) is not None:
+        added, removed = totals(applied.diff)
+        return Mutated(
+            **head,
+            branch=branch_of(applied.candidate) or "",
+            commit=applied.commit,
+            files=applied.files,
+            lines_added=added,
+            lines_removed=removed,
+            summary=applied.summary,
+            diff=applied.diff[:EVENT_DIFF],
+            components_added=applied.components_added,
+            components_removed=applied.components_removed,
+            cost_usd=applied.usage.cost_usd if applied.usage is not None else None,
+        )
+    assert entry.rejected is not None, "one of both is set"  # noqa: S101
+    refused = entry.rejected
+    return MutationRejected(
+        **head,
+        stage=refused.stage,
+        reason=refused.reason,
+        log_tail=refused.log_tail,
+        diff=refused.diff[:EVENT_DIFF] if refused.diff is not None else None,
+        cost_usd=refused.usage.cost_usd if refused.usage is not None else None,
+    )

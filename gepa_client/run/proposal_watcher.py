@@ -1,0 +1,185 @@
+"""Follow each proposal of an iteration through GEPA: its records, its texts, its results, what became of it."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from gepa.core.callbacks import EvaluationEndEvent, IterationStartEvent, ReflectiveDatasetBuiltEvent
+from gepa.core.state import GEPAState
+from gepa.proposer.base import CandidateProposal
+from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob
+from gepa.strategies.acceptance import AcceptanceCriterion
+from gepa.strategies.proposal_selection import SelectionStrategy
+
+from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.reflection_strategies import TextProposal, Unusable
+from gepa_client.gepa.reflective_datasets import Records
+from gepa_client.journal.requests import SHOWN, digest_of
+from gepa_client.journal.run_events import Emit, ProposalBegun, ProposalEvaluated, ProposalMade, UnusableAnswer
+
+Proposal = CandidateProposal[Any]
+State = GEPAState[Any, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A proposal that GEPA rejected or kept; its fields are those of `Rejected`."""
+
+    proposal: int
+    candidate: str
+    unchanged: bool
+    made: Proposal
+
+
+@dataclass
+class ProposalWatcher:
+    """A GEPA callback. `reflection` and `selection` enclose the outermost strategies, whose order GEPA keeps.
+
+    `hints`: returns those of users that prompts show now. `take_unusable`: returns the answers of reflection that were
+    not used since it was last called; `on_unusable`: gets them as events, before the event of their proposal.
+    """
+
+    emit: Emit
+    adapter: RemoteAdapter
+    hints: Callable[[], Sequence[str]]
+    take_unusable: Callable[[], list[Unusable]]
+    on_unusable: Callable[[UnusableAnswer], None] = lambda _event: None
+    _iteration: int = field(default=0, init=False)
+    _begun: list[int] = field(default_factory=list, init=False)
+    _children: deque[tuple[int, str, bool]] = field(default_factory=deque, init=False)
+    """Number, beginning of the digest, and whether unchanged, of the proposals that GEPA has yet to evaluate."""
+    _evaluated: list[tuple[int, str, bool]] = field(default_factory=list, init=False)
+    _rejected: deque[Outcome] = field(default_factory=deque, init=False)
+    _kept: deque[Outcome] = field(default_factory=deque, init=False)
+
+    def on_iteration_start(self, event: IterationStartEvent) -> None:
+        """Forget the proposals of the iteration before."""
+        self._iteration = event["iteration"]
+        self._begun, self._evaluated = [], []
+        self._children, self._rejected, self._kept = deque(), deque(), deque()
+
+    def on_reflective_dataset_built(self, event: ReflectiveDatasetBuiltEvent) -> None:
+        """Emit that a proposal begins."""
+        made = self.adapter.dataset_made
+        assert made is not None, "GEPA has got it"  # noqa: S101
+        number, job = made
+        self._begun.append(number)
+        self.emit(
+            ProposalBegun(
+                iteration=self._iteration,
+                proposal=number,
+                parent=event["candidate_idx"],
+                components=list(job.components),
+                rows=[each.row.id for each in job.traced],
+                results=[each.number for each in job.traced],
+                score=sum(self.adapter.score(each.scored) for each in job.traced),
+            )
+        )
+
+    def on_evaluation_end(self, event: EvaluationEndEvent) -> None:
+        """Emit the results of a proposal on its minibatch; GEPA evaluates them in the order of their texts."""
+        if event["candidate_idx"] is not None or len(event["parent_ids"]) != 1 or not self._children:
+            return
+        number, candidate, unchanged = child = self._children.popleft()
+        self.emit(
+            ProposalEvaluated(
+                iteration=self._iteration,
+                proposal=number,
+                results=self.adapter.evaluated[len(self._evaluated)],
+                score=sum(event["scores"]),
+                candidate=candidate,
+                unchanged=unchanged,
+            )
+        )
+        self._evaluated.append(child)
+
+    def next_rejected(self) -> Outcome | None:
+        """Return the proposal that GEPA rejects next; None if it is none of this iteration's."""
+        return self._rejected.popleft() if self._rejected else None
+
+    def next_kept(self) -> int | None:
+        """Return the number of the proposal that enters the pool next; None for a merge."""
+        return self._kept.popleft().proposal if self._kept else None
+
+    def reflection(self, strategy: Any) -> "_WatchedReflection":
+        """Return a reflection strategy of GEPA that emits what it proposes."""
+        return _WatchedReflection(strategy, self)
+
+    def selection(self, strategy: SelectionStrategy) -> "_WatchedSelection":
+        """Return a selection strategy of GEPA that notes which proposals it rejects."""
+        return _WatchedSelection(strategy, self)
+
+    def made(self, jobs: Sequence[ReflectionJob], proposals: Sequence[TextProposal], hints: Sequence[str]) -> None:
+        """Emit the proposals of the iteration, after the answers that were not used for them."""
+        unusable = self.take_unusable()
+        for at, ((parent, _, _), made) in enumerate(zip(jobs, proposals, strict=True)):
+            number = self._begun[at]
+            for found in (each for each in unusable if each.job == at):
+                self.on_unusable(
+                    UnusableAnswer(
+                        iteration=self._iteration,
+                        proposal=number,
+                        component=found.component,
+                        reason=found.reason,
+                        asked_again=found.asked_again,
+                        then=found.then,
+                        dropped=found.dropped,
+                    )
+                )
+            if made.new_texts:
+                texts = {**parent, **made.new_texts}
+                self._children.append((number, digest_of(texts)[:SHOWN], texts == parent))
+            self.emit(
+                ProposalMade(
+                    iteration=self._iteration,
+                    proposal=number,
+                    texts=made.new_texts,
+                    answers=made.answers,
+                    hints=[] if made.by_hand is not None else list(hints),
+                    mutation=made.mutation,
+                    by_hand=made.by_hand,
+                    request=made.request,
+                )
+            )
+
+    def selected(self, proposals: Sequence[Proposal], selected: Sequence[Proposal]) -> None:
+        """Note which proposals GEPA will reject, and which it will keep, of equal texts the first, in its order."""
+        known = {id(one): Outcome(*of, one) for one, of in zip(proposals, self._evaluated, strict=True)}
+        texts: dict[str, Outcome] = {}
+        for one in selected:
+            texts.setdefault(digest_of(one.candidate), known[id(one)])
+        self._kept = deque(texts.values())
+        kept = {each.proposal for each in self._kept}
+        self._rejected = deque(each for each in known.values() if each.proposal not in kept)
+
+
+@dataclass
+class _WatchedReflection:
+    strategy: Any
+    watcher: ProposalWatcher
+
+    def reflect(
+        self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
+    ) -> tuple[TextProposal, Self]:
+        """Do one job of `reflect_many`."""
+        return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
+
+    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[TextProposal, Self]]:
+        """Return one proposal per job, in order."""
+        hints = self.watcher.hints()
+        found = [proposal for proposal, _ in self.strategy.reflect_many(jobs)]
+        self.watcher.made(jobs, found, hints)
+        return [(proposal, self) for proposal in found]
+
+
+@dataclass
+class _WatchedSelection:
+    strategy: SelectionStrategy
+    watcher: ProposalWatcher
+
+    def select(self, proposals: list[Proposal], state: State, acceptance: AcceptanceCriterion) -> list[Proposal]:
+        """Return the proposals that the other strategy selects. Raises: as that."""
+        selected = self.strategy.select(proposals, state, acceptance)
+        self.watcher.selected(proposals, selected)
+        return selected
