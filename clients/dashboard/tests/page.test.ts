@@ -359,7 +359,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     const sample = sampleRun({ driven: true });
     const position = sample.events.find(({ type }) => type === "position") as Extract<PageEvent, { type: "position" }>;
     const id = sample.events.length;
-    server.sample = { ...sample, events: [...sample.events, { ...position, id, replayed: 0, complete: false }] };
+    server.sample = { ...sample, events: [...sample.events, { ...position, id, decided: 0, complete: false }] };
     await load();
     await page.getByText("their outcomes are being read").waitFor();
     server.send([{ ...position, id: id + 1, complete: false }]);

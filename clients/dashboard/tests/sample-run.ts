@@ -409,8 +409,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     type: "position",
     end: size * 60 + 10,
     read: size * 60 + 10,
-    replayed: size * 60 + 10,
-    why_not_replayed: null,
+    decided: size * 60 + 10,
     complete: !driven,
   });
   const named = (name: string) => text("component", name);

@@ -660,17 +660,16 @@ export interface Forecast {
 /**
  * How far this server has read. `end`: the place after the last entry of the search: the slider's range.
  *
- * `read`: all results below this place were sent. `replayed`: all facts below it that follow from GEPA's decisions
- * (`pool`, `metric_calls`, outcomes of proposals) were sent; None if they cannot be had, for the reason
- * `why_not_replayed`. `complete`: both are at the end of a run that is not driven.
+ * `read`: all results below this place were sent. `decided`: all facts below it that follow from GEPA's decisions
+ * (`pool`, `metric_calls`, outcomes of proposals) were sent. `complete`: both are at the end of a run that is not
+ * driven.
  */
 export interface Position {
   id: number;
   type: "position";
   end: number;
   read: number;
-  replayed: number | null;
-  why_not_replayed: string | null;
+  decided: number;
   complete: boolean;
 }
 /**

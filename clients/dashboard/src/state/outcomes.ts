@@ -5,8 +5,7 @@ import type { View } from "./view";
 export function outcomesAreBeingRead({ candidates, latest: { run, position } }: View): boolean {
   if (run === undefined) return false;
   if (position === undefined) return true;
-  if (position.why_not_replayed !== null) return false;
   if (!run.driven) return !position.complete;
   const newest = candidates.at(-1);
-  return newest !== undefined && (position.replayed ?? 0) < newest.at;
+  return newest !== undefined && position.decided < newest.at;
 }

@@ -272,7 +272,9 @@ export type RunEvent =
   | NoProposal
   | RecordsCut
   | UnusableAnswer
-  | Reflecting
+  | ProposalBegun
+  | ProposalMade
+  | ProposalEvaluated
   | ReflectionRetried
   | MutationStarted
   | MutationProgress
@@ -424,7 +426,7 @@ export interface Budget {
  * A candidate entered the pool; index 0 is the seed. `score` is its mean over the validation rows.
  *
  * `front`: the indices now on the Pareto front. `best`: the index with the best score. `metric_calls`: GEPA's count
- * when the candidate had been scored.
+ * when the candidate had been scored. `proposal`: as of `ProposalBegun`; None for the seed and a merge.
  */
 export interface CandidateFound {
   seconds: number;
@@ -433,6 +435,7 @@ export interface CandidateFound {
   index: number;
   parents: number[];
   iteration: number;
+  proposal: number | null;
   score: number;
   texts: {
     [k: string]: string;
@@ -448,13 +451,16 @@ export interface CandidateFound {
  * A proposal was not kept. Scores are sums over its minibatch, before and after; null for a merge.
  *
  * `candidate`: the beginning of its digest, as `FailureGroup` has it. `unchanged`: it has the texts of its parent.
- * `race`: how it lost its race; None if it was not better on its minibatch, or was not selected.
+ * `race`: how it lost its race; None if it was not better on its minibatch, or was not selected. `proposal`: as of
+ * `ProposalBegun`; None for a merge.
  */
 export interface Rejected {
   seconds: number;
   at: number | null;
   event: "rejected";
   iteration: number;
+  proposal: number | null;
+  parents: number[];
   old_score: number | null;
   new_score: number | null;
   reason: string;
@@ -507,13 +513,14 @@ export interface RecordsCut {
  * An answer of reflection that held no new text of a component, which is never evaluated. `reason`: why.
  *
  * `asked_again`: the model was asked once more, with the reason; `then`: why its second answer was unusable too, None
- * if it was used. `dropped`: the proposal has no new text of the component.
+ * if it was used. `dropped`: the proposal has no new text of the component. `proposal`: as of `ProposalBegun`.
  */
 export interface UnusableAnswer {
   seconds: number;
   at: number | null;
   event: "unusable_answer";
   iteration: number;
+  proposal: number | null;
   component: string;
   reason: "truncated" | "empty" | "unchanged" | "monologue" | "ambiguous" | "not text" | "too long";
   asked_again: boolean;
@@ -521,15 +528,71 @@ export interface UnusableAnswer {
   dropped: boolean;
 }
 /**
- * New texts of `components` were requested for one proposal; `ended`: those of the whole iteration have arrived.
+ * The records of a minibatch are there, and new texts of `components` are asked for.
+ *
+ * `proposal`: the number of the entry with the records, by which later events name the proposal. `rows`: the ids of
+ * the training rows of the minibatch; `results`: the numbers of the entries with the results of `parent` on them;
+ * `score`: their sum.
  */
-export interface Reflecting {
+export interface ProposalBegun {
   seconds: number;
   at: number | null;
-  event: "reflecting";
+  event: "proposal_begun";
   iteration: number;
+  proposal: number;
+  parent: number;
   components: string[];
-  ended: boolean;
+  rows: string[];
+  results: number[];
+  score: number;
+}
+/**
+ * What was proposed; of one iteration, all proposals are made at once.
+ *
+ * `texts`: the new texts by component, as GEPA gets them; empty if there is nothing to evaluate. `answers`: those of
+ * the reflection model, or of the program; `hints`: of users, which the prompts showed. `mutation`: the number of the
+ * change of code. `by_hand`: the user who gave the texts (`user@host`), and `request` the id of the request that did.
+ */
+export interface ProposalMade {
+  seconds: number;
+  at: number | null;
+  event: "proposal_made";
+  iteration: number;
+  proposal: number;
+  texts: {
+    [k: string]: string;
+  };
+  answers: TextAnswer[];
+  hints: string[];
+  mutation: number | null;
+  by_hand: string | null;
+  request: string | null;
+}
+/**
+ * An answer from which a text of `component` was read, None if it has several. `number`: of its entry.
+ *
+ * `again`: why the answer before it could not be used; None for the first one.
+ */
+export interface TextAnswer {
+  component: string | null;
+  number: number;
+  again: ("truncated" | "empty" | "unchanged" | "monologue" | "ambiguous" | "not text" | "too long") | null;
+}
+/**
+ * A proposal was evaluated on its minibatch. `results`: the numbers of the entries; `score`: their sum.
+ *
+ * `candidate`, `unchanged`: as of `Rejected`.
+ */
+export interface ProposalEvaluated {
+  seconds: number;
+  at: number | null;
+  event: "proposal_evaluated";
+  iteration: number;
+  proposal: number;
+  results: number[];
+  score: number;
+  candidate: string;
+  unchanged: boolean;
 }
 /**
  * The reflection model did not answer, because of `error`, and is asked again.
