@@ -1,4 +1,4 @@
-"""Follow each proposal of an iteration through GEPA: its records, its texts, its results, what became of it."""
+"""Follow each proposal of an iteration through GEPA: its records, its texts, its results, its outcome."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
