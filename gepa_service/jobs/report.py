@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal, cast
 
+import orjson
+
 from gepa_client.analysis.explanation import explain
 from gepa_client.certificate.certificate import Certificate, certify
-from gepa_client.errors import ClientError, JournalError, NoCertificate, NoSuchRun, summary
-from gepa_client.journal.entries import StoredRun
+from gepa_client.errors import ClientError, JournalError, NoCertificate, NoSuchRun, StoreUnavailable, summary
+from gepa_client.journal.entries import PROCESSES, Entry, StoredRun
 from gepa_client.journal.store import Store, default_store, open_store
 from gepa_client.page import embedded
 from gepa_client.page.built_page import PageMissing
@@ -35,11 +37,15 @@ def report_of(journals: str, job_id: str, kind: Kind) -> bytes:
         StoreUnavailable: the store cannot be read now.
     """
     with _opened(journals, job_id) as (store, run):
+        if run.identity is None:
+            raise NoReport("the run has not evaluated an example")
         view = cast("Store", TenantView(store))
         try:
             if kind == "html":
                 return embedded.exported(view, default_store(), run.id)
             record = _record(view, run)
+        except StoreUnavailable:
+            raise
         except (PageMissing, JournalError) as error:
             raise NoReport(str(error)) from None
         return markdown(record, explain(store, run)).encode("utf-8", "replace")
@@ -51,10 +57,6 @@ def _record(view: Store, run: StoredRun) -> RunRecord:
         record.certificate = certify(view, view.run(run.id))
     except ClientError as error:
         record.no_certificate = str(error) if isinstance(error, NoCertificate) else summary(error)
-    if record.started is not None:
-        config = shown_settings(record.started.config)
-        shown = {"config": config, "store": default_store(), "url": "a sandbox of the service"}
-        record.started = record.started.model_copy(update=shown)
     return record
 
 
@@ -91,9 +93,23 @@ class TenantView:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
+    def entries(self, run_id: str, part: str, *place: Any, **limits: Any) -> list[Entry]:
+        """Return entries of a part."""
+        found: list[Entry] = self._store.entries(run_id, part, *place, **limits)
+        return [_of_tenant(entry) for entry in found] if part == PROCESSES else found
+
     def run(self, run_id: str) -> StoredRun:
         """Return one run."""
         return replace((run := self._store.run(run_id)), output=None, driver=None, config=shown_settings(run.config))
+
+
+def _of_tenant(entry: Entry) -> Entry:
+    """Return what the processes of a run recorded, without the address of its server and the service's settings."""
+    answer: dict[str, Any] = orjson.loads(entry.answer)
+    if "config" not in answer:
+        return entry
+    shown = {"config": shown_settings(answer["config"]), "store": default_store(), "url": "a sandbox of the service"}
+    return replace(entry, answer=orjson.dumps({**answer, **shown}))
 
 
 def shown_settings(config: dict[str, Any]) -> dict[str, Any]:
