@@ -16,7 +16,6 @@ FILES = {
     "best_candidate": files.BEST_CANDIDATE,
     "result": files.RESULT,
     "report": files.REPORT,
-    "report_page": files.REPORT_PAGE,
     "events": files.EVENTS,
     "log": files.LOG,
 }

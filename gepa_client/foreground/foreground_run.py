@@ -15,14 +15,12 @@ from typing import Self
 from rich.console import Console
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client import report
-from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.analysis.ties import best_candidate
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import ClientError, JournalError, NoCertificate, summary
 from gepa_client.journal.entries import RESUMED_BY, StoredRun
 from gepa_client.journal.history import recorded_selection
-from gepa_client.journal.run_events import Finished, Warned
+from gepa_client.journal.run_events import Finished
 from gepa_client.journal.store import default_store, open_store
 from gepa_client.page import embedded
 from gepa_client.page.built_page import PageMissing
@@ -224,19 +222,17 @@ class ForegroundRun:
         )
 
     def _results(self, record: RunRecord, finished: Finished) -> list[str]:
-        """Write the certificate and both reports, if the run started here; return their names."""
+        """Write the certificate and the report, if the run started here; return their names."""
         if self.output is None or record.started is None or finished.status == "refused":
             return []
         written: list[str] = []
         try:
             written += self._certify(record, self.output) if self.until is None else []
-            explained = self._explained(record)
-            written.append(report.write(self.output, record, explained))
             written.append(self._write_page(self.output))
         except OSError as error:
             fail(f"the report cannot be written: {error}")
         except (JournalError, PageMissing) as error:
-            fail(f"{files.REPORT_PAGE} cannot be written: {summary(error)}")
+            fail(f"{files.REPORT} cannot be written: {summary(error)}")
         return written
 
     def _write_page(self, output: Path) -> str:
@@ -254,17 +250,6 @@ class ForegroundRun:
             return []
         files.write_json(output / files.CERTIFICATE, record.certificate.model_dump(mode="json"))
         return [files.CERTIFICATE]
-
-    def _explained(self, record: RunRecord) -> Explanation | None:
-        """Return why the best candidate is better, from the store; None if that cannot be read."""
-        try:
-            with closing(open_store(self.store)) as store:
-                return explain(store, store.run(self.run_id), self.until)
-        except JournalError as error:
-            message = f"the report lacks the reasons of changes, as the store cannot be read: {summary(error)}"
-            record.apply(Warned(message=message))
-            fail(message)
-            return None
 
     @contextmanager
     def _log(self) -> Iterator[Path]:

@@ -26,7 +26,7 @@ from gepa_client.page.proposal_answers import proposals
 from gepa_client.page.run_reader import RunReader
 from gepa_client.page.shown_text import NotThere, text_part
 from gepa_client.page.transcript_answers import transcript
-from gepa_client.run.output_folder import REPORT_PAGE
+from gepa_client.run.output_folder import REPORT
 
 LARGEST_EVENTS, LARGEST_ANSWERS = 8 << 20, 4 << 20
 """Bytes of the run's events, and of what the page otherwise loads when it is opened; the page itself has 0.2 MB."""
@@ -49,8 +49,8 @@ def write(output: Path, store: Store, url: str, run_id: str, until: int | None =
         PageMissing: the installation lacks the page.
         OSError: the file cannot be written.
     """
-    replace_file(output / REPORT_PAGE, exported(store, url, run_id, until))
-    return REPORT_PAGE
+    replace_file(output / REPORT, exported(store, url, run_id, until))
+    return REPORT
 
 
 def exported(store: Store, url: str, run_id: str, until: int | None = None) -> bytes:

@@ -3,36 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Self
 
-from evolverpc_common.printed_commands import command
 from gepa_client.certificate.certificate import Certificate
 from gepa_client.journal import run_events as events
 from gepa_client.journal.history import selection_name
-from gepa_client.journal.store import named_store
 from gepa_client.run.output_folder import HostTotals
-from protocol.code import code_at
 
 RATE_WINDOW_S = 30.0
-
-DIFF_SHOWN = 400
-"""Lines of a kept change's diff that a report shows; the command that shows all of them is named below it."""
-
-REFUSED_DIFF_SHOWN = 60
-"""The same of a change that was not kept."""
-
-REFUSED_SHOWN = 50
-"""Changes that were not kept which a report shows, the last ones."""
-
-
-DECISIONS = (
-    events.CandidateFound,
-    events.Budget,
-    events.Rejected,
-    events.NoProposal,
-    events.StepFailed,
-    events.TiesCompared,
-    events.Tested,
-    events.Finished,
-)
 
 
 @dataclass(frozen=True)
@@ -69,11 +45,9 @@ class RunRecord:
     races: events.LostRaces = field(default_factory=events.LostRaces)
     skipped: list[events.NoProposal] = field(default_factory=list)
     reflecting: list[events.ProposalBegun] = field(default_factory=list)
+    """The proposals whose new texts are awaited."""
     reflection_error: str = ""
     """Why the reflection model did not answer the last time; empty if it did, or was not asked yet."""
-    """The proposals whose new texts are awaited."""
-    decisions: list[events.Event] = field(default_factory=list)
-    """The events that follow from GEPA's decisions, which have their place in the journal."""
     mutations: list[events.Mutated | events.MutationRejected] = field(default_factory=list)
     mutating: dict[int, str] = field(default_factory=dict)
     """The last progress of each mutation that is being made, by its number."""
@@ -118,8 +92,6 @@ class RunRecord:
     def apply(self, event: events.Event) -> None:
         """Take one event into account."""
         self.seconds = max(self.seconds, event.seconds)
-        if isinstance(event, DECISIONS):
-            self.decisions.append(event)
         match event:
             case events.Started():
                 self.started = event
@@ -288,70 +260,9 @@ class RunRecord:
         return Headline(named, self.seed.score, self.best.score, of_test=False)
 
 
-def change_of(record: RunRecord, candidate: events.CandidateFound) -> events.Mutated | None:
-    """Return the code mutation that made this candidate; None if it runs the code of a parent, or the seed's."""
-    commit = _commit(candidate)
-    if commit is None or any(_commit(record.candidates[parent]) == commit for parent in candidate.parents):
-        return None
-    made = (mutation for mutation in record.mutations if isinstance(mutation, events.Mutated))
-    return next((mutation for mutation in made if mutation.commit == commit), None)
-
-
-def omitted_changes(record: RunRecord) -> str | None:
-    """Return the sentence about the changes that a report omits; None if it has all."""
-    count = len(changes_not_kept(record)) - REFUSED_SHOWN
-    return f"{count} earlier ones are left out; `{_branches(record)}` lists them" if count > 0 else None
-
-
-def changes_not_kept(record: RunRecord) -> list[events.Mutated | events.MutationRejected]:
-    """Every change that no candidate of the pool runs, in the order they were tried."""
-    kept = {_commit(candidate) for candidate in record.candidates}
-    return [
-        mutation
-        for mutation in record.mutations
-        if isinstance(mutation, events.MutationRejected) or mutation.commit not in kept
-    ]
-
-
 def change_origin(mutation: events.MutationStarted | events.Mutated | events.MutationRejected) -> str:
     """`candidate 3`, or `candidates 3 and 5, merged`."""
     parents = [str(parent) for parent in mutation.parents]
     if mutation.kind == "merge":
         return f"candidates {' and '.join(parents)}, merged"
     return f"candidate {parents[0]}" if parents else "the seed"
-
-
-def change_outcome(mutation: events.Mutated | events.MutationRejected) -> str:
-    """Return the outcome of a change that was not kept, in one line without markup."""
-    if isinstance(mutation, events.MutationRejected):
-        return f"rejected at stage {mutation.stage}: {mutation.reason}"
-    return "made, but not kept: not better on its minibatch, or the run ended first"
-
-
-def full_diff_command(record: RunRecord, mutation: events.Mutated | events.MutationRejected) -> str:
-    """Return the command that shows the whole diff."""
-    return _branches(record, "--diff", str(mutation.number))
-
-
-def full_texts_command(record: RunRecord, candidate: int | None) -> str:
-    """Return the command that shows the whole texts of a candidate; of all proposals for one that was not kept."""
-    run, store = _stored(record)
-    if candidate is None:
-        return command("show", run, "--json", store=store)
-    return command("show", run, "--candidate", str(candidate), "--full", store=store)
-
-
-def _branches(record: RunRecord, *words: str) -> str:
-    run, store = _stored(record)
-    return command("branches", run, *words, store=store)
-
-
-def _stored(record: RunRecord) -> tuple[str, str | None]:
-    """Return the run's id, and its store as commands name it."""
-    started = record.started
-    assert started is not None, "candidates and changes in a run that has started"  # noqa: S101
-    return started.run_id, named_store(started.store)
-
-
-def _commit(candidate: events.CandidateFound) -> str | None:
-    return code_at(candidate.texts)[1]

@@ -46,7 +46,6 @@ SIGNIFICANT = 0.05
 """The probability of chance below which a difference counts as unlikely to be chance."""
 
 HOST_COLUMNS = ("host", "connections", "failed", "refused", "bytes sent", "received")
-ROW_NAMES = "Rows go by their ids; those of a file are numbered from 0."
 
 CUTS_SHOWN = 50
 """Prompts with cut records that are listed."""
@@ -212,13 +211,6 @@ def step_origin(change: Change) -> str:
     came = " and ".join(map(_named, change.parents))
     merged = f", merged; compared with {_named(change.against)}" if len(change.parents) > 1 else ""
     return f"From {came}{merged}. Iteration {change.iteration:,}, after {change.metric_calls:,} metric calls."
-
-
-def proposal_title(proposal: AnalyzedProposal) -> str:
-    """`Proposal at 120, from candidate 2: rejected`."""
-    origin = f", from {_named(proposal.parent)}" if proposal.parent is not None else ""
-    kept = f"kept as candidate {proposal.candidate}" if proposal.candidate is not None else proposal.outcome
-    return f"Proposal at {proposal.number:,}{origin}: {kept}"
 
 
 def minibatch_summary(proposal: AnalyzedProposal) -> str:

@@ -25,8 +25,7 @@ LOG = "run.log"
 CONNECTIONS = "connections.jsonl"
 """Connections of programs in sandboxes to allowed hosts."""
 
-REPORT = "report.md"
-REPORT_PAGE = "report.html"
+REPORT = "report.html"
 RUNS = Path("runs")
 OWN = 0o700
 ARTIFACTS = "artifacts"
@@ -119,7 +118,7 @@ def remove_reports(path: Path) -> None:
 
     Their absence shows that the command which ended the run was killed before it wrote them.
     """
-    for name in (CERTIFICATE, REPORT, REPORT_PAGE):
+    for name in (CERTIFICATE, REPORT):
         (path / name).unlink(missing_ok=True)
 
 

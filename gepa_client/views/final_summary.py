@@ -42,7 +42,6 @@ LABELS = {
     files.RESULT: "result",
     files.CERTIFICATE: "certificate",
     files.REPORT: "report",
-    files.REPORT_PAGE: "report (page)",
     files.LOG: "log",
 }
 
@@ -320,7 +319,7 @@ def _next_command(ended: RunSummary) -> str:
         if seed is not None and holds_commit(Path(), seed):
             return command("branches", ended.run_id, "--check-out", store=ended.store)
         return command("branches", ended.run_id, store=ended.store)
-    return shlex.join(["less", str(_shown(ended.output / files.REPORT))])
+    return command("watch", ended.run_id, store=ended.store)
 
 
 def _runs_other_code(record: RunRecord) -> bool:

@@ -92,7 +92,7 @@ class Operations(Connection):
         return self._model(LogPage, "GET", f"/job/{quoted(job_id)}/logs", query={"after": after, "limit": limit})
 
     def report(self, job_id: str, *, accept: str = "text/html") -> bytes:
-        """Return the report of a job that has ended, as a page or as Markdown (`Accept: text/markdown`)."""
+        """Return the report of a job that has ended, a page."""
         return self._bytes("GET", f"/job/{quoted(job_id)}/report", accept=accept)
 
     def certificate(self, job_id: str) -> Certificate:

@@ -3,61 +3,70 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import orjson
 
 from gepa_client.analysis.explanation import explain
 from gepa_client.certificate.certificate import Certificate, certify
-from gepa_client.errors import ClientError, JournalError, NoCertificate, NoSuchRun, StoreUnavailable, summary
+from gepa_client.errors import JournalError, NoCertificate, NoSuchRun, StoreUnavailable
 from gepa_client.journal.entries import PROCESSES, Entry, StoredRun
 from gepa_client.journal.store import Store, default_store, open_store
 from gepa_client.page import embedded
 from gepa_client.page.built_page import PageMissing
-from gepa_client.report.markdown import markdown
+from gepa_client.report import summary_fields as fields
 from gepa_client.report.recorded_run import record_of
-from gepa_client.report.run_record import RunRecord
 from gepa_service.jobs.settings_of_jobs import DECIDED
 
 SHOWN_SETTINGS = frozenset({"trainset", "valset", "testset", "ref"})
 """Settings that the service decides and a tenant sees all the same."""
-
-Kind = Literal["html", "markdown"]
 
 
 class NoReport(Exception):
     """There is no report or certificate; the text has the reason."""
 
 
-def report_of(journals: str, job_id: str, kind: Kind) -> bytes:
-    """Return the report of an ended run. Blocks for seconds. `journals`: as `open_store` takes it.
+def report_of(journals: str, job_id: str) -> bytes:
+    """Return the report of an ended run, a page. Blocks for seconds. `journals`: as `open_store` takes it.
 
     Raises:
         NoReport: there is no such run, or it never began.
         StoreUnavailable: the store cannot be read now.
     """
+    with _recorded(journals, job_id) as (view, run):
+        return embedded.exported(view, default_store(), run.id)
+
+
+def story_of(journals: str, job_id: str) -> list[str]:
+    """Return what happened in an ended run, in sentences, with each change on the way to its best candidate.
+
+    Raises: as `report_of`.
+    """
+    with _recorded(journals, job_id) as (view, run):
+        explained = explain(view, run)
+        record = record_of(view, run)
+        with contextlib.suppress(NoCertificate):
+            record.certificate = certify(view, run)
+        steps = explained.steps if explained is not None else ()
+        return [
+            *fields.story(record, explained),
+            *(f"{fields.step_title(step)}. {fields.step_origin(step)}" for step in steps),
+        ]
+
+
+@contextlib.contextmanager
+def _recorded(journals: str, job_id: str) -> Iterator[tuple[Store, StoredRun]]:
+    """Open the store as a tenant may see it, with a run that has begun. Raises: as `report_of`."""
     with _opened(journals, job_id) as (store, run):
         if run.identity is None:
             raise NoReport("the run has not evaluated an example")
         view = cast("Store", TenantView(store))
         try:
-            if kind == "html":
-                return embedded.exported(view, default_store(), run.id)
-            record = _record(view, run)
+            yield view, view.run(run.id)
         except StoreUnavailable:
             raise
         except (PageMissing, JournalError) as error:
             raise NoReport(str(error)) from None
-        return markdown(record, explain(store, run)).encode("utf-8", "replace")
-
-
-def _record(view: Store, run: StoredRun) -> RunRecord:
-    record = record_of(view, view.run(run.id))
-    try:
-        record.certificate = certify(view, view.run(run.id))
-    except ClientError as error:
-        record.no_certificate = str(error) if isinstance(error, NoCertificate) else summary(error)
-    return record
 
 
 def certificate_of(journals: str, job_id: str) -> Certificate:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs import pages
+from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.started_command import StartedCommand
 from tests.support.forked_client import ForkServer
 
@@ -122,8 +123,8 @@ def test_the_quick_start_checks_the_program_and_improves_its_prompt(
     assert [f"```text\n{prompt}\n```" in page for prompt in prompts] == [True, True], prompts
     scores = result["seed_score"], result["best_score"]
     assert "from {:.2f} to {:.2f}".format(*scores) in page
-    report = (run / "report.md").read_text()
-    assert re.search(r"cost: `\$0\.\d+ evaluation, \$0\.\d+ reflection`", report), report
+    report = page_text(run / "report.html")
+    assert re.search(r"cost\n\$0\.\d+ evaluation, \$0\.\d+ reflection", report), report
 
 
 @pytest.mark.long

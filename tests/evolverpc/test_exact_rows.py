@@ -43,7 +43,7 @@ def test_a_program_gets_rows_of_objects_as_they_are_and_a_resumed_run_too() -> N
     result = run_of(rows, run)
     assert result.seed_score == 1
     assert {repr(row) for row in seen} == {repr(row) for row in rows}
-    assert "$exact" not in (result.output / "report.md").read_text()
+    assert "$exact" not in (result.output / "report.html").read_text()
     seen.clear()
     longer = run_of(rows, run, resume=result.run_id, max_metric_calls=30)
     assert longer.seed_score == 1

@@ -97,7 +97,7 @@ def _is_over(run: StoredRun, settings: RunConfig) -> bool:
 
 def _lacks_report(run: StoredRun) -> bool:
     """Return whether the command that completed the run ended before it had written its last file, the page."""
-    return run.output is not None and Path(run.output).is_dir() and not (Path(run.output) / files.REPORT_PAGE).exists()
+    return run.output is not None and Path(run.output).is_dir() and not (Path(run.output) / files.REPORT).exists()
 
 
 def _write_report(run: StoredRun, store: str | None, stream: EventStream, *, as_json: bool) -> NoReturn:

@@ -1,6 +1,5 @@
 """What commands over stored runs share: their arguments, the store, the run, and its next command."""
 
-import shlex
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
@@ -86,11 +85,7 @@ def next_command(run: StoredRun, store: str | None, *, candidates: bool = True) 
         return command("cancel", run.id, store=store)
     if run.status in ("pending", "running", "paused", "failed"):
         return resume_call(run, store)
-    report = Path(run.output) / "report.md" if run.output else None
-    if report is not None and report.is_file():
-        here = Path.cwd()
-        return shlex.join(["less", str(report.relative_to(here) if report.is_relative_to(here) else report)])
-    return command("replay" if candidates else "runs", *([run.id] if candidates else []), store=store)
+    return command("watch" if candidates else "runs", *([run.id] if candidates else []), store=store)
 
 
 def resume_call(run: StoredRun, store: str | None) -> str:

@@ -1,12 +1,14 @@
 """Deliver a version: as a pull request at GitHub, or as a patch."""
 
 import json
+import re
 from datetime import timedelta
 from typing import Annotated, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from evolverpc_common.display_text import plain
 from gepa_client.errors import JournalError
 from gepa_client.evolution.names import component_texts
 from gepa_service.api.access import Parts, Writer
@@ -17,7 +19,7 @@ from gepa_service.api.routes.jobs import Ref
 from gepa_service.api.routes.programs import known_program
 from gepa_service.api.routes.repositories import Id, allowed_or_problem, own_installation
 from gepa_service.api.threads import in_thread
-from gepa_service.jobs.report import NoReport, report_of
+from gepa_service.jobs.report import NoReport, story_of
 from gepa_service.model.program_version import Delivery, Program, Repository
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordExists, TenantRecords
@@ -27,6 +29,9 @@ from gepa_service.webhooks.outbox import emit
 from sandbox_runtime.api.sandbox import SandboxError
 
 router = APIRouter(tags=["programs"])
+
+_MARKUP = re.compile(r"[`*<\[\\|]")
+"""What Markdown would read as markup."""
 
 LONGEST_TITLE = 200
 LONGEST_BODY = 60_000
@@ -172,7 +177,7 @@ def _name(program: Program) -> str:
 
 
 def _body(journals: str, program: Program) -> str:
-    """Return the text of the pull request: what the certificate states, and the report of the run. Blocks."""
+    """Return the text of the pull request: what the certificate states, and what happened in the run. Blocks."""
     certificate = program.certificate
     stated = str(certificate.get("statement", "")) if certificate is not None else "There is no certificate."
     parts = [
@@ -185,10 +190,10 @@ def _body(journals: str, program: Program) -> str:
         written = json.dumps(certificate, indent=2)
         parts.append(f"<details><summary>certificate</summary>\n\n```json\n{written}\n```\n\n</details>")
     try:
-        report = report_of(journals, program.job_id, "markdown").decode("utf-8", "replace")
-    except (NoReport, JournalError) as error:
-        report = (
-            f"The report is not available: {error}" if isinstance(error, NoReport) else "The report is not available."
-        )
-    whole = "\n\n".join([*parts, report])
+        parts += [_MARKUP.sub(r"\\\g<0>", plain(sentence)) for sentence in story_of(journals, program.job_id)]
+    except NoReport as error:
+        parts.append(f"The record of the run is not available: {error}")
+    except JournalError:
+        parts.append("The record of the run is not available.")
+    whole = "\n\n".join(parts)
     return whole if len(whole) <= LONGEST_BODY else whole[:LONGEST_BODY] + "\n\n... the rest is left out"

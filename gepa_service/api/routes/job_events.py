@@ -22,7 +22,7 @@ from gepa_service.api.problems import Problem
 from gepa_service.api.routes.jobs import known_job
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.threads import in_thread
-from gepa_service.jobs.report import Kind, NoReport, certificate_of, report_of
+from gepa_service.jobs.report import NoReport, certificate_of, report_of
 from gepa_service.model.job import ENDED, Job
 from gepa_service.model.job_log import LogChunk, LogLine
 
@@ -42,7 +42,6 @@ LONGEST_EVENT_ID = 60
 REPORTS_AT_ONCE = 2
 REPORTS_KEPT = 8
 
-TYPES: dict[Kind, str] = {"html": "text/html; charset=utf-8", "markdown": "text/markdown; charset=utf-8"}
 PAGE_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; sandbox allow-scripts"
 )
@@ -76,7 +75,7 @@ STREAM: Responses = {
 }
 REPORT: Responses = {
     200: {
-        "content": {"text/html": {"schema": {"type": "string"}}, "text/markdown": {"schema": {"type": "string"}}},
+        "content": {"text/html": {"schema": {"type": "string"}}},
         "description": "The report.",
     }
 }
@@ -204,31 +203,26 @@ async def logs(job_id: Id, caller: Reader, service: Parts, query: Paging) -> Log
     return LogPage(lines=[line for chunk in found for line in chunk.lines], next=next_of(found, query))
 
 
-@router.get("/job/{job_id}/report", response_class=Response, responses={**documented(404, 406, 409), **REPORT})
+@router.get("/job/{job_id}/report", response_class=Response, responses={**documented(404, 409), **REPORT})
 async def report(
     job_id: Id,
     request: Request,
     caller: Reader,
     service: Parts,
-    accept: Annotated[str, Header(max_length=1000)] = "*/*",
 ) -> Response:
-    """Return the report of a job that has ended, as a page or as Markdown (`Accept: text/markdown`)."""
-    kind = _kind(accept)
-    if kind is None:
-        detail = "the report is there as text/html and as text/markdown"
-        raise Problem(406, "not-acceptable", "Not acceptable", detail, field="accept")
+    """Return the report of a job that has ended, a page."""
     job = await known_job(service.of(caller), job_id)
     if job.status not in ENDED:
         raise Problem(409, "wrong-status", "Status does not allow it", f"the job is {job.status}: it has no report yet")
     reports: Reports = request.app.state.reports
     try:
-        body = await reports.get(service.journals, job_id, kind)
+        body = await reports.get(service.journals, job_id)
     except NoReport as error:
         raise Problem(409, "no-report", "No report", str(error)) from None
     except StoreUnavailable:
         raise _unavailable() from None
     headers = {"Content-Security-Policy": PAGE_POLICY, "X-Content-Type-Options": "nosniff"}
-    return Response(body, media_type=TYPES[kind], headers=headers)
+    return Response(body, media_type="text/html", headers=headers)
 
 
 @router.get("/job/{job_id}/certificate", responses=documented(404, 409))
@@ -248,37 +242,18 @@ class Reports:
 
     def __init__(self) -> None:
         self._slots = asyncio.Semaphore(REPORTS_AT_ONCE)
-        self._made: dict[tuple[str, Kind], bytes] = {}
+        self._made: dict[str, bytes] = {}
 
-    async def get(self, journals: str, job_id: str, kind: Kind) -> bytes:
+    async def get(self, journals: str, job_id: str) -> bytes:
         """Return a report of a job. Raises as `report_of`."""
         async with self._slots:
-            made = self._made.pop((job_id, kind), None)
+            made = self._made.pop(job_id, None)
             if made is None:
-                made = await in_thread(report_of, journals, job_id, kind)
-            self._made[job_id, kind] = made
+                made = await in_thread(report_of, journals, job_id)
+            self._made[job_id] = made
             for key in list(self._made)[:-REPORTS_KEPT]:
                 del self._made[key]
             return made
-
-
-def _kind(accept: str) -> Kind | None:
-    """Return which form of the report is sent for an `Accept` header; None if none of its types fits."""
-    weighed = []
-    for at, part in enumerate(accept.lower().split(",")):
-        name, *parameters = (piece.strip() for piece in part.split(";"))
-        weight = next((_weight(each[2:]) for each in parameters if each.startswith("q=")), 1.0)
-        weighed.append((-weight, at, name))
-    for weight, _, name in sorted(weighed):
-        if weight and name in ("text/html", "text/*", "*/*"):
-            return "html"
-        if weight and name in ("text/markdown", "text/plain"):
-            return "markdown"
-    return None
-
-
-def _weight(text: str) -> float:
-    return float(text) if re.fullmatch(r"[01](\.\d{0,3})?", text) else 0.0
 
 
 def _unavailable() -> Problem:

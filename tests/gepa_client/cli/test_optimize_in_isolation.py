@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
+from tests.gepa_client.exported_page import page_text
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, completion
 from tests.sandbox_runtime.hostile.setup import PROGRAM as ATTEMPTS
 from tests.support.forked_client import ForkServer
@@ -153,4 +154,4 @@ def test_the_spend_cap_stops_a_run_within_one_call_and_the_key_is_seen_by_the_pr
         assert KEY not in ran.stdout + ran.stderr
     written = [path for folder in (here.folder, here.state) for path in folder.rglob("*") if path.is_file()]
     assert [path for path in written if KEY.encode() in path.read_bytes()] == []
-    assert "stub" in (here.folder / "capped" / "report.md").read_text()
+    assert "stub" in page_text(here.folder / "capped" / "report.html")

@@ -1,7 +1,6 @@
 """Every command that the product prints runs as printed, in the state in which it is printed."""
 
 import contextlib
-import json
 import re
 import sqlite3
 import threading
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from evolverpc_common.printed_commands import command
-from gepa_client import report
 from gepa_client.errors import Interrupted, StoreDamaged
 from gepa_client.evolution.names import manual_run_name
 from gepa_client.journal.buffer import JournalBuffer
@@ -19,12 +17,10 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, open_store
-from gepa_client.report.run_record import RunRecord, full_texts_command
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
 from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.cli.mutation_script import Evolving
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve
-from tests.gepa_client.example_records import COMMITS, code_record, explanation, mutated, refused, started
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
@@ -57,7 +53,7 @@ def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host,
     [stopped] = [line for line in paused.stdout.splitlines() if "--failure-stop 1" in line]
     done = types(stopped, again)
     assert "completed: " in done.stdout
-    assert types(done.stdout, "less ").stdout.startswith("# Run ")
+    assert "next            evolverpc watch " in done.stdout
     over = cli("resume", "last", *STORE)
     assert "completed: max_metric_calls of 140 is reached" in types(over.stdout, again).stdout
     host.stop(url)
@@ -78,9 +74,6 @@ def test_of_a_stored_run_that_is_complete(cli: Cli, types: Types, tmp_path: Path
     less = cli("resume", "last", "--max-metric-calls", 25, *STORE)
     assert less.status == 2
     assert "begins with 24 entries" in types(less.stderr, "evolverpc fork").stdout
-    reported = RunRecord(started=started().model_copy(update={"run_id": RUN_ID, "store": STORE[1]}))
-    assert json.loads(types(full_texts_command(reported, None), "evolverpc show").stdout)["id"] == RUN_ID
-    assert types(full_texts_command(reported, 0), "evolverpc show").stdout
 
 
 def test_of_a_stored_run_that_cannot_be_resumed_as_it_is(cli: Cli, types: Types, tmp_path: Path) -> None:
@@ -222,17 +215,6 @@ def test_of_a_run_that_changed_code(cli: Cli, types: Types, tmp_path: Path) -> N
         assert git(code.user, "branch", "--show-current").strip() == "main"
         git(code.user, "branch", "-D", code.branch(3))
     assert types(cli("show", "last", *STORE).stdout, "evolverpc branches").stdout
-
-
-def test_of_reports_that_leave_out_code(types: Types, tmp_path: Path) -> None:
-    store = tmp_path / "kept here.db"
-    StoredCode(tmp_path).into(store)
-    long = mutated(3, commit=COMMITS[2], diff="--- /dev/null\n+++ b/new.py\n@@ -0,0 +1,5000 @@\n" + "+line\n" * 5000)
-    record = code_record(*(refused(number) for number in range(100, 200)), long)
-    record.apply(started(run_id=RUN_ID, store=str(store)))
-    text = report.markdown(record, explanation(record))
-    assert "print it louder" in types(text, f"evolverpc branches {RUN_ID} --store").stdout
-    assert ".upper()" in types(text, f"evolverpc branches {RUN_ID} --diff").stdout
 
 
 def test_of_a_change_made_by_hand(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:

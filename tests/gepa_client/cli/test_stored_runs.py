@@ -120,7 +120,7 @@ def test_show_prints_the_facts_the_tree_the_outcomes_and_the_changes(cli: Cli, s
         "4 1.0000 front best merge of 2 and 3 at 24",
         "the best candidate (4) against the seed",
         "+red\n+green\n+blue",
-        f"next: evolverpc replay {RUN_ID}",
+        f"next: evolverpc watch {RUN_ID}",
     ):
         assert part in printed
     rows = [line.split() for line in printed.splitlines()]

@@ -56,7 +56,6 @@ def test_a_gain_is_certified_verified_and_replayed_and_the_certificate_of_before
     file = only_run(tmp_path) / "certificate.json"
     certificate = json.loads(file.read_text())
     assert committed.endswith(certificate["digests"]["test_rows"])
-    assert "## Is the gain real?" in (file.parent / "report.md").read_text()
     assert certificate["statement"] in page_text(file.parent / "report.html")
     for named in ("last", certificate["run"], file.parent):
         found = cli("verify", named, "--require", "improved")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gepa_client import report
 from gepa_client.errors import Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.row_loaders import Row
@@ -24,6 +23,7 @@ from gepa_client.run.stop_conditions import held_calls_abandoned
 from gepa_client.run.supervisor import DriverProcess
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Cli, Serve
+from tests.gepa_client.exported_page import shown_text
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, watched
 from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer
@@ -165,9 +165,9 @@ def test_calls_and_refusals_are_in_report_and_show(serve: Serve, cli: Cli, words
     assert [(event.reason, event.times) for event in record.refusals] == [("not allowed", 3)]
     lines = (job.output / "events.jsonl").read_text(encoding="utf-8").splitlines()
     assert sum('"event":"model_calls"' in line for line in lines) == 1
-    text = report.markdown(record, None)
-    assert "## Model calls\n\n| model | calls | failed |" in text
-    assert "- refused: `3 times`" in text
+    text = shown_text(record, None)
+    assert "Model calls\nmodel\ncalls\nfailed\n" in text
+    assert "refused\n3 times" in text
     shown = cli("show", "last", "--store", job.store)
     assert "openai/small" in shown.stdout
     assert "not allowed (3 times)" in shown.stdout

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.gepa_client.conftest import Cli, Serve
+from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.word_program import Script, rows, scored
 
@@ -67,7 +68,7 @@ def test_failed_examples_are_in_terminal_report_log_events_and_show(
     assert key_error["candidates"] == dict.fromkeys(key_error["candidates"], 1)
     assert set(key_error["candidates"]) == kept
     shown = cli("show", "last", "--failures")
-    for text in (ended.stdout, (run / "report.md").read_text(), (run / "run.log").read_text(), shown.stdout):
+    for text in (ended.stdout, page_text(run / "report.html"), (run / "run.log").read_text(), shown.stdout):
         for part in ("KeyError", "val 3", 'amount = row["amount"]', "train 5", "not done within 60 s", "with no sum"):
             assert part in text
     assert f"failed          {on_val + on_train} of {len(seen)} evaluations: " in ended.stdout

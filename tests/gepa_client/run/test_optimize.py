@@ -48,12 +48,10 @@ def test_a_run_ends_with_its_files_the_test_scores_of_seed_and_best_and_one_line
     reason = "perfect_score of 1 is reached: candidate 6 has it on all 12 validation rows (`past_perfect` continues)"
     assert f"completed: {reason}" in ended.stdout
     assert result["val_rows"]["30"] == "0"
-    report, page = (run / "report.md").read_text(), page_text(run / "report.html")
-    assert "### 1. Candidate 1: 0 -> 0.1667 on 12 validation rows" in report
-    assert "It was made from the results of 3 training rows." in report
+    page = page_text(run / "report.html")
     assert "On 12 test rows the seed scores 0 and the best candidate (6) 1." in page
     assert "Candidate 1: 0 -> 0.1667 on 12 validation rows" in page
-    assert f"next            less runs/{run.name}/report.md" in ended.stdout
+    assert f"next            evolverpc watch {run.name}" in ended.stdout
     assert f'use it          evolverpc.load_candidate("runs/{run.name}")' in ended.stdout
     assert load_candidate(run, words.seed) == json.loads((run / "best_candidate.json").read_text())
     assert "thank you" in ended.stdout
@@ -182,7 +180,7 @@ def test_an_optimizer_that_dies_is_reported_and_its_best_candidate_stays(
     assert 1 <= len(shown) <= 5
     assert max(map(len, shown)) <= 160
     assert best_so_far(tmp_path)
-    assert (only_run(tmp_path) / "report.md").is_file()
+    assert (only_run(tmp_path) / "report.html").is_file()
 
 
 def failing(message: str) -> Callable[[dict[str, Any]], Any]:

@@ -8,6 +8,7 @@ import pytest
 from gepa_client.run.resolved_settings import with_reflection_model
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Cli, Serve
+from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.word_program import Script, records
 
@@ -37,7 +38,7 @@ def test_cut_records_are_in_prompts_events_and_report_and_a_replay_repeats_them(
     first = {"iteration": 1, "component": "rules", "records": 4, "shortened": 4, "left_out": 0}
     assert cuts[0].items() >= {**first, "setting": "reflection_prompt_tokens"}.items()
     assert 31_000 < cuts[0]["tokens"] < 33_000
-    report = (only_run(tmp_path) / "report.md").read_text()
+    report = page_text(only_run(tmp_path) / "report.html")
     summary = f"in {len(cuts)} reflection prompts (iterations 1 to {cuts[-1]['iteration']}) {4 * len(cuts)} records"
     assert summary in report
     assert "to show more, raise reflection_prompt_tokens" in report

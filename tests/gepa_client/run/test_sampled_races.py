@@ -12,6 +12,7 @@ from gepa_client.gepa.row_loaders import Row, RowLoader
 from gepa_client.selection.search_rows import rows_left, search_rows
 from gepa_client.settings.groups import RACE_ROWS
 from tests.gepa_client.conftest import Cli, Ran
+from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.selection.raced_run import TRAIN, VAL, Program, rows
@@ -61,7 +62,7 @@ def test_a_run_searches_on_the_sample_and_compares_the_best_with_the_seed_on_the
     tested = 2 * 12
     summary = ran.event("summary")
     assert summary["metric_calls"] + tested == len(program.server.called("evaluate"))
-    report = (folder / "report.md").read_text()
+    report = page_text(folder / "report.html")
     assert f"compared on {LEFT} validation rows that the search left out" in report
     assert json.loads(cli("show", "last", "--json").stdout)["best_index"] == best
     validation = json.loads((folder / "certificate.json").read_text())["validation"]
@@ -97,7 +98,7 @@ def test_proposals_that_lose_a_race_are_reported_and_a_fork_ends_as_the_run(
     saved, calls = (sum(event["race"][name] for event in lost) for name in ("saved", "calls"))
     assert summary["saved_calls"] == saved == VAL * len(lost) - calls
     assert summary["metric_calls"] == len(program.server.called("evaluate"))
-    assert f"- raced out: `{len(lost)} proposal" in (only_run(tmp_path) / "report.md").read_text()
+    assert f"raced out\n{len(lost)} proposal" in page_text(only_run(tmp_path) / "report.html")
     assert cli("fork", "last", "--at", 200).status == 0
     assert found(cli("resume", "last", "--json")) == found(ran)
 

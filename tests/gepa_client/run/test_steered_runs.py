@@ -14,6 +14,7 @@ from gepa_client.journal.store import open_store
 from gepa_client.page.proposal_answers import proposals
 from gepa_client.steering.request_queue import request
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Serve
+from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.page.page_state import read_run
 from tests.gepa_client.stored_run import Made, put
 from tests.gepa_client.word_program import Script, rows
@@ -53,7 +54,7 @@ def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_th
     certificate = json.loads((folder / "certificate.json").read_text())
     assert certificate["by_hand"] == {"requests": 2, "texts": 1, "best_has_them": True}
     assert "the run was steered by 2 requests of users, and the best candidate has" in certificate["statement"]
-    report = (folder / "report.md").read_text()
+    report = page_text(folder / "report.html")
     assert "2 requests by hand: 1 propose, 1 budget" in report
     over = cli("steer", "pin", run, 0)
     assert (over.status, over.stdout) == (2, "")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gepa_client.conftest import Cli, Serve
+from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.word_program import Script, rows, scored
 
@@ -44,7 +45,7 @@ def test_a_row_that_always_fails_gets_the_failure_score_and_the_run_ends_as_any_
     retries = f"{stated} tried again after {failures} failures: model.example 429 ({failures})"
     assert retries in ended.stdout
     assert "failed 3 times (last: model.example 429) while other rows succeeded" in ended.stdout
-    assert retries in (only_run(tmp_path) / "report.md").read_text()
+    assert retries in page_text(only_run(tmp_path) / "report.html")
     shown = json.loads(cli("show", "last", "--json").stdout)
     assert shown["retried_examples"] == {
         "examples": len(stuck),

@@ -6,6 +6,7 @@ from typing import Any
 
 from gepa_client import load_result
 from tests.gepa_client.conftest import Cli, Serve
+from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.word_program import Script, rows
 
 VAL, TEST, FRESH = 12, 8, 10
@@ -56,7 +57,7 @@ def test_everything_that_reads_the_best_candidate_agrees(serve: Serve, cli: Cli,
     assert json.loads((folder / "best_candidate.json").read_text()) == {"rules": texts[best]}
     assert words.calls("finalize")[0]["best_candidate"] == {"rules": texts[best]}
     summary = f"were compared on {FRESH} fresh rows; means over {FRESH + VAL} rows: "
-    report = (folder / "report.md").read_text()
+    report = page_text(folder / "report.html")
     assert summary in report
     assert f"the best is candidate {best}" in report
     decided = ("best", "rows", "validation_rows", "validation_left", "candidates")

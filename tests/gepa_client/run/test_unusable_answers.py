@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from tests.gepa_client.conftest import Cli, Ran, Serve
+from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import Host, chat_completion
 from tests.gepa_client.word_program import WORDS, Script, rows
@@ -89,7 +90,7 @@ def test_bad_answers_are_asked_for_once_more_with_the_reason_then_dropped_and_re
     totals = ended.event("summary")["unusable_answers"]
     assert totals == {"reasons": dict(counts), "asked_again": len(given), "dropped": dropped}
     summary = f"{len(given)} asked for once more, {dropped} texts dropped"
-    assert summary in (only_run(tmp_path) / "report.md").read_text()
+    assert summary in page_text(only_run(tmp_path) / "report.html")
     with stored(tmp_path) as (store, run_id):
         [spent] = [spent for spent in store.spending(run_id) if spent.kind == "completion"]
     assert (spent.attempts, spent.examples) == (len(prompts), len(prompts))
@@ -152,4 +153,4 @@ def test_examples_that_candidates_copied_from_training_rows_are_reported(
         {"candidate": 1, "component": "rules", "words": 14, "text": message, "rows": ["7"], "row_count": 1}
     ]
     summary = "1 part of training rows: 14 words of row 7 in candidate 1 (rules)"
-    assert summary in (only_run(tmp_path) / "report.md").read_text()
+    assert summary in page_text(only_run(tmp_path) / "report.html")

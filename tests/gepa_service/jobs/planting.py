@@ -14,7 +14,7 @@ private = job.parents[1] / "private"
 for name, target in {
     "run.log": "master.key",
     "connections.jsonl": "master.key",
-    "report.md": "master.key",
+    "report.html": "master.key",
     "artifacts": "folder",
 }.items():
     for folder in (job / "results", Path("/workspace"), job):

@@ -42,7 +42,7 @@ export interface OptimizeResult<Component extends string = string> {
   seconds: number;
   /** The folder of the run, and the files in it. */
   output: string;
-  files: { bestCandidate: string; result: string; report: string; reportPage: string; events: string; log: string };
+  files: { bestCandidate: string; result: string; report: string; events: string; log: string };
 }
 
 /** What a certificate states about the best candidate against the seed; `evolverpc verify` checks it. */
@@ -92,8 +92,7 @@ export function readResult(summary: Summary & { output: string }): OptimizeResul
     files: {
       bestCandidate: path("best_candidate.json"),
       result: path("result.json"),
-      report: path("report.md"),
-      reportPage: path("report.html"),
+      report: path("report.html"),
       events: path("events.jsonl"),
       log: path("run.log"),
     },
