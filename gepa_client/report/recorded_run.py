@@ -9,7 +9,6 @@ from gepa_client.analysis.copied_examples import copied_examples
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.analysis.mutation_outcomes import recorded_mutations
 from gepa_client.analysis.retried_examples import retried_examples
-from gepa_client.errors import JournalError
 from gepa_client.evolution.mutation_events import mutation_event
 from gepa_client.journal.entries import COMMITMENT, PROCESSES, CandidateRecord, StoredRun
 from gepa_client.journal.history import entries, event_of, recorded_events
@@ -27,7 +26,7 @@ def record_of(store: Store, run: StoredRun, until: int | None = None) -> RunReco
     `until`: what it was at this place in the journal.
 
     Raises:
-        JournalError: the store cannot be read, or the run never began.
+        JournalError: the store cannot be read.
     """
     record = RunRecord()
     last = _last_process(store, run)
@@ -59,13 +58,11 @@ def record_of(store: Store, run: StoredRun, until: int | None = None) -> RunReco
 
 
 def _last_process(store: Store, run: StoredRun) -> list[Event]:
-    """Return what the last process that began has recorded."""
+    """Return what the last process that began has recorded; empty if none came so far."""
     found: list[Event] = []
     for entry in entries(store, run.id, PROCESSES):
         event = event_of(entry)
         found = [event] if isinstance(event, Started) else [*found, event]
-    if not found:
-        raise JournalError(f"run {run.id} was never started")
     return found
 
 
