@@ -16,6 +16,7 @@ from tests.gepa_client.word_program import WORDS, Script, proposed, rows
 from tests.support.rounds import ALL
 
 PLACES = 10 if ALL else 2
+NAME = "rules, short"
 
 
 def wavering(seed: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -50,8 +51,8 @@ def half_scored(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, An
 
 
 ASKED: tuple[dict[str, Any], ...] = (
-    {"kind": "propose", "texts": {"rules": "red green pink"}},
-    {"kind": "propose", "texts": {"rules": "blue"}},
+    {"kind": "propose", "texts": {NAME: "red green pink"}},
+    {"kind": "propose", "texts": {NAME: "blue"}},
     {"kind": "pin", "candidate": 0},
     {"kind": "drop", "candidate": 1},
 )
@@ -65,7 +66,7 @@ def test_the_page_of_a_steered_run_with_races_equals_its_replay(
     tmp_path: Path,
 ) -> None:
     script = Script(
-        seed={"rules": "red green"},
+        seed={NAME: "red green"},
         datasets={"train": rows(30), "val": rows(8, 100)},
         evaluate=half_scored,
         propose=wavering(3),
@@ -81,6 +82,9 @@ def test_the_page_of_a_steered_run_with_races_equals_its_replay(
     followed = read_run(store, run_id)
     running.communicate(TIMEOUT_S)
     page = read_run(store, run_id)
+    proposals = [each for each in page.of("proposal") if not each["merge"]]
+    assert {name for each in proposals for name in each["components"]} == {NAME}
+    assert all(each["after"] is not None for each in proposals if each["outcome"] in ("kept", "rejected", "raced_out"))
     position = page.one("position")
     assert position is not None and position["decided"] == position["end"], position
     steers = {each["key"]: {**each, "id": 0} for each in page.of("steer")}
