@@ -1,4 +1,4 @@
-"""Differences of texts: unified diffs by line and by file, and the words in which two texts differ."""
+"""Differences of texts: unified diffs by line, and the words in which two texts differ."""
 
 import difflib
 import re
@@ -10,7 +10,6 @@ LineKind = Literal["head", "at", "add", "del", "same"]
 """`head`: between the hunks, names of files and modes; `at`: a hunk's own line; `same`: context."""
 
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-_GIT = "diff --git "
 _BESIDE_HUNKS: dict[str, LineKind] = {"+": "add", "-": "del", "\\": "same"}
 _BY_MARK: dict[str, LineKind] = {"+": "add", "-": "del", " ": "same", "": "same", "\\": "same"}
 
@@ -21,35 +20,6 @@ class Line:
 
     kind: LineKind
     text: str
-
-
-@dataclass(frozen=True)
-class FileDiff:
-    """A diff of one file; `name` as the diff writes it, which is not always a path that can be opened."""
-
-    name: str
-    lines: tuple[Line, ...]
-
-    @property
-    def added(self) -> int:
-        """Lines that are new."""
-        return sum(line.kind == "add" for line in self.lines)
-
-    @property
-    def removed(self) -> int:
-        """Lines that are gone."""
-        return sum(line.kind == "del" for line in self.lines)
-
-
-def by_file(diff: str) -> list[FileDiff]:
-    """Return the diff's files in order; text before the first one belongs to it."""
-    found: list[list[Line]] = []
-    for line in lines(diff):
-        begins = line.kind == "head" and (line.text.startswith(_GIT) or _plain_beginning(line, found))
-        if begins or not found:
-            found.append([])
-        found[-1].append(line)
-    return [FileDiff(_name(part), tuple(part)) for part in found]
 
 
 def lines(diff: str) -> Iterator[Line]:
@@ -81,27 +51,6 @@ def totals(diff: str) -> tuple[int, int]:
     """Lines added and removed, over all files."""
     kinds = [line.kind for line in lines(diff)]
     return kinds.count("add"), kinds.count("del")
-
-
-def _plain_beginning(line: Line, found: list[list[Line]]) -> bool:
-    """Whether a diff that git did not write continues with its next file here."""
-    return (
-        line.text.startswith("--- ")
-        and bool(found)
-        and not found[-1][0].text.startswith(_GIT)
-        and any(known.kind == "at" for known in found[-1])
-    )
-
-
-def _name(part: list[Line]) -> str:
-    """Return the file's name after the change, before it if the file is deleted."""
-    heads = [line.text for line in part if line.kind == "head"]
-    for mark, prefix in (("+++ ", "b/"), ("--- ", "a/")):
-        named = next((text.removeprefix(mark).rstrip("\t") for text in heads if text.startswith(mark)), "/dev/null")
-        if named != "/dev/null":
-            return named.removeprefix(prefix)
-    header = next((text.removeprefix(_GIT) for text in heads if text.startswith(_GIT)), "")
-    return header.rpartition(" b/")[2] or header
 
 
 WordKind = Literal["same", "add", "del", "cut"]

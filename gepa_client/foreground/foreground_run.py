@@ -216,10 +216,9 @@ class ForegroundRun:
             return None
         rows = f"{len(best.scores)} {selection} rows"
         headline = Headline(rows, candidates[0].score, best.score, of_test=False)
-        kept = [name for name in final_summary.LABELS if self.output is not None and (self.output / name).exists()]
-        return RecordedState(
-            headline, run.counters.get("metric_calls", 0), [name for name in kept if name != files.LOG]
-        )
+        names = (files.BEST_CANDIDATE, files.RESULT, files.CERTIFICATE, files.REPORT)
+        kept = [name for name in names if self.output is not None and (self.output / name).exists()]
+        return RecordedState(headline, run.counters.get("metric_calls", 0), kept)
 
     def _results(self, record: RunRecord, finished: Finished) -> list[str]:
         """Write the certificate and the report, if the run started here; return their names."""

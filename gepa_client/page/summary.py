@@ -7,7 +7,7 @@ from gepa_client.analysis.explanation import Explanation
 from gepa_client.page.ending_events import FailedStep, StatedFact, Summary, SummaryTable
 from gepa_client.page.page_fact import TEXT_SENT, SentText
 from gepa_client.report import summary_fields as fields
-from gepa_client.report.no_improvement import no_improvement
+from gepa_client.report.no_improvement import no_improvement, unused_iterations
 from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
 from gepa_client.report.run_record import RunRecord
 
@@ -21,6 +21,8 @@ def summary_of(record: RunRecord, explained: Explanation | None) -> Summary:
     if record.finalized is not None:
         answer = record.finalized.error or record.finalized.message or "no message"
         facts.append(("finalize failed" if record.finalized.error else "finalize", line(answer)))
+    if (unused := unused_iterations(record)) is not None:
+        facts.append(("unused", unused))
     tables = (
         ("Records cut for reflection", fields.CUT_COLUMNS, fields.cut_rows(record)),
         ("Answers that were not used", UNUSABLE_COLUMNS, unusable_rows(record)),

@@ -16,9 +16,6 @@ COPIES_NAMED = 3
 
 COPY_COLUMNS = ("copy", "words", "rows")
 
-EXCERPT = 60
-"""Characters of a copied text in a line."""
-
 ADVICE = {
     "truncated": "a higher `max_tokens`, or a lower `reasoning_effort`, in `reflection_lm_kwargs`",
     "empty": "a higher `max_tokens` in `reflection_lm_kwargs`, or another {proposer}",

@@ -8,23 +8,12 @@ from gepa_client.journal.run_events import Steered
 from gepa_client.report.run_record import RunRecord
 from gepa_client.steering.request_queue import STOPS
 
-STEERED_COLUMNS = ("entry", "request", "by", "asked at")
-
 
 def steered_text(event: Steered) -> str:
     """Return a request and its outcome in one line."""
     if event.refused is not None:
         return f"refused: {event.text}, asked by {event.author}: {event.refused}"
     return f"{event.text}, asked by {event.author} (entry {event.number})"
-
-
-def steered_rows(record: RunRecord) -> list[tuple[str, ...]]:
-    """Return a row for each request that was taken."""
-    return [
-        (str(event.number), event.text, event.author, event.created)
-        for event in record.steered
-        if event.refused is None
-    ]
 
 
 def steered_summary(kinds: Sequence[str]) -> str | None:

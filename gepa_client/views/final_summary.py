@@ -3,6 +3,7 @@
 import json
 import shlex
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,17 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from evolverpc_common.display_text import line
 from evolverpc_common.printed_commands import command
+from gepa_client.analysis.proposals import text_changes
 from gepa_client.certificate.certificate import shortfall
 from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields
-from gepa_client.report.no_improvement import no_improvement, unused_iterations
-from gepa_client.report.proposed_texts import copied_summary, unusable_summary
+from gepa_client.report.no_improvement import no_improvement
 from gepa_client.report.run_record import Headline, RunRecord
-from gepa_client.report.steering_fields import steered_kinds, steered_summary
+from gepa_client.report.steering_fields import steered_kinds
 from gepa_client.run import output_folder as files
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.views.calling_program import by_typescript
@@ -32,18 +34,11 @@ EXIT = {"completed": 0, "failed": 1, "paused": PAUSED, "cancelled": STOPPED, "re
 
 _NO_SEED = "the run ended before the seed was scored"
 
-TYPES_SHOWN = 5
-"""Types of failures that are shown; rows of each, and lines of its first traceback, and of its log, from the end."""
-ROWS_SHOWN = 5
 LINES_SHOWN = 8
+"""Lines of the first failure's traceback, and of its log, from the end."""
 
-LABELS = {
-    files.BEST_CANDIDATE: "best candidate",
-    files.RESULT: "result",
-    files.CERTIFICATE: "certificate",
-    files.REPORT: "report",
-    files.LOG: "log",
-}
+FACT_SHOWN, CHANGE_SHOWN = 1000, 160
+"""Characters of a line, and of the change of one component."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +143,10 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
 
 
 def show(ended: RunSummary, console: Console) -> None:
-    """Print the summary, the scores in the last line; only an error on stderr for a run that did not start."""
+    """Print the summary, the scores in the last line; only an error on stderr for a run that did not start.
+
+    A run that was completed has at most six lines: the page has the rest.
+    """
     finished = ended.finished
     if not ended.begun:
         fail(finished.reason or "the run was not begun")
@@ -157,51 +155,55 @@ def show(ended: RunSummary, console: Console) -> None:
             if ended.typed is not None and ended.resumed_by is None:
                 echo(console, "[dim]if a server has started again at another address, add its URL and --token-file[/]")
         return
-    lines: list[str | Text] = []
     if finished.reason is not None:
         colour = {"failed": "red", "completed": "green"}.get(finished.status, "yellow")
-        reason = f"{finished.status}: {finished.reason}"
-        shown_reason = _between_words(safe(reason), console).replace(":", ":[/]", 1)
-        lines.append(Text.from_markup(f"[{colour}]{shown_reason}"))  # a wrapped command in it is not named again
+        shown_reason = _between_words(safe(f"{finished.status}: {finished.reason}"), console).replace(":", ":[/]", 1)
+        # a wrapped command in it is not named again
+        console.print(Text.from_markup(f"[{colour}]{shown_reason}"), soft_wrap=True)
         if finished.details:
-            lines.append(f"[dim]{safe(finished.details.rstrip())}[/]")
-    lines += _failed_examples(ended)
-    if ended.output is not None:
-        shown = _shown(ended.output)
-        lines += [f"{LABELS[name]:<15} {safe(str(shown / name))}" for name in [*ended.written, files.LOG]]
-        improved = ended.record.best is not None and ended.record.best.index != 0
-        certificate = ended.record.certificate
-        if improved and certificate is not None and certificate.verdict == "worse":
-            lines.append(f"{'use it':<15} no: the test rows show that it is worse than the seed")
-        elif files.BEST_CANDIDATE in ended.written and improved and not ended.replayed:
-            lines.append(f"{'use it':<15} {safe(_load_call(ended.record, shown))}")
-    if ended.record.mutations and ended.record.best is not None:
-        lines.append(f"{'best code':<15} {safe_line(code_label(ended.record.best.texts) or '')}")
-        lines.append(f"{'all code':<15} {safe(command('branches', ended.run_id, store=ended.store))}")
-    lines += [
-        f"{label:<15} {_wrapped(safe_line(text), console)}"
-        for label, text in (
-            ("retries", fields.retry_summary(ended.record.retried)),
-            ("results reused", fields.reuse_summary(ended.record)),
-            ("steered", steered_summary(steered_kinds(ended.record))),
-            ("raced out", fields.race_summary(ended.record.races)),
-            ("compared", fields.tie_summary(ended.record.ties) if ended.record.ties is not None else None),
-            ("model calls", fields.model_call_summary(ended.record)),
-            ("refused", _refused(ended.record)),
-            ("not used", unusable_summary(ended.record.unusable)),
-            ("copied", copied_summary(ended.record.copied)),
-        )
-        if text is not None
-    ]
-    lines += [f"{label:<15} {_wrapped(safe_line(text, 1000), console)}" for label, text in _certified(ended)]
-    if not ended.replayed and ended.recorded is None:
-        unused = unused_iterations(ended.record)
-        for label, text in [*([("unused", unused)] if unused else []), *no_improvement(ended.record)]:
-            lines.append(f"[yellow]{label:<15}[/] {_wrapped(safe_line(text, 600), console)}")
-    for shown_line in lines:
-        console.print(shown_line, soft_wrap=True)
+            console.print(f"[dim]{safe(finished.details.rstrip())}[/]", soft_wrap=True)
+    if finished.status != "completed" and (failed := ended.record.failed_examples) is not None:
+        for text in fields.first_failure(failed.groups[0], LINES_SHOWN).splitlines():
+            console.print(f"[dim]  {safe(text)}[/]", soft_wrap=True)
+    for label, text in _facts(ended):
+        console.print(f"{label:<15} {_wrapped(safe_line(text, FACT_SHOWN), console)}", soft_wrap=True)
     echo_next(console, _next_command(ended), f"{'next':<15}")
     echo(console, score_line(ended))
+
+
+def _facts(ended: RunSummary) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each line between how a run ended and its scores."""
+    record, best = ended.record, ended.record.best
+    if (failed := record.failed_examples) is not None:
+        listed = command("show", ended.run_id, "--failures", store=ended.store)
+        yield "failed", f"{fields.failure_summary(failed)}; `{listed}` lists them"
+    yield from _certified(ended)
+    if not ended.replayed and ended.recorded is None and (reasons := no_improvement(record)):
+        words = [text if label in ("no improvement", "because") else f"{label} {text}" for label, text in reasons]
+        yield "no improvement", "; ".join(words)
+    if best is None or record.seed is None or best.index == 0:
+        return
+    if failed is None and (changes := _changes(record.seed.texts, best.texts)):
+        yield "changed", changes
+    if ended.output is None:
+        return
+    if record.certificate is not None and record.certificate.verdict == "worse":
+        yield "use it", "no: the test rows show that it is worse than the seed"
+    elif files.BEST_CANDIDATE in ended.written and not ended.replayed:
+        yield "use it", _load_call(record, _shown(ended.output))
+
+
+def _changes(seed: dict[str, str], best: dict[str, str]) -> str:
+    """Return how many words of each component the best candidate adds and removes, with the first of what it adds."""
+    parts = []
+    for change in text_changes(seed, best):
+        added, removed = (
+            " ".join(words.text for words in change.words if words.kind == kind).split() for kind in ("add", "del")
+        )
+        parts.append(f"{change.component} (+{len(added):,} -{len(removed):,} words): {' '.join(added)}")
+    code = code_label(best)
+    parts += [f"code {code}"] if code is not None and code != code_label(seed) else []
+    return "; ".join(line(part, CHANGE_SHOWN) for part in parts)
 
 
 def _wrapped(text: str, console: Console) -> str:
@@ -242,9 +244,16 @@ def score_line(ended: RunSummary) -> str:
     if more := ended.record.uncounted:
         calls += f" ({more} more results are recorded, of a batch that counts when it is complete)"
     return (
-        f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {calls}, "
+        f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {calls}, {_cost(ended.finished)}"
         f"{_seconds(ended)} ({headline.rows})"
     )
+
+
+def _cost(finished: Finished) -> str:
+    """Return what is known to have been spent, with a comma; empty if nothing had a price."""
+    parts = (finished.evaluation_usd, finished.reflection_usd, finished.mutation_usd, finished.model_usd)
+    known, unpriced = sum(part or 0.0 for part in parts), sum(finished.unpriced.values())
+    return f"${known:.4f}{f' + {unpriced:,} unpriced' if unpriced else ''}, " if known else ""
 
 
 def _seconds(ended: RunSummary) -> str:
@@ -255,41 +264,16 @@ def _seconds(ended: RunSummary) -> str:
     return f"{ended.record.active_seconds:.1f} s{' in all' if resumed else ''}"
 
 
-def _failed_examples(ended: RunSummary) -> list[str]:
-    """Return lines about failed examples: their number by type, the first of each, and the command that lists all."""
-    failed = ended.record.failed_examples
-    if failed is None:
-        return []
-    lines = [f"[yellow]{'failed':<15} {safe_line(fields.failure_summary(failed))}[/]"]
-    for group in failed.groups[:TYPES_SHOWN]:
-        name, where = fields.failure_name(group), fields.failure_places(group, ROWS_SHOWN)
-        first, *more = fields.first_failure(group, LINES_SHOWN).splitlines()
-        lines.append(f"  {safe_line(name, 200)}: {safe_line(where, 1000)}")
-        if (messages := fields.failure_messages(group)) is not None:
-            lines.append(f"    {safe_line(messages, 1000)}")
-        lines.append(f"    {safe_line(first, 1000)}")
-        lines += [f"[dim]    {safe(text)}[/]" for text in more[-(2 * LINES_SHOWN + 1) :]]
-    lines.append(f"{'all failures':<15} {safe_line(command('show', ended.run_id, '--failures', store=ended.store))}")
-    return lines
-
-
 def _certified(ended: RunSummary) -> list[tuple[str, str]]:
-    """Return whether the gain is certified, why it is not if it could be, and which rows the best contains."""
+    """Return what the certificate states, and what weakens it, or why there is none if there could be one."""
     record = ended.record
     found = record.certificate
     if found is None:
         reason = record.no_certificate
         return [("no certificate", reason)] if reason and (record.sealed or ended.settings.require) else []
-    copied = [("copied rows", fields.leak_summary(found.leaks))] if found.leaks.rows else []
     missing = shortfall(ended.settings.require, found.verdict, found.leaks)
-    return [("gain", found.statement), *([("not met", missing)] if missing else []), *copied]
-
-
-def _refused(record: RunRecord) -> str | None:
-    """Return how often something was refused, and the first of it."""
-    times = fields.refusal_summary(record)
-    first = f", the first {fields.refusal_text(record.refusals[0])}" if record.refusals else ""
-    return f"{times}{first}" if times is not None else None
+    leaks = fields.leak_summary(found.leaks) if found.leaks.rows else None
+    return [("gain", "; ".join(filter(None, (found.statement, missing and f"not met: {missing}", leaks))))]
 
 
 def _shown(output: Path) -> Path:

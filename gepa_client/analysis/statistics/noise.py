@@ -24,10 +24,6 @@ class Noise:
         """Whether each row had the same score whenever it was evaluated, and was evaluated at least twice."""
         return self.repeats > 1 and self.within == 0.0
 
-    def se_of_mean(self, rows: int, repeats: int) -> float:
-        """Return the standard error of the mean over that many rows, drawn anew, of that many repeats each."""
-        return math.sqrt((self.between + self.within / repeats) / rows)
-
     def noise_of_mean(self, rows: int, repeats: int) -> float:
         """Return the standard deviation of the mean over the same rows if all are evaluated again."""
         return math.sqrt(self.within / (rows * repeats))

@@ -151,9 +151,10 @@ def test_of_a_run_that_is_steered(serve: Serve, cli: Cli, types: Types, tmp_path
     asked = cli("steer", "pin", run.id, 0, *STORE)
     assert asked.status == 0
     assert "waits" in types(cli("show", run.id, *STORE).stdout, "evolverpc steer").stdout
-    done = types(asked.stdout, "evolverpc resume")
-    assert "2 requests by hand: 1 unpin, 1 pin" in done.stdout
-    assert "pin candidate 0" in types(cli("show", run.id, *STORE).stdout, "evolverpc steer").stdout
+    types(asked.stdout, "evolverpc resume")
+    shown = cli("show", run.id, *STORE).stdout
+    assert "2 requests by hand: 1 unpin, 1 pin" in shown
+    assert "pin candidate 0" in types(shown, "evolverpc steer").stdout
     with contextlib.closing(open_store(str(tmp_path / STORE[1]))) as store:
         [pinned] = [each for each in store.requests(run.id) if each.action["kind"] == "pin"]
         assert pinned.outcome == "taken"

@@ -16,10 +16,8 @@ def test_the_two_variances_are_those_that_the_scores_were_drawn_with():
     assert fmean(each.between for each in found) == pytest.approx(0.09, rel=0.05)
 
 
-def test_the_standard_error_of_the_mean_is_what_fresh_rows_show():
+def test_the_noise_of_a_mean_is_what_repeats_show():
     truth = noise.Noise(rows=40, repeats=2, within=0.04, between=0.09)
-    assert truth.se_of_mean(40, 1) == pytest.approx((0.13 / 40) ** 0.5)
-    assert truth.se_of_mean(40, 4) == pytest.approx((0.10 / 40) ** 0.5)
     assert truth.noise_of_mean(40, 4) == pytest.approx((0.01 / 40) ** 0.5)
 
 
