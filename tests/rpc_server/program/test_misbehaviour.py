@@ -121,12 +121,10 @@ async def test_an_example_that_hangs_in_any_way_is_ended_at_its_deadline(hasty, 
     assert (await hasty.one({"output": "still here"}))["output"] == "still here"
 
 
-async def test_a_sleep_is_ended_in_its_own_process_with_a_traceback(hasty):
-    pids = {(await hasty.one({"do": "pid"}))["output"] for _ in range(4)}
+async def test_a_sleep_is_ended_with_a_traceback(hasty):
     result = await hasty.one({"do": "sleep", "seconds": 60})
     assert result["status"] == "timeout"
     assert "do_sleep" in result["error"]["traceback"]
-    assert {(await hasty.one({"do": "pid"}))["output"] for _ in range(4)} <= pids
 
 
 @pytest.mark.parametrize("do", ["fork", "fork_and_raise"])
