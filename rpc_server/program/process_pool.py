@@ -111,16 +111,13 @@ class Pool:
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.evaluate`."""
-        rows = _rows(batch, untyped="untyped_rows" in self.capabilities)
-        more: dict[str, Any] = {} if items is None else {"items": [item.model_dump() for item in items]}
+        shared: dict[str, Any] = {"candidate": candidate, "capture_traces": capture_traces}
+        if items is not None:
+            shared["items"] = [item.model_dump() for item in items]
         if group is not None and "refs" in self.capabilities:
-            more["_meta"] = {"group": group}
-
-        def params(positions: Sequence[int]) -> dict[str, Any]:
-            chosen = [rows[position] for position in positions]
-            return {"candidate": candidate, "batch": chosen, "capture_traces": capture_traces, **more}
-
-        await self._run_examples("evaluate", len(batch), params, on_result, timeout_s, whole=items is not None)
+            shared["_meta"] = {"group": group}
+        each = {"batch": _rows(batch, untyped="untyped_rows" in self.capabilities)}
+        await self._run_examples("evaluate", shared, each, on_result, timeout_s, whole=items is not None)
 
     async def score(
         self,
@@ -131,13 +128,7 @@ class Pool:
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.score`."""
-        rows = _rows(batch)
-
-        def params(positions: Sequence[int]) -> dict[str, Any]:
-            chosen = [rows[position] for position in positions]
-            return {"batch": chosen, "results": [results[position] for position in positions]}
-
-        await self._run_examples("score", len(batch), params, on_result, timeout_s, whole=False)
+        await self._run_examples("score", {}, {"batch": _rows(batch), "results": results}, on_result, timeout_s)
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """See `Program.call`."""
@@ -161,25 +152,24 @@ class Pool:
     async def _run_examples(
         self,
         method: str,
-        size: int,
-        params: Callable[[Sequence[int]], dict[str, Any]],
+        shared: dict[str, Any],
+        each: Mapping[str, Sequence[Any]],
         on_result: Callable[[int, ResultDict], None],
         timeout_s: float | None,
         *,
-        whole: bool,
+        whole: bool = False,
     ) -> None:
+        """Run a call with the params `shared` by its examples, and those that have a value for each."""
+        size = len(each["batch"])
         if not size:
             return
         most = self.limits.max_result_bytes
         assert most is not None, "`limits.combined_limits` sets it"  # noqa: S101
-        limit_s = min((each for each in (self.limits.example_timeout_s, timeout_s) if each is not None), default=None)
-
-        def limited(positions: Sequence[int]) -> dict[str, Any]:
-            asked = params(positions)
-            return {**asked, "_meta": {**asked.get("_meta", {}), "example_timeout_s": limit_s}}
-
-        of_piece = params if timeout_s is None else limited
-        call = ExamplesCall(method, size, of_piece, on_result=on_result, max_result_bytes=most)
+        limit_s = self.limits.example_timeout_s
+        if timeout_s is not None:
+            limit_s = min(timeout_s, limit_s or timeout_s)
+            shared["_meta"] = {**shared.get("_meta", {}), "example_timeout_s": limit_s}
+        call = ExamplesCall(method, shared, each, on_result=on_result, max_result_bytes=most)
         if whole or self.limits.whole_batches:
             pieces = [ExamplesRequest(call, range(size), limit_s=None if limit_s is None else limit_s * size)]
         else:
@@ -223,17 +213,19 @@ class Pool:
     def _slot_for(self, isolation: Isolation) -> WorkerSlot | None:
         if isolation is Isolation.POOL and self._running:
             return None
-        # Processes that were started for what runs again are left for it.
-        is_new_allowed = (
-            bool(isolation) or sum(slot.used and not slot.isolation for slot in self._slots) < self._plan.size
-        )
         best: WorkerSlot | None = None
         for slot in self._slots:
-            is_free = is_new_allowed and not slot.running and (self._plan.single or not slot.used)
-            fits = slot.shares(isolation) or is_free
+            fits = slot.shares(isolation) or self._is_free(slot, isolation)
             if slot.process.alive and fits and not (isolation and slot.abandoned):
                 best = slot if best is None or len(slot.running) < len(best.running) else best
         return best
+
+    def _is_free(self, slot: WorkerSlot, isolation: Isolation) -> bool:
+        """Report whether a process can begin with requests of this kind."""
+        if slot.running or (slot.used and not self._plan.single):
+            return False
+        # Processes that were started for what runs again are left for it.
+        return bool(isolation) or sum(one.used and not one.isolation for one in self._slots) < self._plan.size
 
     def _send(self, slot: WorkerSlot, request: ProcessRequest) -> None:
         serial = slot.room == 1 and not self._plan.cancels  # it has ended a request when it answers

@@ -113,7 +113,9 @@ class ExamplesRequest(ProcessRequest):
 
     def request(self) -> tuple[str, dict[str, Any]]:
         """Return the call's request for these examples."""
-        return self._call.method, self._call.params(self._positions)
+        call = self._call
+        own = {name: [values[position] for position in self._positions] for name, values in call.each.items()}
+        return call.method, {**call.shared, **own}
 
     def answered(self, message: dict[str, Any], *, late: bool) -> None:
         """Give each example its result, or the failure that the response stands for."""
@@ -183,25 +185,26 @@ class ExamplesRequest(ProcessRequest):
 class ExamplesCall:
     """An `evaluate` or `score` call, with one result for each example.
 
-    `params(positions)`: the params for the examples at these positions, of `size` in all. `max_result_bytes`: of one
-    result, for messages.
+    `shared`: params of all examples; `each`: params with a value for each example. `max_result_bytes`: of one result,
+    for messages.
     """
 
     def __init__(
         self,
         method: str,
-        size: int,
-        params: Callable[[Sequence[int]], dict[str, Any]],
+        shared: Mapping[str, Any],
+        each: Mapping[str, Sequence[Any]],
         *,
         on_result: Callable[[int, ResultDict], None],
         max_result_bytes: int,
     ) -> None:
         self.method = method
         self.max_result_bytes = max_result_bytes
-        self.params = params
+        self.shared = shared
+        self.each = each
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_result = on_result
-        self._left = size
+        self._left = len(each["batch"])
 
     def give(self, position: int, result: ResultDict) -> None:
         """Record the result of one example."""
