@@ -22,7 +22,6 @@ async def test_a_worker_killed_from_outside_leaves_the_result_intact(opened, tmp
         (pid,) = await eventually(lambda: pids_in(pids))
         os.kill(pid, signal.SIGKILL)
         result = await evaluation
-        assert result["status"] == "ok"
         assert result["output"] == "slept"
         first, second = pids_in(pids)
         assert first != second

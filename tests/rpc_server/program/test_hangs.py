@@ -1,8 +1,8 @@
 """Rows that hang among rows that behave, in one process: only those that hang are time-outs.
 
 `HANG_ROUNDS` sets how many rounds each way of serving gets, with sixty rows of which six hang; without it there is one
-with fewer rows. A round is repeated by its number: `HANG_ROUNDS=50 pytest tests/rpc_server/program/test_hangs.py -k
-17-held`; `-rP` shows how many rows ran again and the seconds of their earlier attempts.
+with fewer rows. A round is repeated by its number: `HANG_ROUNDS=50 pytest -rP tests/rpc_server/program/test_hangs.py -k
+17-held` also prints how many rows ran again, and the seconds of their earlier attempts.
 """
 
 import asyncio
@@ -24,14 +24,9 @@ LIMIT_S = 1.0
 
 PACKAGE = Path(__file__).parents[3] / "clients" / "typescript" / "dist" / "index.js"
 NODE = ("node", "hangs.mjs", str(PACKAGE))
-WAYS = {
-    "threads": {"program": "hangs.py", "concurrency": 16},
-    "async": {"program": "hangs_async.py", "concurrency": 16},
-    "node": {"command": NODE},
-}
-HELD = ["hold", "hold_for"]
-MODES = {"waits": ("threads", ["wait"]), "held": ("threads", HELD), "async": ("async", [*HELD, "wait"])}
-MODES["node"] = ("node", MODES["async"][1])
+THREADS, ASYNC = ({"program": program, "concurrency": 16} for program in ("hangs.py", "hangs_async.py"))
+HOLD, ALL = ["hold", "hold_for"], ["hold", "hold_for", "wait"]
+MODES = {"waits": (THREADS, ["wait"]), "held": (THREADS, HOLD), "async": (ASYNC, ALL), "node": ({"command": NODE}, ALL)}
 
 needs_node = pytest.mark.skipif(
     shutil.which("node") is None or not PACKAGE.is_file(), reason="node is not installed, or the package not built"
@@ -75,13 +70,13 @@ def short_grace(monkeypatch):
 @pytest.mark.parametrize("mode", ["waits", "held", "async", pytest.param("node", marks=needs_node)])
 @pytest.mark.parametrize("number", range(ROUNDS))
 async def test_only_the_rows_that_hang_are_timeouts(opened, mode, number):
-    way, kinds = MODES[mode]
+    settings, kinds = MODES[mode]
     rows = program_rows(number, kinds)
-    started = time.monotonic()
-    async with opened(workers=1, example_timeout_s=LIMIT_S, **WAYS[way]) as running:
+    async with opened(workers=1, example_timeout_s=LIMIT_S, **settings) as running:
+        started = time.monotonic()
         results = await running.evaluate(*rows)
-    repeats = f"{running.program.repeats} repeats, {running.program.repeated_s:.1f} s"
-    print(f"{mode} {number}: {time.monotonic() - started:.1f} s, {repeats}")
+        seconds, program = time.monotonic() - started, running.program
+    print(f"{mode} {number}: {seconds:.1f} s, {program.repeats} repeats, {program.repeated_s:.1f} s")
     assert misjudged(rows, results) == []
 
 
@@ -97,12 +92,12 @@ async def test_only_the_rows_that_hang_are_timeouts_of_a_node_server(number):
     assert misjudged(rows, results) == []
 
 
-@pytest.mark.parametrize("way", ["threads", "async"])
+@pytest.mark.parametrize("settings", [THREADS, ASYNC], ids=["threads", "async"])
 async def test_a_timeout_that_neighbours_may_have_caused_is_seen_alone_and_costs_what_both_attempts_did(
-    opened, way, monkeypatch
+    opened, settings, monkeypatch
 ):
     monkeypatch.setattr(process_pool, "GRACE_S", 5.0)  # both attempts end by themselves, and state their costs
-    async with opened(workers=1, example_timeout_s=LIMIT_S, **WAYS[way]) as running:
+    async with opened(workers=1, example_timeout_s=LIMIT_S, **settings) as running:
         result, neighbour = await running.evaluate(row(0, "hold_for", held=LIMIT_S + 0.2), row(1))
     assert result["error"]["message"] == "ran longer than 1 s"
     assert result["usage"] == {"calls": 2, "models": {"openai/gpt-5": {"calls": 2, "input_tokens": 14}}}
@@ -110,13 +105,12 @@ async def test_a_timeout_that_neighbours_may_have_caused_is_seen_alone_and_costs
 
 
 async def test_a_call_that_is_no_evaluation_has_its_own_limit_and_does_not_fail_for_a_row_that_hangs(opened):
-    reflection = {"candidate": {"prompt": ""}, "eval_batch": {"batch": [{}] * 3}, "components_to_update": []}
     params = {"candidate": {"prompt": ""}, "reflective_dataset": {}, "components_to_update": ["prompt"]}
-    settings = {"workers": 1, "concurrency": 16, "example_timeout_s": LIMIT_S, "call_timeout_s": LIMIT_S}
-    async with opened("hangs_async.py", **settings) as running:
+    async with opened(workers=1, example_timeout_s=LIMIT_S, call_timeout_s=LIMIT_S, **ASYNC) as running:
         hanging = asyncio.create_task(running.one(row(0, "hold")))
         assert await running.program.call("propose_new_texts", params) == {"texts": {"prompt": "new"}}
         assert (await hanging)["status"] == "timeout"
+        reflection = {**params, "eval_batch": {"batch": [{}] * 3}}
         assert await running.program.call("make_reflective_dataset", reflection) == {"dataset": {}}
 
 
