@@ -200,9 +200,7 @@ class Pool:
         """Take the next request that a process has room for; what runs again comes first."""
         if any(slot.running and slot.isolation is Isolation.POOL for slot in self._slots):
             return None
-        for isolation in reversed(Isolation):
-            if not self._queue.waiting(isolation):
-                continue
+        for isolation in self._queue.isolations():
             slot = self._slot_for(isolation)
             if slot is not None:
                 return slot, self._queue.take(isolation)
@@ -365,7 +363,9 @@ class Pool:
             if not self._plan.cancels:
                 self._retire(slot)
             return
-        is_spent = slot.isolation >= Isolation.PROCESS or (slot.isolation and not self._queue.waiting(slot.isolation))
+        is_spent = slot.isolation >= Isolation.PROCESS or (
+            slot.isolation and slot.isolation not in self._queue.isolations()
+        )
         too_many = slot.used and len(self._slots) > self._wanted()
         if slot.late or too_many or (is_spent and not self._plan.single):
             self._retire(slot, gracefully=not slot.late)
@@ -383,8 +383,7 @@ class Pool:
     def _fill(self) -> None:
         wanted = self._wanted()
         if wanted == self._plan.size:  # nothing runs again
-            waiting = self._queue.waiting(Isolation.NONE)
-            wanted = min(wanted, max(self._plan.size_at_rest, self._running + waiting))
+            wanted = min(wanted, max(self._plan.size_at_rest, self._running + self._queue.waiting_first))
         self._factory.ensure_starting(wanted - len(self._slots))
 
     def _process_started(self, started: StartedProcess) -> None:

@@ -43,10 +43,10 @@ class ProcessRequest(ABC):
         self.limit_s = limit_s
         self.isolation = Isolation.NONE
         self.abandoned = False
+        self.slot: WorkerSlot | None = None
         self._loop = asyncio.get_running_loop()
-        self.begin(None)
 
-    def begin(self, slot: "WorkerSlot | None", call_id: str = "", *, alone: bool = False) -> None:
+    def begin(self, slot: "WorkerSlot", call_id: str, *, alone: bool) -> None:
         """Begin an attempt."""
         self.slot = slot
         self.call_id = call_id

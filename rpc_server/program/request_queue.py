@@ -44,7 +44,7 @@ class RequestQueue:
 
     def __init__(self) -> None:
         self._calls: deque[deque[ProcessRequest]] = deque()
-        self._again: dict[Isolation, deque[ProcessRequest]] = {each: deque() for each in Isolation if each}
+        self._again: dict[Isolation, deque[ProcessRequest]] = {each: deque() for each in reversed(Isolation) if each}
 
     def add(self, requests: Sequence[ProcessRequest]) -> None:
         """Queue the requests of a call."""
@@ -54,9 +54,15 @@ class RequestQueue:
         """Queue a request that runs again."""
         self._again[request.isolation].append(request)
 
-    def waiting(self, isolation: Isolation) -> int:
-        """Return how many requests of this isolation wait."""
-        return len(self._again[isolation]) if isolation else sum(map(len, self._calls))
+    def isolations(self) -> list[Isolation]:
+        """Return for which isolations requests wait, the highest first."""
+        again = [isolation for isolation, line in self._again.items() if line]
+        return [*again, Isolation.NONE] if self._calls else again
+
+    @property
+    def waiting_first(self) -> int:
+        """The number of requests that have not run yet."""
+        return sum(map(len, self._calls))
 
     @property
     def processes_needed(self) -> int:
