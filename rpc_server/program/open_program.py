@@ -120,7 +120,7 @@ async def open_program(
                 identity = {"digest": described.digest, "files": described.files}
                 if described.digest is None:
                     identity |= await asyncio.to_thread(command_identity, settings, stated)
-                return Pool(launcher, first, _plan(settings, launcher, first, identity, jailed=jail is not None))
+                return Pool(launcher, first, _plan(settings, launcher, first, identity))
             except BaseException:
                 await first.process.end(grace_s=0)
                 raise
@@ -179,9 +179,7 @@ def _seed_candidate(settings: Settings) -> dict[str, str] | None:
     return seed
 
 
-def _plan(
-    settings: Settings, launcher: Launcher, first: StartedProcess, identity: dict[str, Any], *, jailed: bool
-) -> PoolPlan:
+def _plan(settings: Settings, launcher: Launcher, first: StartedProcess, identity: dict[str, Any]) -> PoolPlan:
     """Return how the pool is to run. `identity`: `digest` and `files` of the program."""
     described = first.discovery
     capabilities = frozenset(described.capabilities)
@@ -199,7 +197,6 @@ def _plan(
         single=single,
         splits={split: held.size for split, held in described.datasets.items()} if "datasets" in capabilities else {},
         cancels="cancel" in capabilities,
-        fresh_after_deadline=jailed,
         max_line_bytes=described.limits.max_request_bytes if settings.is_a == "command" else None,
         start_timeout_s=settings.start_timeout_s,
         call_timeout_s=settings.call_timeout_s,

@@ -1,8 +1,9 @@
-"""The pool of program processes: which request runs where, its deadline, and the recovery from hangs and deaths."""
+"""The pool of program processes: what runs where, its time limit, and what runs again after a hang or a death."""
 
 import asyncio
 import functools
 import itertools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -13,40 +14,32 @@ from protocol.errors import ProgramFailed, RpcError
 from rpc_server.program.launcher import Launcher
 from rpc_server.program.process import Exit
 from rpc_server.program.process_factory import TRIES, ProcessFactory, StartedProcess
-from rpc_server.program.process_output import BoundedLog
 from rpc_server.program.process_requests import (
     ExamplesCall,
     ExamplesRequest,
+    Isolation,
     MethodRequest,
     ProcessRequest,
-    stated_seconds,
-    timeouts,
+    states_timeout,
 )
 from rpc_server.program.program import ResultDict
-from rpc_server.program.scheduler import ProcessHeartbeat, Scheduler, WorkerSlot, WorkItem
+from rpc_server.program.request_queue import RequestQueue, WorkerSlot
 
 GRACE_S = 0.75
-"""Seconds after its deadline in which a process may still end an example itself."""
+"""Seconds after its limit in which a process may still answer a request, before it is ended."""
 
-_EXTRA_PROCESSES = 8  # for isolated items, in addition to the usual ones
+_EXTRA_PROCESSES = 8  # for what runs again, in addition to the usual ones
 
-_MAX_BLOCKED_SHARE = 0.1
-"""Share of a limit for which a process may fail to respond before its work counts as blocked."""
-
-_SOON_S = 0.001
-
-_ALONE = "while no other example ran in its process"
-_RESPONSIVE = "while its process was responsive"
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class PoolPlan:
     """The constant parameters of a pool.
 
-    `limits`: of all processes together. `size`: processes at most, besides those that a suspect needs to itself;
-    `size_at_rest`: those that are started before examples wait. `single`: one process, kept as long as it lives for its
-    memory. `max_line_bytes`: the longest request. `fresh_after_deadline`: a process that ended an example late is
-    replaced.
+    `limits`: of all processes together. `size`: processes at most, besides those for what runs again; `size_at_rest`:
+    those that are started before examples wait. `single`: one process, kept as long as it lives for its memory.
+    `cancels`: requests can be cancelled in place. `max_line_bytes`: the longest request.
     """
 
     info: ProgramInfo
@@ -57,7 +50,6 @@ class PoolPlan:
     single: bool
     splits: Mapping[str, int]
     cancels: bool
-    fresh_after_deadline: bool
     max_line_bytes: int | None
     start_timeout_s: float
     call_timeout_s: float
@@ -66,15 +58,13 @@ class PoolPlan:
 class Pool:
     """A `Program` over processes of one launcher.
 
-    Requests are scheduled by `Scheduler`. A deadline counts from the moment a request is sent to a process. A process
-    that misses it is killed, and its other requests run again, uncounted.
+    A limit counts from the moment a request is sent to a process. At its limit it is cancelled. If it is answered
+    within a grace period, it alone runs again, in a process of its own. If not, its process is ended, and all of its
+    requests run again: first a few in a process, then each in a process of its own. A time-out counts if nothing else
+    ran in the process, which is new or takes one request at a time.
 
-    A request past its deadline is timed out only if its process ran nothing else, or answered heartbeats for all but a
-    tenth of its limit, which is added. Any other may have been blocked by other requests: it runs again isolated in a
-    new process.
-
-    Requests of a process that died also run again isolated, and exclusively if that dies while others run: what dies
-    alone is the cause. If all processes died with the one they were forked from, their requests run again exclusively.
+    Requests of a process that died run again likewise, and in the end while nothing else runs: what dies then is the
+    cause.
     """
 
     def __init__(self, launcher: Launcher, first: StartedProcess, plan: PoolPlan) -> None:
@@ -84,7 +74,7 @@ class Pool:
         self.splits = plan.splits
         self._plan = plan
         self._loop = asyncio.get_running_loop()
-        self._scheduler = Scheduler()
+        self._queue = RequestQueue()
         self._slots: list[WorkerSlot] = []
         self._running = 0
         self._numbers = itertools.count(1)
@@ -97,6 +87,10 @@ class Pool:
             on_retry=self._fill,
         )
         self._closed = False
+        self.repeats = 0
+        """Requests sent again."""
+        self.repeated_s = 0.0
+        """Seconds that their earlier attempts took."""
         self._add(first)
         self._fill()
 
@@ -117,16 +111,13 @@ class Pool:
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.evaluate`."""
-        rows = _rows(batch, untyped="untyped_rows" in self.capabilities)
-        more: dict[str, Any] = {} if items is None else {"items": [item.model_dump() for item in items]}
+        shared: dict[str, Any] = {"candidate": candidate, "capture_traces": capture_traces}
+        if items is not None:
+            shared["items"] = [item.model_dump() for item in items]
         if group is not None and "refs" in self.capabilities:
-            more["_meta"] = {"group": group}
-
-        def params(positions: Sequence[int]) -> dict[str, Any]:
-            chosen = [rows[position] for position in positions]
-            return {"candidate": candidate, "batch": chosen, "capture_traces": capture_traces, **more}
-
-        await self._run_examples("evaluate", len(batch), params, on_result, timeout_s, whole=items is not None)
+            shared["_meta"] = {"group": group}
+        each = {"batch": _rows(batch, untyped="untyped_rows" in self.capabilities)}
+        await self._run_examples("evaluate", shared, each, on_result, timeout_s, whole=items is not None)
 
     async def score(
         self,
@@ -137,19 +128,13 @@ class Pool:
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.score`."""
-        rows = _rows(batch)
-
-        def params(positions: Sequence[int]) -> dict[str, Any]:
-            chosen = [rows[position] for position in positions]
-            return {"batch": chosen, "results": [results[position] for position in positions]}
-
-        await self._run_examples("score", len(batch), params, on_result, timeout_s, whole=False)
+        await self._run_examples("score", {}, {"batch": _rows(batch), "results": results}, on_result, timeout_s)
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """See `Program.call`."""
-        call = MethodRequest(method, params, limit_s=self._call_limit(params))
-        await self._run([call], call.done)
-        return call.done.result()
+        request = MethodRequest(method, params, limit_s=self._call_limit(params))
+        await self._run([request], request.done)
+        return request.done.result()
 
     async def close(self) -> None:
         """End all processes; reject what waits."""
@@ -167,25 +152,24 @@ class Pool:
     async def _run_examples(
         self,
         method: str,
-        size: int,
-        params: Callable[[Sequence[int]], dict[str, Any]],
+        shared: dict[str, Any],
+        each: Mapping[str, Sequence[Any]],
         on_result: Callable[[int, ResultDict], None],
         timeout_s: float | None,
         *,
-        whole: bool,
+        whole: bool = False,
     ) -> None:
+        """Run a call with the params `shared` by its examples, and those that have a value for each."""
+        size = len(each["batch"])
         if not size:
             return
         most = self.limits.max_result_bytes
         assert most is not None, "`limits.combined_limits` sets it"  # noqa: S101
-        limit_s = min((each for each in (self.limits.example_timeout_s, timeout_s) if each is not None), default=None)
-
-        def limited(positions: Sequence[int]) -> dict[str, Any]:
-            asked = params(positions)
-            return {**asked, "_meta": {**asked.get("_meta", {}), "example_timeout_s": limit_s}}
-
-        of_piece = params if timeout_s is None else limited
-        call = ExamplesCall(method, size, of_piece, on_result=on_result, max_result_bytes=most)
+        limit_s = self.limits.example_timeout_s
+        if timeout_s is not None:
+            limit_s = min(timeout_s, limit_s or timeout_s)
+            shared["_meta"] = {**shared.get("_meta", {}), "example_timeout_s": limit_s}
+        call = ExamplesCall(method, shared, each, on_result=on_result, max_result_bytes=most)
         if whole or self.limits.whole_batches:
             pieces = [ExamplesRequest(call, range(size), limit_s=None if limit_s is None else limit_s * size)]
         else:
@@ -194,87 +178,75 @@ class Pool:
 
     # -- from a call to a process ------------------------------------------------------------------------------------
 
-    async def _run(self, pieces: Sequence[ProcessRequest], done: "asyncio.Future[Any]") -> None:
+    async def _run(self, requests: Sequence[ProcessRequest], done: "asyncio.Future[Any]") -> None:
         if self._closed:
             raise _closing()
         if not self.ready and self._factory.last_failure is not None:
             raise copy(self._factory.last_failure)
-        items = [WorkItem(work, f"p{next(self._numbers)}") for work in pieces]
-        self._scheduler.add(items)
+        self._queue.add(requests)
         self._dispatch()
         try:
             await done
         finally:
             if done.cancelled() or done.exception() is not None:
-                self._abandon(items)
+                self._abandon(requests)
 
     def _dispatch(self) -> None:
-        while self._running < self.limits.max_concurrency:
-            if self._scheduler.any_exclusive:
-                slot = None if self._running else self._slot_for_suspect()
-                if slot is None:
-                    break
-                self._send(slot, self._scheduler.next_exclusive())
-                continue
-            if any(item.exclusive for slot in self._slots for item in slot.running):
-                break
-            if self._scheduler.any_isolated:
-                slot = self._slot_for_suspect()
-                if slot is not None:
-                    self._send(slot, self._scheduler.next_isolated())
-                    continue
-                if self._plan.single:
-                    break  # its one process must become idle first
-            slot = self._slot_with_room()
-            if slot is None:
-                break
-            item = self._scheduler.next()
-            if item is None:
-                break
-            self._send(slot, item)
+        while self._running < self.limits.max_concurrency and (chosen := self._next()) is not None:
+            self._send(*chosen)
         self._fill()
 
-    def _slot_for_suspect(self) -> WorkerSlot | None:
-        for slot in self._slots:
-            if slot.process.alive and not slot.running and not slot.abandoned and (self._plan.single or not slot.used):
-                return slot
+    def _next(self) -> tuple[WorkerSlot, ProcessRequest] | None:
+        """Take the next request that a process has room for; what runs again comes first."""
+        if any(slot.running and slot.isolation is Isolation.POOL for slot in self._slots):
+            return None
+        for isolation in self._queue.isolations():
+            slot = self._slot_for(isolation)
+            if slot is not None:
+                return slot, self._queue.take(isolation)
+            if isolation and (isolation is Isolation.POOL or self._plan.single):
+                return None  # what runs must end first
         return None
 
-    def _slot_with_room(self) -> WorkerSlot | None:
+    def _slot_for(self, isolation: Isolation) -> WorkerSlot | None:
+        if isolation is Isolation.POOL and self._running:
+            return None
         best: WorkerSlot | None = None
         for slot in self._slots:
-            free = slot.process.alive and not slot.isolated and len(slot.running) < slot.room
-            if free and (best is None or len(slot.running) < len(best.running)):
-                best = slot
+            fits = slot.shares(isolation) or self._is_free(slot, isolation)
+            if slot.process.alive and fits and not (isolation and slot.abandoned):
+                best = slot if best is None or len(slot.running) < len(best.running) else best
         return best
 
-    def _send(self, slot: WorkerSlot, item: WorkItem) -> None:
-        item.sent = self._loop.time()
-        item.log = BoundedLog()
-        item.late = False
-        item.unshared = self._is_serial(slot) or (item.isolated and not slot.used)
-        method, params = item.work.request()
-        self._add_meta(slot, item, method, params)
+    def _is_free(self, slot: WorkerSlot, isolation: Isolation) -> bool:
+        """Report whether a process can begin with requests of this kind."""
+        if slot.running or (slot.used and not self._plan.single):
+            return False
+        # Processes that were started for what runs again are left for it.
+        return bool(isolation) or sum(one.used and not one.isolation for one in self._slots) < self._plan.size
+
+    def _send(self, slot: WorkerSlot, request: ProcessRequest) -> None:
+        serial = slot.room == 1 and not self._plan.cancels  # it has ended a request when it answers
+        alone = serial or (request.isolation >= Isolation.PROCESS and not slot.used)
+        request.begin(slot, f"p{next(self._numbers)}", alone=alone)
+        method, params = request.request()
+        self._add_meta(slot, request, method, params)
         try:
-            on_answer = functools.partial(self._answered, slot, item)
-            slot.process.request(method, params, on_answer, max_bytes=self._plan.max_line_bytes, log=item.log)
+            on_answer = functools.partial(self._answered, slot, request)
+            slot.process.request(method, params, on_answer, max_bytes=self._plan.max_line_bytes, log=request.log)
         except RpcError as error:  # nested too deep, or too long with rows and trajectories filled in
-            item.work.reject(error)
+            request.slot = None
+            request.reject(error)
             return
         self._running += 1
-        slot.running.add(item)
+        slot.running.add(request)
         slot.used = True
-        slot.isolated = item.isolated
-        item.slot = slot
-        if item.work.limit_s is None:
-            return
-        if slot.heartbeat is not None:
-            slot.heartbeat.start(item.work.limit_s)
-            item.blocked_mark = slot.heartbeat.blocked_s
-        item.timer = self._loop.call_later(item.work.limit_s, self._deadline_passed, slot, item)
+        slot.isolation = request.isolation
+        if request.limit_s is not None:
+            request.timer = self._loop.call_later(request.limit_s, self._limit_reached, slot, request)
 
-    def _add_meta(self, slot: WorkerSlot, item: WorkItem, method: str, params: dict[str, Any]) -> None:
-        meta: dict[str, Any] = {"call_id": item.call_id} if self._plan.cancels else {}
+    def _add_meta(self, slot: WorkerSlot, request: ProcessRequest, method: str, params: dict[str, Any]) -> None:
+        meta: dict[str, Any] = {"call_id": request.call_id} if self._plan.cancels else {}
         if slot.restore is not None:
             if method == "make_reflective_dataset" and params.get("adapter_state") is None:
                 params["adapter_state"] = slot.restore
@@ -286,84 +258,39 @@ class Pool:
 
     # -- from a process to a call ------------------------------------------------------------------------------------
 
-    def _answered(self, slot: WorkerSlot, item: WorkItem, message: dict[str, Any]) -> None:
-        if item.slot is not slot:
+    def _answered(self, slot: WorkerSlot, request: ProcessRequest, message: dict[str, Any]) -> None:
+        if request.slot is not slot:
             return  # a late response of an abandoned process: the example runs elsewhere
-        self._release(slot, item)
+        self._release(slot, request)
         result = message.get("result")
         if isinstance(result, dict) and "adapter_state" in self.capabilities:
             self._state = result.get("adapter_state", self._state)
-        ran_over = self._ran_over(slot, item, message)
-        late = ran_over or any(timeouts(message))
-        evidence = self._timeout_evidence(slot, item) if late else None
-        requeue = late and evidence is None and not item.abandoned
-        stale = late and self._plan.fresh_after_deadline and not slot.running
-        # The next suspect needs a new process; a single process is replaced only if earlier work may be the cause.
-        used_up = item.isolated and requeue if self._plan.single else item.isolated or stale
-        if requeue:
-            item.work.discard(message)
-            item.isolated = True
-            self._scheduler.add_suspect(item)
-        elif not item.abandoned:
-            seconds, log = self._seconds(item), item.log.text
-            item.work.answered(message, late=ran_over, evidence=evidence, seconds=seconds, log=log)
-        if used_up and slot in self._slots:
-            self._retire(slot, gracefully=not (stale or requeue))
-        else:
-            self._release_if_unneeded(slot)
+        ran_over = request.ran_over(message, cancels=self._plan.cancels)
+        late = ran_over or states_timeout(message)
+        # A single process is replaced only if what ran before may be the cause.
+        slot.late |= late and (not self._plan.single or (request.isolation >= Isolation.PROCESS and not request.alone))
+        if late and not request.alone and not request.abandoned:
+            request.discard(message)
+            self._run_again([request], Isolation.PROCESS, "it was late in a process that others use")
+        elif not request.abandoned:
+            request.answered(message, late=ran_over)
+        self._end_if_unneeded(slot)
         self._dispatch()
 
-    def _is_serial(self, slot: WorkerSlot) -> bool:
-        """Report whether a request has the process to itself: it takes one at a time, and has ended it on response."""
-        return slot.room == 1 and not self._plan.cancels
-
-    def _ran_over(self, slot: WorkerSlot, item: WorkItem, message: dict[str, Any]) -> bool:
-        """Report whether an answered request took longer than its limit: by the program's own clock, if it states that.
-
-        A server without processor time reads late what was answered in time, and what was late before its own timer.
-        """
-        own_s = stated_seconds(message, cancelled=item.late and self._plan.cancels)
-        if own_s is None or item.work.limit_s is None:
-            return item.late
-        allowance_s = None if item.unshared else self._allowance_s(slot, item)
-        return min(own_s, self._loop.time() - item.sent) > item.work.limit_s + (allowance_s or 0.0)
-
-    def _timeout_evidence(self, slot: WorkerSlot, item: WorkItem) -> str | None:
-        """Return why a time-out is the request's own; None if its process may have blocked it."""
-        if item.unshared:
-            return _ALONE
-        return None if self._allowance_s(slot, item) is None else _RESPONSIVE
-
-    def _allowance_s(self, slot: WorkerSlot, item: WorkItem) -> float | None:
-        """Return how long its process blocked it; None if that was too long, or cannot be measured."""
-        if slot.heartbeat is None or item.work.limit_s is None:
-            return None
-        blocked_s = slot.heartbeat.blocked_s - item.blocked_mark
-        return blocked_s if blocked_s <= _MAX_BLOCKED_SHARE * item.work.limit_s else None
-
-    def _deadline_passed(self, slot: WorkerSlot, item: WorkItem) -> None:
-        """Cancel the example; the process may still end it for a moment."""
-        limit_s = item.work.limit_s or 0.0
-        allowance_s = None if item.unshared else self._allowance_s(slot, item)
-        left_s = limit_s + (allowance_s or 0.0) - (self._loop.time() - item.sent)
-        if left_s > _SOON_S:
-            item.timer = self._loop.call_later(left_s, self._deadline_passed, slot, item)
-            return
-        item.late = True
+    def _limit_reached(self, slot: WorkerSlot, request: ProcessRequest) -> None:
+        """Cancel the request; the process may still answer it for a moment."""
+        request.late = True
         if self._plan.cancels:
-            self._send_cancel(slot, item)
-        item.timer = self._loop.call_later(GRACE_S, self._kill_overdue, slot, item)
+            self._send_cancel(slot, request)
+        request.timer = self._loop.call_later(GRACE_S, self._end_overdue, slot, request)
 
-    def _kill_overdue(self, slot: WorkerSlot, item: WorkItem) -> None:
-        evidence = self._timeout_evidence(slot, item)
-        ran = self._remove(slot)
-        if evidence is not None and not item.abandoned:
-            ran.remove(item)
-            slot.process.collect_output()
-            item.work.timed_out(evidence, self._seconds(item), item.log.text)
-        for one in reversed(ran):
-            one.isolated = one.isolated or one.late  # blocked by another or too slow itself: isolation will show
-            self._scheduler.requeue(one)
+    def _end_overdue(self, slot: WorkerSlot, request: ProcessRequest) -> None:
+        slot.process.collect_output()
+        unfinished = self._remove(slot)
+        if request.alone and not request.abandoned:
+            unfinished.remove(request)
+            request.timed_out()
+        self._run_again(unfinished, Isolation.PROCESS, "their process did not end one that was late")
         self._factory.end(slot.process, graceful=False)
         self._dispatch()
 
@@ -374,74 +301,89 @@ class Pool:
         if not slot.used and not how.parent_died:
             # It starts but ends at once: pause before the next start.
             self._factory.failed(ProgramFailed(f"the program's process {how} before its first request", stage="start"))
-        for item in victims:
-            was_alone = item.exclusive or (item.died and not self._running and not how.parent_died)
-            if was_alone:
-                item.work.died(how, self._seconds(item), item.log.text)
-            else:  # others may have used up the memory that they share
-                item.isolated, item.exclusive, item.died = True, how.parent_died or item.died, True
-                self._scheduler.add_suspect(item)
+        if slot.isolation is Isolation.POOL:
+            for request in victims:
+                request.died(how)
+        else:
+            self._run_again(victims, Isolation.POOL, f"their process {how}")
         self._dispatch()
 
-    def _release(self, slot: WorkerSlot, item: WorkItem) -> None:
-        if item.timer is not None:
-            item.timer.cancel()
-            item.timer = None
-        if item in slot.running:
-            slot.running.remove(item)
-            self._running -= 1
-        slot.abandoned.discard(item)
-        item.slot = None
-        if slot.heartbeat is not None and not slot.running:
-            slot.heartbeat.stop()
+    def _run_again(self, requests: Sequence[ProcessRequest], most: Isolation, why: str) -> None:
+        """Queue requests again, each isolated more, up to `most`; one that ran alone needs a process of its own."""
+        for request in requests:
+            ran_alone = len(requests) == 1 and not request.isolation
+            more = min(Isolation.PROCESS if ran_alone else request.isolation + 1, most)
+            request.isolation = Isolation(max(request.isolation, more))
+            self.repeats += 1
+            self.repeated_s += request.seconds
+            self._queue.add_again(request)
+        if requests:
+            count, seconds = self.repeats, self.repeated_s
+            logger.warning("%d requests run again, as %s; %d so far, after %.0f s", len(requests), why, count, seconds)
 
-    def _seconds(self, item: WorkItem) -> float:
-        return round(self._loop.time() - item.sent, 6)
+    def _release(self, slot: WorkerSlot, request: ProcessRequest) -> None:
+        if request.timer is not None:
+            request.timer.cancel()
+            request.timer = None
+        if request in slot.running:
+            slot.running.remove(request)
+            self._running -= 1
+        slot.abandoned.discard(request)
+        request.slot = None
 
     # -- giving up ---------------------------------------------------------------------------------------------------
 
-    def _abandon(self, items: Sequence[WorkItem]) -> None:
-        """Free the room of items that no call waits for."""
-        for item in items:
-            item.abandoned = True
-            slot = item.slot
-            if slot is None or item not in slot.running:
+    def _abandon(self, requests: Sequence[ProcessRequest]) -> None:
+        """Free the room of requests that no call waits for."""
+        slots: set[WorkerSlot] = set()
+        for request in requests:
+            request.abandoned = True
+            slot = request.slot
+            if slot is None or request not in slot.running:
                 continue
-            slot.running.remove(item)
+            slots.add(slot)
+            slot.running.remove(request)
             self._running -= 1
-            slot.abandoned.add(item)  # its deadline still ends a process that never answers
+            slot.abandoned.add(request)  # its limit still ends a process that never answers
             if self._plan.cancels:
-                self._send_cancel(slot, item)
-        self._scheduler.drop_abandoned()
-        for slot in {item.slot for item in items if item.slot is not None}:
-            self._release_if_unneeded(slot)
+                self._send_cancel(slot, request)
+        self._queue.drop_abandoned()
+        for slot in slots:
+            self._end_if_unneeded(slot)
         self._dispatch()
 
-    def _send_cancel(self, slot: WorkerSlot, item: WorkItem) -> None:
-        slot.process.request("cancel", {"call_id": item.call_id}, lambda _: None)
+    def _send_cancel(self, slot: WorkerSlot, request: ProcessRequest) -> None:
+        slot.process.request("cancel", {"call_id": request.call_id}, lambda _: None)
 
-    def _release_if_unneeded(self, slot: WorkerSlot) -> None:
-        """End a process that runs abandoned items only, or that is one too many."""
+    def _end_if_unneeded(self, slot: WorkerSlot) -> None:
+        """End an idle process that is not fit for more, or one too many; also one that runs abandoned requests only."""
         if slot not in self._slots or slot.running:
             return
-        slot.isolated = False
-        only_abandoned = bool(slot.abandoned) and not self._plan.cancels
-        too_many = slot.used and not slot.abandoned and len(self._slots) > self._wanted()
-        if only_abandoned or too_many:
-            self._retire(slot)
+        if slot.abandoned:
+            if not self._plan.cancels:
+                self._retire(slot)
+            return
+        is_spent = slot.isolation >= Isolation.PROCESS or (
+            slot.isolation and slot.isolation not in self._queue.isolations()
+        )
+        too_many = slot.used and len(self._slots) > self._wanted()
+        if slot.late or too_many or (is_spent and not self._plan.single):
+            self._retire(slot, gracefully=not slot.late)
+        elif self._plan.single:
+            slot.isolation = Isolation.NONE
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
     def _wanted(self) -> int:
         if self._plan.single:
             return self._plan.size
-        isolated = self._scheduler.suspects + sum(slot.isolated for slot in self._slots)
+        isolated = self._queue.processes_needed + sum(bool(slot.isolation) for slot in self._slots)
         return self._plan.size + min(isolated, _EXTRA_PROCESSES)
 
     def _fill(self) -> None:
         wanted = self._wanted()
-        if wanted == self._plan.size:  # no example needs a process to itself
-            wanted = min(wanted, max(self._plan.size_at_rest, self._running + self._scheduler.queued))
+        if wanted == self._plan.size:  # nothing runs again
+            wanted = min(wanted, max(self._plan.size_at_rest, self._running + self._queue.waiting_first))
         self._factory.ensure_starting(wanted - len(self._slots))
 
     def _process_started(self, started: StartedProcess) -> None:
@@ -449,9 +391,7 @@ class Pool:
         self._dispatch()
 
     def _add(self, started: StartedProcess) -> None:
-        limit_s = self.limits.example_timeout_s or self._plan.call_timeout_s
-        heartbeat = ProcessHeartbeat(started.process, limit_s) if self._plan.cancels else None
-        slot = WorkerSlot(started, self._state, heartbeat)
+        slot = WorkerSlot(started, self._state)
         self._slots.append(slot)
         started.process.exited.add_done_callback(lambda exited: self._process_died(slot, exited.result()))
 
@@ -461,16 +401,17 @@ class Pool:
 
     def _refuse_all(self, error: ProgramFailed) -> None:
         """Fail every call that waits or runs: no process is available."""
-        running = [item for slot in self._slots for item in slot.running]
-        for item in (*self._scheduler.waiting(), *running):
+        running = [request for slot in self._slots for request in slot.running]
+        for request in (*self._queue.all(), *running):
             # A copy for each call, as raising adds to its traceback.
-            item.work.reject(copy(error))
+            request.reject(copy(error))
 
-    def _remove(self, slot: WorkerSlot) -> list[WorkItem]:
+    def _remove(self, slot: WorkerSlot) -> list[ProcessRequest]:
+        """Forget a process; return the requests that it has not answered."""
         self._slots.remove(slot)
-        running = sorted(slot.running, key=lambda item: item.sent)
-        for item in (*running, *slot.abandoned):
-            self._release(slot, item)
+        running = sorted(slot.running, key=lambda request: request.sent)
+        for request in (*running, *slot.abandoned):
+            self._release(slot, request)
         return running
 
     def _retire(self, slot: WorkerSlot, *, gracefully: bool = True) -> None:

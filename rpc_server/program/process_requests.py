@@ -3,59 +3,103 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
 
 from protocol.errors import CallCancelled, ProgramFailed, RpcError
 from rpc_server.program import example_results
 from rpc_server.program.example_results import UsageDict
 from rpc_server.program.process import Exit
-from rpc_server.program.process_output import report_output
+from rpc_server.program.process_output import BoundedLog, report_output
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, find_non_finite
 
-Log = Callable[[], str]
-"""Returns what the process wrote while it worked on the request."""
+if TYPE_CHECKING:
+    from rpc_server.program.request_queue import WorkerSlot
 
 _UNREADABLE = "the answer cannot be read: it is no JSON, or nested too deep"
 
 
+class Isolation(IntEnum):
+    """What may run beside a request: anything, a few others, nothing in its process, or nothing in the pool."""
+
+    NONE = 0
+    FEW = 1
+    PROCESS = 2
+    POOL = 3
+
+
 class ProcessRequest(ABC):
-    """One request to a process; `limit_s`: seconds from the moment it is sent.
+    """One request to a process, on its way through the pool; `limit_s`: seconds from the moment it is sent.
 
     Exactly one of `answered`, `timed_out`, `died` and `reject` is called, once, unless it is abandoned before.
+
+    `abandoned`: no call waits for it. Of its present attempt: `slot`, its process; `call_id`, by which it is cancelled;
+    `alone`: its process runs nothing else, not even what is left of an earlier one; `late`: it is past its limit;
+    `timer`: its limit; `sent`: when, on the loop's clock; `log`: what it wrote.
     """
 
     def __init__(self, limit_s: float | None) -> None:
         self.limit_s = limit_s
+        self.isolation = Isolation.NONE
+        self.abandoned = False
+        self.slot: WorkerSlot | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def begin(self, slot: "WorkerSlot", call_id: str, *, alone: bool) -> None:
+        """Begin an attempt."""
+        self.slot = slot
+        self.call_id = call_id
+        self.alone = alone
+        self.late = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.sent = self._loop.time()
+        self.log = BoundedLog()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it was sent."""
+        return round(self._loop.time() - self.sent, 6)
+
+    def ran_over(self, message: dict[str, Any], *, cancels: bool) -> bool:
+        """Report whether the attempt took longer than its limit: by the program's own clock, if the answer states that.
+
+        A server without processor time reads late what was answered in time, and what was late before its own timer.
+        `cancels`: a late request was cancelled, so that only a success shows that it had ended before.
+        """
+        results = [one if isinstance(one, dict) else {} for one in _results(message) or ()]
+        own_s = sum(stated for one in results if isinstance(stated := one.get("seconds"), int | float))
+        if self.late and cancels and any(one.get("status") not in ("ok", "rollout") for one in results):
+            return True
+        if not own_s or self.limit_s is None:
+            return self.late
+        return min(own_s, self.seconds) > self.limit_s
 
     @abstractmethod
     def request(self) -> tuple[str, dict[str, Any]]:
         """Return method and params."""
 
     @abstractmethod
-    def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
-        """Handle the response; `late`: the request took longer than its limit.
-
-        `evidence`: why a time-out is the request's own; None if it did not time out.
-        """
+    def answered(self, message: dict[str, Any], *, late: bool) -> None:
+        """Handle the response; `late`: the request took longer than its limit, alone."""
 
     def discard(self, message: dict[str, Any]) -> None:  # noqa: B027  most requests keep nothing of an attempt
         """Handle a response of an attempt that does not count: the request is about to run again."""
 
-    def timed_out(self, evidence: str, seconds: float, log: Log) -> None:
-        """Handle a time-out of a process that was killed; `evidence` as for `answered`."""
-        self._fail("timeout", "timeout", example_results.timed_out(self.limit_s, evidence), seconds, log)
+    def timed_out(self) -> None:
+        """Handle the time-out of a request that ran alone."""
+        self._fail("timeout", "timeout", example_results.timed_out(self.limit_s))
 
-    def died(self, how: Exit, seconds: float, log: Log) -> None:
-        """Handle the second death of a process, in isolation."""
-        self._fail("program_error", "process_died", f"the program's process {how}", seconds, log)
+    def died(self, how: Exit) -> None:
+        """Handle the death of the process while nothing else ran."""
+        self._fail("program_error", "process_died", f"the program's process {how}")
 
     @abstractmethod
     def reject(self, error: RpcError) -> None:
         """Fail it: no process is available."""
 
     @abstractmethod
-    def _fail(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None: ...
+    def _fail(self, status: str, kind: str, message: str) -> None: ...
 
 
 class ExamplesRequest(ProcessRequest):
@@ -69,36 +113,30 @@ class ExamplesRequest(ProcessRequest):
 
     def request(self) -> tuple[str, dict[str, Any]]:
         """Return the call's request for these examples."""
-        return self._call.method, self._call.params(self._positions)
+        call = self._call
+        own = {name: [values[position] for position in self._positions] for name, values in call.each.items()}
+        return call.method, {**call.shared, **own}
 
-    def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
+    def answered(self, message: dict[str, Any], *, late: bool) -> None:
         """Give each example its result, or the failure that the response stands for."""
-        if late and evidence is not None and not _are_no_scores(message):
-            self.discard(message)
-            written = "".join(
-                example_results.written_by(one) for one in _results(message) or () if isinstance(one, dict)
-            )
-            self.timed_out(evidence, seconds, (lambda: written) if written else log)
-            return
-        if "error" in message:
-            self._refusal(message["error"], seconds, log)
-            return
-        if isinstance(message, UnreadableMessage):
-            self._fail("program_error", "invalid_result", _UNREADABLE, seconds, log)
-            return
-        if isinstance(message, OversizedMessage):
-            self._oversized(message, seconds, log)
-            return
         given = _results(message)
-        if given is None or len(given) != len(self._positions):
+        if late and not _are_no_scores(given):
+            self.discard(message)
+            written = "".join(example_results.written_by(one) for one in given or () if isinstance(one, dict))
+            self._fail("timeout", "timeout", example_results.timed_out(self.limit_s), written)
+        elif "error" in message:
+            self._refusal(message["error"])
+        elif isinstance(message, UnreadableMessage):
+            self._fail("program_error", "invalid_result", _UNREADABLE)
+        elif isinstance(message, OversizedMessage):
+            self._oversized(message)
+        elif given is None or len(given) != len(self._positions):
             described = "no list of results" if given is None else f"{len(given)} results"
-            self._fail(
-                "program_error", "invalid_result", f"{described} for {len(self._positions)} examples", seconds, log
-            )
-            return
-        lenient = isinstance(message, LenientMessage)
-        for position, one in zip(self._positions, given, strict=True):
-            self._give(position, _with_evidence(example_results.checked(one, seconds, log, lenient=lenient), evidence))
+            self._fail("program_error", "invalid_result", f"{described} for {len(self._positions)} examples")
+        else:
+            lenient = isinstance(message, LenientMessage)
+            for position, one in zip(self._positions, given, strict=True):
+                self._give(position, example_results.checked(one, self.seconds, self.log.text, lenient=lenient))
 
     def discard(self, message: dict[str, Any]) -> None:
         """Keep the attempt's usage, which is added to that of the attempt that counts."""
@@ -112,32 +150,31 @@ class ExamplesRequest(ProcessRequest):
         """Fail the whole call."""
         self._call.fail(error)
 
-    def _refusal(self, given: Any, seconds: float, log: Log) -> None:
+    def _refusal(self, given: Any) -> None:
         error = _error(given)
         if isinstance(error, CallCancelled):
             for position in self._positions:
-                self._give(position, {"status": "cancelled", "score": None, "output": None, "seconds": seconds})
+                self._give(position, {"status": "cancelled", "score": None, "output": None, "seconds": self.seconds})
         elif error.retryable:
-            self._fail("infra_error", type(error).__name__, error.message, seconds, log)
+            self._fail("infra_error", type(error).__name__, error.message)
         elif isinstance(error, ProgramFailed):
             self._call.fail(error)
         else:
-            self._call.fail(
-                ProgramFailed(error.message, stage=self._call.method, program_error=error.to_wire(), log_tail=log())
-            )
+            wire, log = error.to_wire(), self.log.text()
+            self._call.fail(ProgramFailed(error.message, stage=self._call.method, program_error=wire, log_tail=log))
 
-    def _oversized(self, message: OversizedMessage, seconds: float, log: Log) -> None:
+    def _oversized(self, message: OversizedMessage) -> None:
         """Fail the example; of several, the call, as the size does not show which of them is too large."""
         if len(self._positions) == 1:
             text = example_results.too_large(message.size, self._call.max_result_bytes)
-            self._fail("program_error", example_results.TOO_LARGE, text, seconds, log)
+            self._fail("program_error", example_results.TOO_LARGE, text)
         else:
             self._call.fail(example_results.answer_too_large(message.size, message.limit, len(self._positions)))
 
-    def _fail(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None:
-        text = log()
+    def _fail(self, status: str, kind: str, message: str, written: str = "") -> None:
+        result = example_results.failure(status, kind, message, self.seconds, written or self.log.text())
         for position in self._positions:
-            self._give(position, example_results.failure(status, kind, message, seconds, text))
+            self._give(position, result)
 
     def _give(self, position: int, result: ResultDict) -> None:
         spent = self._spent.get(position)
@@ -148,25 +185,26 @@ class ExamplesRequest(ProcessRequest):
 class ExamplesCall:
     """An `evaluate` or `score` call, with one result for each example.
 
-    `params(positions)`: the params for the examples at these positions, of `size` in all. `max_result_bytes`: of one
-    result, for messages.
+    `shared`: params of all examples; `each`: params with a value for each example. `max_result_bytes`: of one result,
+    for messages.
     """
 
     def __init__(
         self,
         method: str,
-        size: int,
-        params: Callable[[Sequence[int]], dict[str, Any]],
+        shared: Mapping[str, Any],
+        each: Mapping[str, Sequence[Any]],
         *,
         on_result: Callable[[int, ResultDict], None],
         max_result_bytes: int,
     ) -> None:
         self.method = method
         self.max_result_bytes = max_result_bytes
-        self.params = params
+        self.shared = shared
+        self.each = each
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_result = on_result
-        self._left = size
+        self._left = len(each["batch"])
 
     def give(self, position: int, result: ResultDict) -> None:
         """Record the result of one example."""
@@ -190,34 +228,32 @@ class MethodRequest(ProcessRequest):
         super().__init__(limit_s)
         self._method = method
         self._params = params
-        self.done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self.done: asyncio.Future[dict[str, Any]] = self._loop.create_future()
 
     def request(self) -> tuple[str, dict[str, Any]]:
         """Return the caller's request."""
         return self._method, dict(self._params)
 
-    def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
+    def answered(self, message: dict[str, Any], *, late: bool) -> None:
         """Return the result, or the error in it; report what was written meanwhile."""
-        report_output(log(), self._method)
-        if late and evidence is not None:
-            self.timed_out(evidence, seconds, log)
-            return
-        if "error" in message:
+        report_output(self.log.text(), self._method)
+        result = message.get("result")
+        if late:
+            self.timed_out()
+        elif "error" in message:
             error = _error(message["error"])
             if isinstance(error, ProgramFailed):
                 error.details.setdefault("stage", self._method)
-                error.details.setdefault("log_tail", log())
+                error.details.setdefault("log_tail", self.log.text())
             self.reject(error)
-            return
-        result = message.get("result")
-        if isinstance(message, UnreadableMessage):
-            self._failed(_UNREADABLE, log)
+        elif isinstance(message, UnreadableMessage):
+            self._failed(_UNREADABLE)
         elif isinstance(message, OversizedMessage):
-            self._failed(f"answer of {message.size} bytes, more than {message.limit} accepted", log)
+            self._failed(f"answer of {message.size} bytes, more than {message.limit} accepted")
         elif not isinstance(result, dict):
-            self._failed("the program answered no object", log)
+            self._failed("the program answered no object")
         elif isinstance(message, LenientMessage) and (problem := find_non_finite(result, "result")) is not None:
-            self._failed(problem, log)
+            self._failed(problem)
         elif not self.done.done():
             self.done.set_result(result)
 
@@ -226,25 +262,17 @@ class MethodRequest(ProcessRequest):
         if not self.done.done():
             self.done.set_exception(error)
 
-    def _fail(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None:  # noqa: ARG002  # all are one error
-        self._failed(message, log)
+    def _fail(self, status: str, kind: str, message: str) -> None:  # noqa: ARG002  # all are one error
+        self._failed(message)
 
-    def _failed(self, message: str, log: Log) -> None:
-        self.reject(ProgramFailed(message, stage=self._method, log_tail=log()))
+    def _failed(self, message: str) -> None:
+        self.reject(ProgramFailed(message, stage=self._method, log_tail=self.log.text()))
 
 
 def _error(given: Any) -> RpcError:
     return (
         RpcError.from_wire(given) if isinstance(given, dict) else ProgramFailed("the program returned no error object")
     )
-
-
-def _with_evidence(result: ResultDict, evidence: str | None) -> ResultDict:
-    """Return the result; a time-out's message also states why it is the example's own."""
-    if result["status"] != "timeout" or evidence is None:
-        return result
-    error = result["error"]
-    return {**result, "error": {**error, "message": f"{error['message']} {evidence}"}}
 
 
 def _results(message: dict[str, Any]) -> list[Any] | None:
@@ -254,23 +282,15 @@ def _results(message: dict[str, Any]) -> list[Any] | None:
     return given if isinstance(given, list) else None
 
 
-def timeouts(message: dict[str, Any]) -> list[bool]:
-    """Return for each result in a response whether it is a time-out; empty without results."""
-    return [isinstance(one, dict) and one.get("status") == "timeout" for one in _results(message) or ()]
+def _statuses(given: list[Any] | None) -> list[Any]:
+    return [one.get("status") if isinstance(one, dict) else None for one in given or ()]
 
 
-def _are_no_scores(message: dict[str, Any]) -> bool:
-    """Return whether every result in a response states by itself that the example failed by time or infrastructure."""
-    statuses = {one.get("status") if isinstance(one, dict) else None for one in _results(message) or (None,)}
-    return statuses <= {"timeout", "infra_error"}
+def states_timeout(message: dict[str, Any]) -> bool:
+    """Report whether a result in a response is a time-out."""
+    return "timeout" in _statuses(_results(message))
 
 
-def stated_seconds(message: dict[str, Any], *, cancelled: bool) -> float | None:
-    """Return how long the examples of a response ran together, by their results; None if they do not state it.
-
-    `cancelled`: the request was cancelled, so that only a success shows that it had ended before.
-    """
-    results = [one if isinstance(one, dict) else {} for one in _results(message) or ()]
-    if cancelled and any(one.get("status") not in ("ok", "rollout") for one in results):
-        return None
-    return sum(stated for one in results if isinstance(stated := one.get("seconds"), int | float)) or None
+def _are_no_scores(given: list[Any] | None) -> bool:
+    """Report whether every result states by itself that the example failed by time or infrastructure."""
+    return bool(given) and {*_statuses(given)} <= {"timeout", "infra_error"}

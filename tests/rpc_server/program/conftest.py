@@ -5,6 +5,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +37,10 @@ class Opened:
         seconds: float = 60.0,
     ) -> list[dict[str, Any]]:
         """The results of one call, in the order of its rows; it may take so many seconds."""
-        given: dict[int, dict[str, Any]] = {}
-
-        def keep(position: int, result: dict[str, Any]) -> None:
-            assert position not in given
-            ExampleResult.model_validate(result)
-            given[position] = result
-
         batch = [Example(id=str(number), data=row) for number, row in enumerate(rows)]
-        seed = self.program.info.seed_candidate
-        async with asyncio.timeout(seconds):
-            await self.program.evaluate(candidate or seed, batch, capture_traces=capture_traces, on_result=keep)
-        return [given[number] for number in range(len(rows))]
+        candidate = candidate or self.program.info.seed_candidate
+        evaluate = partial(self.program.evaluate, candidate, batch, capture_traces=capture_traces)
+        return await self._collect(evaluate, len(rows), seconds)
 
     async def one(self, row: Any, **options: Any) -> dict[str, Any]:
         """The result of one example."""
@@ -56,6 +49,11 @@ class Opened:
 
     async def score(self, *pairs: tuple[Any, Any]) -> list[dict[str, Any]]:
         """The results of one call for these rows and outputs, in their order."""
+        batch = [Example(id=str(number), data=row) for number, (row, _) in enumerate(pairs)]
+        results = [{"status": "rollout", "score": None, "output": output, "seconds": 9.0} for _, output in pairs]
+        return await self._collect(partial(self.program.score, batch, results), len(pairs), 60)
+
+    async def _collect(self, call: Callable[..., Any], size: int, seconds: float) -> list[dict[str, Any]]:
         given: dict[int, dict[str, Any]] = {}
 
         def keep(position: int, result: dict[str, Any]) -> None:
@@ -63,11 +61,9 @@ class Opened:
             ExampleResult.model_validate(result)
             given[position] = result
 
-        batch = [Example(id=str(number), data=row) for number, (row, _) in enumerate(pairs)]
-        results = [{"status": "rollout", "score": None, "output": output, "seconds": 9.0} for _, output in pairs]
-        async with asyncio.timeout(60):
-            await self.program.score(batch, results, on_result=keep)
-        return [given[number] for number in range(len(pairs))]
+        async with asyncio.timeout(seconds):
+            await call(on_result=keep)
+        return [given[number] for number in range(size)]
 
     def processes(self) -> dict[int, str]:
         """Every living process that belongs to this program, with its command line."""

@@ -22,7 +22,6 @@ async def test_a_worker_killed_from_outside_leaves_the_result_intact(opened, tmp
         (pid,) = await eventually(lambda: pids_in(pids))
         os.kill(pid, signal.SIGKILL)
         result = await evaluation
-        assert result["status"] == "ok"
         assert result["output"] == "slept"
         first, second = pids_in(pids)
         assert first != second
@@ -48,7 +47,7 @@ async def test_calls_take_turns(opened):
         long.cancel()
 
 
-async def test_the_suspects_of_a_shared_process_are_distinguished(opened, tmp_path):
+async def test_only_what_dies_alone_is_the_cause_of_a_death_in_a_shared_process(opened):
     """With threads, a death ends the neighbours too: only the example that kills its process again when alone fails."""
     async with opened("behaves.py", workers=1, concurrency=4) as running:
         rows = [{"do": "sleep", "seconds": 0.3}, {"do": "exit"}, {"do": "sleep", "seconds": 0.3}]

@@ -19,6 +19,11 @@ def score(example, output):
     return 1.0
 
 
+async def make_reflective_dataset(candidate, eval_batch, components_to_update):
+    await asyncio.sleep(0.5 * len(eval_batch["batch"]))
+    return {}
+
+
 def propose_new_texts(candidate, reflective_dataset, components_to_update):
     return {name: "new" for name in components_to_update}
 

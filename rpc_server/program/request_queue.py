@@ -1,0 +1,92 @@
+"""Requests that wait for a process, in fair order, and processes with the requests that they work on."""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from rpc_server.program.process_factory import StartedProcess
+from rpc_server.program.process_requests import Isolation, ProcessRequest
+
+FEW = 4
+"""Requests at most in a process after one that was ended with others in it."""
+
+
+class WorkerSlot:
+    """A process and its requests.
+
+    `abandoned`: requests that no call waits for, not answered yet. `used`: it has received a request. `isolation`: of
+    its requests. `late`: it is to be replaced, as what ran too long may still run in it. `restore`: adapter state of
+    the process it replaces, for its first request.
+    """
+
+    def __init__(self, started: StartedProcess, restore: Any) -> None:
+        self.process = started.process
+        self.room = started.discovery.limits.max_concurrency
+        self.running: set[ProcessRequest] = set()
+        self.abandoned: set[ProcessRequest] = set()
+        self.used = False
+        self.isolation = Isolation.NONE
+        self.late = False
+        self.restore = restore
+
+    def shares(self, isolation: Isolation) -> bool:
+        """Report whether it works on requests of this kind, and takes another."""
+        room = min(self.room, FEW) if isolation is Isolation.FEW else self.room
+        return self.used and self.isolation is isolation <= Isolation.FEW and len(self.running) < room
+
+
+class RequestQueue:
+    """One line per call, served round-robin, so that a short call need not wait for a long one.
+
+    What runs again waits by its isolation.
+    """
+
+    def __init__(self) -> None:
+        self._calls: deque[deque[ProcessRequest]] = deque()
+        self._again: dict[Isolation, deque[ProcessRequest]] = {each: deque() for each in reversed(Isolation) if each}
+
+    def add(self, requests: Sequence[ProcessRequest]) -> None:
+        """Queue the requests of a call."""
+        self._calls.append(deque(requests))
+
+    def add_again(self, request: ProcessRequest) -> None:
+        """Queue a request that runs again."""
+        self._again[request.isolation].append(request)
+
+    def isolations(self) -> list[Isolation]:
+        """Return for which isolations requests wait, the highest first."""
+        again = [isolation for isolation, line in self._again.items() if line]
+        return [*again, Isolation.NONE] if self._calls else again
+
+    @property
+    def waiting_first(self) -> int:
+        """The number of requests that have not run yet."""
+        return sum(map(len, self._calls))
+
+    @property
+    def processes_needed(self) -> int:
+        """The number of processes for what runs again."""
+        few = math.ceil(len(self._again[Isolation.FEW]) / FEW)
+        return few + len(self._again[Isolation.PROCESS]) + len(self._again[Isolation.POOL])
+
+    def take(self, isolation: Isolation) -> ProcessRequest:
+        """Remove and return the next request of this isolation; one must wait."""
+        if isolation:
+            return self._again[isolation].popleft()
+        line = self._calls.popleft()
+        request = line.popleft()
+        if line:
+            self._calls.append(line)
+        return request
+
+    def drop_abandoned(self) -> None:
+        """Remove what no call waits for."""
+        lines = (deque(request for request in line if not request.abandoned) for line in self._calls)
+        self._calls = deque(line for line in lines if line)
+        for isolation, line in self._again.items():
+            self._again[isolation] = deque(request for request in line if not request.abandoned)
+
+    def all(self) -> list[ProcessRequest]:
+        """Return all requests that wait."""
+        return [request for line in (*self._calls, *self._again.values()) for request in line]
