@@ -365,8 +365,11 @@ def test_a_flag_has_precedence_over_a_variable_and_a_variable_over_file_and_reco
     monkeypatch.setenv("GEPA_SEED", "2")
     monkeypatch.setenv("GEPA_PATIENCE", "2")
     monkeypatch.setenv("GEPA_FLEET", "")
-    for settings in (load(path, {"seed": "3"}), from_record(recorded, {"seed": "3"})):
+    monkeypatch.setenv("GEPA_AUTO", "light")
+    flags = {"seed": "3", "max_metric_calls": "9"}
+    for settings in (load(path, flags), from_record(recorded, flags)):
         assert (settings.seed, settings.patience, settings.max_seconds, settings.fleet) == (3, 2, 1.0, None)
+        assert settings.auto is None, "it is another way to set `max_metric_calls`"
     assert from_record(recorded, {}, calls=False).seed == 1
     monkeypatch.setenv("GEPA_PATIENCE", "soon")
     with pytest.raises(SettingsError, match=r"^`GEPA_PATIENCE`: must be a valid integer"):
