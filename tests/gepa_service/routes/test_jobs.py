@@ -80,7 +80,7 @@ WRONG: list[tuple[dict[str, Any], str | None, str]] = [
     ({"options": {"max_metric_calls": 5}}, None, "same setting"),
     ({"options": {"reflection_prompt_template": "@/etc/passwd"}}, "options.reflection_prompt_template", "not read"),
     ({"options": {"reflection_prompt_template": "none"}}, "options.reflection_prompt_template", "lacks"),
-    ({"options": {"allow_hosts": ["10.0.0.0/8"]}}, "options.allow_hosts", "not public"),
+    ({"options": {"allow_hosts": ["8.0.0.0/6"]}}, "options.allow_hosts", "not public"),
     ({"options": {"build_hosts": ["169.254.169.254"]}}, "options.build_hosts", "not public"),
     ({"options": {"server_args": "'open"}}, "options.server_args", "not flags"),
     ({"options": {"sandbox_memory_mb": 10**6}}, "options.sandbox_memory_mb", "at most"),

@@ -139,7 +139,7 @@ async def test_two_senders_send_an_event_once(
     assert len(receiver.received) == 5
 
 
-async def test_a_redirect_is_a_failure_that_is_not_followed(
+async def test_a_redirect_is_a_failure_that_is_not_followed_and_a_receiver_that_is_gone_is_asked_no_more(
     owner: Caller, receiver: Receiver, sender: Sender, acme: TenantRecords
 ) -> None:
     receiver.status = 302
@@ -148,6 +148,10 @@ async def test_a_redirect_is_a_failure_that_is_not_followed(
     await sender.once()
     (logged,) = acme.page(WebhookDelivery)
     assert (logged.status, logged.attempts[0].status) == ("pending", 302)
+    receiver.status = 410
+    due_now(acme)
+    await sender.once()
+    assert acme.page(WebhookDelivery)[0].status == "failed"
 
 
 async def test_a_name_that_became_private_gets_nothing(
