@@ -235,7 +235,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "misspelt": ({"max_metric_cals": 3}, "no setting `max_metric_cals`; did you mean `max_metric_calls`?"),
     "of the server": ({"port": 3}, "`port` is for the command `evolverpc serve`"),
     "of the command": ({"repo": "."}, "`repo` is for the command `evolverpc optimize`"),
-    "misspelt of the server": ({"concurency": 2}, "there is no setting `concurency`; did you mean `concurrency`?"),
     "rows as datasets": ({"datasets": {"train": ROWS}}, "`datasets`: train: "),
     "no such command": ({"program": None, "command": ["no-such-program"]}, "there is no command 'no-such-program'"),
     "processes": ({"workers": 2}, "an object is served by this process"),

@@ -118,21 +118,18 @@ def signed(changes: dict[str, Any], key: bytes | None = None, algorithm: str = "
 
 FORGED: dict[str, Callable[[], str]] = {
     "alg none": lambda: f"{part({'alg': 'none', 'typ': 'JWT'})}.{part(claims())}.",
-    "alg None": lambda: f"{part({'alg': 'None'})}.{part(claims())}.",
     "alg none with a signature": lambda: f"{part({'alg': 'none'})}.{part(claims())}.{signed({}).split('.')[2]}",
     "no signature": lambda: signed({}).rpartition(".")[0] + ".",
     "another algorithm": lambda: signed({}, algorithm="HS512", key=signing_key(MASTER) * 2),
     "another key": lambda: signed({}, key=b"x" * 32),
     "the master key itself": lambda: signed({}, key=MASTER),
     "another job": lambda: _with_claims(aud="job_2"),
-    "another tenant": lambda: _with_claims(tenant="other"),
     "a job that is absent": lambda: signed({"aud": "job_2"}),
     "a foreign tenant's job": lambda: signed({"tenant": "other"}),
     "another worker": lambda: signed({"worker": "w2"}),
     "another attempt": lambda: signed({"gen": 1}),
     "expired": lambda: signed({"iat": 1_000_000_000, "exp": 1_000_000_060}),
     "valid too long": lambda: signed({"exp": int(now().timestamp()) + LONGEST_S + 60}),
-    "valid for ever": lambda: signed({"exp": 10**20}),
     "expiry is a text": lambda: signed({"exp": "9999999999"}),
     "another issuer": lambda: signed({"iss": "elsewhere"}),
     "no expiry": lambda: signed({"exp": ...}),
@@ -140,7 +137,6 @@ FORGED: dict[str, Callable[[], str]] = {
     "several audiences": lambda: signed({"aud": ["job_1", "job_2"]}),
     "no worker": lambda: signed({"worker": ...}),
     "two dots": lambda: "..",
-    "not ASCII": lambda: "\u00e9.\u00e9.\u00e9",
     "half a character": lambda: "\udcff.\udcff.\udcff",
 }
 

@@ -76,7 +76,6 @@ async def test_a_job_of_a_connected_repository_names_it(editor: Caller, program:
 WRONG: list[tuple[dict[str, Any], str | None, str]] = [
     ({"options": {"store": "/etc/passwd"}}, None, "`store` is not given here"),
     ({"options": {"url": ["http://127.0.0.1"]}}, None, "sandboxes of its repository"),
-    ({"options": {"github_app_key_file": "/key"}}, None, "github_app_key_file"),
     ({"options": {"max_metric_calls": 5}}, None, "same setting"),
     ({"options": {"reflection_prompt_template": "@/etc/passwd"}}, "options.reflection_prompt_template", "not read"),
     ({"options": {"reflection_prompt_template": "none"}}, "options.reflection_prompt_template", "lacks"),
@@ -95,7 +94,6 @@ WRONG: list[tuple[dict[str, Any], str | None, str]] = [
     ({"options": {"secret_headers": ["a.com X=PATH"]}}, "options.pass_env", "cannot be the name of a secret"),
     ({"options": {"secret_headers": ["10.0.0.1 X=KEY"]}}, "options.secret_headers", "not a public host"),
     ({"trainset_path": "../rows.jsonl"}, "trainset_path", "in the repository"),
-    ({"trainset_path": "/etc/rows.jsonl"}, "trainset_path", "in the repository"),
     ({"trainset_path": "rows.txt"}, "trainset_path", "rows are read from"),
     ({"trainset_path": "rows.jsonl", "trainset": [{}]}, None, "trainset_path"),
     ({"trainset": []}, None, "trainset"),

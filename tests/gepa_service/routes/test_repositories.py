@@ -48,14 +48,11 @@ UNREADABLE = [
     ("http://127.0.0.1:1/owner/name", "cannot be read"),
     ("https://user@example.com/o/r", "leave user and password out"),
     ("ssh://git@github.com/o/r", "no key for ssh"),
-    ("git@github.com:o/r", "no key for ssh"),
     ("ftp://example.com/o/r", "https://"),
     ("https://no-such-host.invalid/o/r", "not known"),
     ("https://x/" + "a" * 1990, "not known"),
     ("ext::sh -c date", "absolute path"),
-    ("-c/x", "absolute path"),
     ("~root/program", "absolute path"),
-    ("~no-such-user", "absolute path"),
 ]
 
 

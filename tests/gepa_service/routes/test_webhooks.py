@@ -168,9 +168,9 @@ async def test_a_name_that_became_private_gets_nothing(
 
 WRONG: list[dict[str, Any]] = [
     {"url": "https://10.0.0.1/hook", "events": ["ping"]},
-    {"url": "http://example.com/hook", "events": ["ping"]},
+    {"url": "http://93.184.216.34/hook", "events": ["ping"]},
     {"url": "file:///etc/passwd", "events": ["ping"]},
-    {"url": "https://a:b@example.com/", "events": ["ping"]},
+    {"url": "https://a@93.184.216.34/", "events": ["ping"]},
     {"url": "https://[::1", "events": ["ping"]},
     {"url": "https://example.com:99999/", "events": ["ping"]},
     {"url": "https://93.184.216.34/", "events": []},
