@@ -30,7 +30,6 @@ def loaded(**given: Any) -> RunConfig:
         ({"modal_app": "mine"}, "for Modal"),
         ({"gateway": "8000=https://gateway.example.com"}, "for Modal"),
         ({"sandbox": "modal", "gateway": "8000"}, "`gateway`: give PORT=URL"),
-        ({"sandbox": "modal", "gateway": "80=ftp://h"}, "`gateway`: give PORT=URL"),
         ({"sandbox": "modal", "models": ["gpt-*"]}, "`models`: at Modal, models need a `gateway`"),
         ({"model_prices": '{"m": [1, -1]}'}, "`model_prices`"),
         ({"model_providers": '{"p": {"key": "hush"}}'}, "`model_providers`"),

@@ -150,7 +150,6 @@ def test_a_score_that_cannot_be_compared_is_refused_wherever_it_is_given(
         ({"reflection_lm": "x", "reflection_prompt_template": "@nowhere.txt"}, "nowhere.txt"),
         ({"proposals": "0"}, "P or PxN"),
         ({"proposals": "2x"}, "P or PxN"),
-        ({"proposals": "-3"}, "P or PxN"),
         ({"failure_stop": 0.0}, "`failure_stop`"),
         ({"failure_stop": 1.5}, "`failure_stop`"),
         ({"max_cost_usd": 0.0}, "`max_cost_usd`"),
