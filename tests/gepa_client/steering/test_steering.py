@@ -34,13 +34,8 @@ class Queue:
 
 
 @pytest.fixture
-def queue() -> Queue:
-    return Queue()
-
-
-@pytest.fixture
-def steering(queue: Queue) -> Steering:
-    return Steering(Journal("a-run"), lambda _event: None, queue)
+def steering() -> Any:
+    return Steering(Journal("a-run"), lambda _event: None, Queue())
 
 
 @pytest.fixture
@@ -63,30 +58,30 @@ def state() -> Any:
 
 
 def test_a_candidate_that_is_dropped_leaves_the_fronts_and_is_no_parent_of_texts_by_hand(
-    steering: Steering, queue: Queue, state: Any
+    steering: Any, state: Any
 ) -> None:
-    queue.add("propose", texts={"rules": "d"})
+    steering.queue.add("propose", texts={"rules": "d"})
     steering.advance(state)
-    queue.add("drop", candidate=1)
-    queue.add("propose", texts={"rules": "e"})
+    steering.queue.add("drop", candidate=1)
+    steering.queue.add("propose", texts={"rules": "e"})
     steering.advance(state)
     assert [proposal.parent for proposal in steering.proposals] == [1, 2], "the best one, of those that are left"
     assert state.program_at_pareto_front_valset == {0: {2}}
 
 
-def test_pins_and_hints_end_when_a_user_ends_them(steering: Steering, queue: Queue, state: Any) -> None:
-    queue.add("pin", candidate=2)
-    queue.add("hint", text="warm")
+def test_pins_and_hints_end_when_a_user_ends_them(steering: Any, state: Any) -> None:
+    steering.queue.add("pin", candidate=2)
+    steering.queue.add("hint", text="warm")
     steering.advance(state)
     assert (steering.pinned, steering.hints()) == (2, ("warm",))
-    queue.add("unpin")
-    queue.add("clear_hints")
+    steering.queue.add("unpin")
+    steering.queue.add("clear_hints")
     steering.advance(state)
     assert (steering.pinned, steering.hints()) == (None, ())
 
 
-def test_texts_by_hand_that_cannot_be_evaluated_are_given_up(steering: Steering, queue: Queue, state: Any) -> None:
-    queue.add("propose", texts={"rules": "d"})
+def test_texts_by_hand_that_cannot_be_evaluated_are_given_up(steering: Any, state: Any) -> None:
+    steering.queue.add("propose", texts={"rules": "d"})
     steering.advance(state)
     for _ in range(MOST_TRIES):
         assert len(steering.proposals) == 1
@@ -95,13 +90,11 @@ def test_texts_by_hand_that_cannot_be_evaluated_are_given_up(steering: Steering,
     assert not steering.proposals
 
 
-def test_a_request_whose_outcome_was_not_written_is_not_taken_twice(
-    steering: Steering, queue: Queue, state: Any
-) -> None:
-    request = queue.add("hint", text="warm")
-    again = queue.requests[0]
+def test_a_request_whose_outcome_was_not_written_is_not_taken_twice(steering: Any, state: Any) -> None:
+    request = steering.queue.add("hint", text="warm")
+    again = steering.queue.requests[0]
     steering.advance(state)
-    queue.requests = [again]
+    steering.queue.requests = [again]
     steering.advance(state)
-    assert queue.outcomes == [(request, 0)] * 2
+    assert steering.queue.outcomes == [(request, 0)] * 2
     assert steering.hints() == ("warm",)
