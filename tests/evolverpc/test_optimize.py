@@ -239,7 +239,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no such command": ({"program": None, "command": ["no-such-program"]}, "there is no command 'no-such-program'"),
     "processes": ({"workers": 2}, "an object is served by this process"),
     "no end": ({"max_metric_calls": None}, "no limit ends the run: give `max_metric_calls` (or `auto`"),
-    "wrong kind": ({"patience": "x"}, "`patience`: must be a valid integer (given: 'x')"),
     "two proposers": ({"reflection_lm": "openai/x"}, "`propose` and `reflection_lm` both propose new texts"),
     "no proposer": ({"propose": None}, "nothing proposes new texts: give `reflection_lm`, or `propose`"),
     "texts as rows": ({"trainset": ["a"]}, "trainset: row 0 is a str: give a list of dicts, or a file"),

@@ -44,7 +44,6 @@ def test_a_candidate_whose_code_does_not_evolve_has_no_commit_and_nothing_added(
     [
         "",
         SHA,
-        "main",
         "main@",
         f"@{SHA}",
         f"main@{SHA[:39]}",

@@ -39,7 +39,6 @@ def loaded(**given: Any) -> RunConfig:
         ),
         ({"secret_headers": ["a.b X=MY_KEY"], "pass_env": ["MY_KEY"]}, "hands MY_KEY to the program"),
         ({"sandbox": "modal", "secret_headers": ["a.b X=KEY"]}, "need a `gateway`"),
-        ({"model_calls_per_minute": 0}, "`model_calls_per_minute`"),
         ({"sandboxes": 0}, "`sandboxes`"),
     ],
 )

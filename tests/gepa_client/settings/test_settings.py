@@ -158,7 +158,6 @@ def test_a_score_that_cannot_be_compared_is_refused_wherever_it_is_given(
         ({"patience": 0}, "`patience`"),
         ({"target_score": float("inf")}, "`target_score`"),
         ({"reflection_per_minute": 5.0}, "needs `reflection_lm`"),
-        ({"lease_s": 0.0}, "`lease_s`"),
         ({"test_fraction": 0.2, "testset": "t.jsonl"}, "`test_fraction` and `testset` are given"),
         ({"url": [URL, f"{URL}/rpc/"]}, "given twice"),
         ({"url": [], "fleet": "f", "token_file": "x"}, "fleet file names its own"),

@@ -47,7 +47,6 @@ def test_a_run_takes_what_it_can(action: AnyAction) -> None:
         (Drop(candidate=2), {"dropped": {0, 1}}, "is the only one left"),
         (Hint(text="warm"), {"program_proposes": True}, "hints need a run with `reflection_lm`"),
         (SetBudget(max_metric_calls=40), {}, "`max_metric_calls` 40 is not above the 40 that"),
-        (SetBudget(max_seconds=1.5), {}, "`max_seconds` 1.5 is not above the 1.5 that"),
         (SetBudget(max_cost_usd=9), {"fixed": {"max_cost_usd": "the gateway holds it"}}, "the gateway holds it"),
         (SetBudget(), {}, "names at least one limit"),
     ],

@@ -53,7 +53,6 @@ _OTHERWISE = (
     Case("fails", f"{_EDIT}; exit 1", "agent"),
     Case("breaks the program", "echo 'TEXTS = {' > texts.py", "start"),
     Case("removes everything", "rm -rf ./*", "paths"),
-    Case("writes a large file", "head -c 70000 /dev/zero | tr '\\0' a > notes/large.txt", "size"),
     Case("writes a huge file", "truncate -s 100G notes/huge.bin", "size"),
     Case("hides a large change by attributes", "echo 'big.txt -diff' > notes/.gitattributes; cat notes/big.txt notes/big.txt notes/big.txt > b; cp b notes/big.txt; rm b", "size"),
 )  # fmt: skip
