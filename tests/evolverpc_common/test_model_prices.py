@@ -44,6 +44,7 @@ def cost(models: dict[str, dict[str, Any]], given: dict[str, tuple[float, float]
         ({"gpt-x": TAKEN, "groq/llama": TAKEN}, 0.0039),
         ({"gpt-x": {"calls": 3, "input_tokens": 300_000, "output_tokens": 0}}, 0.6),  # 100,000 each
         ({"gpt-x": {"calls": 1, "input_tokens": 300_000, "output_tokens": 0}}, 1.2),
+        ({"gpt-x": {"calls": 1, "input_tokens": 200_000, "output_tokens": 0}}, 0.4),
         ({"gpt-x": {"calls": 1}}, None),
         ({"gpt-x": TAKEN, "unheard-of": TAKEN}, None),
         ({"azure/gpt-x": TAKEN}, None),
@@ -56,6 +57,8 @@ def test_tokens_are_priced_by_model(models: dict[str, dict[str, Any]], usd: floa
 def test_prices_of_the_settings_come_first() -> None:
     assert cost({"unheard-of": TAKEN}, {"unheard-of": (1.0, 10.0)}) == pytest.approx(0.002)
     assert cost({"gpt-x": TAKEN}, {"openai/gpt-x": (1.0, 10.0)}) == pytest.approx(0.002)
+    stated = {"calls": 1, "cost_usd": 0.5, "models": {"gpt-x": TAKEN}}
+    assert priced(stated, PriceTable({}, TABLE)) == stated
 
 
 def test_the_table_that_comes_with_litellm_prices_usual_names() -> None:

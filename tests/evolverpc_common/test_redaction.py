@@ -14,6 +14,8 @@ def test_the_longer_of_two_secrets_goes_as_a_whole_and_short_ones_are_words() ->
     secrets = Secrets(["password", "pass-1234", "pass-1234-5678", "short"])
     text = "pass-1234-5678 pass-1234 password short"
     assert secrets.written(text) == b'"[redacted] [redacted] password short"'
+    assert secrets.written({"a": "pass-1234", "b": "pass-1234"}, {"a"}) == b'{"a":"pass-1234","b":"[redacted]"}'
+    assert Secrets(["sixsix"], declared=True).redact_text("a sixsix") == "a [redacted]"
 
 
 SECRET = 'sk-Ab/c+d&e"f\\g<é> xyz\n12345'

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forked_client import ForkServer
-
 ROOT = Path(__file__).parents[2]
 TICKETS = ROOT / "examples" / "tickets"
 LINE = re.compile(r"(\w+): score (\d\.\d\d) -> (\d\.\d\d), (\d+) metric calls, \d+\.\d s")
@@ -106,25 +104,6 @@ def test_the_demo_needs_no_node(tmp_path: Path) -> None:
     assert len([line for line in end if LINE.fullmatch(line)]) == 1
     [report] = (tmp_path / "runs").glob("*/report.html")
     explains_what_changed(end, report.parent)
-
-
-@pytest.mark.long
-def test_the_typescript_program_behind_gepa_server_learns_the_same(tmp_path: Path, fork_server: ForkServer) -> None:
-    served = {
-        TICKETS / "python": ["--python", sys.executable],
-        TICKETS / "typescript": ["--command", "node", "dist/serve.js", "--stdio"],
-    }
-    candidates = []
-    for folder, flags in served.items():
-        output = tmp_path / folder.name
-        with fork_server.running_server("--json", *flags, cwd=folder) as server:
-            optimize = ["optimize", server.url, "--config", str(TICKETS / "run.toml"), "--max-metric-calls", "400"]
-            environment = {**os.environ, "GEPA_TOKEN": server.token}
-            ended = fork_server.run([*optimize, "--output", str(output)], folder=tmp_path, environment=environment)
-            assert ended[0] == 0, ended
-        candidates.append(json.loads((output / "result.json").read_text(encoding="utf-8"))["candidates"])
-    assert len(candidates[0]) > 2
-    assert candidates[0] == candidates[1]
 
 
 @pytest.mark.long

@@ -38,25 +38,6 @@ def test_a_killed_server_that_comes_back_costs_what_was_in_flight(
 
 
 @pytest.mark.long
-@pytest.mark.variant(1, 3)
-def test_a_server_that_stays_dead_is_replaced_by_the_others(
-    number: int, calm_run: Runs, own_server: Serve, undisturbed: Expected
-) -> None:
-    setup = Setup(seed=number // 10)
-    expected = undisturbed(setup)
-    rng = seeded("one of two", number)
-    servers = [own_server(setup.components), own_server(setup.components)]
-    made = calm_run(setup, [server.url for server in servers], lease_s=LONG_LEASE_S)
-    driver = made.start()
-    moment = rng.randint(1, int(expected.lines * 0.9))
-    execution_log.until(lambda: made.reached(moment) or driver.process.poll() is not None, f"line {moment}")
-    rng.choice(servers).kill()
-    ended = driver.wait()
-    assert ended.status == 0, str(ended)
-    check(made, expected, lost_examples=PROCESSES, lost_calls=PROCESSES)
-
-
-@pytest.mark.long
 def test_a_killed_program_process_costs_what_ran_in_it(
     number: int, calm_run: Runs, own_server: Serve, undisturbed: Expected
 ) -> None:

@@ -68,25 +68,6 @@ def test_a_full_disk_pauses_the_run_until_there_is_room(
         check(made, expected, lost_examples=PROCESSES, lost_calls=PROCESSES)
 
 
-@pytest.mark.long
-@pytest.mark.variant(1, 2)
-def test_a_file_that_may_not_grow_pauses_the_run_until_it_may(
-    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
-) -> None:
-    setup = Setup(seed=number // 10)
-    expected = undisturbed(setup)
-    moment = seeded("quota", number).randint(1, int(expected.lines * 0.8))
-    made = run(setup, [shared_server(setup.components).url])
-    driver = made.start()
-    execution_log.until(lambda: made.reached(moment), f"line {moment}")
-    limit_files(driver, Path(made.store + "-wal").stat().st_size)
-    ended = driver.wait()
-    assert ended.status == PAUSED, str(ended)
-    assert "cannot be read or written" in ended.reason or "no room left" in ended.reason
-    made.finish(made.resume())
-    check(made, expected, lost_examples=PROCESSES, lost_calls=PROCESSES)
-
-
 def limit_files(driver: Driver, size: int) -> None:
     """No file that the optimizer's own process writes may become larger, in bytes."""
     assert driver.child is not None
@@ -100,25 +81,6 @@ def locked(store: str) -> Iterator[None]:
         connection.execute("BEGIN EXCLUSIVE")
         yield
         connection.execute("ROLLBACK")
-
-
-@pytest.mark.long
-@pytest.mark.variant(0, 2)
-def test_a_store_locked_for_a_moment_is_waited_for(
-    number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected
-) -> None:
-    setup = Setup(seed=number // 10)
-    expected = undisturbed(setup)
-    rng = seeded("short lock", number)
-    moment = rng.randint(1, int(expected.lines * 0.8))
-    made = calm_run(setup, [shared_server(setup.components).url], lease_s=LONG_LEASE_S)
-    driver = made.start()
-    execution_log.until(lambda: made.reached(moment), f"line {moment}")
-    with locked(made.store):
-        time.sleep(rng.uniform(0.1, 0.6))
-    ended = driver.wait()
-    assert ended.status == 0, str(ended)
-    check(made, expected, lost_examples=0)
 
 
 @pytest.mark.variant(1, 2)

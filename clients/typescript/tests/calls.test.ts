@@ -161,7 +161,15 @@ it("answers are evicted when they are too old or too many", async () => {
   small.open();
   for (const id of ["first", "second", "third"]) await call(small.server, "evaluate", one, { call_id: id });
   expect((await call(small.server, "get_result", { call_id: "first" })).error.code).toBe(-32028);
-  expect((await call(small.server, "get_result", { call_id: "third" })).result).toBeDefined();
+  await call(small.server, "get_result", { call_id: "second" });
+  await call(small.server, "evaluate", one, { call_id: "fourth" });
+  expect((await call(small.server, "get_result", { call_id: "third" })).error.code).toBe(-32028);
+  expect((await call(small.server, "get_result", { call_id: "second" })).result).toBeDefined();
+
+  const least = await gated({ maxAnswerBytes: 1 });
+  least.open();
+  await call(least.server, "evaluate", one, { call_id: "newest" });
+  expect((await call(least.server, "get_result", { call_id: "newest" })).result).toBeDefined();
 });
 
 it("a stored answer does not keep its request in memory", async () => {
@@ -189,6 +197,7 @@ it("two callers that stop waiting together start one timer, which the next reque
   });
   const meta = { call_id: callId, wait_s: 0.02 };
   await Promise.all([1, 2].map(() => call(server, "evaluate", one, meta)));
+  call(server, "get_result", { call_id: callId, wait_s: 0.3 }); // it stops waiting before the other one
   expect((await call(server, "get_result", { call_id: callId, wait_s: 0.6 })).result.pending).toBeDefined();
   expect(aborted).toBe(false);
 });

@@ -102,6 +102,7 @@ it("answers listed web pages, and only those", async () => {
   const handle = handler(programOf(), { token, allowedOrigins: ["https://ours.example"] });
   const listed = await handle(request("discover", {}, { origin: "https://ours.example" }));
   expect(listed.headers.get("access-control-allow-origin")).toBe("https://ours.example");
+  expect(listed.headers.get("vary")).toBe("origin"); // else a cache could give the answer to another page
   const headers = { origin: "https://ours.example", "access-control-request-method": "POST" };
   const preflight = await handle(new Request("http://localhost/rpc", { method: "OPTIONS", headers }));
   expect([preflight.status, preflight.headers.get("access-control-allow-headers")]).toEqual([

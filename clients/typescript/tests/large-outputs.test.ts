@@ -4,6 +4,10 @@ import { withinBytes } from "../src/evaluate/example-results.js";
 test("a result larger than accepted fails its example, and the message names both sizes", () => {
   const small = { status: "ok" as const, score: 1, output: "é", seconds: 0 };
   expect(withinBytes(small, 100)).toBe(small);
+  expect(withinBytes(small, new TextEncoder().encode(JSON.stringify(small)).length)).toBe(small);
+  expect(withinBytes({ ...small, output: "é".repeat(100), log: "printed" }, 100)).toMatchObject({
+    error: { log: "printed" },
+  });
   expect(withinBytes({ ...small, output: "é".repeat(100), usage: { calls: 1 } }, 100)).toEqual({
     status: "program_error",
     score: null,

@@ -256,19 +256,23 @@ describe("a program with an `evaluate` of its own", () => {
     const sizes: number[] = [];
     const server = await served(
       batchProgramOf({
-        evaluate: (_, batch) => {
+        evaluate: async (_, batch) => {
           sizes.push(batch.length);
+          await new Promise((resolve) => setTimeout(resolve, 100));
           return batch.map(({ data }) => data);
         },
       }),
     );
+    const began = performance.now();
     const results = await evaluate(server, [
       0.5,
       [1, "f"],
       { score: 2, output: "o", metric_calls: 3 },
       { status: "infra_error", error: { type: "E", message: "m" } },
     ]);
+    const elapsed = (performance.now() - began) / 1000;
     expect(sizes).toEqual([4]);
+    expect(results.reduce((sum, { seconds }) => sum + seconds, 0)).toBeLessThanOrEqual(elapsed); // a part for each
     expect(results).toMatchObject([
       { status: "ok", score: 0.5, output: null },
       { status: "ok", score: 1, feedback: "f" },

@@ -1,5 +1,8 @@
 """Texts of validation and test rows in the best candidate are found, with their rows and places."""
 
+import pytest
+
+from gepa_client.certificate import leaks as leaks_module
 from gepa_client.certificate.leaks import Leaks, find_leaks
 from gepa_client.journal.history import RecordedRow
 
@@ -23,10 +26,16 @@ def places(found: Leaks) -> list[tuple[str, int, bool, bool]]:
     return [(leak.row, leak.line, leak.verbatim, leak.answer) for leak in found.listed]
 
 
-def test_a_copied_row_is_found_with_its_line_and_its_answer_beside_it() -> None:
+def test_a_copied_row_is_found_with_its_line_and_its_answer_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found = leaks(PROMPT.format(QUESTION.lower()), row("7", {"text": QUESTION, "label": "billing"}), row("8", {"n": 1}))
     assert places(found) == [("7", 4, True, True)]
     assert (found.rows, found.searched) == (1, {"test": 2})
+    both = PROMPT.format(QUESTION) + "Where is the parcel that I ordered for my sister last Monday?"
+    monkeypatch.setattr(leaks_module, "LISTED", 1)
+    found = leaks(both, row("7", {"text": QUESTION}), row("8", {"text": both[-61:]}))
+    assert (found.rows, len(found.listed)) == (2, 1)
+    texts, training = {"prompt": PROMPT.format(QUESTION)}, {"train": [row("7", {"text": QUESTION})], "test": []}
+    assert not find_leaks(texts, {}, training).any, "training rows may stand in a text"
 
 
 def test_a_row_with_a_few_words_changed_is_found_as_nearly_copied() -> None:

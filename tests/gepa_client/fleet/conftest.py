@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -194,14 +193,6 @@ def begin(
         return result
 
     return asyncio.create_task(evaluate())
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Wait, a bounded time, for something that another thread or task does."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.002)
 
 
 async def results(*tasks: asyncio.Task[Any]) -> list[Any]:

@@ -6,7 +6,8 @@ import pytest
 
 from gepa_client.errors import Interrupted
 from gepa_client.transport.calls import Reply
-from tests.gepa_client.fleet.conftest import SEED, Ledger, ask, begin, results, until
+from tests.gepa_client.fleet.conftest import SEED, Ledger, ask, begin, results
+from tests.support.waiting import eventually
 
 PROPOSALS = {"candidate": SEED, "reflective_dataset": {"system": []}, "components_to_update": ["system"]}
 
@@ -33,7 +34,7 @@ async def test_it_waits_while_the_only_endpoint_that_offers_it_is_away(cluster, 
     async with opened(lacking, able) as fleet:
         cluster.kill(able)
         tasks = [propose(fleet), propose(fleet)]
-        await until(lambda: fleet_wide(watch))
+        await eventually(lambda: fleet_wide(watch))
         await results(begin(fleet, "another call runs"))
         cluster.restart(able)
         assert await results(*tasks) == [{"system": "s!"}] * 2

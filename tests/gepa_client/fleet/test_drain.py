@@ -17,8 +17,9 @@ import pytest
 
 from gepa_client.fleet import Address, endpoint
 from gepa_client.transport.calls import Reply
-from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, until
+from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results
 from tests.gepa_client.scripted_server import TOKEN
+from tests.support.waiting import eventually
 
 A_MOMENT_S = 5.0
 """Far below any time-out of a call."""
@@ -92,7 +93,7 @@ async def test_calls_of_a_sandbox_that_died_are_answered_elsewhere_at_once(folde
                 asyncio.create_task(ask(fleet, f"example {number}", evaluating(number, 0.2), ledger))
                 for number, ledger in enumerate(ledgers)
             ]
-            await until(lambda: len(ran.read_text(encoding="utf-8").split()) >= 2)
+            await eventually(lambda: len(ran.read_text(encoding="utf-8").split()) >= 2)
             os.killpg(process.pid, signal.SIGKILL)
             died = time.monotonic()
             listed.write_text(f"{other}\n", encoding="utf-8")
@@ -111,13 +112,13 @@ async def test_an_endpoint_that_left_finishes_what_it_has(cluster, opened, watch
     async with opened(leader) as fleet:
         cluster.hold(leader)
         fleet.follow(tmp_path / "fleet")
-        await until(lambda: len(watch.of("joined")) == 2)
+        await eventually(lambda: len(watch.of("joined")) == 2)
         ledgers = [Ledger(f"{number}") for number in range(16)]
         calls = [begin(fleet, f"{number}", ledger) for number, ledger in enumerate(ledgers)]
-        await until(lambda: leaver._running == 8)
+        await eventually(lambda: leaver._running == 8)
         asked = len(leaver.called("discover"))
         (tmp_path / "fleet").write_text("", encoding="utf-8")
-        await until(lambda: len(leaver.called("discover")) > asked + 2 * endpoint.DRAIN_SILENT_POLLS)
+        await eventually(lambda: len(leaver.called("discover")) > asked + 2 * endpoint.DRAIN_SILENT_POLLS)
         cluster.let_go(leader)
         cluster.let_go(leaver)
         await results(*calls)

@@ -28,7 +28,7 @@ def unnamed(status):
 
 
 class Rows:
-    """Rows of one run; `story` is a sequence of (row, `>` endpoint: it is sent) and (row, its result)."""
+    """Rows of one run; `story` is a sequence of (row, `>` endpoint: it is sent, `>>`: again) and (row, its result)."""
 
     def __init__(self, monkeypatch):
         clock = itertools.count(1.0)
@@ -41,7 +41,7 @@ class Rows:
         for row, what in story:
             retries = self.retries.setdefault(row, ExampleRetries(self.evidence, [row]))
             if isinstance(what, str):
-                retries.sending(what.removeprefix(">"))
+                retries.sending(what.lstrip(">"), again=what.startswith(">>"))
             else:
                 [last[row]] = retries.judge([what])
         return last
@@ -67,8 +67,8 @@ STORIES = {
         [("b", ">one"), *fails("a", 1), ("b", answered()), *fails("a", 4)],
         "infra_error",
     ),
-    "the host returns while the third attempt fails": (
-        [*fails("a", 2), ("a", ">one"), *works("b"), ("a", away())],
+    "the host returns while the third attempt fails, whose answer is then collected": (
+        [*fails("a", 2), ("a", ">one"), *works("b"), ("a", ">>one"), ("a", away())],
         "infra_error",
     ),
     "others get over such a failure": (

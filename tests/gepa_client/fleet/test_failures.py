@@ -4,10 +4,12 @@ import threading
 import pytest
 
 from gepa_client.errors import Interrupted
+from gepa_client.fleet import cooldown
 from gepa_client.transport import rpc
 from protocol.errors import Overloaded, ProgramFailed, UnknownCandidate
-from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, until
+from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results
 from tests.gepa_client.scripted_server import failed, ok
+from tests.support.waiting import eventually
 
 
 def url_of(server):
@@ -21,14 +23,14 @@ async def test_calls_of_a_killed_endpoint_go_elsewhere_and_it_rejoins_automatica
     doomed, other = cluster.start(4, held=True), cluster.start(4)
     async with opened(doomed, other) as fleet:
         tasks = [begin(fleet, f"{number}") for number in range(12)]
-        await until(lambda: doomed._running == 4)
+        await eventually(lambda: doomed._running == 4)
         cluster.kill(doomed)
         assert len(await results(*tasks)) == 12
         assert sum(other.runs.values()) == 12
         assert [endpoint.resting for endpoint in fleet.endpoints] == [True, False]
         doomed.evaluate_one = lambda *_: ok()
         cluster.restart(doomed)
-        await until(lambda: watch.of("back"))
+        await eventually(lambda: watch.of("back"))
         before = sum(doomed.runs.values())
         await results(*(begin(fleet, f"again {number}") for number in range(8)))
         assert sum(doomed.runs.values()) > before
@@ -47,6 +49,9 @@ async def test_finished_work_is_collected_after_a_connection_was_cut(cluster, op
         assert [again for _, _, again in ledger.sent_to] == [False, True]
         assert ledger.outcomes == ["ok"]
         assert watch.kinds("resting", "back") == ["resting", "back"]
+        server.cuts = 1000
+        await results(begin(fleet, "b"))
+        assert other.runs == {"b": 1}
 
 
 async def test_without_call_ids_a_lost_call_is_retried_as_a_new_call_elsewhere(cluster, opened):
@@ -88,7 +93,7 @@ async def test_an_infra_error_goes_to_another_endpoint_and_one_of_such_errors_al
         assert [event.url for event in watch.of("resting")] == [url_of(bad)]
 
 
-async def test_without_a_verdict_the_run_pauses_and_names_the_example(cluster, opened):
+async def test_without_a_verdict_the_run_pauses_and_names_the_example(cluster, opened, watch):
     server = cluster.start()
     server.evaluate_one = lambda _c, example, _t: failed("infra_error") if example.id == "bad" else ok()
     async with opened(server, max_attempts=3, first_backoff_s=0.001) as fleet:
@@ -99,6 +104,7 @@ async def test_without_a_verdict_the_run_pauses_and_names_the_example(cluster, o
         assert ledger.outcomes == ["infra_error"] * 3
         assert server.runs["bad"] == 3
         await results(good)
+        assert not watch.of("resting"), "the only endpoint"
 
 
 async def test_an_overloaded_endpoint_is_left_alone_as_long_as_it_asks(cluster, opened, watch):
@@ -112,6 +118,16 @@ async def test_an_overloaded_endpoint_is_left_alone_as_long_as_it_asks(cluster, 
         assert ledger.outcomes == ["refused", "refused", "ok"]
         assert watch.kinds("resting", "back", "waiting") == ["resting", "back"] * 2
         assert watch.of("resting")[0].seconds >= 0.3
+
+
+async def test_a_server_that_refuses_everything_is_an_outage_and_pauses_grow(cluster, opened, monkeypatch):
+    assert cooldown.cooldown_s(3, 0.0) > 2 * cooldown.cooldown_s(0, 0.0)
+    monkeypatch.setattr(cooldown, "LONGEST_S", 0.02)
+    server = cluster.start()
+    server.refusals.extend([Overloaded(retry_after_s=0.01)] * 1000)
+    async with opened(server, max_outage_s=0.2) as fleet:
+        with pytest.raises(Interrupted, match=r"no endpoint left for 0\.2"):
+            await results(begin(fleet, "a"))
 
 
 async def test_what_no_repetition_can_change_is_raised_as_it_came(cluster, opened):
@@ -145,10 +161,10 @@ async def test_without_an_endpoint_calls_wait_and_resume_when_one_returns(cluste
     servers = [cluster.start(held=True), cluster.start(held=True)]
     async with opened(*servers) as fleet:
         tasks = [begin(fleet, f"{number}") for number in range(6)]
-        await until(lambda: sum(server._running for server in servers) == 6)
+        await eventually(lambda: sum(server._running for server in servers) == 6)
         for server in servers:
             cluster.kill(server)
-        await until(lambda: watch.of("waiting"))
+        await eventually(lambda: watch.of("waiting"))
         assert "connection refused" in watch.of("waiting")[0].detail
         assert watch.of("waiting")[0].seconds == 600
         servers[1].evaluate_one = lambda *_: ok()
@@ -161,7 +177,7 @@ async def test_an_outage_pauses_the_run_after_its_limit(cluster, opened):
     server = cluster.start(held=True)
     async with opened(server, max_outage_s=0.2) as fleet:
         tasks = [begin(fleet, f"{number}") for number in range(3)]
-        await until(lambda: server._running == 3)
+        await eventually(lambda: server._running == 3)
         cluster.kill(server)
         ended = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
         assert [(type(error), error.status) for error in ended] == [(Interrupted, "paused")] * 3
@@ -180,9 +196,9 @@ async def test_an_interruption_ends_every_wait_and_lets_what_is_in_flight_finish
     )
     async with opened(server, first_backoff_s=60) as fleet:
         backing_off = begin(fleet, "backs off")
-        await until(lambda: server.runs["backs off"] == 1 and fleet.in_flight == 0)
+        await eventually(lambda: server.runs["backs off"] == 1 and fleet.in_flight == 0)
         flying = [begin(fleet, f"{number}") for number in range(2)]
-        await until(lambda: server._running == 2)
+        await eventually(lambda: server._running == 2)
         waiting = [begin(fleet, f"late {number}") for number in range(3)]
         await asyncio.sleep(0)
         thread = threading.Thread(target=fleet.interrupt, args=[Interrupted("cancelled", "cancelled by the user")])
@@ -197,9 +213,12 @@ async def test_an_interruption_ends_every_wait_and_lets_what_is_in_flight_finish
             await begin(fleet, "later")
 
 
-@pytest.mark.parametrize("allowed", [False, True])
-async def test_an_endpoint_that_is_started_again_with_a_changed_program_pauses_the_run(cluster, opened, watch, allowed):
+@pytest.mark.parametrize(("allowed", "version"), [(False, None), (True, None), (False, "1")])
+async def test_an_endpoint_that_is_started_again_with_a_changed_program_of_no_version_pauses_the_run(
+    cluster, opened, watch, allowed, version
+):
     server = cluster.start(2, held=True)
+    server.version = version
     described, digest = server.discover, ["one"]
 
     async def discover(params):
@@ -209,7 +228,7 @@ async def test_an_endpoint_that_is_started_again_with_a_changed_program_pauses_t
     server.replies["discover"] = discover
     async with opened(server, allow_mixed_programs=allowed) as fleet:
         task = begin(fleet, "a")
-        await until(lambda: server._running == 1)
+        await eventually(lambda: server._running == 1)
         cluster.kill(server)
         digest[0] = "two"
         server.evaluate_one = lambda *_: ok()
@@ -218,6 +237,8 @@ async def test_an_endpoint_that_is_started_again_with_a_changed_program_pauses_t
             await results(task)
             [warning] = [event for event in watch.of("warning") if event.about_scores]
             assert "is not that of the first server" in warning.detail
+        elif version:
+            await results(task)
         else:
             with pytest.raises(Interrupted, match="started again with a changed program") as caught:
                 await results(task)

@@ -5,17 +5,29 @@ import pytest
 from gepa_client.fleet import Address, Pin
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.fleet.slots import Slots
-from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
+from tests.gepa_client.fleet.conftest import Ledger, begin, results
+from tests.support.waiting import eventually
 
 
 async def test_a_slow_endpoint_does_not_hold_up_the_other(cluster, opened):
     slow, quick = cluster.start(2, held=True), cluster.start(2)
     async with opened(slow, quick) as fleet:
         tasks = [begin(fleet, f"{number}") for number in range(40)]
-        await until(lambda: sum(task.done() for task in tasks) == 38)
+        await eventually(lambda: sum(task.done() for task in tasks) == 38)
         cluster.let_go(slow)
         await results(*tasks)
         assert sum(slow.runs.values()) == 2
+
+
+async def test_calls_spread_by_the_share_of_slots_in_use(cluster, opened):
+    small, large = cluster.start(2, held=True), cluster.start(8, held=True)
+    async with opened(small, large) as fleet:
+        tasks = [begin(fleet, f"{number}") for number in range(5)]
+        await eventually(lambda: small._running + large._running == 5)
+        assert small._running == 1
+        cluster.let_go(small)
+        cluster.let_go(large)
+        await results(*tasks)
 
 
 @pytest.mark.parametrize("pinned", [(), (1, 4), (0, 2, 3, 5)])
@@ -24,7 +36,7 @@ async def test_calls_are_served_in_the_order_of_their_requests_pinned_or_not(clu
     async with opened(server) as fleet:
         pin = Pin(server.instance_id)
         first = begin(fleet, "first")
-        await until(lambda: server._running == 1)
+        await eventually(lambda: server._running == 1)
         tasks = [begin(fleet, f"{number}", pin=pin if number in pinned else None) for number in range(6)]
         await asyncio.sleep(0)
         cluster.let_go(server)
@@ -37,7 +49,7 @@ async def test_cancelling_a_call_in_flight_cancels_it_on_the_server(cluster, ope
     async with opened(server) as fleet:
         ledger = Ledger("mine")
         task = begin(fleet, "a", ledger)
-        await until(lambda: server._running == 1)
+        await eventually(lambda: server._running == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -4,7 +4,8 @@ import pytest
 from aiohttp import web
 
 from gepa_client.errors import BadResponse, Refused
-from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, until
+from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results
+from tests.support.waiting import eventually
 
 NONSENSE = {"results": "a login page"}
 
@@ -39,7 +40,7 @@ async def test_an_endpoint_behind_a_proxy_that_speaks_for_it_rests_and_comes_bac
         assert {tuple(ledger.outcomes) for ledger in ledgers} == {("ok",), ("error", "ok")}
         assert [event.url for event in watch.of("resting")] == [url_of(hidden)]
         take_away(cluster, hidden)
-        await until(lambda: watch.of("back"))
+        await eventually(lambda: watch.of("back"))
 
 
 async def test_an_answer_that_breaks_the_contract_is_asked_for_elsewhere(cluster, opened, watch):

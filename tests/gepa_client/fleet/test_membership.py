@@ -2,7 +2,9 @@ import pytest
 
 from gepa_client.errors import ConnectionLost, Refused
 from gepa_client.fleet import Address, Fleet, endpoint, read_endpoints_file
-from tests.gepa_client.fleet.conftest import begin, results, until
+from tests.gepa_client.fleet.conftest import begin, results
+from tests.gepa_client.scripted_server import TOKEN
+from tests.support.waiting import eventually
 
 
 def url_of(server):
@@ -33,7 +35,7 @@ async def test_one_that_did_not_answer_at_the_start_joins_later(cluster, opened,
     async with opened(leader, late) as fleet:
         assert [endpoint.slots for endpoint in fleet.endpoints if endpoint.up] == [8]
         cluster.restart(late)
-        await until(lambda: len(watch.of("joined")) == 2)
+        await eventually(lambda: len(watch.of("joined")) == 2)
         assert [endpoint.slots for endpoint in fleet.endpoints if endpoint.up] == [8, 3]
 
 
@@ -89,20 +91,23 @@ async def test_endpoints_join_and_leave_with_the_fleet_file(cluster, opened, wat
     async with opened(*read_endpoints_file(path)) as fleet:
         fleet.follow(path)
         tasks = [begin(fleet, f"{number}") for number in range(6)]
-        await until(lambda: leader._running == 2)
+        await eventually(lambda: leader._running == 2)
         path.write_text(f"{leader.url}\n{url_of(second)}  # one more\n", encoding="utf-8")
-        await until(lambda: second._running == 2)
+        await eventually(lambda: second._running == 2)
         path.write_text(f"{second.url}\n", encoding="utf-8")
-        await until(lambda: len(fleet.endpoints) == 1)
+        await eventually(lambda: len(fleet.endpoints) == 1)
         assert not watch.of("left"), "it has calls"
         cluster.let_go(leader)
-        await until(lambda: sum(task.done() for task in tasks) == 2)  # what was in flight has ended there
+        await eventually(lambda: sum(task.done() for task in tasks) == 2)  # what was in flight has ended there
         assert [event.url for event in watch.of("left")] == [url_of(leader)]
         cluster.let_go(second)
         await results(*tasks)
         assert sum(leader.runs.values()) == 2
         assert sum(second.runs.values()) == 4
         assert [endpoint.url for endpoint in fleet.endpoints] == [url_of(second)]
+        (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
+        path.write_text(f"{second.url} token-file=token\n", encoding="utf-8")
+        await eventually(lambda: len(watch.of("joined")) == 3)  # with another token it is another endpoint
 
 
 async def test_a_bad_fleet_file_changes_nothing_and_is_warned_about_once(cluster, opened, watch, tmp_path):
@@ -112,14 +117,14 @@ async def test_a_bad_fleet_file_changes_nothing_and_is_warned_about_once(cluster
     async with opened(*read_endpoints_file(path)) as fleet:
         fleet.follow(path)
         path.write_text("ftp://nowhere\n", encoding="utf-8")
-        await until(lambda: watch.of("warning"))
+        await eventually(lambda: watch.of("warning"))
         assert "line 1" in watch.of("warning")[0].detail
         await results(begin(fleet, "a"))
         path.unlink()
-        await until(lambda: len(watch.of("warning")) == 2)
+        await eventually(lambda: len(watch.of("warning")) == 2)
         assert "no such file" in watch.of("warning")[1].detail
         path.write_text(f"{leader.url}\n{second.url}\n", encoding="utf-8")
-        await until(lambda: len(watch.of("joined")) == 2)
+        await eventually(lambda: len(watch.of("joined")) == 2)
         assert len(watch.of("warning")) == 2
 
 
@@ -130,9 +135,9 @@ async def test_an_emptied_fleet_file_makes_the_run_wait(cluster, opened, watch, 
     async with opened(*read_endpoints_file(path)) as fleet:
         fleet.follow(path)
         path.write_text("# none today\n", encoding="utf-8")
-        await until(lambda: watch.of("left"))
+        await eventually(lambda: watch.of("left"))
         task = begin(fleet, "a")
-        await until(lambda: watch.of("waiting"))
+        await eventually(lambda: watch.of("waiting"))
         assert fleet.endpoints == []
         path.write_text(f"{leader.url}\n", encoding="utf-8")
         await results(task)

@@ -1,7 +1,8 @@
 from gepa_client.fleet import Pin, membership
 from gepa_client.transport import rpc
 from protocol.errors import Overloaded
-from tests.gepa_client.fleet.conftest import begin, results, until
+from tests.gepa_client.fleet.conftest import begin, results
+from tests.support.waiting import eventually
 
 
 async def test_a_traced_minibatch_stays_together_and_minibatches_spread(cluster, opened):
@@ -44,6 +45,6 @@ async def test_a_pin_moves_when_its_endpoint_stays_out_of_reach_and_another_is_u
         pin = Pin(home.instance_id)
         first = begin(fleet, "first", pin=pin)
         home.replies["discover"] = lambda _: (_ for _ in ()).throw(Overloaded(retry_after_s=60))
-        await until(lambda: fleet.endpoints[0].resting)
+        await eventually(lambda: fleet.endpoints[0].resting)
         await results(first, *(begin(fleet, f"{number}", pin=pin) for number in range(3)))
         assert pin.instance == other.instance_id

@@ -3,7 +3,8 @@
 import pytest
 
 from gepa_client.fleet import Address, Pin
-from tests.gepa_client.fleet.conftest import begin, results, until
+from tests.gepa_client.fleet.conftest import begin, results
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ async def test_an_only_endpoint_rests_until_its_file_has_the_new_token(proxied, 
             server.proxy_token = "renewed"
         pin = Pin(endpoint.instance)
         calls = [begin(fleet, "a"), begin(fleet, "b", pin=pin, trace=True)]
-        await until(lambda: watch.of("resting"))
+        await eventually(lambda: watch.of("resting"))
         assert "refused the token" in watch.of("resting")[0].detail
         (tmp_path / which).write_text("renewed", encoding="utf-8")
         await results(*calls)

@@ -113,7 +113,10 @@ def test_rows_travel_by_value_or_by_name(server, connect):
 
 
 def test_a_split_of_the_server_becomes_a_loader_of_its_rows(server, connect):
-    loader = connect().dataset("val", first_id=100)
+    adapter = connect()
+    with pytest.raises(ValueError, match="keeps no adapter state"):
+        adapter.set_adapter_state({"of": "another server"})
+    loader = adapter.dataset("val", first_id=100)
     assert list(loader.all_ids()) == [100, 101, 102, 103, 104]
     assert loader.fetch([104, 100]) == [ServerRow("4", "val", {"n": 4}), ServerRow("0", "val", {"n": 0})]
 
@@ -158,6 +161,7 @@ def test_no_more_examples_are_in_flight_than_the_run_allows_over_all_endpoints(c
         one.evaluate_one, one.instance_id = slow, f"instance {number}"
         one.limits["whole_batches"] = whole_batches
     adapter = connect([host.serve(one.handle) for one in servers], concurrency=3)
+    assert adapter.slots == 3
     assert adapter.evaluate(rows(20), SEED).scores == [1.0] * 20
     assert most == 3
     if not whole_batches:

@@ -63,6 +63,11 @@ def test_the_datasets_of_an_iteration_are_made_at_once(server):
     with RemoteAdapter(server.url) as adapter:
         optimize(adapter)
     assert overlap.most == 4
+    server.capabilities.append("adapter_state")
+    overlap.most = 0
+    with RemoteAdapter(server.url) as adapter:
+        optimize(adapter)
+    assert overlap.most == 1, "of a program with state each may build on the one before"
 
 
 @pytest.mark.parametrize("sampling", [PxNSampling(2, 2), SameParentSampling(5)])

@@ -1,5 +1,7 @@
 """Results of a deterministic program are reused: nothing is evaluated twice, and a replay reuses the same."""
 
+import itertools
+
 import orjson
 
 from gepa_client import RemoteAdapter, Row
@@ -47,21 +49,23 @@ def test_a_row_is_evaluated_once_with_a_candidate_whichever_minibatch_it_is_in(s
         return [
             adapter.batch_evaluate([(SEED, rows(1, 2, 2)), (OTHER, rows(1))], capture_traces=True),
             adapter.batch_evaluate([(SEED, rows(3, 2))], capture_traces=True),
-            adapter.batch_evaluate([(OTHER, [*rows(1), same_id]), (SEED, rows(3, 1, 2))], capture_traces=False),
+            adapter.batch_evaluate(
+                [(OTHER, [*rows(1), same_id]), (SEED, rows(3, 1, 2)), (OTHER, [same_id])], capture_traces=False
+            ),
         ]
 
     batches, reused = recorded(server, store, work)
     assert sorted(evaluated(server)) == [("other", "1"), ("other", "1"), ("s", "1"), ("s", "2"), ("s", "3")]
-    assert [[batch.num_metric_calls for batch in batch_of] for batch_of in batches] == [[2, 1], [1], [1, 0]]
+    assert [[batch.num_metric_calls for batch in batch_of] for batch_of in batches] == [[2, 1], [1], [1, 0, 0]]
     assert [[batch.scores for batch in batch_of] for batch_of in batches] == [
         [[1 / 8, 2 / 8, 2 / 8], [1 / 8]],
         [[3 / 8, 2 / 8]],
-        [[1 / 8, 4 / 8], [3 / 8, 1 / 8, 2 / 8]],
+        [[1 / 8, 4 / 8], [3 / 8, 1 / 8, 2 / 8], [4 / 8]],
     ]
     assert [one.result["output"] for one in batches[1][0].trajectories] == [{"n": 3}, {"n": 2}]
-    assert reused == 1 + 1 + 4
+    assert reused == 1 + 1 + 5
     listed = [orjson.loads(entry.answer) for entry in store.entries(RUN.id, SEARCH) if entry.kind == REUSE]
-    assert listed == [[[0, 1, 1], [2]], [[4, 1]], [[2, 6], [4, 0, 1]]]
+    assert listed == [[[0, 1, 1], [2]], [[4, 1]], [[2, 6], [4, 0, 1], [6]]]
 
 
 def test_only_a_traced_result_serves_a_request_for_traces(server, store):
@@ -73,6 +77,24 @@ def test_only_a_traced_result_serves_a_request_for_traces(server, store):
     [batch], reused = recorded(server, store, work)
     assert (len(evaluated(server)), reused, batch.num_metric_calls) == (2, 1, 0)
     assert batch.trajectories is not None
+
+
+def test_only_results_of_one_server_serve_a_minibatch_with_traces_and_noise_is_warned_of_once(server, store):
+    scores, warned = itertools.count(), []
+    server.evaluate_one = lambda *_: server.ok(next(scores) / 8)
+
+    def work(adapter):
+        adapter.known.warn = warned.append
+        adapter.batch_evaluate([(SEED, rows(1))], capture_traces=True)
+        server.forget("second")
+        for asked in (rows(2), rows(2, 1), rows(2, 1)):
+            adapter.batch_evaluate([(SEED, asked)], capture_traces=True)
+        adapter.batch_evaluate([(OTHER, rows(1, 2))], capture_traces=False)
+        adapter.batch_evaluate([(OTHER, rows(1, 2))], capture_traces=True)
+
+    recorded(server, store, work)
+    assert len(evaluated(server)) == 7
+    assert len(warned) == 1
 
 
 def test_failed_examples_are_evaluated_again(server, store):

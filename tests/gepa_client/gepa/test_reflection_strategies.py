@@ -3,6 +3,7 @@ import hashlib
 import random
 import signal
 import threading
+import time
 
 import pytest
 from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionLM
@@ -10,7 +11,7 @@ from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionL
 from gepa_client import ConcurrentReflection, ProgramReflection, RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.gepa.reflection_strategies import Unusable
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, until
 
 TEMPLATE = "Improve <curr_param> given <side_info> now."
 
@@ -81,15 +82,17 @@ def test_a_failed_job_proposes_nothing_and_is_recorded_while_the_others_run():
 
 
 def test_ctrl_c_does_not_wait_for_a_models_answer():
-    asked, answer = threading.Event(), threading.Event()
+    asked, answer, prompts = threading.Event(), threading.Event(), []
 
-    def slow(_prompt):
+    def slow(prompt):
+        prompts.append(prompt)
         asked.set()
         answer.wait(10)
         return "late"
 
     def press():
         asked.wait(5)
+        time.sleep(0.1)  # the main thread begins to wait: a signal in this moment would be noticed after the answer
         signal.pthread_kill(main.ident, signal.SIGINT)
 
     main = threading.current_thread()
@@ -100,6 +103,8 @@ def test_ctrl_c_does_not_wait_for_a_models_answer():
     assert not answer.is_set()
     answer.set()
     thread.join(5)
+    until(lambda: all(each.name != "reflection" for each in threading.enumerate()))
+    assert len(prompts) == 1, "no further one is sent, and one at a time was"
 
 
 def test_a_template_without_its_placeholders_is_refused():
@@ -139,6 +144,15 @@ def test_a_component_without_a_usable_answer_is_left_out_and_the_others_of_its_j
     assert proposal.new_texts == {"b": "new"}
     assert reflection.take_unusable() == [Unusable(0, "a", "monologue", asked_again=True, then="monologue")]
     assert reflection.take_unusable() == []
+
+
+def test_a_model_that_twice_gave_its_text_without_a_block_is_not_asked_twice_again():
+    prompts = []
+    reflection = ConcurrentReflection(lambda prompt: prompts.append(prompt) or "new", check=AnswerCheck())
+    for _ in range(2):
+        [proposal] = reflection.propose([({"a": "text a"}, {"a": [{"x": 1}]}, ["a"])])
+        assert proposal.new_texts == {"a": "new"}
+    assert len(prompts) == 3
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from gepa_client import Interrupted, RemoteAdapter, Row
+from gepa_client.errors import BadResponse, Refused
 from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording
@@ -50,17 +51,35 @@ def program(server):
 
 
 def test_scores_and_feedback_come_from_there_and_everything_else_from_the_program(program, scorer):
-    with RemoteAdapter(program.url, score_with=scorer.url) as adapter:
+    for each in (program, scorer):
+        each.capabilities = [*each.capabilities, "example_timeout"]
+    with RemoteAdapter(program.url, score_with=scorer.url, example_timeout_s=7) as adapter:
         batch = adapter.evaluate(rows(5), SEED, capture_traces=True)
         adapter.make_reflective_dataset(SEED, batch, ["system"])
         assert adapter.journal.spending["score"].calls == 5
     assert batch.scores == [0.0, 0.1, 0.2, 0.3, 0.4]
     assert batch.outputs == [0, 1, 2, 3, 4]
+    made = [*program.called("evaluate"), *scorer.called("score")]
+    assert [params["_meta"]["example_timeout_s"] for params in made] == [7] * 10
     [sent] = program.called("make_reflective_dataset")
     first = sent["eval_batch"]["results"][0]
     assert (first["status"], first["feedback"], first["usage"]) == ("ok", "seen", {"cost_usd": 0.5})
     assert first["trajectory_ref"].startswith("first/")
     assert all("trajectory_ref" not in result for params in scorer.called("score") for result in params["results"])
+
+
+def test_a_scorer_of_other_rows_or_that_scores_nothing_is_refused(program, scorer, tmp_path):
+    (tmp_path / "token").write_text("of the scorer")
+    line = f"{scorer.url} token-file={tmp_path / 'token'}"
+    scorer.token = "of the scorer"
+    discovery = asyncio.run(scorer.discover({}))
+    scorer.replies["discover"] = lambda _: {**discovery, "datasets": {"val": {"size": 5, "digest": "other"}}}
+    with pytest.raises(Refused, match="holds other rows as 'val'"):
+        RemoteAdapter(program.url, score_with=line)
+    del scorer.replies["discover"]
+    scorer.judge = lambda _, result: result
+    with RemoteAdapter(program.url, score_with=line) as adapter, pytest.raises(BadResponse, match="`rollout` again"):
+        adapter.evaluate(rows(1), SEED)
 
 
 def test_a_program_that_failed_is_not_scored_and_one_that_scores_itself_neither(program, scorer):
@@ -99,6 +118,7 @@ def test_rollouts_that_wait_for_a_scorer_that_is_away_are_not_paid_for_twice(pro
     with recording(store) as journal, RemoteAdapter(program.url, journal=journal, **options) as adapter:
         assert adapter.evaluate(rows(40), SEED).scores == [number / 10 for number in range(40)]
     assert len(store.entries(RUN.id, SEARCH)) == 40
+    assert all(program.runs[row] == 1 for row in waited)
     assert program.runs.total() <= 40 + 4  # at most those that were in flight run again
 
 

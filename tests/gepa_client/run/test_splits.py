@@ -27,6 +27,8 @@ async def test_the_servers_own_splits_are_the_default() -> None:
     found = await splits.find(config(), HELD, held)
     assert found.sizes == {"train": 3, "val": 3, "test": 3}
     assert isinstance(found.train.rows[0], ServerRow)
+    assert found.test is not None
+    assert len({*found.train.all_ids(), *found.val.all_ids(), *found.test.all_ids()}) == 9
 
 
 async def test_missing_rows_are_an_error_with_the_next_step_or_the_splits_that_there_are() -> None:
@@ -34,6 +36,12 @@ async def test_missing_rows_are_an_error_with_the_next_step_or_the_splits_that_t
         await splits.find(config(), {}, held)
     with pytest.raises(SettingsError, match=r"'trian'.*other, test, train, val"):
         await splits.find(config(trainset="trian"), HELD, held)
+
+    async def none(_split: str) -> list[AnyRow]:
+        return []
+
+    with pytest.raises(SettingsError, match="'other' is empty"):
+        await splits.find(config(trainset="other"), HELD, none)
 
 
 async def test_without_validation_rows_the_training_rows_are_used_with_a_warning() -> None:
@@ -45,11 +53,13 @@ async def test_without_validation_rows_the_training_rows_are_used_with_a_warning
 async def test_rows_in_two_splits_are_counted_and_named(tmp_path: Path) -> None:
     (tmp_path / "train.json").write_text(json.dumps([{"a": 1, "b": 2}, {"a": 2}, {"a": "x y"}]))
     (tmp_path / "val.json").write_text(json.dumps([{"a": 9}, {"b": 2, "a": 1}, {"a": " x\n y"}]))
-    found = await splits.find(
-        config(trainset=str(tmp_path / "train.json"), valset=str(tmp_path / "val.json")), {}, held
-    )
-    [message] = splits.warnings(found, config())
-    assert message.startswith("2 of 3 validation rows are training rows too (ids 1, 2): ")
+    val = str(tmp_path / "val.json")
+    found = await splits.find(config(trainset=str(tmp_path / "train.json"), valset=val, testset=val), {}, held)
+    assert [message.partition(": ")[0] for message in splits.warnings(found, config())] == [
+        "2 of 3 validation rows are training rows too (ids 1, 2)",
+        "2 of 3 test rows are training rows too (ids 1, 2)",
+        "3 of 3 test rows are validation rows too (ids 0, 1, 2)",
+    ]
 
 
 @pytest.fixture
@@ -63,6 +73,7 @@ async def test_a_fifth_of_the_training_rows_is_kept_for_validation_with_a_warnin
     given = config(trainset=many)
     found = await splits.find(given, {}, held)
     assert found.sizes == {"train": 80, "val": 20}
+    assert (await splits.find(config(trainset=many, val_fraction=0.001), {}, held)).sizes == {"train": 99, "val": 1}
     assert splits.common(found.train.rows, found.val.rows) == []
     assert splits.warnings(found, given) == [
         "no `valset`: 20 of 100 training rows are kept for validation; `val_fraction` 0 uses all rows for both"
@@ -84,11 +95,17 @@ def test_the_same_rows_are_kept_in_another_order() -> None:
     assert (val, test) == taken(0, turned)
     assert (len(val), len(test), val & test) == (20, 20, set())
     assert taken(1, given)[1] != test
+    assert splits.divide(config(test_fraction=0.25), named, given[:60]).val is None, "45 rows are left"
 
 
 async def test_fewer_than_50_rows_are_used_for_both_unless_a_share_is_given() -> None:
+    count = 50
+
     async def some(split: str) -> list[AnyRow]:
-        return [ServerRow(str(at), split) for at in range(49)]
+        return [ServerRow(str(at), split) for at in range(count)]
+
+    assert (await splits.find(config(), {"train": 50}, some)).sizes == {"train": 40, "val": 10}
+    count = 49
 
     assert (await splits.find(config(), {"train": 49}, some)).sizes == {"train": 49, "val": 49}
     given = config(val_fraction=0.1)

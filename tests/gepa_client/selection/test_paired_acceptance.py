@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from gepa.core.adapter import EvaluationBatch
 from gepa.core.state import EvaluationCache
 from gepa.proposer.base import CandidateProposal
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.gepa.row_loaders import AnyRow, Row, RowLoader
 from gepa_client.gepa.versions import cached_scores
 from gepa_client.selection.paired_acceptance import PairedAcceptance
@@ -61,7 +63,8 @@ def decided(
     score: Score, ids: Sequence[list[int]] = ([0, 1, 2],), texts: Sequence[str] = ("new",), **more: Any
 ) -> tuple[list[bool], list[str], Adapter, State]:
     """Decide on one proposal for each text; return the decisions, the reasons, and what it took."""
-    adapter, state = Adapter(score), State([{"text": "seed"}], evaluation_cache=more.pop("cache", None))
+    adapter = Adapter(score)
+    state = State([{"text": "seed"}], i=more.pop("i", 0), evaluation_cache=more.pop("cache", None))
     options = {"minibatch": 3, "error": 0.2, "rows": 12, "seed": 0} | more
     acceptance = PairedAcceptance(adapter, TRAIN, **options)
     proposals = [proposal(text, rows, score) for text, rows in zip(texts, ids, strict=True)]
@@ -89,6 +92,8 @@ def test_a_close_decision_is_made_on_more_rows_which_are_counted() -> None:
     assert parent_rows == child_rows
     assert len(set(parent_rows) - {0, 1, 2}) == 3
     assert state.counted == 6
+    *_, later, _ = decided(lambda text, _at: 1.0 if text == "new" else 0.0, error=0.1, i=1)
+    assert later.asked[0][0][1] != parent_rows, "each iteration has an order of its own"
 
 
 def test_a_proposal_that_stays_open_is_rejected_at_the_bound() -> None:
@@ -100,6 +105,9 @@ def test_a_proposal_that_stays_open_is_rejected_at_the_bound() -> None:
     assert reason.startswith("too little evidence: +0.0833 a row on 12 training rows, chance 0.5 if it were no better")
     assert [len(rows) for call in adapter.asked for _, rows in call] == [3, 3, 6, 6]
     assert state.counted == 18
+    assert [len(rows) for call in decided(score, rows=6)[2].asked for _, rows in call] == [3, 3]
+    with pytest.raises(SettingsError, match="no proposal can be accepted"):
+        decided(score, rows=2, minibatch=1)
 
 
 def test_open_proposals_of_an_iteration_share_a_batch_and_their_parents_rows() -> None:

@@ -1,16 +1,17 @@
 """Proposals that lose on validation rows are dropped before all rows are paid for; the others enter the pool whole."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client import RemoteAdapter
-from gepa_client.selection import race_blocks
+from gepa_client.selection import race, race_blocks
 from gepa_client.selection.race_blocks import AHEAD, LEAST_BLOCK, race_pays
-from gepa_client.selection.race_rule import DropDecision
+from gepa_client.selection.race_rule import DropDecision, targets
 from protocol import Example
 from tests.gepa_client.endpoint_fixtures import token
 from tests.gepa_client.scripted_server import Host
@@ -32,6 +33,22 @@ def test_a_losing_proposal_is_dropped_and_every_call_is_counted_once(host: Host)
     assert all(len(scores) == VAL for scores in found.scores)
     assert all(race["compared"] <= race["calls"] < VAL and race["rows"] == VAL for race in found.lost)
     assert found.metric_calls == len(program.server.called("evaluate"))
+    ran: dict[str, set[str]] = defaultdict(set)
+    for call in program.server.called("evaluate"):
+        if int(call["batch"][0]["id"]) >= TRAIN:
+            ran[call["candidate"]["rules"]].add(call["batch"][0]["id"])
+    first, second, *_ = (rows for rows in ran.values() if len(rows) < VAL)
+    assert first - second, "each race has an order of its own"
+    assert second - first
+
+
+def test_no_race_compares_with_a_candidate_that_a_user_dropped(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[list[Mapping[int, float]]] = []
+    monkeypatch.setattr(race, "targets", lambda pool, parent: pools.append(list(pool)) or targets(pool, parent))
+    found = raced(host, Program(lures=TRAIN), dropped={1})
+    assert len(found.candidates) > 2
+    assert found.scores[0] in pools[-1]
+    assert not any(found.scores[1] in pool for pool in pools)
 
 
 def test_a_run_whose_proposals_never_lose_is_that_of_full_validation(
@@ -41,9 +58,9 @@ def test_a_run_whose_proposals_never_lose_is_that_of_full_validation(
     monkeypatch.setattr(
         race_blocks, "drop_decisions", lambda standings: [DropDecision(False, 0.0, 0.0, None) for _ in standings]
     )
-    full, race = (raced(host, Program(), validation=validation, **settings) for validation in ("full", "race"))
-    assert len(race.candidates) > 2
-    assert race.in_full() == full.in_full()
+    full, races = (raced(host, Program(), validation=validation, **settings) for validation in ("full", "race"))
+    assert len(races.candidates) > 2
+    assert races.in_full() == full.in_full()
 
 
 def test_an_example_that_takes_long_holds_up_no_other_slot(host: Host) -> None:

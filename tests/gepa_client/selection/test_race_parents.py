@@ -38,6 +38,7 @@ def test_candidates_that_lag_by_more_than_one_standard_error_are_no_parents() ->
 def test_the_best_of_those_that_no_user_dropped_is_compared_with() -> None:
     state = pool(SEED, BEST, BEHIND)
     assert behind_best(state, frozenset({1})) == {0}
+    assert behind_best(state, frozenset({0})) == {2}
     assert behind_best(state, frozenset()) == {0, 2}
 
 

@@ -1,12 +1,14 @@
 """A request that a run cannot take is refused with what is wrong and what to do instead."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gepa_client.analysis.ties import best_of
 from gepa_client.journal.steer_entries import AnyAction, Drop, Hint, Pin, Propose, SetBudget, Withdraw
+from gepa_client.run.stoppers import PerfectStop, StateStop
 from gepa_client.steering.objections import Situation, objection
 
 CANDIDATES = [{"rules": "a", "git_branch": "main"}, {"rules": "b", "git_branch": "main"}, {"rules": "c"}]
@@ -45,13 +47,22 @@ def test_a_run_takes_what_it_can(action: AnyAction) -> None:
         (Drop(candidate=2), {"dropped": {0, 1}}, "is the only one left"),
         (Hint(text="warm"), {"program_proposes": True}, "hints need a run with `reflection_lm`"),
         (SetBudget(max_metric_calls=40), {}, "`max_metric_calls` 40 is not above the 40 that"),
-        (SetBudget(max_seconds=1.5), {}, "`max_seconds` 1.5 is not above the 1.5 that"),
         (SetBudget(max_cost_usd=9), {"fixed": {"max_cost_usd": "the gateway holds it"}}, "the gateway holds it"),
         (SetBudget(), {}, "names at least one limit"),
     ],
 )
 def test_a_run_states_why_it_does_not_take_the_rest(action: AnyAction, situation: dict[str, Any], reason: str) -> None:
     assert reason in (objection(action, replace(SITUATION, **situation)) or "")
+
+
+def test_a_candidate_that_was_dropped_ends_no_run_by_its_score() -> None:
+    scores = [{0: 0.5}, {0: 1.0}]
+    state: Any = SimpleNamespace(
+        program_candidates=[{}, {}], prog_candidate_val_subscores=scores, program_full_scores_val_set=[0.5, 1.0]
+    )
+    for dropped, ends in ((set(), True), ({1}, False)):
+        assert PerfectStop(1.0, dropped)(state) is ends
+        assert StateStop("target_score", 0.9, dropped)(state) is ends
 
 
 def test_the_best_candidate_is_the_first_with_the_highest_score_that_is_not_dropped() -> None:

@@ -76,6 +76,8 @@ def test_a_result_nested_deeper_costs_its_example_alone(levels):
             "message": "its output nests deeper than 200 levels",
         }
         assert (failed["usage"], failed["seconds"], failed["metric_calls"]) == (COST, 2, 4)
+        [failed] = read(results(result(output).replace(b'"ok"', b'"infra_error"')))["results"]
+        assert failed["status"] == "infra_error", "it is tried again"
 
 
 @pytest.mark.parametrize(
@@ -125,6 +127,7 @@ async def test_an_extreme_result_is_a_failure_of_its_example_that_keeps_its_cost
         b'"seconds":1,"usage":{"cost_usd":1e200}',
         b'"seconds":1,"usage":{"input_tokens":18446744073709551615}',
         b'"seconds":1,"usage":{"of_its_own":1e308}',
+        b'"seconds":1,"usage":{"models":{"m":{"calls":1,"cost_usd":1e200}}}',
         b'"seconds":1,"metric_calls":9007199254740993',
     ],
 )

@@ -184,6 +184,7 @@ async def of_another_request(request):
         (answering(body=b"<html>"), BadResponse),
         (answering(body=b"[]"), BadResponse),
         (answering(body=b'{"jsonrpc":"2.0","id":1}'), BadResponse),
+        (answering(body=b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}'), BadResponse),
         (answering(status=404, body=b"nothing here"), BadResponse),
         (answering(body=b"x" * 20_000), BadResponse),
         (in_chunks, BadResponse),
@@ -219,3 +220,10 @@ async def test_scores_are_one_for_each_output(server):
         server.replies["score"] = lambda _: {"results": []}
         with pytest.raises(BadResponse, match="0 results for 1"):
             await client.score(params, call_id="t")
+
+
+async def test_an_example_has_the_lower_limit_of_the_servers_and_the_runs(server):
+    server.limits["example_timeout_s"] = 2.0
+    async with RpcClient(server.url) as client:
+        await client.discover()
+        assert [client.example_limit_s(given) for given in (None, 1.0, 5.0)] == [2.0, 1.0, 2.0]

@@ -16,14 +16,10 @@ for _ in range(200):
     DEEP = [DEEP]
 
 BODIES: list[bytes] = [
-    b"",
-    b"null",
     b"[]",
-    b"{}",
     b"{",
     b"\xff\xfe",
     b'{"a": NaN}',
-    b'{"a": 1e999}',
     b'{"name": "\\ud800", "role": "owner", "value": "\\ud800", "issuer": "\\ud800", "subject": "\\ud800"}',
     b'{"name": "\\u0000", "role": "viewer", "value": "\\u0000", "issuer": "https://a", "subject": "\\u0000"}',
     b'{"name": "' + b"x" * 100_000 + b'"}',

@@ -4,8 +4,9 @@ import contextlib
 from datetime import UTC, datetime
 
 from gepa_client.journal.store import open_store
-from gepa_service.jobs.month_spending import SpendingReader, first_id_of, month_of
+from gepa_service.jobs.month_spending import SpendingReader, first_id_of, month_id, month_of
 from gepa_service.model.job import Job
+from gepa_service.model.tenant import Usage
 from gepa_service.records.record import new_id, now
 from tests.gepa_client.journal.sample_runs import ended as ended_attempt
 from tests.gepa_client.journal.sample_runs import run, sent
@@ -24,5 +25,6 @@ def test_what_an_older_job_costs_this_month_counts_and_what_it_cost_before_does_
     with contextlib.closing(open_store(service.journals_url)) as store:
         for id_ in ids:
             store.create(run(id_), [sent(0), ended_attempt(0, usage={"cost_usd": 1.0})])
+    service.records.insert(Usage(tenant="acme", id=month_id(now()), work_usd=0.5, work_unpriced=2))
     found = SpendingReader().of(service.records, service.journals, "acme")
-    assert (found.jobs, found.usd) == (1, 0.75)
+    assert (found.jobs, found.usd, found.unpriced) == (1, 0.75 + 0.5, 2)

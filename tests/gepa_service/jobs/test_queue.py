@@ -58,16 +58,18 @@ def test_a_tenants_oldest_job_comes_first_unless_it_waits_after_a_setback(record
 
 
 def test_quotas_of_jobs_and_sandboxes_hold(records: SqliteRecords) -> None:
-    quotas = Quotas(jobs_at_once=2, sandboxes=3)
+    quotas = Quotas(jobs_at_once=2, sandboxes=4)
     records.insert(Tenant(tenant=TENANTS, id="a", name="a", quotas=quotas))
     first = submit(records, "a", settings={"sandboxes": 2})
-    wide = submit(records, "a", settings={"sandboxes": 2})
+    wide = submit(records, "a", settings={"sandboxes": 3})
     narrow = submit(records, "a", settings={"sandboxes": 1})
-    submit(records, "a")
+    submit(records, "a", settings={"sandboxes": 1})
     queue = Queue(records, "w", LEASE_S)
     assert [job.id for job in (queue.claim(), queue.claim()) if job is not None] == [first.id, narrow.id]
     assert queue.claim([first.id, narrow.id]) is None, "two jobs run"
     assert records.get(Job, "a", wide.id) == wide
+    alone = submit(records, "b", settings={"sandboxes": 10**6})
+    assert [job.id for job in (queue.claim([first.id, narrow.id]),) if job is not None] == [alone.id]
 
 
 def test_a_job_is_taken_over_if_its_claim_has_not_changed_for_the_lease(records: SqliteRecords) -> None:
@@ -85,7 +87,7 @@ def test_a_job_is_taken_over_if_its_claim_has_not_changed_for_the_lease(records:
     clock[0] += 2
     over = other.claim()
     assert over is not None
-    assert (over.id, over.attempts, over.claim) == (beaten.id, 2, JobClaim(worker="two"))
+    assert (over.id, over.attempts, over.claim, over.started) == (beaten.id, 2, JobClaim(worker="two"), job.started)
     assert other.claim([over.id]) is None
 
 

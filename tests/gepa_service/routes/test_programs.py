@@ -2,14 +2,16 @@
 
 import asyncio
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from gepa_service.api.routes import deliver
 from gepa_service.jobs.promotions import promote, promotions_of, roll_back
-from gepa_service.model.program_version import Installation, Program, Repository
+from gepa_service.model.program_version import Delivery, Installation, Program, Repository
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller
@@ -122,7 +124,11 @@ def changed(tmp_path: Path) -> tuple[Path, str, str]:
 
 
 async def test_a_version_is_delivered_as_a_pull_request_once(
-    github: LoopbackGitHub, github_client: httpx.AsyncClient, acme: TenantRecords, changed: tuple[Path, str, str]
+    github: LoopbackGitHub,
+    github_client: httpx.AsyncClient,
+    acme: TenantRecords,
+    changed: tuple[Path, str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder, base, patch = changed
     github.add("owner/name", folder)
@@ -139,6 +145,9 @@ async def test_a_version_is_delivered_as_a_pull_request_once(
     certificate = {"statement": "It improved."}
     version(acme, "a", client_id="client_1", base_commit=base, patch=patch, certificate=certificate, verdict="improved")
     editor = Caller(github_client, "acme-editor")
+    acme.insert(Delivery(tenant="acme", id="program_a", branch="gepa/program_a", commit="", actor="key:gone"))
+    assert (await editor("POST", "/program/program_a/deliver", {})).status_code == 409, "it is being delivered"
+    monkeypatch.setattr(deliver, "ABANDONED_AFTER", timedelta(0))  # it was cut off
     delivered = await editor("POST", "/program/program_a/deliver", {"title": "Better answers"})
     assert delivered.status_code == 200, delivered.text
     assert delivered.json()["pull_request"] == github.url("owner/name/pull/1")

@@ -1,6 +1,5 @@
 """The real agent program against a scripted model: what it does, reports and costs, and what it does not read."""
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -73,25 +72,6 @@ def plant_settings(folder: Path, home: Path, ran: Path) -> None:
         (place / ".mcp.json").write_text(servers)
     (home / ".claude.json").write_text(servers)
     (folder / "CLAUDE.md").write_text("Remember the word xyzzy.")
-
-
-@pytest.mark.long
-async def test_sessions_at_the_same_time_take_their_own_prompts_as_written(workplace, model):
-    (workplace.folder / "secret.txt").write_text("xyzzy")
-    prompts = {
-        "one": f"/compact @{workplace.folder}/secret.txt @secret.txt",
-        "two": "Write two.",
-    }
-    for name, prompt in prompts.items():
-        turns = [[use("Write", file_path=f"{{folder}}/{name}.py", content=name)], [f"Wrote {name}."]]
-        model.scripts.append(Script(prompt, turns))
-
-    done = await asyncio.gather(*(workplace.work(claude(), prompt) for prompt in prompts.values()))
-
-    assert [each.summary for each in done] == ["Wrote one.", "Wrote two."]
-    assert (workplace.folder / "one.py").read_text() == "one"
-    assert (workplace.folder / "two.py").read_text() == "two"
-    assert "xyzzy" not in json.dumps([asked.body for asked in model.asked])
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 import asyncio
 import tracemalloc
+from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
@@ -23,12 +24,19 @@ def code(answer: Any) -> int:
 async def test_a_request_without_a_host_is_refused(server: Any) -> None:
     answer = await server.raw(b"POST /rpc HTTP/1.0\r\nContent-Length: 0\r\n\r\n")
     assert answer.split(b" ")[1] == b"403"
+    refused = await server.raw(b"POST /rpc HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n")
+    assert b"Connection: close" in refused, "else its body would be read as the next request"
     await server.still_works()
 
 
 async def test_listed_hosts_and_origins_are_let_in(start: Any) -> None:
     server = await start(allowed_hosts=("Box.example", "other.example:8443", "https://ui.example"))
-    for host, expected in (("box.example:1", 200), ("other.example:8443", 200), ("other.example:1", 403)):
+    for host, expected in (
+        ("box.example:1", 200),
+        ("other.example:8443", 200),
+        ("other.example:1", 403),
+        ("box.example:x", 403),
+    ):
         assert (await server.post(GOOD, headers={"Host": host}))[0] == expected
     assert (await server.post(GOOD, headers={"Origin": "https://ui.example"}))[0] == 200
     assert (await server.post(GOOD, headers={"Origin": "https://ui.example.evil"}))[0] == 403
@@ -41,6 +49,13 @@ async def test_a_body_that_stops_coming_is_given_up(start: Any, monkeypatch: pyt
     answer = await server.raw(f"{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode())
     assert answer.startswith(b"HTTP/1.1 400")
     assert code(orjson.loads(answer.rpartition(b"\r\n\r\n")[2])) == errors.ParseError.code
+
+    async def slowly() -> AsyncIterator[bytes]:
+        for part in (b'{"jsonrpc": "2.0", ', b'"id": 7, ', b'"method": ', b'"discover"}'):
+            yield part
+            await asyncio.sleep(0.05)
+
+    assert (await server.post(slowly()))[0] == 200
     await server.still_works()
 
 

@@ -42,6 +42,11 @@ async def test_a_late_answer_is_the_calls_own_error(server: Any) -> None:
             await server.call("make_reflective_dataset", params, call_id="d")
         assert caught.value.details == {"stage": "run"}
     assert len(server.program.calls) == 1
+    server.program.answers["make_reflective_dataset"] = errors.Overloaded(retry_after_s=1.0)
+    for _ in range(2):
+        with pytest.raises(errors.Overloaded):
+            await server.call("make_reflective_dataset", params, call_id="e")
+    assert len(server.program.calls) == 3, "a call that was refused can be made again"
 
 
 async def test_any_other_cancelled_call_ends_in_an_error(server: Any) -> None:
@@ -71,8 +76,9 @@ async def test_a_call_without_requests_is_abandoned(start: Any) -> None:
 async def test_a_call_that_a_client_waits_for_is_not_abandoned(start: Any) -> None:
     server = await start(abandon_after_s=0.05)
     await running(server, WAITING, call_id="c")
-    answer = await server.call("get_result", {"call_id": "c", "wait_s": 0.4})
-    assert "pending" in answer
+    waiting = asyncio.create_task(server.call("get_result", {"call_id": "c", "wait_s": 0.4}))
+    await server.call("get_result", {"call_id": "c", "wait_s": 0.1})
+    assert "pending" in await waiting, "another client that stops waiting changes nothing"
     assert not server.program.cancelled.is_set()
     server.program.gate("gate").set()
     assert "results" in await server.call("get_result", {"call_id": "c", "wait_s": 10})
@@ -99,6 +105,8 @@ async def test_answers_longest_unasked_are_let_go_when_they_grow_too_large(start
         await server.call("get_result", {"call_id": "2"})
     for kept in ("1", "3"):
         assert "results" in await server.call("get_result", {"call_id": kept})
+    await server.evaluate(3 * large, call_id="4")
+    assert "results" in await server.call("get_result", {"call_id": "4"}), "the newest one stays"
 
 
 async def test_an_error_too_deep_to_be_written_ends_its_call_all_the_same(server: Any) -> None:

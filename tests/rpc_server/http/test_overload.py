@@ -79,12 +79,14 @@ async def test_draining_waits_until_finished_answers_are_collected(server: Any) 
 
 async def test_while_draining_a_running_call_can_be_joined_and_cancelled(server: Any) -> None:
     asked = await occupied(server, 1, call_id="c")
+    await server.evaluate(WAITING, call_id="d", wait_s=0)
     draining = asyncio.create_task(server.service.drain())
     await asyncio.sleep(0)
     assert "pending" in await server.evaluate(WAITING, call_id="c", wait_s=0)
     assert await server.call("cancel", {"call_id": "c"}) == {"status": "cancelled"}
     assert (await asked)[0]["status"] == "cancelled"
-    await asyncio.wait_for(draining, 10)
+    assert await server.call("cancel", {"call_id": "d"}) == {"status": "cancelled"}
+    await asyncio.wait_for(draining, 10)  # also if nothing collects the results of a call that was cancelled
 
 
 async def test_draining_ends_after_drain_s_while_calls_run(start: Any) -> None:

@@ -30,6 +30,16 @@ async def test_what_does_not_fit_travels_inline(start: Any) -> None:
     assert [len(result["trajectory"]["steps"]) for result in seen] == [900, 1500]
 
 
+async def test_the_group_that_was_not_used_for_longest_is_let_go(start: Any) -> None:
+    server = await start(max_trace_bytes=4000)
+    kept = {name: (await server.evaluate(traced(900), capture_traces=True, group=name))[0] for name in "abc"}
+    await reflect(server, kept["a"])
+    await server.evaluate(traced(900), capture_traces=True, group="d")
+    assert len(await reflect(server, kept["a"], kept["c"])) == 2
+    with pytest.raises(errors.TrajectoryExpired):
+        await reflect(server, kept["b"])
+
+
 class TestAProgramThatKeepsItsOwn:
     async def test_its_refs_carry_the_instance_on_the_way_out_and_lose_it_on_the_way_in(
         self, start: Any, fake_program: Any

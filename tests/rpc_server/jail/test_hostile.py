@@ -1,13 +1,14 @@
 """A hostile program in a jail gets no files, processes or privileges of others."""
 
 import asyncio
+import os
 import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
 
-from rpc_server.jail.jail import PROCESSES, TMP, TMP_BYTES, TMP_INODES
+from rpc_server.jail.jail import PROCESSES, TMP, TMP_BYTES, TMP_INODES, create_jails
 from tests.rpc_server.jail.conftest import Server, is_there
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import second
@@ -196,3 +197,15 @@ async def test_no_descriptor_of_the_server_is_open_in_the_jail(server: Server) -
     )
     found = await server.found(code)
     assert not [name for name in found if name not in ("pipe", "/dev/null") and not name.startswith("/proc/")]
+
+
+async def test_a_hidden_folder_within_a_writable_one_stays_hidden(tmp_path: Path) -> None:
+    (tmp_path / "hidden" / "secret").mkdir(parents=True)
+    jail = create_jails().extend(hidden=[tmp_path / "hidden"]).jail(tmp_path)
+    command = jail.wrap(("ls", str(tmp_path), str(tmp_path / "hidden")), folder=tmp_path, environment=os.environ)
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
+    assert (await process.communicate())[0].split() == [
+        f"{tmp_path}:".encode(),
+        b"hidden",
+        f"{tmp_path}/hidden:".encode(),
+    ]

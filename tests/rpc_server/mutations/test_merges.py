@@ -41,15 +41,18 @@ async def _both(server: Served, ours: str, theirs: str) -> tuple[dict[str, str],
     )
 
 
-async def test_git_joins_what_does_not_conflict(project: Project) -> None:
+async def test_git_joins_what_does_not_conflict_and_what_was_added_to_either_stays(project: Project) -> None:
     async with served(project) as server:
-        ours, theirs = await _both(server, first_line("uno"), greets("bye"))
-        result = await server.apply("merge", candidate={**ours, "greeting": "own"}, other=theirs)
+        ours, theirs = await _both(server, first_line("uno"), greets("bye", tone="kind"))
+        ours = {**ours, "greeting": "own", ADDED_COMPONENTS: added_components({"mine": "1", "both": "ours"})}
+        theirs = {**theirs, ADDED_COMPONENTS: added_components({"both": "theirs", "tone": "evolved"})}
+        result = await server.apply("merge", candidate=ours, other=theirs)
     assert result.parent == ours[GIT_BRANCH].partition("@")[2]
     parents = project.git("rev-parse", f"{result.commit}^1", f"{result.commit}^2").split()
     assert parents == [ours[GIT_BRANCH].partition("@")[2], theirs[GIT_BRANCH].partition("@")[2]]
     assert project.git("show", f"{result.commit}:notes/one.txt").startswith("uno\ntwo")
     assert result.candidate["greeting"] == "own"
+    assert list(added_to(result.candidate).items()) == [("mine", "1"), ("both", "ours"), ("tone", "evolved")]
     assert result.usage is None
 
 
@@ -65,16 +68,6 @@ async def test_a_merge_driver_that_the_user_configured_does_not_run_on_what_agen
     merged = project.git("show", f"{result.commit}:notes/one.txt").splitlines()
     assert (merged[0], merged[-1]) == ("uno", "zehn")
     assert not ran.exists()
-
-
-@pytest.mark.long
-async def test_what_was_added_to_either_is_in_the_new_candidate(project: Project) -> None:
-    async with served(project) as server:
-        ours, theirs = await _both(server, first_line("uno"), greets("hello", tone="kind"))
-        ours = {**ours, ADDED_COMPONENTS: added_components({"mine": "1", "both": "ours"})}
-        theirs = {**theirs, ADDED_COMPONENTS: added_components({"both": "theirs", "tone": "evolved"})}
-        result = await server.apply("merge", candidate=ours, other=theirs)
-    assert list(added_to(result.candidate).items()) == [("mine", "1"), ("both", "ours"), ("tone", "evolved")]
 
 
 async def test_an_agent_resolves_conflicts_and_its_prompt_names_the_purpose_of_each_line(project: Project) -> None:

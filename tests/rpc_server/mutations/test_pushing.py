@@ -40,6 +40,8 @@ def _there(project: Project, remote: Path) -> str:
 
 async def test_a_branch_is_pushed(project: Project, remote: Path) -> None:
     async with served(project, push="origin") as server:
+        await server.apply("patch", diff=greets("bye"), name="r/1")
+        project.git("-C", str(remote), "branch", "--delete", "--force", "evolve/r/1")  # as if it had been killed before
         result = await server.apply("patch", diff=greets("bye"), name="r/1")
     assert project.git("-C", str(remote), "rev-parse", "evolve/r/1") == result.commit
 

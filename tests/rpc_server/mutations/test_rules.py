@@ -1,6 +1,7 @@
 """Globs, and links that stay inside, judged by their paths alone."""
 
 import shlex
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,14 @@ def test_tests_and_what_runs_them_may_not_change_unless_that_is_allowed(command:
     assert [path for path in JUDGES[command].split() if below.matching(f"py/{path}") is None] == []
 
 
+@pytest.mark.parametrize("path", ["py/checks/run.sh", "py/data[1]/x", ".GITMODULES"])
+def test_what_a_check_runs_or_a_link_replaces_below_the_root_may_not_change(path: str) -> None:
+    given: dict[str, Any] = {"check_command": ("sh", "checks/run.sh"), "links": ("data[1]",), "allow": ("**",)}
+    rules = Rules.of(Settings(program="app.py", allow_mutations=True, **given), "py")
+    with pytest.raises(MutationRejected):
+        rules.check(Changes((ChangedFile(path, "M", "100644", "100644", 2, 2),), links={}, old_links={}))
+
+
 def test_the_program_itself_may_change_though_the_check_runs_it() -> None:
     settings = Settings(program="app.py", allow_mutations=True, check_command=("python", "app.py", "tests/x"))
     assert Globs(protected_globs(settings, "")).matching("app.py") is None
@@ -87,7 +96,7 @@ LINKS = [
     ({"deep/er/one": "../..", "two": "deep/er/one/../x"}, "two"),
     ({"a": "a"}, "a"),
     ({"a": "b", "b": "c", "c": "a"}, "a b c"),
-    ({"a": "x/.git/y"}, "a"),
+    ({"a": "x/.GIT/y"}, "a"),
     ({"a": ".gitignore"}, ""),
 ]
 

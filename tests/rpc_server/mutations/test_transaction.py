@@ -66,7 +66,9 @@ async def test_a_patch_becomes_a_commit_on_a_branch_and_a_candidate_whose_bundle
     assert result.candidate[GIT_BRANCH] == git_branch("evolve/run-1/7", result.commit)
     assert result.candidate["greeting"] == "bye"
     assert added_to(result.candidate) == {"tone": "kind"}
-    assert result.components_added == ["tone"]
+    assert (result.components_added, result.components_removed) == (["tone"], [])
+    renamed = await server.apply("patch", diff=changed("texts.py", GREETING, 'TEXTS = {"hi": "x"}'))
+    assert (renamed.components_added, renamed.components_removed) == (["hi"], ["greeting"])
     assert server.project.git("rev-parse", "evolve/run-1/7", "evolve/run-1/7^") == f"{result.commit}\n{result.parent}"
     (tmp_path / "bundle").write_bytes(base64.b64decode(result.bundle or ""))
     server.project.git("-C", str(tmp_path / "clone"), "fetch", "--quiet", str(tmp_path / "bundle"), result.branch or "")
@@ -99,6 +101,9 @@ async def test_a_repeated_call_is_given_the_same_answer_and_costs_nothing(
     again = await (await serve(env=env)).change(script, name="r/1")
     assert again == first
     assert (project.folder.parent / "runs").read_text() == "x\n"
+    project.git("-c", "core.logAllRefUpdates=false", "update-ref", "refs/heads/evolve/r/1", project.first)
+    with pytest.raises(InvalidParams):
+        await (await serve(env=env)).change(script, name="r/1")
 
 
 async def test_a_missing_commit_a_branch_from_elsewhere_and_a_program_that_does_not_start_are_reported(
@@ -119,6 +124,7 @@ async def test_a_missing_commit_a_branch_from_elsewhere_and_a_program_that_does_
         True,
     )
     assert "+TEXTS = missing" in reported["diff"]
+    assert str(server.project.beside.parent) not in reported["log_tail"]
 
 
 async def test_a_failing_check_rejects_with_its_output(serve: Callable[..., Any]) -> None:
@@ -138,11 +144,16 @@ async def test_a_check_that_hangs_is_stopped_with_all_it_started(serve: Callable
 
 async def test_a_check_must_leave_the_files_as_they_are(serve: Callable[..., Any]) -> None:
     server = await serve(
-        check_command=("sh", "-c", "touch app.py; echo x > x.log; grep -q fine notes/new.txt || rm app.py")
+        build_command=("sh", "-c", "echo '# built' >> texts.py"),
+        check_command=("sh", "-c", "touch app.py; echo x > x.log; grep -q fine notes/new.txt || rm app.py"),
     )
     assert (await server.apply("patch", diff=added("notes/new.txt", "fine\n"))).files == ["notes/new.txt"]
     reported = await server.rejected("patch", diff=added("notes/new.txt"))
-    assert (reported["stage"], "app.py" in reported["reason"]) == ("check", True)
+    assert (reported["stage"], "app.py" in reported["reason"], "texts.py" in reported["reason"]) == (
+        "check",
+        True,
+        False,
+    )
 
 
 async def test_a_build_that_fails_rejects(serve: Callable[..., Any]) -> None:

@@ -1,6 +1,7 @@
 """The tokens of a program's calls of models are in its results, though the program notes no usage."""
 
 from rpc_server.worker.model_apis import endpoint_of, read_request
+from rpc_server.worker.model_usage import add_call
 from tests.rpc_server.model_provider import COUNTED, provider
 
 __all__ = ["provider"]
@@ -51,3 +52,10 @@ def test_the_model_is_that_of_the_path_and_no_argument_of_a_tool():
     gemini = endpoint_of("POST", "https://api.example/v1/models/gemini-2.5-pro:generateContent")
     arguments = b'{"contents": [{"parts": [{"functionCall": {"args": {"model": "Corolla"}}}]}]}'
     assert read_request(gemini, arguments) == (True, "gemini-2.5-pro")
+
+
+def test_unknown_tokens_of_one_call_make_those_of_its_model_unknown():
+    models = {}
+    for taken in ({"input_tokens": 5, "output_tokens": 2}, None, {"input_tokens": 5, "output_tokens": 2}):
+        add_call(models, "gpt", taken)
+    assert models == {"gpt": {"calls": 3}}

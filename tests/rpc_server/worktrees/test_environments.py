@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import sys
 import zipfile
@@ -76,10 +77,16 @@ async def test_an_environment_is_built_once_though_two_servers_ask_at_once(
     assert len(list((cache / "environments").glob("*/.complete"))) == 1
     assert found[0].venv is not None
     empty(wheels)
-    assert await environments(project, cache).of(commits[0]) == found[0]
-    (found[0].venv.parent / ".complete").unlink()  # as when the building was interrupted
+    os.utime(found[0].venv.parent / ".complete", (0, 0))
+    assert await servers[0].of(commits[0]) == found[0]
+    servers[0].sweep()  # of those that are unused for long
+    (found[0].venv / "bin/python").unlink()
+    (found[0].venv / "bin/python").symlink_to("/gone")  # as when its interpreter was removed
+    with pytest.raises(ProgramFailed):
+        await servers[0].of(commits[0])
+    found[0].venv.mkdir(parents=True)  # as when the building was interrupted
     with pytest.raises(ProgramFailed) as failed:
-        await environments(project, cache).of(commits[0])
+        await servers[0].of(commits[0])
     assert failed.value.details["stage"] == "environment"
     assert "tinydep" in failed.value.details["log_tail"]
     assert not found[0].venv.exists()

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
+from rpc_server.worktrees.candidates import by_requested_component
+from rpc_server.worktrees.instances import LruPool
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
 from tests.support.waiting import eventually
@@ -116,6 +118,25 @@ async def test_the_least_recently_used_instance_is_evicted_and_rebuilt(project: 
         assert here.folders <= 2
 
 
+async def test_what_is_being_closed_counts_in_the_bound() -> None:
+    closed = asyncio.Event()
+
+    async def create(name: str) -> str:
+        return name
+
+    async def close(_name: str) -> None:
+        await closed.wait()
+
+    pool = LruPool(create, close, 1)
+    async with pool.acquire("a"):
+        pass
+    taking = asyncio.ensure_future(pool.acquire("b").__aenter__())
+    await asyncio.wait([taking], timeout=0.05)
+    assert not taking.done()
+    closed.set()
+    assert await taking == "b"
+
+
 async def test_a_call_that_is_cancelled_leaves_no_half_made_tree(project: Project, opened: Open) -> None:
     other = second(project, {"helper.py": "import time\ntime.sleep(60)\n"})
     here = await opened(project)
@@ -219,6 +240,9 @@ async def test_records_about_the_code_are_those_of_all_components_once(project: 
     answer = await here.records(here.seed, results, "git_branch", "greeting", "added_components")
     assert answer["dataset"]["git_branch"] == answer["dataset"]["greeting"] != []
     assert answer["dataset"]["added_components"] == []
+    differing = {"a": [{"x": 1}], "b": [{"x": 2}]}
+    labelled = [{"Component": "a", "x": 1}, {"Component": "b", "x": 2}]
+    assert by_requested_component(differing, ["git_branch"], here.seed) == {"git_branch": labelled}
 
 
 async def test_two_servers_of_one_commit_are_the_same_program_and_another_commit_is_not(

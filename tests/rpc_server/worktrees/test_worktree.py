@@ -1,6 +1,5 @@
 """What a program is given to run in its tree: settings, environment, links, what the user's build makes."""
 
-import asyncio
 import json
 import os
 import shutil
@@ -19,7 +18,6 @@ from rpc_server.worktrees.server_folder import ServerFolder
 from rpc_server.worktrees.worktree import Worktree, copy_artifacts, worktree_settings
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
-from tests.support.pnpm_workspace import PNPM_WORKSPACE, needs_npm_registry
 
 
 def in_tree(root: Path, environment: Environment | None = None, **given: Any) -> tuple[Settings, Worktree]:
@@ -98,45 +96,6 @@ async def test_a_local_node_package_is_the_trees_and_is_prepared_in_it(tmp_path:
         tree = Path((await here.output(commit))["cwd"])
         assert (tree / "built.txt").read_text() == f"{word}\n"
     assert not (project.folder / "shared/made.js").exists()
-
-
-@pytest.mark.long
-@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-@pytest.mark.parametrize("requires", ["*", "file:../../libs/rules"])
-async def test_a_program_below_its_packages_is_built_with_them_in_each_tree(
-    tmp_path: Path, opened: Open, requires: str
-) -> None:
-    build = {"scripts": {"build": "cp word.js made.js"}, "main": "made.js", "version": "1.0.0"}
-    top = {"workspaces": ["libs/*", "apps/*"]} if requires == "*" else {}
-    files = {
-        "package.json": json.dumps({"name": "top", "private": True} | top),
-        "apps/app/package.json": json.dumps({"name": "app", "dependencies": {"rules": requires}}),
-        "libs/rules/package.json": json.dumps({"name": "rules", **build}),
-        "libs/rules/word.js": "module.exports = 'before'",
-        ".gitignore": "node_modules/\n__pycache__/\n*.txt\nmade.js\n",
-    }
-    project = Project(tmp_path, {f"apps/app/{name}": content for name, content in FILES.items()} | files)
-    install = ("npm", "install", "--offline", "--no-audit", "--no-fund", "--no-package-lock")
-    npm = await asyncio.create_subprocess_exec(*install, cwd=project.folder / ("." if top else "apps/app"))
-    assert await asyncio.wait_for(npm.wait(), 60) == 0
-    other = second(project, {"libs/rules/word.js": "module.exports = 'after'"})
-    script = "npm --silent --prefix ../../libs/rules run build && node -p 'require(\"rules\")' > built.txt"
-    here = await opened(project, root=project.folder / "apps/app", build_command=("sh", "-c", script))
-    for commit, word in ((here.seed, "before"), (here.at(other), "after")):
-        tree = Path((await here.output(commit))["cwd"])
-        assert (tree / "built.txt").read_text() == f"{word}\n"
-    assert not (project.folder / "libs/rules/made.js").exists()
-
-
-@pytest.mark.long
-@needs_npm_registry
-async def test_a_pnpm_workspace_is_the_trees_and_has_the_packages_of_its_lock(tmp_path: Path, opened: Open) -> None:
-    project = Project(tmp_path, {f"app/{name}": content for name, content in FILES.items()})
-    other = second(project, PNPM_WORKSPACE)
-    build = ("sh", "-c", "test ! -e ask.js || { node ask.js && semver 1.2.3; } > built.txt")
-    here = await opened(project, root=project.folder / "app", build_command=build)
-    tree = Path((await here.output(here.at(other)))["cwd"])
-    assert (tree / "built.txt").read_text() == "local 7\n1.2.3\n"
 
 
 async def test_a_build_that_fails_is_the_commits_own_fault(project: Project, opened: Open) -> None:

@@ -37,8 +37,9 @@ async def test_only_the_provider_sees_the_key(
 
 
 async def test_the_provider_sees_the_gateways_headers_and_not_the_sandboxs(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # it would see what goes by http
     async with opened() as gateway:
         one = await sandbox(gateway)
         mine = {

@@ -215,9 +215,7 @@ async def test_extra_fields_of_a_provider_are_forwarded(
     ("body", "headers", "status"),
     [
         (b"{", {}, 400),
-        (b"[]", {}, 400),
         (b'{"model": 5}', {}, 400),
-        (b'{"model": "m", "n": "3"}', {}, 400),
         (b'{"model": "m@preset/dear"}', {}, 400),
         (b'{"model": "m", "max_tokens": 1e3}', {}, 400),
         (b'{"model": "m", "n": 1000000000000, "max_tokens": 16000}', {}, 400),

@@ -159,11 +159,14 @@ async def test_a_call_that_might_cost_more_than_the_entire_cap_is_refused(
     assert len(provider.seen) == len(recorded.refusals) == 1
 
 
-async def test_without_a_cap_a_model_without_a_price_is_reported_as_unpriced(
+async def test_without_a_cap_a_call_without_a_known_price_is_reported_as_unpriced(
     opened: Opens, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
-    async with opened(GatewayPolicy()) as gateway:
-        one = await sandbox(gateway)
-        await asks(one, http, 1)
-    (call,) = recorded.calls
-    assert call.cost_usd is None and call.counted_usd == 0.0 and call.tokens is not None
+    for policy, more in ((GatewayPolicy(), {}), (GatewayPolicy(prices=PRICES), {"service_tier": "priority"})):
+        async with opened(policy) as gateway:
+            one = await sandbox(gateway)
+            async with one.chat(http, {**ASKED, **more}) as response:
+                await response.read()
+    for call in recorded.calls:
+        assert call.cost_usd is None and call.tokens is not None
+    assert recorded.calls[0].counted_usd == 0.0

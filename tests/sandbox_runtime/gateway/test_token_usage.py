@@ -92,11 +92,16 @@ def test_tokens_of_a_stream_of_events(provider: Provider, events: list[Any], las
 
 def test_only_the_event_that_the_gateway_requested_is_hidden() -> None:
     shown = [{"choices": [{"delta": "a"}], "usage": None}, {"choices": [], "filters": 1}]
-    stream = event(shown[0]) + event({"choices": [], "usage": CHAT}).removeprefix(b"event: x\r\n") + event(shown[1])
+    stream = (
+        event(shown[0])
+        + event({"choices": [], "usage": CHAT}).removeprefix(b"event: x\r\n")
+        + event(shown[1])
+        + b"data: cut"
+    )
     for size in (1, 7, len(stream)):
         reader = StreamUsageReader("openai", hide_usage=True)
         passed = b"".join(reader.feed(stream[place : place + size]) for place in range(0, len(stream), size))
-        assert passed + reader.rest() == event(shown[0]) + event(shown[1])
+        assert passed + reader.rest() == event(shown[0]) + event(shown[1]) + b"data: cut"
         assert reader.tokens() == (COUNTED, True)
 
 

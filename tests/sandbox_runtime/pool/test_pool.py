@@ -180,8 +180,11 @@ async def test_a_refusal_has_the_token_files_written_anew_in_their_places(
         assert token.read_text() == f"token 2 of {yard.made[0].id}\n"
         assert (tmp_path / "fleet").read_text() == line
         assert yard.made[0].tokens == 2
+        yard.made[0].id = "moved"
         pool.refused(url)  # soon after: it takes effect all the same, a little later
         await eventually(lambda: proxy.read_text() == "proxy 3\n")
+        pool.refused(yard.made[0].url)
+        await eventually(lambda: proxy.read_text() == "proxy 4\n")
 
 
 async def test_closing_while_all_are_being_started_cancels_every_start(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ async def test_a_ref_may_be_a_branch_a_tag_or_a_commit_here_and_elsewhere(reposi
     git(repository, "tag", "release")
     git(repository, "branch", "topic")
     commit(repository, {"later.txt": "later"})
+    git(repository, "branch", "v1")  # a tag of this name comes first
     here, elsewhere = str(repository), f"file://{repository}"
     for where, ref in ((here, "release"), (here, "topic"), (here, wanted[:12]), (elsewhere, "v1"), (elsewhere, wanted)):
         checkout = await ready(where, cache, ref)
