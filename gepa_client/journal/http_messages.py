@@ -152,4 +152,6 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         named = {field.name: getattr(value, field.name) for field in fields(value)}
         return {"row": name, **named} if (name := _NAMES.get(type(value))) is not None else named
+    if isinstance(value, Iterable):
+        return list(value)
     raise TypeError(f"{type(value).__name__} has no wire form")
