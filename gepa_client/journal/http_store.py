@@ -1,7 +1,7 @@
 """Journals behind the HTTP API of a service: what the optimizer of one job has in place of a database."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -9,9 +9,9 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, StoreDamaged, StoreUnavailable
-from gepa_client.journal.entries import Row, StoredRun
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_connection import PATIENCE_S, ConnectionPool
-from gepa_client.journal.http_messages import ERRORS, METHODS, ROW, ROWS, StoreMethod, dumped, loaded
+from gepa_client.journal.http_messages import ERRORS, METHODS, StoreMethod, dumped, loaded
 from gepa_client.journal.store import Store
 
 TOKEN_FILE_VARIABLE = "GEPA_STORE_TOKEN_FILE"  # noqa: S105 - the name of a variable, not a token
@@ -34,14 +34,6 @@ class HttpStore(Store):
 
     def runs(self) -> list[StoredRun]:
         raise JournalError(f"{self.url} has no list of runs: give the whole id of one")
-
-    def attempt_rows(self, run_id: str) -> Iterator[Row]:
-        *lines, last = self._post(ROWS, run_id, {}).splitlines() or [b"{}"]
-        with _understood(self.url):
-            if loaded(last).get("count") != len(lines):
-                raise StoreUnavailable(f"{self.url} ended a list of rows too early")
-            for line in lines:
-                yield ROW.validate_python(loaded(line))
 
     def close(self) -> None:
         self._pool.close()
@@ -98,8 +90,7 @@ def _forwarded(method: StoreMethod) -> Callable[..., Any]:
 
 
 for _method in METHODS.values():
-    if _method.name != ROWS:
-        setattr(HttpStore, _method.name, _forwarded(_method))
+    setattr(HttpStore, _method.name, _forwarded(_method))
 
 
 class _understood:  # noqa: N801 - used as a function

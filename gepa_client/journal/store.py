@@ -11,6 +11,7 @@ from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RequestExists
 from gepa_client.journal.database import Compared, Database, Record, Rows, Table, Where, inserted
 from gepa_client.journal.entries import (
     AttemptFinished,
+    AttemptStarted,
     CandidateRecord,
     Claim,
     Entry,
@@ -264,16 +265,28 @@ class Store:
 
     def attempt_rows(self, run_id: str) -> Iterator[Row]:
         """Yield the rows of all attempts, each with its end, as `create` accepts them."""
-        for part in [each["part"] for each in self._sums(run_id, ATTEMPTS, {}, ["part"])]:
-            start: int | None = 0
-            while start is not None:  # by number, as an attempt more or less must not move the pages
-                numbers = list(range(start, start + PAGE))
-                for found in self._of_run(run_id, ATTEMPTS, {"part": part, "number": numbers}, BY_ATTEMPT):
-                    yield from rows_of_attempt(found)
-                where = {"part": part, "number": Compared(">=", start + PAGE)}
-                start = next(
-                    (found["number"] for found in self._of_run(run_id, ATTEMPTS, where, BY_ATTEMPT, limit=1)), None
-                )
+        for part in self.attempt_parts(run_id):
+            start = 0
+            while page := self.attempt_page(run_id, part, start):
+                yield from page
+                start = page[-1].number + 1
+
+    def attempt_parts(self, run_id: str) -> list[str]:
+        """Return every part that has attempts."""
+        return [each["part"] for each in self._sums(run_id, ATTEMPTS, {}, ["part"])]
+
+    def attempt_page(self, run_id: str, part: str, start: int = 0) -> list[AttemptStarted | AttemptFinished]:
+        """Return the rows of some attempts for the first numbers from `start` on; empty only if there are no more."""
+
+        def work(rows: Rows) -> list[Record]:
+            place = {"run": self._key(rows, run_id), "part": part}
+            later = {**place, "number": Compared(">=", start)}
+            first = next(rows.find(ATTEMPTS, later, BY_ATTEMPT, columns=["number"], limit=1), None)
+            # By number, as an attempt more or less must not move the pages.
+            numbers = [] if first is None else list(range(first["number"], first["number"] + PAGE))
+            return list(rows.find(ATTEMPTS, {**place, "number": numbers}, BY_ATTEMPT))
+
+        return [row for found in self._database.read(work) for row in rows_of_attempt(found)]
 
     def add_request(self, run_id: str, request: SteeringRequest) -> None:
         """Queue a request; does nothing if one of its id and its action is there.
@@ -344,11 +357,10 @@ class Store:
         where: Where,
         order: Sequence[str] = (),
         columns: Sequence[str] | None = None,
-        limit: int | None = None,
     ) -> list[Record]:
         def work(rows: Rows) -> list[Record]:
             place = {"run": self._key(rows, run_id), **where}
-            return list(rows.find(table, place, order, columns=columns, limit=limit))
+            return list(rows.find(table, place, order, columns=columns))
 
         return self._database.read(work)
 
