@@ -281,10 +281,13 @@ class Store:
         def work(rows: Rows) -> list[Record]:
             place = {"run": self._key(rows, run_id), "part": part}
             later = {**place, "number": Compared(">=", start)}
-            first = next(rows.find(ATTEMPTS, later, BY_ATTEMPT, columns=["number"], limit=1), None)
-            # By number, as an attempt more or less must not move the pages.
-            numbers = [] if first is None else list(range(first["number"], first["number"] + PAGE))
-            return list(rows.find(ATTEMPTS, {**place, "number": numbers}, BY_ATTEMPT))
+            found = list(rows.find(ATTEMPTS, later, BY_ATTEMPT, limit=PAGE))
+            if len(found) < PAGE:
+                return found
+            # A page ends between two numbers: an attempt more or less must not move the next one.
+            last = found[-1]["number"]
+            whole = [each for each in found if each["number"] < last]
+            return whole or list(rows.find(ATTEMPTS, {**place, "number": last}, BY_ATTEMPT))
 
         return [row for found in self._database.read(work) for row in rows_of_attempt(found)]
 
