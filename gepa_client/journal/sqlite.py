@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from evolverpc_common.installation import installed_version
 from gepa_client.errors import JournalError, StoreDamaged, StoreUnavailable, StoreVersionDiffers
+from gepa_client.journal.checkpoints import PAGES_WITHOUT, Checkpoints
 from gepa_client.journal.database import (
     SCHEMA_VERSION,
     Compared,
@@ -36,23 +37,11 @@ CHECKPOINT_PAGES = 8000  # of 4 KiB
 T = TypeVar("T")
 
 
-class Checkpoints(Protocol):
-    """What makes checkpoints beside the commits of a file."""
-
-    def committed(self) -> None:
-        """Report a commit. Calls come one after the other."""
-        ...
-
-    def close(self) -> None:
-        """End; safe to call twice."""
-        ...
-
-
 class SqliteDatabase:
     """A connection that threads share; each use of it is one transaction, tried again while others hold the lock.
 
-    `application_id`: distinguishes the file's kind from any other database; `written_pages`: pages of the log after
-    which a commit makes a checkpoint itself; `checkpoints`: those of a thread, after fewer of them.
+    `application_id`: distinguishes the file's kind from any other database. `checkpoints_beside`: a thread makes
+    checkpoints, and few commits wait for one.
 
     Raises `StoreVersionDiffers`, `StoreUnavailable` (locked for `patience_s`, full, unreadable), or `JournalError`
     where the file is no database of ours.
@@ -66,19 +55,18 @@ class SqliteDatabase:
         *,
         patience_s: float = PATIENCE_S,
         application_id: int = APPLICATION_ID,
-        checkpoint_pages: int = CHECKPOINT_PAGES,
-        checkpoints: Checkpoints | None = None,
+        checkpoints_beside: bool = False,
     ) -> None:
         self.url = str(path)
         self.path = Path(path)
         self._patience_s = patience_s
         self._application_id = application_id
-        self._checkpoints = checkpoints
+        self._checkpoints = Checkpoints(self.path) if checkpoints_beside else None
         self._lock = threading.Lock()
         self._closed = False
         self._connection = self._open()
         try:
-            self._retried(lambda: self._prepare(checkpoint_pages))
+            self._retried(self._prepare)
         except BaseException:
             self._connection.close()
             raise
@@ -137,7 +125,7 @@ class SqliteDatabase:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
-    def _prepare(self, checkpoint_pages: int) -> None:
+    def _prepare(self) -> None:
         connection = self._connection
         self._transaction("BEGIN", self._check_version)
         # Asked for only where needed: changing the mode wants the file to itself.
@@ -145,7 +133,8 @@ class SqliteDatabase:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.execute("PRAGMA synchronous = NORMAL")
         # A checkpoint waits for the disk, and with it every example about to be sent: one for 32 MB rather than for 4.
-        connection.execute(f"PRAGMA wal_autocheckpoint = {checkpoint_pages}")
+        pages = CHECKPOINT_PAGES if self._checkpoints is None else PAGES_WITHOUT
+        connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")  # one huge answer does not swell it for good
         if self._version(connection) == 0:
             self._transaction("BEGIN IMMEDIATE", self._create)

@@ -404,7 +404,7 @@ class Store:
 def _entry(found: Record, largest: int | None = None) -> tuple[Entry, int]:
     """Return an entry, and the bytes of its answer."""
     fields = found["part"], found["number"], found["kind"], found["digest"], found["about"]
-    if found["answer"] is None:
+    if largest is not None and found["size"] > largest:
         return Entry(*fields, b"", found["size"]), 0
     answer = unpack(found["answer"], found["packed"])
     if largest is not None and len(answer) > largest:

@@ -94,8 +94,8 @@ def unpack(data: bytes | str, packed: bool) -> bytes:
     if isinstance(data, bytes) and not packed:
         return data
     with decoding("stored data"):
-        kept = data.encode() if isinstance(data, str) else data
-        return zlib.decompress(kept) if packed else kept
+        kept = memoryview(data.encode() if isinstance(data, str) else data)
+        return zlib.decompress(kept) if packed else bytes(kept)
 
 
 @contextmanager

@@ -1,12 +1,9 @@
 """Open the records of a SQLite file or a MongoDB database."""
 
-from pathlib import Path
-
-from gepa_client.journal.database import Database
 from gepa_service.records.store import RecordError, RecordStore, translated
 
 APPLICATION_ID = 0x45565253  # "EVRS": distinguishes a file of records from a store of journals
-PATIENCE_S = {"sqlite": 20.0, "mongodb": 5.0}
+SQLITE_PATIENCE_S, MONGO_PATIENCE_S = 20.0, 5.0
 """How long a lock, or a server that does not answer, is waited for: callers over HTTP wait as long."""
 
 
@@ -22,23 +19,17 @@ def open_records(url_or_path: str, *, patience_s: float | None = None) -> Record
     if separator and scheme not in {"mongodb", "mongodb+srv"}:
         raise RecordError(f"no database of records is known for {scheme}://; give a path or a mongodb:// URL")
     with translated():
-        return RecordStore(_mongo(url_or_path, patience_s) if separator else _sqlite(Path(url_or_path), patience_s))
+        if not separator:
+            from gepa_client.journal.sqlite import SqliteDatabase
 
+            patience_s = SQLITE_PATIENCE_S if patience_s is None else patience_s
+            return RecordStore(
+                SqliteDatabase(
+                    url_or_path, patience_s=patience_s, application_id=APPLICATION_ID, checkpoints_beside=True
+                )
+            )
+        from gepa_client.journal.mongo import MongoDatabase
 
-def _sqlite(path: Path, patience_s: float | None) -> Database:
-    from gepa_client.journal.sqlite import SqliteDatabase
-    from gepa_service.records.checkpoints import PAGES_WITHOUT, Checkpoints
-
-    return SqliteDatabase(
-        path,
-        patience_s=PATIENCE_S["sqlite"] if patience_s is None else patience_s,
-        application_id=APPLICATION_ID,
-        checkpoint_pages=PAGES_WITHOUT,
-        checkpoints=Checkpoints(path),
-    )
-
-
-def _mongo(url: str, patience_s: float | None) -> Database:
-    from gepa_client.journal.mongo import MongoDatabase
-
-    return MongoDatabase(url, patience_s=PATIENCE_S["mongodb"] if patience_s is None else patience_s)
+        return RecordStore(
+            MongoDatabase(url_or_path, patience_s=MONGO_PATIENCE_S if patience_s is None else patience_s)
+        )

@@ -3,8 +3,8 @@
 from contextlib import closing
 from pathlib import Path
 
+from gepa_client.journal.checkpoints import LONGEST_LOG
 from gepa_service.model.job import Job
-from gepa_service.records.checkpoints import LONGEST_LOG
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
 
