@@ -1,7 +1,5 @@
-"""Records in SQLite: its files in trouble."""
+"""Records in SQLite: a full database, places of no database, and a kill; the rest is tested with the store of runs."""
 
-import sqlite3
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,10 +28,6 @@ def sample(id_: str, **fields: object) -> Sample:
     return Sample(tenant="acme", id=id_, **fields)
 
 
-def test_the_file_is_its_owners_alone(records: RecordStore, path: Path) -> None:
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
 def test_a_full_database_refuses_the_write_keeps_the_rest_and_recovers(records: RecordStore) -> None:
     records.insert(sample("s1"))
     connection = records._database._connection
@@ -57,39 +51,12 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> Non
     assert path.read_bytes() == content
 
 
-def test_another_program_s_database_is_refused_and_left_alone(path: Path) -> None:
-    with sqlite3.connect(path) as other:
-        other.execute("CREATE TABLE kept (value)")
-    other.close()
-    with pytest.raises(RecordError, match="something else"):
-        open_records(str(path))
-    with sqlite3.connect(path) as other:
-        assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("kept",)]
-    other.close()
-
-
 @pytest.mark.parametrize("place", ["file/below.db", "folder"])
 def test_a_place_where_no_file_can_be_is_an_error(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     with pytest.raises(RecordError):
         open_records(str(tmp_path / place))
-
-
-def test_a_writer_that_holds_the_database_too_long_makes_it_unavailable(path: Path) -> None:
-    records = open_records(str(path), patience_s=0.1)
-    assert records.get(Sample, "acme", "s1") is None
-    other = sqlite3.connect(path, isolation_level=None)
-    try:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(RecordsUnavailable, match="locked"):
-            records.insert(sample("s1"))
-        assert records.get(Sample, "acme", "s1") is None
-        other.execute("ROLLBACK")
-        records.insert(sample("s1"))
-    finally:
-        other.close()
-        records.close()
 
 
 KILLED = """
