@@ -1,15 +1,15 @@
 """The wire form of a store's methods over HTTP: JSON of their arguments and results, by the types of `Store`.
 
 `POST BASE/job/RUN/journal/METHOD` takes an object of the method's arguments without the run's id. It answers
-`{"result": ...}`, and `attempt_rows` one row a line, then `{"count": N}`. Bytes are base64. A row names its type in
-`row`. An error is an RFC 9457 problem whose `code` is one of `ERRORS`.
+`{"result": ...}`. Bytes are base64. A row names its type in `row`. An error is an RFC 9457 problem whose `code` is one
+of `ERRORS`.
 """
 
 import base64
 import binascii
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
@@ -33,9 +33,6 @@ from gepa_client.journal.stored_fields import ChainLink
 LARGEST_REQUEST = 256 << 20
 """Bytes of a request: an answer of an endpoint, the largest value of a run, has at most 64 MiB."""
 
-ROWS = "attempt_rows"
-"""The method whose result is one row a line."""
-
 ERRORS: dict[str, type[Exception]] = {
     "claim-lost": ClaimLost,
     "damaged": StoreDamaged,
@@ -55,7 +52,8 @@ _NAMES: dict[type, str] = {
     AttemptFinished: "finished",
     CandidateRecord: "candidate",
 }
-_LOCAL = {"runs", "close"}
+_LOCAL = {"runs", "attempt_rows", "close"}
+"""Methods without one on the wire."""
 
 
 def _decoded(*names: str) -> BeforeValidator:
@@ -84,14 +82,13 @@ WireRow = Annotated[
     | Annotated[CandidateRecord, _decoded(), Tag("candidate")],
     Discriminator(lambda value: value.get("row") if isinstance(value, dict) else None),
 ]
-ROW: TypeAdapter[Row] = TypeAdapter(WireRow)
 
 _WIRE_TYPES: dict[Any, Any] = {
     list[Entry]: list[WireEntry],
     list[ChainLink]: list[WireLink],
     Sequence[Row]: list[WireRow],
     Iterable[Row]: list[WireRow],
-    Iterator[Row]: list[WireRow],
+    list[AttemptStarted | AttemptFinished]: list[WireRow],
 }
 
 
@@ -152,4 +149,6 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         named = {field.name: getattr(value, field.name) for field in fields(value)}
         return {"row": name, **named} if (name := _NAMES.get(type(value))) is not None else named
+    if isinstance(value, Iterable):
+        return list(value)
     raise TypeError(f"{type(value).__name__} has no wire form")

@@ -1,59 +1,29 @@
-"""How rows become MongoDB documents; bytes too long for one document lie in chunks that are written before it."""
+"""Rows as MongoDB documents; bytes too long for one document lie in chunks that are written before it."""
 
+import contextlib
+import hashlib
 import json
 import re
-import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
-from bson import Int64
+from bson import Int64, ObjectId
 from pymongo import UpdateOne
+from pymongo.database import Database
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from gepa_client.errors import JournalError, NumberTaken, StoreDamaged
-from gepa_client.journal.entries import (
-    STOP,
-    AttemptFinished,
-    AttemptStarted,
-    CandidateRecord,
-    Entry,
-    Row,
-    StoredRun,
-    moment_of,
-    moment_text,
-)
-from gepa_client.journal.mongo_server import Document, MongoServer
-from gepa_client.journal.stored_fields import (
-    FIRST,
-    JSON_FIELDS,
-    LARGEST_INTEGER,
-    TIME_FIELDS,
-    ChainEnd,
-    Record,
-    candidate_bytes,
-    checksum,
-    decoding,
-    finished_record,
-    link,
-    pack,
-    plain,
-    run_of,
-    started_record,
-    to_json,
-    unpack,
-)
+from gepa_client.errors import StoreDamaged
+from gepa_client.journal.database import Compared, KeyTaken, Order, Record, Table, Where
+from gepa_client.journal.entries import moment_of, moment_text
+from gepa_client.journal.stored_fields import LARGEST_INTEGER, decoding, plain, to_json
 
 INLINE = 1 << 20
 CHUNK = 4 << 20
 DUPLICATE = 11000
-ENTRY_FIELDS = ("part", "number", "kind", "digest", "about")
-SAME = {
-    "attempts": ("owner", "kind", "endpoint", "instance"),
-    "entries": ("owner", "kind", "digest", "about", "packed", "size", "data"),
-}
-"""The fields that distinguish a repeated write of this process from another driver's document."""
+OPERATORS = {"<": "$lt", ">": "$gt", ">=": "$gte", "!=": "$ne"}
 
+Document = dict[str, Any]
 
 ESCAPED = re.compile(r"[%.$\0]")
 """Characters that a key of a document may not have, or that paths in queries give a meaning."""
@@ -62,27 +32,193 @@ OTHERWISE = "%json"
 """The key of a value that BSON lacks, as JSON in ASCII; no other key begins like it, as `%` itself is escaped."""
 
 
-def run_document(record: Record) -> Document:
-    """Return a run's fields as MongoDB holds them: JSON as documents, times as dates."""
-    return {name: _stored_field(name, value) for name, value in record.items()}
+class MongoRows:
+    """`Rows` for one piece of work, that is repeated over what it has done if the connection is lost.
+
+    A document's `_id` is the value of its key, or the joined values. One with a long blob names its chunks by their
+    content, so that a repeated write finds its own, and what an accident leaves half-written is never read.
+    """
+
+    def __init__(self, database: Database[Document], url: str) -> None:
+        self._database = database
+        self._url = url
+        self._new_key = str(ObjectId())
+
+    def new_key(self, table: Table) -> str:  # noqa: ARG002 - no other document ever has it
+        return self._new_key
+
+    def insert(self, table: Table, rows: Sequence[Record]) -> None:
+        if not rows:
+            return
+        documents = [self._document(table, row) for row in rows]
+        try:
+            if len(documents) == 1:
+                self._database[table.name].insert_one(documents[0])  # which refuses one that is too long
+            else:
+                self._database[table.name].insert_many(documents)
+        except DuplicateKeyError as error:
+            raise KeyTaken(f"{table.name}: {documents[0]['_id']} is there already") from error
+        except BulkWriteError as error:
+            failed = error.details.get("writeErrors") or [{}]
+            if failed[0].get("code") != DUPLICATE:
+                raise
+            raise KeyTaken(f"{table.name}: {documents[failed[0]['index']]['_id']} is there already") from error
+
+    def put(self, table: Table, row: Record) -> None:
+        document = self._document(table, row)
+        place = {"_id": document["_id"]}
+        before = self._database[table.name].find_one(place) if table.blob else None
+        self._database[table.name].replace_one(place, document, upsert=True)
+        if before is not None and before["blob"] != document["blob"]:
+            self._drop_chunks(before)
+
+    def update(self, table: Table, where: Where, changes: Record, *, counter: str | None = None) -> bool:
+        change: Document = {"$set": {name: _stored(table, name, value) for name, value in changes.items()}}
+        if counter:
+            change["$inc"] = {counter: 1}
+        return self._database[table.name].update_one(_condition(table, where), change).matched_count > 0
+
+    def update_each(self, table: Table, rows: Sequence[Record]) -> bool:
+        updates = [
+            UpdateOne(
+                {"_id": _id(table, row)},
+                {"$set": {name: _stored(table, name, row[name]) for name in row if name not in table.key}},
+            )
+            for row in rows
+        ]
+        if not updates:
+            return True
+        return self._database[table.name].bulk_write(updates, ordered=False).matched_count == len(updates)
+
+    def same_keys(self, table: Table, rows: Sequence[Record]) -> list[Record]:
+        where = {"_id": {"$in": [_id(table, row) for row in rows]}}
+        return [self._read(table, found, None) for found in self._database[table.name].find(where)]
+
+    def find(
+        self,
+        table: Table,
+        where: Where,
+        order: Order = (),
+        *,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        largest: int | None = None,
+    ) -> Iterator[Record]:
+        if limit is not None and limit <= 0:  # MongoDB takes 0 as no limit
+            return
+        fields = None if columns is None else [_field(table, name) for name in columns]
+        if fields is not None and table.blob in fields:
+            fields += ["size", "blob", "chunks"]
+        sort = [(_field(table, name.lstrip("-")), -1 if name[0] == "-" else 1) for name in order] or None
+        with self._database[table.name].find(_condition(table, where), fields, sort=sort, limit=limit or 0) as found:
+            for document in found:
+                yield self._read(table, document, largest)
+
+    def sums(self, table: Table, where: Where, by: Sequence[str], of: Sequence[str] = ()) -> list[Record]:
+        collection, condition = self._database[table.name], _condition(table, where)
+        if len(by) > 1:  # by one column at a time, as not every server groups by several
+            first, *others = by
+            found = collection.distinct(first, condition)
+            return [
+                {first: value, **each}
+                for value in found
+                for each in self.sums(table, {**where, first: value}, others, of)
+            ]
+        group: Document = {"_id": f"${by[0]}" if by else None, "count": {"$sum": 1}}
+        group |= {name: {"$sum": f"${name}"} for name in of}
+        summed = collection.aggregate([{"$match": condition}, {"$group": group}])
+        return [
+            dict.fromkeys(by, each["_id"]) | {"count": each["count"]} | {name: each[name] or 0 for name in of}
+            for each in summed
+        ]
+
+    def delete(self, table: Table, where: Where) -> int:
+        collection, condition = self._database[table.name], _condition(table, where)
+        if table.blob is None:
+            return collection.delete_many(condition).deleted_count
+        count = 0
+        while (deleted := collection.find_one_and_delete(condition)) is not None:
+            self._drop_chunks(deleted)
+            count += 1
+        return count
+
+    def _document(self, table: Table, row: Record) -> Document:
+        """Return a row's document, after what it refers to is written."""
+        document = {_field(table, name): _stored(table, name, row.get(name)) for name in table.columns}
+        document["_id"] = _id(table, row)
+        if table.blob is None:
+            return document
+        data = row[table.blob]
+        document |= {"blob": None, "chunks": 0}
+        if row["size"] > INLINE:
+            data = data.encode() if isinstance(data, str) else data
+            name = f"{document['_id']}/{hashlib.blake2b(data, digest_size=16).hexdigest()}"
+            cuts = range(0, len(data), CHUNK)
+            document |= {table.blob: None, "blob": name, "chunks": len(cuts)}
+            for chunk, cut in zip(_chunks(document), cuts, strict=True):
+                with contextlib.suppress(DuplicateKeyError):  # written before the connection was lost
+                    self._database["chunks"].insert_one({"_id": chunk, "data": data[cut : cut + CHUNK]})
+        return document
+
+    def _read(self, table: Table, document: Document, largest: int | None) -> Record:
+        with decoding(document["_id"]):
+            row = {name: _value(table, name, value) for name, value in document.items()}
+        if len(table.key) == 1:
+            row[table.key[0]] = row["_id"]
+        if table.blob not in row:
+            return row
+        if largest is not None and row["size"] > largest:
+            return {**row, table.blob: None}
+        if row["blob"] is not None:
+            found = [self._database["chunks"].find_one({"_id": name}) for name in _chunks(document)]
+            row[table.blob] = b"".join(chunk["data"] for chunk in found if chunk is not None)
+        if len(row[table.blob] or b"") != row["size"]:
+            raise StoreDamaged(f"the store {self._url} is damaged: parts of {document['_id']} are gone")
+        return row
+
+    def _drop_chunks(self, document: Document) -> None:
+        if document["chunks"]:
+            self._database["chunks"].delete_many({"_id": {"$in": _chunks(document)}})
 
 
-def run_of_document(document: Document) -> StoredRun:
-    """Return the run of a document. Raises `StoreDamaged`."""
-    with decoding(f"the record of run {document['_id']}"):
-        return run_of({name: _read_field(name, value) for name, value in document.items()})
+def _chunks(document: Document) -> list[str]:
+    return [f"{document['blob']}/{index}" for index in range(document["chunks"])]
 
 
-def _stored_field(name: str, value: Any) -> Any:
-    if name in TIME_FIELDS and value is not None:
+def _id(table: Table, row: Mapping[str, Any]) -> Any:
+    if len(table.key) == 1:
+        return row[table.key[0]]
+    return "/".join(quote(str(value), safe="") for value in table.place(row))
+
+
+def _field(table: Table, name: str) -> str:
+    return "_id" if table.key == (name,) else name
+
+
+def _condition(table: Table, where: Where) -> Document:
+    condition: Document = {}
+    for name, wanted in where.items():
+        operator, value = wanted if isinstance(wanted, Compared) else (None, wanted)
+        if operator is not None:
+            condition[_field(table, name)] = {OPERATORS[operator]: value}
+        else:
+            condition[_field(table, name)] = {"$in": value} if isinstance(value, list) else value
+    if len(table.key) > 1 and all(isinstance(where.get(name), str | int) for name in table.key):
+        condition = {name: value for name, value in condition.items() if name not in table.key}
+        condition["_id"] = _id(table, where)
+    return condition
+
+
+def _stored(table: Table, name: str, value: Any) -> Any:
+    if name in table.times and value is not None:
         return moment_of(value)
-    return _stored_value(value) if name in JSON_FIELDS else value
+    return _stored_value(value) if name in table.json else value
 
 
-def _read_field(name: str, value: Any) -> Any:
-    if name in TIME_FIELDS and value is not None:
+def _value(table: Table, name: str, value: Any) -> Any:
+    if name in table.times and value is not None:
         return moment_text(moment_of(value) if isinstance(value, str) else value)  # some servers answer a date as text
-    return _read_value(value) if name in JSON_FIELDS else value
+    return _read_value(value) if name in table.json else value
 
 
 def _stored_value(value: Any) -> Any:
@@ -107,194 +243,3 @@ def _read_value(value: Any) -> Any:
 
 def _key(name: str) -> str:
     return ESCAPED.sub(lambda found: f"%{ord(found.group()):02X}", plain(name))
-
-
-class Blob:
-    """Bytes ready to be stored: packed, and cut if they are long. `fields` go into the document they belong to.
-
-    `data`: as they are stored, uncut.
-    `readable`: JSON that is not long stays text, for people who look into the database.
-    """
-
-    def __init__(self, content: bytes, *, readable: bool = False) -> None:
-        self.chunks: list[Document] = []
-        as_text = readable and len(content) <= INLINE
-        self.data, packed = (content, False) if as_text else pack(content)
-        inline = content.decode() if as_text else self.data
-        self.fields: Document = {"packed": packed, "size": len(self.data), "data": inline, "blob": None, "chunks": 0}
-        if len(self.data) > INLINE:
-            name = uuid.uuid4().hex  # of its own for each write: what an accident leaves half-written is never read
-            cuts = range(0, len(self.data), CHUNK)
-            self.chunks = [{"_id": f"{name}/{i}", "data": self.data[at : at + CHUNK]} for i, at in enumerate(cuts)]
-            self.fields |= {"data": None, "blob": name, "chunks": len(self.chunks)}
-
-    def write_chunks(self, server: MongoServer) -> None:
-        """Write what the document will refer to."""
-        for chunk in self.chunks:
-            try:
-                server["chunks"].insert_one(chunk)
-            except DuplicateKeyError:
-                continue  # written before the connection was lost
-
-
-def content(server: MongoServer, document: Document) -> bytes:
-    """Return the bytes that `Blob` was made from. Raises `StoreDamaged` if chunks are gone."""
-    return unpack(stored(server, document), document["packed"])
-
-
-def stored(server: MongoServer, document: Document) -> bytes:
-    """Return the bytes as they are stored. Raises `StoreDamaged` if chunks are gone."""
-    data: bytes | str | None = document["data"]
-    if data is None:
-        chunks = [server["chunks"].find_one({"_id": name}) for name in chunk_names(document)]
-        data = b"".join(chunk["data"] for chunk in chunks if chunk is not None)
-    if isinstance(data, str):
-        data = data.encode()
-    if len(data) != document["size"]:
-        raise StoreDamaged(f"the store {server.url} is damaged: parts of {document['_id']} are gone")
-    return data
-
-
-def chunk_names(document: Document) -> list[str]:
-    """Return the ids of a document's chunks."""
-    return [f"{document['blob']}/{index}" for index in range(document["chunks"])]
-
-
-class PreparedDocuments:
-    """Rows ready to be written under a run's `key`; safe to write again after the connection was lost."""
-
-    def __init__(self, rows: Iterable[Row], owner: str, key: str) -> None:
-        self._key = key
-        self._sent: list[Document] = []
-        self._ended: list[AttemptFinished] = []
-        self._blobs: list[Blob] = []
-        self._entries: list[Document] = []
-        self._checksums: dict[str, bytes] = {}
-        self._kept: list[Document] = []
-        for row in rows:
-            match row:
-                case AttemptStarted():
-                    name = self._name(row.part, row.number, row.attempt)
-                    self._sent.append({"_id": name, "run": key, **started_record(row, owner)})
-                case AttemptFinished():
-                    self._ended.append(row)
-                case CandidateRecord():
-                    fields = self._blob(candidate_bytes(row), readable=True).fields
-                    self._kept.append({"_id": self._name(row.index), "run": key, "number": row.index, **fields})
-                case Entry():
-                    blob = self._blob(row.answer)
-                    name = self._name(row.part, row.number)
-                    values = (row.part, row.number, row.kind, row.digest, plain(row.about))
-                    self._checksums[name] = checksum(*values, packed=blob.fields["packed"], data=blob.data)
-                    named = dict(zip(ENTRY_FIELDS, values, strict=True))
-                    self._entries.append({"_id": name, "run": key, **named, "owner": owner, **blob.fields})
-
-    def write(self, server: MongoServer, run_id: str, tail: ChainEnd) -> ChainEnd:
-        """Write attempts that begin, then entries with what was paid for them, then the rest.
-
-        An entry that can be read is whole, and an answer is never lost while its attempt is known to have ended.
-        `tail`: the end of the writer's chain; returns the new one.
-        """
-        _insert(server, "attempts", self._sent, run_id)
-        for blob in self._blobs:
-            blob.write_chunks(server)
-        tail = self._insert_entries(server, run_id, tail)
-        self._end(server, run_id)
-        for document in self._kept:
-            before = server["candidates"].find_one({"_id": document["_id"]})
-            server["candidates"].replace_one({"_id": document["_id"]}, document, upsert=True)
-            if before is not None and before["chunks"] and before["blob"] != document["blob"]:
-                server["chunks"].delete_many({"_id": {"$in": chunk_names(before)}})
-        return tail
-
-    def _insert_entries(self, server: MongoServer, run_id: str, tail: ChainEnd) -> ChainEnd:
-        """Insert the entries behind the end of their writer's chain, those that an earlier try left out."""
-        left = self._entries
-        while left:
-            ends = list(self._chain(left, tail))
-            there = _insert_once(server, "entries", left, run_id)
-            if there is None:
-                return ends[-1]
-            inserted, found = there
-            tail = max([tail, *ends[:inserted], *map(_tail_of, found.values())], key=lambda end: end.length)
-            left = [document for document in left[inserted:] if document["_id"] not in found]
-        return tail
-
-    def _chain(self, documents: Iterable[Document], tail: ChainEnd) -> Iterator[ChainEnd]:
-        """Give each its place behind `tail`; yields the end of the chain after each."""
-        for document in documents:
-            seal = self._checksums[document["_id"]]
-            if document["kind"] == STOP:  # it may be deleted
-                document |= {"seq": None, "link": link(FIRST, seal).hex()}
-            else:
-                tail = tail.grown(seal)
-                document |= {"seq": tail.length - 1, "link": tail.link.hex()}
-            yield tail
-
-    def _name(self, *numbers: str | int) -> str:
-        return "/".join(map(str, (self._key, *numbers)))
-
-    def _blob(self, data: bytes, *, readable: bool = False) -> Blob:
-        blob = Blob(data, readable=readable)
-        self._blobs.append(blob)
-        return blob
-
-    def _end(self, server: MongoServer, run_id: str) -> None:
-        if not self._ended:
-            return
-        names = [self._name(ended.part, ended.number, ended.attempt) for ended in self._ended]
-        updates = [
-            UpdateOne({"_id": name}, {"$set": finished_record(ended)})
-            for name, ended in zip(names, self._ended, strict=True)
-        ]
-        if server["attempts"].bulk_write(updates, ordered=False).matched_count == len(updates):
-            return
-        known = {found["_id"] for found in server["attempts"].find({"_id": {"$in": names}}, {"_id": 1})}
-        for name, ended in zip(names, self._ended, strict=True):
-            if name not in known:
-                raise JournalError(f"run {run_id}: attempt {ended.part} {ended.number} {ended.attempt} was never sent")
-
-
-def _tail_of(document: Document) -> ChainEnd:
-    """Return the end of its writer's chain when this entry was written."""
-    seq = document.get("seq")
-    return ChainEnd() if seq is None else ChainEnd(seq + 1, bytes.fromhex(document["link"]))
-
-
-def _insert(server: MongoServer, collection: str, documents: Sequence[Document], run_id: str) -> None:
-    """Insert in order, over what an earlier try of the same owner left. Raises `NumberTaken` at a foreign document."""
-    left = list(documents)
-    while left and (there := _insert_once(server, collection, left, run_id)) is not None:
-        inserted, found = there
-        left = [document for document in left[inserted:] if document["_id"] not in found]
-
-
-def _insert_once(
-    server: MongoServer, collection: str, documents: Sequence[Document], run_id: str
-) -> tuple[int, dict[str, Document]] | None:
-    """Insert in order; None once all are in.
-
-    Else how many came in before one that was there, and which of the rest were there. Raises `NumberTaken` where one of
-    them is not ours.
-    """
-    try:
-        server[collection].insert_many(documents)
-    except BulkWriteError as error:
-        failed = error.details.get("writeErrors") or [{}]
-        if failed[0].get("code") != DUPLICATE:
-            raise
-        inserted: int = failed[0]["index"]
-    else:
-        return None
-    left = documents[inserted:]
-    there = {found["_id"]: found for found in server[collection].find({"_id": {"$in": _ids(left)}})}
-    for document in left:
-        found = there.get(document["_id"], document)
-        if any(found[name] != document[name] for name in SAME[collection]):
-            where = document["_id"].partition("/")[2].replace("/", " ")
-            raise NumberTaken(f"run {run_id}: another process has written {where} of {collection}") from None
-    return inserted, there
-
-
-def _ids(documents: Iterable[Document]) -> list[str]:
-    return [document["_id"] for document in documents]

@@ -44,8 +44,7 @@ class Damage:
 def damage(store: Store, run_id: str) -> Damage | None:
     """Return the damage of a run's journal; None if every entry is what was written and none is lost.
 
-    Entries of stores before version 2 have no checksum: of those only unreadable ones are found. A chain may be longer
-    than its recorded length: the last write of a killed process.
+    A chain may be longer than its recorded length: the last write of a killed process.
 
     Raises: what the store raises if it is unavailable or holds no such run.
     """
@@ -153,8 +152,6 @@ class _Check:
         return min([*limits, self._search_begins if lost else self._search_ends])
 
     def _has_place(self, one: ChainLink) -> bool:
-        if one.link is None and one.seq is None:
-            return True  # of a store that kept no checksums
         if one.seq is None:
             return one.link == link(FIRST, one.checksum)
         return self._chains.setdefault(one.owner, _Chain(0)).add(one)  # killed before it wrote the length

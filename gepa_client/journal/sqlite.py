@@ -1,325 +1,402 @@
-"""Journals in one SQLite file."""
+"""A `Database` in one SQLite file: readable by its owner only, used by one transaction at a time."""
 
+import contextlib
+import functools
 import json
+import os
 import sqlite3
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from gepa_client.errors import ClaimLost, NoSuchRun, RequestExists, RunExists
-from gepa_client.journal.entries import (
-    AttemptFinished,
-    CandidateRecord,
-    Claim,
-    Entry,
-    RequestOutcome,
-    Row,
-    Spending,
-    SteeringRequest,
-    StoredAttempt,
-    StoredRun,
-    now,
+from evolverpc_common.installation import installed_version
+from gepa_client.errors import JournalError, StoreDamaged, StoreUnavailable, StoreVersionDiffers
+from gepa_client.journal.checkpoints import PAGES_WITHOUT, Checkpoints
+from gepa_client.journal.database import (
+    SCHEMA_VERSION,
+    Compared,
+    KeyTaken,
+    Order,
+    Record,
+    Rows,
+    Table,
+    Where,
+    other_version,
 )
-from gepa_client.journal.sqlite_file import PATIENCE_S, SqliteFile
-from gepa_client.journal.sqlite_rows import (
-    ATTEMPT_COLUMNS,
-    RUN_COLUMNS,
-    SCHEMA,
-    PreparedRows,
-    insert_into,
-    run_of_row,
-    run_row,
-)
-from gepa_client.journal.stored_fields import (
-    PAGE,
-    REQUEST_FIELDS,
-    ChainLink,
-    attempt_of,
-    candidate_of,
-    changes_record,
-    checksum,
-    decoding,
-    one_page,
-    plain,
-    request_of,
-    request_record,
-    rows_of_attempt,
-    run_record,
-    spending_of,
-    unpack,
-)
+from gepa_client.journal.stored_fields import decoding, to_json
 
-_SELECT_RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"  # noqa: S608 (our own column names)
-_SELECT_ATTEMPTS = f"SELECT rowid, {', '.join(ATTEMPT_COLUMNS)} FROM attempts"  # noqa: S608 (our own column names)
+APPLICATION_ID = 0x45565250  # "EVRP": distinguishes a store from any other database
+BUSY_S = 5.0
+PATIENCE_S = 20.0
+PAUSE_S = 0.05
+WAL_BYTES = 64 << 20
+CHECKPOINT_PAGES = 8000  # of 4 KiB
 
-_PAGE_OF_ENTRIES = "FROM entries WHERE run = ? AND part = ? AND number >= ? ORDER BY number LIMIT ?"
-_SELECT_ENTRIES = (
-    "SELECT part, number, kind, digest, about, CASE WHEN LENGTH(answer) > ? THEN NULL ELSE answer END, LENGTH(answer),"
-    f" packed {_PAGE_OF_ENTRIES}"
-)
-_SELECT_LINKS = f"SELECT number, kind, digest, about, owner, packed, answer, seq, link {_PAGE_OF_ENTRIES}"
-
-_SELECT_REQUESTS = f"SELECT {', '.join(REQUEST_FIELDS)} FROM requests"  # noqa: S608 (our own column names)
-_INSERT_REQUEST = insert_into("requests", ("run", *REQUEST_FIELDS))
-
-_SUMS = (  # TOTAL, as SUM gives up where integers grow beyond 64 bits.
-    "COUNT(*), TOTAL(examples), TOTAL(unpriced),"
-    " TOTAL(CASE WHEN usage IS NULL AND examples > 0 THEN unpriced END), TOTAL(cost_usd),"
-    " TOTAL(input_tokens), TOTAL(output_tokens), TOTAL(seconds)"
-)
+T = TypeVar("T")
 
 
-class SqliteStore:
-    """A `Store` in the file at `path`, which is made if need be, its folder too.
+class SqliteDatabase:
+    """A connection that threads share; each use of it is one transaction, tried again while others hold the lock.
 
-    `patience_s`: how long to wait for the locks of others. Raises `StoreVersionDiffers`, `StoreUnavailable`, or
-    `JournalError` where the file is something else.
+    `application_id`: distinguishes the file's kind from any other database. `checkpoints_beside`: a thread makes
+    checkpoints, and few commits wait for one.
+
+    Raises `StoreVersionDiffers`, `StoreUnavailable` (locked for `patience_s`, full, unreadable), or `JournalError`
+    where the file is no database of ours.
     """
 
-    def __init__(self, path: str | Path, *, patience_s: float = PATIENCE_S) -> None:
-        self.url = str(path)
-        self._file = SqliteFile(Path(path), SCHEMA, patience_s=patience_s)
+    atomic = True
 
-    def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
-        record = run_row(run_record(run))
-        prepared = PreparedRows(rows, run.claim.owner or "")
-
-        def work(connection: sqlite3.Connection) -> None:
-            try:
-                cursor = connection.execute(insert_into("runs", RUN_COLUMNS), [record[name] for name in RUN_COLUMNS])
-            except sqlite3.IntegrityError as error:
-                raise RunExists(f"{self.url} holds a run {run.id} already") from error
-            prepared.write(connection, int(cursor.lastrowid or 0), run.id)
-
-        self._file.transaction(work)
-
-    def run(self, run_id: str) -> StoredRun:
-        found = self._runs("WHERE id = ?", [run_id])
-        if not found:
-            raise self._no_such_run(run_id)
-        return found[0]
-
-    def runs(self) -> list[StoredRun]:
-        return self._runs("ORDER BY created DESC, key DESC", [])
-
-    def update(self, run_id: str, changes: Mapping[str, Any], *, owner: str | None = None) -> None:
-        def work(connection: sqlite3.Connection) -> None:
-            key = self._key(connection, run_id) if owner is None else self._owned(connection, run_id, owner)
-            _set(connection, key, run_row(changes_record(changes)))
-
-        self._file.transaction(work)
-
-    def claim(self, run_id: str, seen: Claim, owner: str, driver: str) -> bool:
-        def work(connection: sqlite3.Connection) -> bool:
-            key = self._key(connection, run_id)
-            cursor = connection.execute(
-                "UPDATE runs SET owner = ?, driver = ?, beat = beat + 1, updated = ?"
-                " WHERE key = ? AND owner IS ? AND beat = ?",
-                [owner, plain(driver), now(), key, seen.owner, seen.beat],
-            )
-            return cursor.rowcount == 1
-
-        return self._file.transaction(work)
-
-    def beat(self, run_id: str, owner: str, changes: Mapping[str, Any]) -> str | None:
-        def work(connection: sqlite3.Connection) -> str | None:
-            key = self._owned(connection, run_id, owner)
-            _set(connection, key, run_row(changes_record(changes)))
-            connection.execute("UPDATE runs SET beat = beat + 1 WHERE key = ?", [key])
-            requested_action: str | None = connection.execute(
-                "SELECT requested_action FROM runs WHERE key = ?", [key]
-            ).fetchone()[0]
-            return requested_action
-
-        return self._file.transaction(work)
-
-    def release(self, run_id: str, owner: str) -> None:
-        def work(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "UPDATE runs SET owner = NULL, driver = NULL, beat = beat + 1, updated = ? WHERE key = ? AND owner = ?",
-                [now(), self._key(connection, run_id), owner],
-            )
-
-        self._file.transaction(work)
-
-    def write(self, run_id: str, owner: str, rows: Sequence[Row]) -> None:
-        prepared = PreparedRows(rows, owner)
-        self._file.transaction(
-            lambda connection: prepared.write(connection, self._owned(connection, run_id, owner), run_id)
-        )
-
-    def entries(
-        self, run_id: str, part: str, start: int = 0, limit: int = PAGE, *, largest: int | None = None
-    ) -> list[Entry]:
-        most = sys.maxsize if largest is None else largest
-
-        def work(connection: sqlite3.Connection) -> list[Entry]:
-            parameters = [most, self._key(connection, run_id), part, start, limit]
-            entries = (_entry(row, most) for row in connection.execute(_SELECT_ENTRIES, parameters))
-            return one_page(entries, lambda entry: len(entry.answer))
-
-        return self._file.read(work)
-
-    def links(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[ChainLink]:
-        def link_of(row: Sequence[Any]) -> tuple[ChainLink, int]:
-            number, kind, digest, about, owner, packed, answer, seq, link = row
-            with decoding(f"{part} {number}"):
-                seal = checksum(part, number, kind, digest, about, packed=bool(packed), data=answer)
-            return ChainLink(number, owner, seq, link, seal), len(answer)
-
-        def work(connection: sqlite3.Connection) -> list[ChainLink]:
-            rows = connection.execute(_SELECT_LINKS, [self._key(connection, run_id), part, start, limit])
-            return [link for link, _ in one_page(map(link_of, rows), lambda found: found[1])]
-
-        return self._file.read(work)
-
-    def chains(self, run_id: str) -> dict[str, int]:
-        return dict(self._rows("SELECT owner, length FROM chains WHERE run = ?", run_id))
-
-    def entries_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Entry]:
-        def work(connection: sqlite3.Connection) -> list[Entry]:
-            rows = connection.execute(
-                "SELECT part, number, kind, digest, about, answer, LENGTH(answer), packed FROM entries"
-                " WHERE run = ? AND part = ? AND number IN (SELECT value FROM json_each(?)) ORDER BY number",
-                [self._key(connection, run_id), part, json.dumps(list(numbers))],
-            )
-            return one_page(map(_entry, rows), lambda entry: len(entry.answer))
-
-        return self._file.read(work)
-
-    def parts(self, run_id: str) -> dict[str, int]:
-        return dict(self._rows("SELECT part, COUNT(*) FROM entries WHERE run = ? GROUP BY part ORDER BY part", run_id))
-
-    def drop(self, run_id: str, part: str, kind: str) -> None:
-        self._file.transaction(
-            lambda connection: connection.execute(
-                "DELETE FROM entries WHERE run = ? AND part = ? AND kind = ?",
-                [self._key(connection, run_id), part, kind],
-            )
-        )
-
-    def attempts(self, run_id: str, part: str, start: int = 0) -> list[StoredAttempt]:
-        where = "WHERE run = ? AND part = ? AND number >= ? ORDER BY number, attempt"
-        rows = self._rows(f"{_SELECT_ATTEMPTS} {where}", run_id, part, start)
-        return [attempt_of(dict(zip(ATTEMPT_COLUMNS, row[1:], strict=True))) for row in rows]
-
-    def failed_attempts(self, run_id: str) -> list[tuple[str, int, int]]:
-        return self._rows(
-            "SELECT part, number, COALESCE(examples, 1) FROM attempts WHERE run = ?"
-            " AND (outcome IS NULL OR outcome IN ('program_error', 'timeout') OR (examples > 1 AND outcome != 'ok'))"
-            " ORDER BY part, number, attempt",
-            run_id,
-        )
-
-    def spending(self, run_id: str) -> list[Spending]:
-        select = f"SELECT kind, outcome, {_SUMS} FROM attempts"  # noqa: S608 (constants)
-        rows = self._rows(f"{select} WHERE run = ? GROUP BY kind, outcome ORDER BY kind, outcome", run_id)
-        return [spending_of(kind, outcome, sums) for kind, outcome, *sums in rows]
-
-    def spending_at(self, run_id: str, kind: str) -> dict[str, list[Spending]]:
-        select = f"SELECT endpoint, outcome, {_SUMS} FROM attempts"  # noqa: S608 (constants)
-        where = "WHERE run = ? AND kind = ? GROUP BY endpoint, outcome ORDER BY endpoint, outcome"
-        rows = self._rows(f"{select} {where}", run_id, kind)
-        found: dict[str, list[Spending]] = {}
-        for endpoint, outcome, *sums in rows:
-            found.setdefault(endpoint, []).append(spending_of(kind, outcome, sums))
-        return found
-
-    def finished_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[AttemptFinished]:
-        where = "WHERE run = ? AND part = ? AND number IN (SELECT value FROM json_each(?)) ORDER BY number, attempt"
-        found = self._rows(f"{_SELECT_ATTEMPTS} {where}", run_id, part, json.dumps(list(numbers)))
-        rows = (row for one in found for row in rows_of_attempt(dict(zip(ATTEMPT_COLUMNS, one[1:], strict=True))))
-        return [row for row in rows if isinstance(row, AttemptFinished)]
-
-    def candidates(self, run_id: str, start: int = 0) -> list[CandidateRecord]:
-        select = "SELECT body, packed FROM candidates WHERE run = ? AND number >= ? ORDER BY number"
-        rows = self._rows(select, run_id, start)
-        return [candidate_of(unpack(body, packed)) for body, packed in rows]
-
-    def attempt_rows(self, run_id: str) -> Iterator[Row]:
-        page, after = f"{_SELECT_ATTEMPTS} WHERE run = ? AND rowid > ? ORDER BY rowid LIMIT ?", 0
-        while found := self._rows(page, run_id, after, PAGE):  # in the order they were written
-            for record in found:
-                yield from rows_of_attempt(dict(zip(ATTEMPT_COLUMNS, record[1:], strict=True)))
-            after = found[-1][0]
-
-    def add_request(self, run_id: str, request: SteeringRequest) -> None:
-        record = request_record(request)
-
-        def work(connection: sqlite3.Connection) -> None:
-            key = self._key(connection, run_id)
-            found = connection.execute("SELECT action FROM requests WHERE run = ? AND id = ?", [key, record["id"]])
-            if (row := found.fetchone()) is None:
-                connection.execute(_INSERT_REQUEST, [key, *(record[name] for name in REQUEST_FIELDS)])
-            elif row[0] != record["action"]:
-                raise RequestExists(f"run {run_id} has another request {request.id}")
-
-        self._file.transaction(work)
-
-    def requests(self, run_id: str, *, waiting: bool = False) -> list[SteeringRequest]:
-        where = "WHERE run = ? AND outcome IS NULL" if waiting else "WHERE run = ?"
-        rows = self._rows(f"{_SELECT_REQUESTS} {where} ORDER BY rowid", run_id)
-        return [request_of(dict(zip(REQUEST_FIELDS, row, strict=True))) for row in rows]
-
-    def answer_request(
+    def __init__(
         self,
-        run_id: str,
-        request_id: str,
-        outcome: RequestOutcome,
+        path: str | Path,
         *,
-        number: int | None = None,
-        reason: str | None = None,
+        patience_s: float = PATIENCE_S,
+        application_id: int = APPLICATION_ID,
+        checkpoints_beside: bool = False,
     ) -> None:
-        self._file.transaction(
-            lambda connection: connection.execute(
-                "UPDATE requests SET outcome = ?, number = ?, reason = ? WHERE run = ? AND id = ? AND outcome IS NULL",
-                [outcome, number, plain(reason), self._key(connection, run_id), request_id],
-            )
-        )
+        self.url = str(path)
+        self.path = Path(path)
+        self._patience_s = patience_s
+        self._application_id = application_id
+        self._checkpoints = Checkpoints(self.path) if checkpoints_beside else None
+        self._lock = threading.Lock()
+        self._closed = False
+        self._connection = self._open()
+        try:
+            self._retried(self._prepare)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def declare(self, tables: Iterable[Table]) -> None:
+        # Looked for first: readers of a store that another process has locked need no lock.
+        declared = list(tables)
+
+        def create(connection: sqlite3.Connection) -> None:
+            for table in declared:
+                _create(connection, table)
+
+        if self._retried(lambda: any(_missing(self._connection, table) for table in declared)):
+            self._retried(lambda: self._transaction("BEGIN IMMEDIATE", create))
+
+    def read(self, work: Callable[[Rows], T]) -> T:
+        return self._retried(lambda: self._transaction("BEGIN", lambda connection: work(SqliteRows(connection))))
+
+    def write(self, work: Callable[[Rows], T]) -> T:
+        def committed() -> T:
+            result = self._transaction("BEGIN IMMEDIATE", lambda connection: work(SqliteRows(connection)))
+            if self._checkpoints is not None:
+                self._checkpoints.committed()
+            return result
+
+        return self._retried(committed)
 
     def close(self) -> None:
-        self._file.close()
+        if self._checkpoints is not None:
+            self._checkpoints.close()
+        with self._lock:
+            self._closed = True
+            self._connection.close()
 
-    def _runs(self, where: str, parameters: Sequence[Any]) -> list[StoredRun]:
-        select = f"{_SELECT_RUNS} {where}"
-        rows = self._file.read(lambda connection: connection.execute(select, parameters).fetchall())
-        return [run_of_row(row) for row in rows]
+    def _open(self) -> sqlite3.Connection:
+        try:
+            if self.path.is_dir():
+                raise JournalError(f"the store {self.path} is a folder; name a file in it")
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._create_file()
+        except OSError as error:
+            raise StoreUnavailable(
+                f"the store {self.path} cannot be opened: {error.strerror}; choose another place as `store`"
+            ) from error
+        with self._translated_errors():
+            return sqlite3.connect(
+                self.path, timeout=min(BUSY_S, self._patience_s), isolation_level=None, check_same_thread=False
+            )
 
-    def _rows(self, select: str, run_id: str, *parameters: Any) -> list[Any]:
-        """Return the rows that a statement selects, whose first parameter is the run's key."""
-        return self._file.read(
-            lambda connection: connection.execute(select, [self._key(connection, run_id), *parameters]).fetchall()
-        )
+    def _create_file(self) -> None:
+        """Create the file if it is absent, for its owner only: SQLite gives -wal and -shm the mode of the file itself.
 
-    def _key(self, connection: sqlite3.Connection, run_id: str) -> int:
-        row = connection.execute("SELECT key FROM runs WHERE id = ?", [run_id]).fetchone()
-        if row is None:
-            raise self._no_such_run(run_id)
-        return int(row[0])
+        A file that exists is not opened here: to close any descriptor of a file releases all locks that the process
+        holds on it, those of other connections included (https://sqlite.org/howtocorrupt.html, section 2.2).
+        """
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
-    def _owned(self, connection: sqlite3.Connection, run_id: str, owner: str) -> int:
-        row = connection.execute("SELECT key, owner, driver FROM runs WHERE id = ?", [run_id]).fetchone()
-        if row is None:
-            raise self._no_such_run(run_id)
-        key, driving, driver = row
-        if (driving or "") != owner:
-            raise ClaimLost(f"run {run_id} is driven by {driver or 'no process'} now")
-        return int(key)
+    def _prepare(self) -> None:
+        connection = self._connection
+        self._transaction("BEGIN", self._check_version)
+        # Asked for only where needed: changing the mode wants the file to itself.
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        connection.execute("PRAGMA synchronous = NORMAL")
+        # A checkpoint waits for the disk, and with it every example about to be sent: one for 32 MB rather than for 4.
+        pages = CHECKPOINT_PAGES if self._checkpoints is None else PAGES_WITHOUT
+        connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+        connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")  # one huge answer does not swell it for good
+        if self._version(connection) == 0:
+            self._transaction("BEGIN IMMEDIATE", self._create)
 
-    def _no_such_run(self, run_id: str) -> NoSuchRun:
-        return NoSuchRun(f"{self.url} holds no run {run_id}")
+    def _create(self, connection: sqlite3.Connection) -> None:
+        self._check_version(connection)  # another process may have been here first
+        if self._version(connection) == SCHEMA_VERSION:
+            return
+        connection.execute("CREATE TABLE written_by (evolverpc TEXT NOT NULL)")
+        connection.execute("INSERT INTO written_by VALUES (?)", [installed_version()])
+        connection.execute(f"PRAGMA application_id = {self._application_id}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def _check_version(self, connection: sqlite3.Connection) -> None:
+        # In a transaction, whose reads see one state: between two of them another process may create the tables.
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        if application != self._application_id:
+            if connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+                raise JournalError(f"{self.path} is a database of something else; name another file")
+            return
+        if (version := self._version(connection)) != SCHEMA_VERSION:
+            found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'written_by'").fetchone()
+            written_by = connection.execute("SELECT evolverpc FROM written_by").fetchone() if found else None
+            raise StoreVersionDiffers(other_version(self.path, version, None if written_by is None else written_by[0]))
+
+    def _transaction(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._connection
+        if connection.in_transaction:  # a signal's exception came between two lines
+            connection.execute("ROLLBACK")
+        connection.execute(begin)
+        try:
+            result = work(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:  # SQLite itself rolls back when the disk is full
+                connection.execute("ROLLBACK")
+            raise
+        return result
+
+    def _retried(self, work: Callable[[], T]) -> T:
+        give_up = time.monotonic() + self._patience_s
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise JournalError(f"the store {self.path} is closed")
+                with self._translated_errors():
+                    try:
+                        return work()
+                    except sqlite3.OperationalError as error:
+                        if _code(error) not in _HELD or time.monotonic() >= give_up:
+                            raise
+            time.sleep(PAUSE_S)  # without the lock: another thread's turn may come
+
+    @contextlib.contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = _code(error)
+            if code in _PASSING:
+                raise StoreUnavailable(f"the store {self.path} {_PASSING[code]} ({error})") from error
+            if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
+                raise StoreDamaged(
+                    f"{self.path} is not a database, or is damaged ({error}); choose another file as `store`, or put "
+                    "back a copy of it"
+                ) from error
+            raise JournalError(f"the store {self.path}: {error}") from error
+        except OverflowError as error:  # of the Python module: a number of more than 64 bits
+            raise JournalError(f"the store {self.path} cannot hold a number: {error}") from error
+        except UnicodeEncodeError as error:  # a lone surrogate
+            raise JournalError(f"the store {self.path} cannot hold a text: {error}") from error
 
 
-def _entry(row: Sequence[Any], largest: int = sys.maxsize) -> Entry:
-    part, number, kind, digest, about, answer, size, packed = row
-    if answer is not None:
-        answer = unpack(answer, packed)
-        size = len(answer)
-    fields = (part, number, kind, digest, about)
-    return Entry(*fields, answer) if size <= largest else Entry(*fields, b"", size)
+_HELD = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_PASSING = {
+    sqlite3.SQLITE_BUSY: "is locked by another process; end that one, or try again later",
+    sqlite3.SQLITE_LOCKED: "is locked by another process; end that one, or try again later",
+    sqlite3.SQLITE_FULL: "has no room left; free some space on its disk and resume",
+    sqlite3.SQLITE_IOERR: "cannot be read or written; check its disk (full, over quota, gone?) and resume",
+    sqlite3.SQLITE_READONLY: "may not be written; give yourself the right to write the file and its folder",
+    sqlite3.SQLITE_PERM: "may not be opened; give yourself the right to read and write it",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that its folder is there and may be written",
+}
 
 
-def _set(connection: sqlite3.Connection, key: int, record: dict[str, Any]) -> None:
-    assignments = ", ".join(f"{name} = ?" for name in record)
-    connection.execute(f"UPDATE runs SET {assignments} WHERE key = ?", [*record.values(), key])  # noqa: S608 (checked names)
+def _code(error: sqlite3.Error) -> int:
+    """Return the primary code; errors of the Python module itself have none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+class SqliteRows:
+    """`Rows` within a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def new_key(self, table: Table) -> int:
+        found = self._connection.execute(f"SELECT COALESCE(MAX(key), 0) + 1 FROM {table.name}")  # noqa: S608 (our names)
+        return int(found.fetchone()[0])
+
+    def insert(self, table: Table, rows: Sequence[Record]) -> None:
+        try:
+            self._connection.executemany(_insert(table), _values(table, table.columns, rows))
+        except sqlite3.IntegrityError as error:
+            raise KeyTaken(f"{table.name}: {error}") from error
+
+    def put(self, table: Table, row: Record) -> None:
+        [values] = _values(table, table.columns, [row])
+        self._connection.execute(_put(table), values)
+
+    def update(self, table: Table, where: Where, changes: Record, *, counter: str | None = None) -> bool:
+        conditions, values = _conditions(where)
+        if indexed := tuple(name for name in changes if any(name in index for index in table.indexes)):
+            # SQLite writes the entries of an index again for each column that is set, also to the value it has.
+            found = self._connection.execute(_select(table, indexed, conditions, (), False), [*values, 1]).fetchone()
+            same = {name for name, value in zip(indexed, found or (), strict=False) if value == changes[name]}
+            changes = {name: value for name, value in changes.items() if name not in same}
+        [stored] = _values(table, tuple(changes), [changes])
+        statement = _update(table, tuple(changes), conditions, counter)
+        return self._connection.execute(statement, [*stored, *values]).rowcount > 0
+
+    def update_each(self, table: Table, rows: Sequence[Record]) -> bool:
+        if not rows:
+            return True
+        others = tuple(name for name in rows[0] if name not in table.key)
+        statement = _update(table, others, _of_key(table))
+        values = _values(table, (*others, *table.key), rows)
+        return self._connection.executemany(statement, values).rowcount == len(rows)
+
+    def same_keys(self, table: Table, rows: Sequence[Record]) -> list[Record]:
+        statement = _select(table, table.columns, _of_key(table), (), False)
+        found = (self._connection.execute(statement, [*table.place(row), 1]).fetchone() for row in rows)
+        return [_read(table, table.columns, one) for one in found if one is not None]
+
+    def find(
+        self,
+        table: Table,
+        where: Where,
+        order: Order = (),
+        *,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        largest: int | None = None,
+    ) -> Iterator[Record]:
+        names = table.columns if columns is None else tuple(columns)
+        conditions, values = _conditions(where)
+        if largest is not None:
+            values.insert(0, largest)
+        values.append(-1 if limit is None else limit)
+        statement = _select(table, names, conditions, tuple(order), largest is not None)
+        return (_read(table, names, row) for row in self._connection.execute(statement, values))
+
+    def sums(self, table: Table, where: Where, by: Sequence[str], of: Sequence[str] = ()) -> list[Record]:
+        conditions, values = _conditions(where)
+        # TOTAL, as SUM gives up where integers grow beyond 64 bits.
+        selected = ", ".join([*by, "COUNT(*)", *(f"TOTAL({name})" for name in of)])
+        grouped = f"GROUP BY {', '.join(by)}" if by else ""
+        found = self._connection.execute(f"SELECT {selected} FROM {table.name} {_where(conditions)} {grouped}", values)  # noqa: S608 (our names)
+        return [dict(zip((*by, "count", *of), row, strict=True)) for row in found]
+
+    def delete(self, table: Table, where: Where) -> int:
+        conditions, values = _conditions(where)
+        return self._connection.execute(f"DELETE FROM {table.name} {_where(conditions)}", values).rowcount  # noqa: S608 (our names)
+
+
+def _missing(connection: sqlite3.Connection, table: Table) -> list[str]:
+    """Return the columns and indexes of a table that are not there, by their names."""
+    there = {row[1] for row in connection.execute(f"PRAGMA table_info({table.name})")}
+    there |= {row[1] for row in connection.execute(f"PRAGMA index_list({table.name})")}
+    return [name for name in (*table.columns, *_indexes(table)) if name not in there]
+
+
+def _create(connection: sqlite3.Connection, table: Table) -> None:
+    """Create what is missing of a table. Columns have no types: values keep their own."""
+    columns = ["key INTEGER PRIMARY KEY" if name == "key" else name for name in table.columns]
+    key = ", ".join(table.key)
+    connection.execute(f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(columns)}, UNIQUE ({key}))")
+    indexes = _indexes(table)
+    for name in _missing(connection, table):
+        if name in indexes:
+            connection.execute(f"CREATE INDEX {name} ON {table.name} ({', '.join(indexes[name])})")
+        else:
+            connection.execute(f"ALTER TABLE {table.name} ADD COLUMN {name}")
+
+
+def _indexes(table: Table) -> dict[str, tuple[str, ...]]:
+    return {"_".join((table.name, *columns)): columns for columns in table.indexes}
+
+
+@functools.cache
+def _insert(table: Table) -> str:
+    places = ", ".join("?" * len(table.columns))
+    return f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({places})"  # noqa: S608 (our names)
+
+
+@functools.cache
+def _put(table: Table) -> str:
+    others = [f"{name} = excluded.{name}" for name in table.columns if name not in table.key]
+    return f"{_insert(table)} ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {', '.join(others)}"
+
+
+@functools.cache
+def _update(table: Table, columns: tuple[str, ...], conditions: tuple[str, ...], counter: str | None = None) -> str:
+    sets = [f"{name} = ?" for name in columns] + ([f"{counter} = {counter} + 1"] if counter else [])
+    return f"UPDATE {table.name} SET {', '.join(sets)} {_where(conditions)}"  # noqa: S608 (our names)
+
+
+@functools.cache
+def _select(
+    table: Table, columns: tuple[str, ...], conditions: tuple[str, ...], order: tuple[str, ...], cuts: bool
+) -> str:
+    """Return a SELECT. `cuts`: its first value is the size beyond which a blob is NULL; the last one is the limit."""
+    cut = f"CASE WHEN size > ? THEN NULL ELSE {table.blob} END"
+    selected = ", ".join(cut if cuts and name == table.blob else name for name in columns)
+    statement = f"SELECT {selected} FROM {table.name} {_where(conditions)}"  # noqa: S608 (our names)
+    if order:
+        statement += f" ORDER BY {', '.join(f'{name[1:]} DESC' if name[0] == '-' else name for name in order)}"
+    return f"{statement} LIMIT ?"
+
+
+def _where(conditions: tuple[str, ...]) -> str:
+    return f"WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+@functools.cache
+def _of_key(table: Table) -> tuple[str, ...]:
+    return tuple(f"{name} = ?" for name in table.key)
+
+
+def _conditions(where: Where) -> tuple[tuple[str, ...], list[Any]]:
+    """Return conditions in SQL, and their values."""
+    conditions, values = list[str](), list[Any]()
+    for name, wanted in where.items():
+        operator, value = wanted if isinstance(wanted, Compared) else ("=", wanted)
+        if isinstance(value, list):
+            conditions.append(f"{name} IN (SELECT value FROM json_each(?))")  # noqa: S608 (our names)
+            value = to_json(value)
+        elif operator == "!=":
+            conditions.append(f"{name} IS NOT ?")
+        else:
+            conditions.append(f"{name} IS ?" if value is None else f"{name} {operator} ?")
+        values.append(value)
+    return tuple(conditions), values
+
+
+def _values(table: Table, columns: Sequence[str], rows: Iterable[Record]) -> list[list[Any]]:
+    if table.json.isdisjoint(columns):
+        return [list(map(row.get, columns)) for row in rows]
+    return [[_stored(table, name, row.get(name)) for name in columns] for row in rows]
+
+
+def _stored(table: Table, name: str, value: Any) -> Any:
+    return to_json(value) if name in table.json and value is not None else value
+
+
+def _read(table: Table, names: Sequence[str], row: Sequence[Any]) -> Record:
+    record = dict(zip(names, row, strict=True))
+    if table.json:
+        with decoding(f"a row of {table.name}"):
+            for name in table.json.intersection(names):
+                record[name] = None if record[name] is None else json.loads(record[name])
+    return record

@@ -1,13 +1,17 @@
-"""The interface of a store of journals, opening the store of a path or URL, and finding a run in it."""
+"""A store of journals above any database, opening the store of a path or URL, and finding a run in it."""
 
+import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
 
-from gepa_client.errors import JournalError, NoSuchRun
+from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RequestExists, RunExists, StoreUnavailable
+from gepa_client.journal.database import Compared, Database, Record, Rows, Table, Where, inserted
 from gepa_client.journal.entries import (
     AttemptFinished,
+    AttemptStarted,
     CandidateRecord,
     Claim,
     Entry,
@@ -17,57 +21,153 @@ from gepa_client.journal.entries import (
     SteeringRequest,
     StoredAttempt,
     StoredRun,
+    now,
 )
-from gepa_client.journal.stored_fields import PAGE, ChainLink
+from gepa_client.journal.prepared_rows import PreparedRows
+from gepa_client.journal.stored_fields import (
+    ATTEMPTS,
+    CANDIDATES,
+    CHAINS,
+    ENTRIES,
+    ENTRY_FIELDS,
+    OF_RUNS,
+    PAGE,
+    REQUESTS,
+    RUNS,
+    SUMMED,
+    ChainLink,
+    attempt_of,
+    candidate_of,
+    changes_record,
+    checksum,
+    decoding,
+    one_page,
+    plain,
+    request_of,
+    request_record,
+    rows_of_attempt,
+    run_of,
+    run_record,
+    spending_of,
+    unpack,
+)
 
 DEFAULT_STORE = "runs/evolverpc.db"
 STORE_VARIABLE = "GEPA_STORE"
 LAST = "last"
 SHOWN = 5
+BY_ATTEMPT = ("number", "attempt")
+
+ENTRY_COLUMNS = (*ENTRY_FIELDS, "packed", "size", "answer")
+
+T = TypeVar("T")
+Key = int | str
 
 
-class Store(Protocol):
-    """Runs and their journals, in SQLite or MongoDB, or behind the API of a service.
+class Store:
+    """Runs and their journals in a database; `HttpStore` has the same methods behind the API of a service.
 
     Safe to use from several threads, and the same store from several processes.
 
+    A run's rows lie under a key of its own, which no other run ever has: those of a run whose creation was cut off are
+    never seen.
+
     Every method may raise `StoreUnavailable` (full, locked, unreachable: trying later can help), and those that name a
-    run `NoSuchRun`. Opening one of another version raises `StoreVersionDiffers`.
+    run `NoSuchRun`.
     """
 
-    url: str
-    """As `open_store` takes it."""
+    def __init__(self, database: Database) -> None:
+        self.url = database.url
+        """As `open_store` takes it, without user and password."""
+        self._database = database
+        self._keys: dict[str, Key] = {}
+        self._writing = threading.Lock()
+        try:
+            database.declare((RUNS, *OF_RUNS))
+        except BaseException:
+            database.close()
+            raise
 
     def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
         """Add a run with the rows it begins with, all or nothing: a fork's, an import's. Raises `RunExists`."""
-        ...
+        prepared = PreparedRows(rows, run.claim.owner or "")
+        key: Key | None = None
+
+        def work(found: Rows, looks: bool) -> None:
+            nonlocal key
+            there = next(found.find(RUNS, {"id": run.id}, columns=["key"]), None)
+            if there is not None and (self._database.atomic or there["key"] != key):
+                raise RunExists(f"{self.url} holds a run {run.id} already")
+            if there is None:
+                key = found.new_key(RUNS) if key is None or self._database.atomic else key
+                prepared.write(found, key, run.id, looks=looks)
+                found.insert(RUNS, [{"key": key, **run_record(run)}])
+
+        try:
+            inserted(self._database, work)
+        except StoreUnavailable:
+            raise  # it may be there after all
+        except JournalError:
+            if not self._database.atomic and key is not None:
+                self._forget(key)
+            raise
 
     def run(self, run_id: str) -> StoredRun:
         """Return one run."""
-        ...
+        return run_of(self._database.read(lambda rows: self._found(rows, run_id)))
 
     def runs(self) -> list[StoredRun]:
         """Return all runs, the newest first."""
-        ...
+        return [run_of(found) for found in self._all(RUNS, {}, ("-created", "-key"))]
 
     def update(self, run_id: str, changes: Mapping[str, Any], *, owner: str | None = None) -> None:
         """Replace fields of a run, named as in `StoredRun` (not `id`, `claim`); `updated` follows by itself.
 
         With `owner`: only while that owner drives it, else raises `ClaimLost`.
         """
-        ...
+        record = changes_record(changes)
+        where = {"id": run_id} if owner is None else {"id": run_id, "owner": owner or None}
+
+        def work(rows: Rows) -> None:
+            if not rows.update(RUNS, where, record):
+                self._lost(rows, run_id)
+
+        self._database.write(work)
 
     def claim(self, run_id: str, seen: Claim, owner: str, driver: str) -> bool:
         """Make `owner` the run's driver, atomically, if its claim is still `seen`; return whether it did."""
-        ...
+        ours = {"owner": owner, "beat": seen.beat + 1}
+
+        def work(rows: Rows) -> bool:
+            where = {"id": run_id, "owner": seen.owner, "beat": seen.beat}
+            if rows.update(RUNS, where, {**ours, "driver": plain(driver), "updated": now()}):
+                return True
+            found = self._found(rows, run_id)  # the answer to the same change may have been lost
+            return all(found[name] == value for name, value in ours.items())
+
+        return self._database.write(work)
 
     def beat(self, run_id: str, owner: str, changes: Mapping[str, Any]) -> str | None:
         """Write a heartbeat and the fields to replace; return the run's `requested_action`. Raises `ClaimLost`."""
-        ...
+        record = changes_record(changes)
+
+        def work(rows: Rows) -> str | None:
+            if not rows.update(RUNS, {"id": run_id, "owner": owner}, record, counter="beat"):
+                self._lost(rows, run_id)
+            requested_action: str | None = self._found(rows, run_id, "requested_action")["requested_action"]
+            return requested_action
+
+        return self._database.write(work)
 
     def release(self, run_id: str, owner: str) -> None:
         """Release a claim; does nothing if another owner has it."""
-        ...
+        free = {"owner": None, "driver": None, "updated": now()}
+
+        def work(rows: Rows) -> None:
+            if not rows.update(RUNS, {"id": run_id, "owner": owner}, free, counter="beat"):
+                self._key(rows, run_id)
+
+        self._database.write(work)
 
     def write(self, run_id: str, owner: str, rows: Sequence[Row]) -> None:
         """Add rows, all or none as far as the store can; safe to repeat by the same owner after `StoreUnavailable`.
@@ -77,7 +177,16 @@ class Store(Protocol):
         (another process drives the run), `ClaimLost` if `owner` does not drive the run (the owner "" may write while
         the run has no driver), and `JournalError` for an `AttemptFinished` without its `AttemptStarted`.
         """
-        ...
+        prepared = PreparedRows(rows, owner)
+
+        def work(found: Rows, looks: bool) -> None:
+            run = next(found.find(RUNS, {"id": run_id, "owner": owner or None}, columns=["key"]), None)
+            if run is None:
+                self._lost(found, run_id)
+            prepared.write(found, run["key"], run_id, looks=looks)
+
+        with self._writing:  # one write at a time follows the end of a chain
+            inserted(self._database, work)
 
     def entries(
         self, run_id: str, part: str, start: int = 0, limit: int = PAGE, *, largest: int | None = None
@@ -86,31 +195,36 @@ class Store(Protocol):
 
         Empty only if there are no more. Answers of more than `largest` bytes are left out (`Entry.omitted`).
         """
-        ...
+        where = {"part": part, "number": Compared(">=", start)}
+        return self._page(run_id, where, limit, lambda found: _entry(found, largest), largest=largest)
 
     def links(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[ChainLink]:
         """Return the same entries' places in the chains of their writers."""
-        ...
+        return self._page(run_id, {"part": part, "number": Compared(">=", start)}, limit, _link, columns=None)
 
     def chains(self, run_id: str) -> dict[str, int]:
         """Return how many entries each writer has chained, by owner; the store may hold a few more."""
-        ...
+        return {found["owner"]: found["length"] for found in self._of_run(run_id, CHAINS, {})}
 
     def entries_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Entry]:
         """Return the entries of a part that have one of these numbers, in order: a page of them, empty if none has."""
-        ...
+        return self._page(run_id, {"part": part, "number": list(numbers)}, None, _entry)
 
     def parts(self, run_id: str) -> dict[str, int]:
         """Return every part that has entries, with their number."""
-        ...
+        found = self._sums(run_id, ENTRIES, {}, ["part"])
+        return {each["part"]: each["count"] for each in found}
 
     def drop(self, run_id: str, part: str, kind: str) -> None:
         """Delete the entries of a kind from a part: a stop that is over."""
-        ...
+        self._database.write(
+            lambda rows: rows.delete(ENTRIES, {"run": self._key(rows, run_id), "part": part, "kind": kind})
+        )
 
     def attempts(self, run_id: str, part: str, start: int = 0) -> list[StoredAttempt]:
         """Return the attempts for numbers from `start` on, by number and attempt."""
-        ...
+        where = {"part": part, "number": Compared(">=", start)}
+        return [attempt_of(found) for found in self._of_run(run_id, ATTEMPTS, where, BY_ATTEMPT)]
 
     def failed_attempts(self, run_id: str) -> list[tuple[str, int, int]]:
         """`(part, number, examples)` of every attempt that may have a `program_error` or a `timeout` among its results.
@@ -118,38 +232,87 @@ class Store(Protocol):
         By part, number and attempt. An attempt's outcome is that of one of its examples, so one with several is listed
         unless it is `ok`. One without an outcome is listed too: a killed process may have written its entry alone.
         """
-        ...
+        where = {"outcome": Compared("!=", "ok")}
+        found = self._of_run(run_id, ATTEMPTS, where, ("part", *BY_ATTEMPT), ("part", "number", "outcome", "examples"))
+        return [
+            (each["part"], each["number"], 1 if each["examples"] is None else each["examples"])
+            for each in found
+            if each["outcome"] in (None, "program_error", "timeout") or each["examples"] > 1
+        ]
 
     def spending(self, run_id: str) -> list[Spending]:
         """Return the totals of all attempts, by kind and outcome."""
-        ...
+        found = self._sums(run_id, ATTEMPTS, {}, ["kind", "outcome"], SUMMED)
+        return [spending_of(each["kind"], each["outcome"], each) for each in found]
 
     def spending_at(self, run_id: str, kind: str) -> dict[str, list[Spending]]:
         """Return the totals of the attempts of one kind, by endpoint and outcome."""
-        ...
+        found: dict[str, list[Spending]] = {}
+        for each in self._sums(run_id, ATTEMPTS, {"kind": kind}, ["endpoint", "outcome"], SUMMED):
+            found.setdefault(each["endpoint"], []).append(spending_of(kind, each["outcome"], each))
+        return found
 
     def candidates(self, run_id: str, start: int = 0) -> list[CandidateRecord]:
         """Return the candidates in the pool from the index `start` on, by index."""
-        ...
+        found = self._of_run(run_id, CANDIDATES, {"number": Compared(">=", start)}, ("number",))
+        return [candidate_of(unpack(each["body"], each["packed"])) for each in found]
 
     def finished_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[AttemptFinished]:
         """Return the ends of the attempts for these numbers, by number and attempt; those that have ended."""
-        ...
+        found = self._of_run(run_id, ATTEMPTS, {"part": part, "number": list(numbers)}, BY_ATTEMPT)
+        rows = (row for each in found for row in rows_of_attempt(each))
+        return [row for row in rows if isinstance(row, AttemptFinished)]
 
     def attempt_rows(self, run_id: str) -> Iterator[Row]:
         """Yield the rows of all attempts, each with its end, as `create` accepts them."""
-        ...
+        for part in self.attempt_parts(run_id):
+            start = 0
+            while page := self.attempt_page(run_id, part, start):
+                yield from page
+                start = page[-1].number + 1
+
+    def attempt_parts(self, run_id: str) -> list[str]:
+        """Return every part that has attempts."""
+        return [each["part"] for each in self._sums(run_id, ATTEMPTS, {}, ["part"])]
+
+    def attempt_page(self, run_id: str, part: str, start: int = 0) -> list[AttemptStarted | AttemptFinished]:
+        """Return the rows of some attempts for the first numbers from `start` on; empty only if there are no more."""
+
+        def work(rows: Rows) -> list[Record]:
+            place = {"run": self._key(rows, run_id), "part": part}
+            later = {**place, "number": Compared(">=", start)}
+            found = list(rows.find(ATTEMPTS, later, BY_ATTEMPT, limit=PAGE))
+            if len(found) < PAGE:
+                return found
+            # A page ends between two numbers: an attempt more or less must not move the next one.
+            last = found[-1]["number"]
+            whole = [each for each in found if each["number"] < last]
+            return whole or list(rows.find(ATTEMPTS, {**place, "number": last}, BY_ATTEMPT))
+
+        return [row for found in self._database.read(work) for row in rows_of_attempt(found)]
 
     def add_request(self, run_id: str, request: SteeringRequest) -> None:
         """Queue a request; does nothing if one of its id and its action is there.
 
         Raises `RequestExists` if one of its id has another action.
         """
-        ...
+        record = request_record(request)
+
+        def work(rows: Rows, _: bool) -> None:
+            place = {"run": self._key(rows, run_id)}
+            found = next(rows.find(REQUESTS, {**place, "id": record["id"]}), None)
+            if found is None:
+                earlier = rows.sums(REQUESTS, place, [])
+                rows.insert(REQUESTS, [{**place, "place": earlier[0]["count"] if earlier else 0, **record}])
+            elif found["action"] != record["action"]:
+                raise RequestExists(f"run {run_id} has another request {request.id}")
+
+        inserted(self._database, work)
 
     def requests(self, run_id: str, *, waiting: bool = False) -> list[SteeringRequest]:
         """Return the requests of a run in the order of their arrival; `waiting`: those without an outcome."""
-        ...
+        where = {"outcome": None} if waiting else {}
+        return [request_of(found) for found in self._of_run(run_id, REQUESTS, where, ("place", "id"))]
 
     def answer_request(
         self,
@@ -161,11 +324,102 @@ class Store(Protocol):
         reason: str | None = None,
     ) -> None:
         """Write the outcome of a request that waits; does nothing if it has one, or is unknown."""
-        ...
+        changes = {"outcome": outcome, "number": number, "reason": plain(reason)}
+
+        def work(rows: Rows) -> None:
+            rows.update(REQUESTS, {"run": self._key(rows, run_id), "id": request_id, "outcome": None}, changes)
+
+        self._database.write(work)
 
     def close(self) -> None:
         """Close it; safe to call twice."""
-        ...
+        self._database.close()
+
+    def _found(self, rows: Rows, run_id: str, *columns: str) -> Record:
+        """Return a run, or these columns of it. Raises `NoSuchRun`."""
+        for found in rows.find(RUNS, {"id": run_id}, columns=columns or None):
+            return found
+        raise NoSuchRun(f"{self.url} holds no run {run_id}")
+
+    def _key(self, rows: Rows, run_id: str) -> Key:
+        if run_id not in self._keys:
+            self._keys[run_id] = self._found(rows, run_id, "key")["key"]
+        return self._keys[run_id]
+
+    def _lost(self, rows: Rows, run_id: str) -> NoReturn:
+        driver = self._found(rows, run_id, "driver")["driver"]
+        raise ClaimLost(f"run {run_id} is driven by {driver or 'no process'} now")
+
+    def _all(self, table: Table, where: Where, order: Sequence[str]) -> list[Record]:
+        return self._database.read(lambda rows: list(rows.find(table, where, order)))
+
+    def _of_run(
+        self,
+        run_id: str,
+        table: Table,
+        where: Where,
+        order: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
+    ) -> list[Record]:
+        def work(rows: Rows) -> list[Record]:
+            place = {"run": self._key(rows, run_id), **where}
+            return list(rows.find(table, place, order, columns=columns))
+
+        return self._database.read(work)
+
+    def _page(
+        self,
+        run_id: str,
+        where: Where,
+        limit: int | None,
+        read: Callable[[Record], tuple[T, int]],
+        *,
+        columns: Sequence[str] | None = ENTRY_COLUMNS,
+        largest: int | None = None,
+    ) -> list[T]:
+        """Return what `read` makes of entries, until the bytes it counts fill a page."""
+
+        def work(rows: Rows) -> list[T]:
+            place = {"run": self._key(rows, run_id), **where}
+            found = rows.find(ENTRIES, place, ("number",), columns=columns, limit=limit, largest=largest)
+            return [one for one, _ in one_page(map(read, found), lambda each: each[1])]
+
+        return self._database.read(work)
+
+    def _sums(self, run_id: str, table: Table, where: Where, by: Sequence[str], of: Sequence[str] = ()) -> list[Record]:
+        """Return sums of a run's rows, sorted by the columns `by`, None first."""
+        found = self._database.read(lambda rows: rows.sums(table, {"run": self._key(rows, run_id), **where}, by, of))
+        return sorted(found, key=lambda each: [(each[name] is not None, each[name] or "") for name in by])
+
+    def _forget(self, key: Key) -> None:
+        """Delete the rows of a run that was not created after all."""
+
+        def work(rows: Rows) -> None:
+            for table in OF_RUNS:
+                rows.delete(table, {"run": key})
+
+        self._database.write(work)
+
+
+def _entry(found: Record, largest: int | None = None) -> tuple[Entry, int]:
+    """Return an entry, and the bytes of its answer."""
+    fields = found["part"], found["number"], found["kind"], found["digest"], found["about"]
+    if largest is not None and found["size"] > largest:
+        return Entry(*fields, b"", found["size"]), 0
+    answer = unpack(found["answer"], found["packed"])
+    if largest is not None and len(answer) > largest:
+        return Entry(*fields, b"", len(answer)), 0
+    return Entry(*fields, answer), len(answer)
+
+
+def _link(found: Record) -> tuple[ChainLink, int]:
+    data = found["answer"]
+    with decoding(f"{found['part']} {found['number']}"):
+        seal = checksum(*(found[name] for name in ENTRY_FIELDS), packed=bool(found["packed"]), data=data)
+    link = None
+    with contextlib.suppress(TypeError, ValueError):
+        link = bytes.fromhex(found["link"])
+    return ChainLink(found["number"], found["owner"], found["seq"], link, seal), len(data)
 
 
 def default_store(given: str | None = None) -> str:
@@ -188,14 +442,14 @@ def open_store(url_or_path: str) -> Store:
     scheme, separator, _ = url_or_path.partition("://")
     if separator and scheme in {"mongodb", "mongodb+srv"}:
         try:
-            from gepa_client.journal.mongo import MongoStore  # an extra, and slow to import
+            from gepa_client.journal.mongo import MongoDatabase  # an extra, and slow to import
         except ModuleNotFoundError as error:
             if error.name not in {"pymongo", "bson"}:
                 raise
             raise JournalError(
                 "a MongoDB store needs pymongo: run pip install '.[mongo]' in the folder of evolverpc"
             ) from error
-        return MongoStore(url_or_path)
+        return Store(MongoDatabase(url_or_path))
     if separator and scheme in {"http", "https", "http+unix"}:
         from gepa_client.journal.http_store import HttpStore
 
@@ -206,9 +460,9 @@ def open_store(url_or_path: str) -> Store:
         raise JournalError(f"{url_or_path} is no file's name and no URL either: did you mean mongodb://HOST?")
     if not url_or_path:
         raise JournalError("the store has no name; give a path for SQLite or a mongodb:// URL")
-    from gepa_client.journal.sqlite import SqliteStore
+    from gepa_client.journal.sqlite import SqliteDatabase
 
-    return SqliteStore(url_or_path)
+    return Store(SqliteDatabase(url_or_path))
 
 
 def looks_like_a_url(text: str) -> bool:

@@ -3,15 +3,15 @@
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, overload
 
 import orjson
 
-from evolverpc_common.installation import installed_version
 from gepa_client.errors import StoreDamaged
+from gepa_client.journal.database import Record, Table
 from gepa_client.journal.entries import (
     AttemptFinished,
     AttemptStarted,
@@ -25,13 +25,6 @@ from gepa_client.journal.entries import (
     unreported_results,
 )
 
-SCHEMA_VERSION = 6
-"""Version 1 had no chains: its entries are read without a check. Version 2 named `requested_action` otherwise.
-
-Version 3 had no `program`, `started` and `completed`, and MongoDB held a run's JSON and times as text. Version 4 had no
-requests of users, and no `found`, `cost_usd` and `dropped` of candidates.
-"""
-
 PAGE = 512
 PAGE_BYTES = 8 << 20
 """A page ends at either."""
@@ -39,11 +32,8 @@ PAGE_BYTES = 8 << 20
 PACK_ABOVE = 4096
 """Bytes. What is longer is compressed, if that makes it shorter."""
 
-JSON_FIELDS = frozenset({"config", "identity", "counters", "best", "parent"})
-"""Fields of a run that hold JSON: text in SQLite, documents in MongoDB."""
-
 TIME_FIELDS = frozenset({"created", "updated", "started", "completed"})
-"""Fields of a run that hold a time as `now` writes it: text in SQLite, dates in MongoDB."""
+"""Fields of a run that hold a time as `now` writes it."""
 
 OVER = frozenset({"completed", "failed", "cancelled"})
 """Statuses of a run that ended; `completed` is set exactly while a run has one of them."""
@@ -53,11 +43,40 @@ CHANGEABLE = frozenset(RUN_FIELDS) - {"id", "updated"}
 STARTED_FIELDS = ("part", "number", "attempt", "kind", "endpoint", "instance")
 FINISHED_FIELDS = ("outcome", "seconds", "usage", "cost_usd", "input_tokens", "output_tokens", "examples", "unpriced")
 REQUEST_FIELDS = ("id", "action", "author", "created", "outcome", "number", "reason")
+ENTRY_FIELDS = ("part", "number", "kind", "digest", "about")
+
+RUNS = Table(
+    "runs",
+    ("id",),
+    ("key", *RUN_FIELDS, "owner", "beat"),
+    json=frozenset({"config", "identity", "counters", "best", "parent"}),
+    times=TIME_FIELDS,
+)
+"""The rows of other tables name a run by its `key`."""
+
+ENTRIES = Table(
+    "entries",
+    ("run", "part", "number"),
+    ("run", *ENTRY_FIELDS, "owner", "packed", "size", "answer", "seq", "link"),
+    blob="answer",
+)
+CHAINS = Table("chains", ("run", "owner"), ("run", "owner", "length", "link"))
+ATTEMPTS = Table(
+    "attempts", ("run", "part", "number", "attempt"), ("run", *STARTED_FIELDS, *FINISHED_FIELDS, "silent", "owner")
+)
+"""`silent`: `unpriced` of an attempt with results and without usage."""
+
+CANDIDATES = Table("candidates", ("run", "number"), ("run", "number", "packed", "size", "body"), blob="body")
+REQUESTS = Table("requests", ("run", "id"), ("run", "place", *REQUEST_FIELDS))
+"""`place`: in the order of arrival, as clocks of two users do not order their requests."""
+
+OF_RUNS = (ENTRIES, CHAINS, ATTEMPTS, CANDIDATES, REQUESTS)
+SUMMED = ("examples", "unpriced", "silent", "cost_usd", "input_tokens", "output_tokens", "seconds")
+
 LARGEST_INTEGER = 2**63 - 1
 LARGEST_AMOUNT = 1e100
 """What is larger is no amount of anything, and would leave sums without an end."""
 
-Record = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -70,10 +89,13 @@ def pack(data: bytes) -> tuple[bytes, bool]:
     return data, False
 
 
-def unpack(data: bytes, packed: bool) -> bytes:
+def unpack(data: bytes | str, packed: bool) -> bytes:
     """Return what was given to `pack`. Raises `StoreDamaged`."""
-    with decoding("compressed data"):
-        return zlib.decompress(data) if packed else data
+    if isinstance(data, bytes) and not packed:
+        return data
+    with decoding("stored data"):
+        kept = memoryview(data.encode() if isinstance(data, str) else data)
+        return zlib.decompress(kept) if packed else bytes(kept)
 
 
 @contextmanager
@@ -123,21 +145,6 @@ def run_of(record: Mapping[str, Any]) -> StoredRun:
     return StoredRun(**values, claim=Claim(record["owner"], record["beat"]))
 
 
-def other_version(store: object, version: object, written_by: str | None) -> str:
-    """Return why a store of another version is refused. `written_by`: the version of evolverpc that made it."""
-    by = "an earlier evolverpc" if written_by is None else f"evolverpc {written_by}"
-    return (
-        f"the store {store} has version {version}, written by {by}; evolverpc {installed_version()} reads version "
-        f"{SCHEMA_VERSION}: use that evolverpc, or name another one as `store`"
-    )
-
-
-def started_record(sent: AttemptStarted, owner: str) -> Record:
-    """Return an attempt that has not ended as a record, with its writer."""
-    record = {name: getattr(sent, name) for name in STARTED_FIELDS}
-    return {**record, **dict.fromkeys(FINISHED_FIELDS), "endpoint": plain(sent.endpoint), "owner": owner}
-
-
 def finished_record(ended: AttemptFinished) -> Record:
     """Return the end of an attempt as a record; the amounts that are summed stand beside the usage."""
     usage = ended.usage or {}
@@ -177,14 +184,13 @@ def rows_of_attempt(record: Mapping[str, Any]) -> list[AttemptStarted | AttemptF
     return [sent, ended]
 
 
-def spending_of(kind: str, outcome: str | None, sums: Sequence[float]) -> Spending:
-    """Return the totals of attempts from their number and their sums, in the order of `Spending`.
-
-    In the place of `unreported` stands the sum of `unpriced` over the attempts with results and without usage.
-    """
-    attempts, examples, unpriced, silent, cost, read, written, seconds = sums
-    numbers = int(attempts), int(examples), int(unpriced), unreported_results(kind, None, int(examples), int(silent))
-    return Spending(kind, outcome, *numbers, cost, int(read), int(written), seconds)
+def spending_of(kind: str, outcome: str | None, sums: Record) -> Spending:
+    """Return the totals of attempts from their number and the sums of `SUMMED`."""
+    examples, unpriced = int(sums["examples"]), int(sums["unpriced"])
+    unreported = unreported_results(kind, None, examples, int(sums["silent"]))
+    tokens = int(sums["input_tokens"]), int(sums["output_tokens"])
+    numbers = sums["count"], examples, unpriced, unreported
+    return Spending(kind, outcome, *numbers, sums["cost_usd"], *tokens, sums["seconds"])
 
 
 def one_page(found: Iterable[T], size: Callable[[T], int]) -> list[T]:
@@ -270,7 +276,7 @@ class ChainLink:
     """An entry's place in its writer's chain, with the checksum of what the store holds of it now.
 
     `seq`: from 0 in the order of writing; None for a stop, which may be deleted and is no part of the chain. `link`:
-    what was written with the entry; None for entries of stores before version 2.
+    what was written with the entry; None if that is no link.
     """
 
     number: int

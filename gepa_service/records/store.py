@@ -1,4 +1,4 @@
-"""The interface of the store of records, the view of it that one tenant has, and its errors, as a tree.
+"""The store of records above any database, the view of it that one tenant has, and its errors, as a tree.
 
 RecordError
 ├── RecordExists        a record of this kind, tenant and id is there already
@@ -6,11 +6,16 @@ RecordError
 └── RecordsUnavailable  the database cannot be used now (full, locked, unreachable): trying later can help
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import functools
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from gepa_service.records.record import Record
+from gepa_client.errors import JournalError, StoreUnavailable
+from gepa_client.journal.database import Compared, Database, Rows, Table, inserted
+from gepa_service.records.record import Record, now
 
 R = TypeVar("R", bound=Record)
 LARGEST_PAGE = 200
@@ -37,28 +42,66 @@ class RecordsUnavailable(RecordError):
     """The database cannot be used now; trying later can help."""
 
 
-class RecordStore(Protocol):
+class RecordStore:
     """Records of all tenants. Safe to use from several threads, and the same database from several processes.
+
+    `write` of a row names the write that made it: one whose response was lost is repeated, and recognized.
 
     Every method may raise `RecordsUnavailable`. Only the worker, the command line and the check of keys use it
     directly; routes use a `TenantRecords`.
     """
 
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._declared: set[Table] = set()
+        self._closed = False
+
     def insert(self, record: Record) -> None:
         """Add a record. Raises `RecordExists`."""
-        ...
+        row = _row(record)
+
+        def work(rows: Rows, looks: bool) -> None:
+            if not looks:
+                rows.insert(table_of(type(record)), [row])
+            elif not _written(rows, record, row):
+                raise RecordExists(f"there is a {record.kind} {record.id} already")
+
+        with self._used(type(record)):
+            inserted(self._database, work)
 
     def get(self, type_: type[R], tenant: str, id_: str) -> R | None:
         """Return a record; None if there is none."""
-        ...
+        found = self._bodies(type_, {"tenant": tenant, "id": id_})
+        return type_.model_validate_json(found[0]) if found else None
 
     def replace(self, record: R) -> R:
         """Write a record that was read before; return it with its new version. Raises `RecordChanged`."""
-        ...
+        written = record.model_copy(update={"version": record.version + 1, "updated": now()})
+        row = _row(written)
+        changes = {name: value for name, value in row.items() if name not in ("tenant", "id")}
+
+        def work(rows: Rows) -> None:
+            if not rows.update(table_of(type(record)), _as_read(record), changes) and not _written(rows, record, row):
+                raise RecordChanged(f"{record.kind} {record.id} has changed")
+
+        with self._used(type(record)):
+            self._database.write(work)
+        return written
 
     def delete(self, record: Record) -> None:
         """Delete a record that was read before. Raises `RecordChanged`."""
-        ...
+        table, tries = table_of(type(record)), 0
+
+        def work(rows: Rows) -> None:
+            nonlocal tries
+            tries += 1
+            if rows.delete(table, _as_read(record)):
+                return
+            if tries == 1 or rows.same_keys(table, [_row(record)]):  # else an earlier try deleted it
+                raise RecordChanged(f"{record.kind} {record.id} has changed")
+
+        with self._used(type(record)):
+            self._database.write(work)
 
     def page(
         self,
@@ -75,19 +118,96 @@ class RecordStore(Protocol):
         Raises:
             ValueError: `where` names a field that is not indexed.
         """
-        ...
+        condition = _selected(type_, tenant, where)
+        if after is not None:
+            condition["id"] = Compared("<" if newest_first else ">", after)
+        order = ("-id" if newest_first else "id", "tenant")
+        return [type_.model_validate_json(body) for body in self._bodies(type_, condition, order, limit)]
 
     def count(self, type_: type[Record], tenant: str | None, where: Where | None = None) -> int:
         """Return how many records a page without limit would hold."""
-        ...
+        return sum(found["count"] for found in self._counts(type_, _selected(type_, tenant, where), []))
 
     def tenants_with(self, type_: type[Record], where: Where | None = None) -> dict[str, int]:
         """Return the number of such records by tenant, tenants without any left out."""
-        ...
+        found = self._counts(type_, _selected(type_, None, where), ["tenant"])
+        return {each["tenant"]: each["count"] for each in found}
 
     def close(self) -> None:
         """Close it; safe to call twice."""
-        ...
+        self._closed = True
+        self._database.close()
+
+    def _bodies(
+        self, type_: type[Record], where: Mapping[str, Any], order: Sequence[str] = (), limit: int | None = None
+    ) -> list[str]:
+        def work(rows: Rows) -> list[str]:
+            found = rows.find(table_of(type_), where, order, columns=["body"], limit=limit)
+            return [each["body"] for each in found]
+
+        with self._used(type_):
+            return self._database.read(work)
+
+    def _counts(self, type_: type[Record], where: Mapping[str, Any], by: Sequence[str]) -> list[dict[str, Any]]:
+        with self._used(type_):
+            return self._database.read(lambda rows: rows.sums(table_of(type_), where, by))
+
+    @contextlib.contextmanager
+    def _used(self, type_: type[Record]) -> Iterator[None]:
+        """Have a table for the type, and raise the errors of this module for those of the database."""
+        if self._closed:
+            raise RecordsUnavailable("the records are closed")
+        table = table_of(type_)
+        with translated():
+            if table not in self._declared:
+                self._database.declare([table])
+                self._declared.add(table)
+            yield
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Raise the errors of this module for those of a database."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise RecordsUnavailable(str(error)) from error
+    except JournalError as error:
+        raise RecordError(str(error)) from error
+
+
+@functools.cache
+def table_of(type_: type[Record]) -> Table:
+    """Return the table of a type; it has a column for each field that records are selected by."""
+    fields = tuple(f"by_{name}" for name in type_.indexed)
+    orders = [(name, *others) for name in fields for others in (("tenant", "id"), ("id", "tenant"))]
+    columns = ("tenant", "id", "version", "write", "body", *fields)
+    return Table(f"record_{type_.kind}", ("tenant", "id"), columns, (("id", "tenant"), *orders))
+
+
+def _row(record: Record) -> dict[str, Any]:
+    fields = {f"by_{name}": getattr(record, name) for name in record.indexed}
+    written = {"version": record.version, "write": uuid.uuid4().hex, "body": record.model_dump_json()}
+    return {"tenant": record.tenant, "id": record.id, **written, **fields}
+
+
+def _as_read(record: Record) -> dict[str, Any]:
+    return {"tenant": record.tenant, "id": record.id, "version": record.version}
+
+
+def _written(rows: Rows, record: Record, row: dict[str, Any]) -> bool:
+    """Whether the record is as this write left it: the response to an earlier try was lost."""
+    return [found["write"] for found in rows.same_keys(table_of(type(record)), [row])] == [row["write"]]
+
+
+def _selected(type_: type[Record], tenant: str | None, where: Where | None) -> dict[str, Any]:
+    """Return the conditions of a query. Raises `ValueError` for a field that is not indexed."""
+    condition: dict[str, Any] = {} if tenant is None else {"tenant": tenant}
+    for name, wanted in (where or {}).items():
+        if name not in type_.indexed:
+            raise ValueError(f"{type_.kind} is not indexed by {name}")
+        condition[f"by_{name}"] = wanted if wanted is None or isinstance(wanted, str) else list(wanted)
+    return condition
 
 
 def changed(store: RecordStore, record: R, change: Callable[[R], R]) -> R:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gepa_service.records.sqlite import SqliteRecords
+from gepa_service.records.open_records import open_records
+from gepa_service.records.store import RecordStore
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Iterator[SqliteRecords]:
-    opened = SqliteRecords(tmp_path / "records.db")
+def records(tmp_path: Path) -> Iterator[RecordStore]:
+    opened = open_records(str(tmp_path / "records.db"))
     yield opened
     opened.close()

@@ -1,18 +1,17 @@
 """The journal of a job's run, for the optimizer of that job alone: one POST for each method of `Store`."""
 
 import contextlib
-import itertools
 import threading
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from gepa_client.errors import JournalError, StoreUnavailable
-from gepa_client.journal.http_messages import ERRORS, LARGEST_REQUEST, METHODS, ROWS, Arguments, dumped, loaded
+from gepa_client.journal.http_messages import ERRORS, LARGEST_REQUEST, METHODS, Arguments, dumped, loaded
 from gepa_client.journal.store import Store, open_store
 from gepa_service.api.access import Optimizer, Parts
 from gepa_service.api.problems import Problem, not_found
@@ -22,7 +21,6 @@ router = APIRouter(tags=["journal"], include_in_schema=False)
 STATUSES = {"no-such-run": 404, "unavailable": 503, "invalid": 422}
 """By code; all others are conflicts."""
 
-SENT_ROWS = 256
 _opening = threading.Lock()
 
 
@@ -59,10 +57,6 @@ async def call(
     arguments = await run_in_threadpool(_arguments, found.arguments, body)
     if found.takes_run and arguments.get("run") is not None and arguments["run"].id != job:
         raise not_found("job")
-    if method == ROWS:
-        lines = _row_lines(store, job)
-        first = await run_in_threadpool(_first, store, lines)
-        return StreamingResponse(itertools.chain([first], lines), media_type="application/x-ndjson")
     return Response(await run_in_threadpool(_answer, store, method, job, arguments), media_type="application/json")
 
 
@@ -71,24 +65,6 @@ def _answer(store: Store, method: str, job: str, arguments: dict[str, Any]) -> b
     with _problems(store):
         result = function(**arguments) if METHODS[method].takes_run else function(job, **arguments)
         return dumped({"result": result})
-
-
-def _first(store: Store, lines: Iterator[bytes]) -> bytes:
-    """Return the first part of a response, so that an error is still a problem with a status."""
-    with _problems(store):
-        return next(lines, b"")
-
-
-def _row_lines(store: Store, job: str) -> Iterator[bytes]:
-    """Yield the rows of all attempts; the last line counts them, so that a list that was cut is noticed."""
-    count, lines = 0, list[bytes]()
-    for row in store.attempt_rows(job):
-        lines.append(dumped(row) + b"\n")
-        count += 1
-        if len(lines) >= SENT_ROWS:
-            yield b"".join(lines)
-            lines.clear()
-    yield b"".join(lines) + dumped({"count": count}) + b"\n"
 
 
 async def _body(request: Request) -> bytes:

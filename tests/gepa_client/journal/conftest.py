@@ -12,7 +12,7 @@ from gepa_client.journal import Store, open_store
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from gepa_service.api.routes.journal import own_job
 from gepa_service.auth.principal import Principal
-from gepa_service.records.sqlite import SqliteRecords
+from gepa_service.records.open_records import open_records
 from tests.gepa_client.journal.mongo_process import MongoProcess
 from tests.gepa_service.serving import served, service_of
 
@@ -54,7 +54,7 @@ def api_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     token.write_text("the token")
     monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(token))
     optimizer = Principal("tenant", "job", "job:any", "any")
-    records = SqliteRecords(tmp_path / "records.db")
+    records = open_records(str(tmp_path / "records.db"))
     service = service_of(
         records,
         str(tmp_path / "behind" / "store.db"),

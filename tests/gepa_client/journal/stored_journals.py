@@ -10,16 +10,17 @@ from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import Row
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RequestKey, SpendingTotals, request_key
-from gepa_client.journal.sqlite import SqliteStore
+from gepa_client.journal.sqlite import SqliteDatabase
+from gepa_client.journal.store import Store
 from gepa_client.transport.event_loop import CancelToken
 from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, run
 
 
-class Watched(SqliteStore):
+class Watched(Store):
     """Counts commits; `before_write` may raise, or wait."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
+        super().__init__(SqliteDatabase(path))
         self.commits: list[int] = []
         self.before_write: Callable[[Sequence[Row]], None] = lambda _: None
 
@@ -41,7 +42,7 @@ def watched(path: Path) -> Iterator[Watched]:
 
 
 @contextmanager
-def recording(store: SqliteStore, *, owner: str = OWNER, secrets: Sequence[str] = ()) -> Iterator[Journal]:
+def recording(store: Store, *, owner: str = OWNER, secrets: Sequence[str] = ()) -> Iterator[Journal]:
     """The run's journal for a process that claims it; everything is written when it ends."""
     assert store.claim(RUN.id, store.run(RUN.id).claim, owner, DRIVER)
     cancel_token = CancelToken()
@@ -53,7 +54,7 @@ def recording(store: SqliteStore, *, owner: str = OWNER, secrets: Sequence[str] 
         store.release(RUN.id, owner)
 
 
-def replaying(store: SqliteStore, until: int | None = None) -> Journal:
+def replaying(store: Store, until: int | None = None) -> Journal:
     """The run's journal for a replay, which writes nothing."""
 
     def failed(interrupted: Interrupted) -> None:

@@ -15,6 +15,7 @@ from tests.gepa_client.journal.store_process import line, start
 
 LEASE_S = 0.4
 LIVING_S = 2.0  # a beat of a living driver may be this late
+LEASE_OF_SLOW_S = 2.0
 WAIT_S = 30.0
 
 
@@ -78,6 +79,20 @@ class Silent:
         raise StoreUnavailable("away")
 
 
+class SlowThenAway(Silent):
+    """Its first beat is answered after 3/4 of the lease; `answered`: when. It is away after it."""
+
+    answered = 0.0
+
+    def beat(self, *given: object) -> str | None:
+        if self.beats:
+            return super().beat(*given)
+        self.beats += 1
+        threading.Event().wait(0.75 * LEASE_OF_SLOW_S)
+        self.answered = time.monotonic()
+        return None
+
+
 def lost(store: Any, lease_s: float = LEASE_S) -> tuple[JournalError, float]:
     """Return the error with which a driver loses its run, and the seconds until then."""
     received: list[JournalError] = []
@@ -110,3 +125,9 @@ def test_a_driver_whose_store_hangs_loses_the_run_in_time_too() -> None:
     hangs.set()
     assert isinstance(error, StoreUnavailable)
     assert LEASE_S <= took < WAIT_S / 2
+
+
+def test_a_lease_counts_from_the_beginning_of_a_beat_as_others_may_see_the_change_at_once() -> None:
+    store = SlowThenAway()
+    lost(store, LEASE_OF_SLOW_S)
+    assert time.monotonic() < store.answered + LEASE_OF_SLOW_S

@@ -12,9 +12,9 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 
 from gepa_client.errors import JournalError, NumberTaken, StoreUnavailable, StoreVersionDiffers
+from gepa_client.journal import Store, open_store
 from gepa_client.journal.entries import SEARCH, Row
-from gepa_client.journal.mongo import MongoStore
-from gepa_client.journal.mongo_server import without_secrets
+from gepa_client.journal.mongo import MongoDatabase, without_secrets
 from gepa_client.journal.soundness import damage
 from tests.gepa_client.journal.cutting_proxy import cutting
 from tests.gepa_client.journal.mongo_process import MongoProcess
@@ -48,7 +48,7 @@ def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
 def test_an_unreachable_server_is_reported_soon_and_without_the_password() -> None:
     begun = time.monotonic()
     with pytest.raises(StoreUnavailable, match=UNUSED) as caught:
-        MongoStore(f"mongodb://me:secret@{UNUSED}/runs")
+        MongoDatabase(f"mongodb://me:secret@{UNUSED}/runs")
     assert time.monotonic() - begun < 15
     assert "secret" not in str(caught.value)
 
@@ -65,21 +65,21 @@ def test_an_unreachable_server_is_reported_soon_and_without_the_password() -> No
 )
 def test_a_url_that_will_not_do_is_an_error_without_the_password(rest: str) -> None:
     with pytest.raises(JournalError, match="not a usable MongoDB URL") as caught:
-        MongoStore(f"mongodb://{rest}")
+        MongoDatabase(f"mongodb://{rest}")
     assert "cret" not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
 def test_a_store_of_another_version_is_refused(mongo_url: str) -> None:
-    MongoStore(mongo_url).close()
+    MongoDatabase(mongo_url).close()
     with MongoClient[dict[str, object]](mongo_url) as client:
-        client.get_default_database()["store"].update_one({"_id": "schema"}, {"$set": {"version": 7}})
-    with pytest.raises(StoreVersionDiffers, match=r"version 7, written by evolverpc .*; evolverpc .* reads version 6"):
-        MongoStore(mongo_url)
+        client.get_default_database()["store"].update_one({"_id": "schema"}, {"$set": {"version": 8}})
+    with pytest.raises(StoreVersionDiffers, match=r"version 8, written by evolverpc .*; evolverpc .* reads version 7"):
+        MongoDatabase(mongo_url)
 
 
 def test_restarts_of_the_server_lose_nothing_and_repeat_nothing(process: MongoProcess) -> None:
-    store = MongoStore(f"{process.url}/runs")
+    store = open_store(f"{process.url}/runs")
     driven(store)
     written = threading.Semaphore(0)
     failures: list[BaseException] = []
@@ -110,7 +110,7 @@ def test_restarts_of_the_server_lose_nothing_and_repeat_nothing(process: MongoPr
 
 
 def test_an_absent_server_is_an_error_and_the_write_can_be_repeated(process: MongoProcess) -> None:
-    with closing(MongoStore(f"{process.url}/runs", patience_s=0.5)) as store:
+    with closing(Store(MongoDatabase(f"{process.url}/runs", patience_s=0.5))) as store:
         driven(store)
         process.kill()
         with pytest.raises(StoreUnavailable, match="does not answer"):
@@ -120,7 +120,7 @@ def test_an_absent_server_is_an_error_and_the_write_can_be_repeated(process: Mon
         assert store.entries(RUN.id, SEARCH) == [entry(0)]
 
 
-def write_until_accepted(store: MongoStore, rows: list[Row]) -> None:
+def write_until_accepted(store: Store, rows: list[Row]) -> None:
     """Repeat a write until the server accepts it; raises `StoreUnavailable` after `WAIT_S`."""
     give_up = time.monotonic() + WAIT_S
     while True:
@@ -138,7 +138,7 @@ def write_until_accepted(store: MongoStore, rows: list[Row]) -> None:
 )
 def test_a_write_whose_response_was_lost_differs_from_a_foreign_one(process: MongoProcess, lost: bytes) -> None:
     with cutting(process.port) as proxy:
-        store = MongoStore(f"mongodb://127.0.0.1:{proxy.port}/runs")
+        store = open_store(f"mongodb://127.0.0.1:{proxy.port}/runs")
         driven(store)
         long = entry(1, os.urandom(3_000_000))
         proxy.cut(lost)
@@ -160,7 +160,7 @@ def test_a_writer_killed_before_it_ends_attempts_has_written_their_entries(
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    store = MongoStore(mongo_url)
+    store = open_store(mongo_url)
     driven(store)
     store.write(RUN.id, OWNER, [sent(0)])
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):

@@ -53,7 +53,7 @@ def test_an_altered_answer_is_found_with_all_that_is_sound_below_it(written: Sto
         store_url,
         "UPDATE entries SET answer = CAST('\"40.\"' AS BLOB) WHERE part = 'search' AND number IN (40, 77)",
         lambda entries: entries.update_many(
-            {"part": "search", "number": {"$in": [40, 77]}}, {"$set": {"data": b'"4."'}}
+            {"part": "search", "number": {"$in": [40, 77]}}, {"$set": {"answer": b'"4."'}}
         ),
     )
     found = damage(written, RUN.id)

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from gepa_client.errors import JournalError, StoreUnavailable, StoreVersionDiffers
+from gepa_client.journal import Store
 from gepa_client.journal.entries import SEARCH
-from gepa_client.journal.sqlite import SqliteStore
+from gepa_client.journal.sqlite import SqliteDatabase
 from tests.gepa_client.journal.sample_runs import OWNER, RUN, driven, entry, sent
 from tests.gepa_client.journal.store_process import start
 
@@ -17,7 +18,7 @@ FULL = 600_000
 
 def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "store.db"
-    store = SqliteStore(path)
+    store = Store(SqliteDatabase(path))
     driven(store)
     files = sorted(path.parent.iterdir())
     assert [file.name for file in files] == ["store.db", "store.db-shm", "store.db-wal"]
@@ -26,19 +27,19 @@ def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path], "one file is left"
 
 
-@pytest.mark.parametrize("version", [5, 7])
+@pytest.mark.parametrize("version", [6, 8])
 def test_a_store_of_another_version_is_refused_and_left_alone(tmp_path: Path, version: int) -> None:
     path = tmp_path / "store.db"
-    SqliteStore(path).close()
+    SqliteDatabase(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     before = path.read_bytes()
     with pytest.raises(
         StoreVersionDiffers,
-        match=rf"version {version}, written by evolverpc .*; evolverpc .* reads version 6: use that",
+        match=rf"version {version}, written by evolverpc .*; evolverpc .* reads version 7: use that",
     ):
-        SqliteStore(path)
+        SqliteDatabase(path)
     assert path.read_bytes() == before
 
 
@@ -49,13 +50,13 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
     connection.close()
     before = path.read_bytes()
     with pytest.raises(JournalError, match=r"photos\.db is a database of something else"):
-        SqliteStore(path)
+        SqliteDatabase(path)
     assert path.read_bytes() == before
 
 
 def test_a_file_locked_for_long_is_named_and_the_write_can_be_repeated(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    store = SqliteStore(path, patience_s=0.1)
+    store = Store(SqliteDatabase(path, patience_s=0.1))
     driven(store)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -84,6 +85,6 @@ def test_several_processes_open_and_write_one_new_file(tmp_path: Path) -> None:
     for writer in writers:
         writer.communicate(timeout=WAIT_S)
         assert writer.returncode == 0
-    store = SqliteStore(path)
+    store = Store(SqliteDatabase(path))
     assert {run.id: store.parts(run.id) for run in store.runs()} == {f"run-{index}": {SEARCH: 60} for index in range(4)}
     store.close()

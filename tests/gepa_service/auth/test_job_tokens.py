@@ -13,7 +13,7 @@ from gepa_service.auth.job_tokens import LEEWAY_S, LIFETIME_S, LONGEST_S, JobTok
 from gepa_service.auth.principal import Principal
 from gepa_service.model.job import Job, JobClaim
 from gepa_service.records.record import now
-from gepa_service.records.sqlite import SqliteRecords
+from gepa_service.records.store import RecordStore
 
 MASTER = b"m" * 32
 
@@ -27,7 +27,7 @@ class Clock:
 
 
 @pytest.fixture
-def job(records: SqliteRecords) -> Job:
+def job(records: RecordStore) -> Job:
     made = Job(
         tenant="acme",
         id="job_1",
@@ -41,7 +41,7 @@ def job(records: SqliteRecords) -> Job:
     return made
 
 
-def test_the_token_of_a_running_job_names_the_job_and_its_tenant(records: SqliteRecords, job: Job) -> None:
+def test_the_token_of_a_running_job_names_the_job_and_its_tenant(records: RecordStore, job: Job) -> None:
     tokens = JobTokens(records, [MASTER])
     token = tokens.issue(job)
     assert is_job_token(token)
@@ -60,7 +60,7 @@ def test_the_token_of_a_running_job_names_the_job_and_its_tenant(records: Sqlite
     ],
 )
 def test_a_token_is_refused_once_its_job_ended_or_another_attempt_runs_it(
-    records: SqliteRecords, job: Job, change: dict[str, Any]
+    records: RecordStore, job: Job, change: dict[str, Any]
 ) -> None:
     tokens = JobTokens(records, [MASTER])
     token = tokens.issue(job)
@@ -69,7 +69,7 @@ def test_a_token_is_refused_once_its_job_ended_or_another_attempt_runs_it(
 
 
 def test_a_token_is_refused_after_fifteen_minutes_by_any_clock_within_the_leeway(
-    records: SqliteRecords, job: Job
+    records: RecordStore, job: Job
 ) -> None:
     clock = Clock()
     tokens = JobTokens(records, [MASTER], clock)
@@ -82,7 +82,7 @@ def test_a_token_is_refused_after_fifteen_minutes_by_any_clock_within_the_leeway
 
 @pytest.mark.parametrize(("ahead_s", "accepted"), [(LEEWAY_S - 1, True), (LEEWAY_S + 1, False)])
 def test_a_token_from_a_clock_that_is_ahead_is_accepted_within_the_leeway(
-    records: SqliteRecords, job: Job, ahead_s: int, accepted: bool
+    records: RecordStore, job: Job, ahead_s: int, accepted: bool
 ) -> None:
     issuing, checking = Clock(), Clock()
     issuing.present += timedelta(seconds=ahead_s)
@@ -92,7 +92,7 @@ def test_a_token_from_a_clock_that_is_ahead_is_accepted_within_the_leeway(
 
 @pytest.mark.parametrize("lifetime_s", [0, -1, LIFETIME_S + 1])
 def test_no_token_is_issued_for_too_long_or_for_a_job_without_a_worker(
-    records: SqliteRecords, job: Job, lifetime_s: float
+    records: RecordStore, job: Job, lifetime_s: float
 ) -> None:
     tokens = JobTokens(records, [MASTER])
     with pytest.raises(ValueError, match="at most"):
@@ -144,18 +144,18 @@ def _with_claims(**changes: Any) -> str:
     return f"{header}.{part(claims(**changes))}.{signature}"
 
 
-def test_the_forged_tokens_are_refused_for_what_is_wrong_with_them_alone(records: SqliteRecords, job: Job) -> None:
+def test_the_forged_tokens_are_refused_for_what_is_wrong_with_them_alone(records: RecordStore, job: Job) -> None:
     assert JobTokens(records, [MASTER]).check(signed({})) is not None
 
 
 @pytest.mark.parametrize("forged", FORGED)
-def test_a_forged_token_is_refused(records: SqliteRecords, job: Job, forged: str) -> None:
+def test_a_forged_token_is_refused(records: RecordStore, job: Job, forged: str) -> None:
     token = FORGED[forged]()
     is_job_token(token)
     assert JobTokens(records, [MASTER]).check(token) is None
 
 
-def test_tokens_of_the_master_key_before_are_accepted_while_it_is_listed(records: SqliteRecords, job: Job) -> None:
+def test_tokens_of_the_master_key_before_are_accepted_while_it_is_listed(records: RecordStore, job: Job) -> None:
     token = JobTokens(records, [b"o" * 32]).issue(job)
     assert JobTokens(records, [MASTER, b"o" * 32]).check(token) is not None
     assert JobTokens(records, [MASTER]).check(token) is None

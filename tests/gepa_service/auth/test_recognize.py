@@ -10,19 +10,19 @@ from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.principal import Principal
 from gepa_service.auth.recognize import LONGEST_TOKEN, Recognizer, TenantNeeded
 from gepa_service.model.job import Job, JobClaim
-from gepa_service.records.sqlite import SqliteRecords
+from gepa_service.records.store import RecordStore
 from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer
 
 
 @pytest.fixture
-def recognize(records: SqliteRecords, issuer: OidcIssuer) -> Recognizer:
+def recognize(records: RecordStore, issuer: OidcIssuer) -> Recognizer:
     issuer.add_key("k1")
     tokens = OidcTokens([oidc.OidcIssuer(issuer.url, AUDIENCE)])
     return Recognizer(records, JobTokens(records, [b"m" * 32]), tokens)
 
 
 def test_a_key_a_job_token_and_a_member_are_recognized(
-    records: SqliteRecords, recognize: Recognizer, issuer: OidcIssuer
+    records: RecordStore, recognize: Recognizer, issuer: OidcIssuer
 ) -> None:
     key, record = make_key("acme", "ci", "viewer")
     job = Job(tenant="acme", id="job_1", repo_url="r", created_by="c", status="running", claim=JobClaim(worker="w"))
@@ -37,9 +37,7 @@ def test_a_valid_token_of_one_who_is_no_member_is_refused(recognize: Recognizer,
     assert recognize(issuer.token("k1")) is None
 
 
-def test_a_member_of_several_tenants_names_one(
-    records: SqliteRecords, recognize: Recognizer, issuer: OidcIssuer
-) -> None:
+def test_a_member_of_several_tenants_names_one(records: RecordStore, recognize: Recognizer, issuer: OidcIssuer) -> None:
     records.insert(make_member("acme", issuer.url, "ann", "owner"))
     records.insert(make_member("beta", issuer.url, "ann", "viewer"))
     token = issuer.token("k1")
@@ -50,7 +48,7 @@ def test_a_member_of_several_tenants_names_one(
     assert recognize(token, "gamma") is None
 
 
-def test_a_key_is_refused_for_another_tenant_than_its_own(records: SqliteRecords, recognize: Recognizer) -> None:
+def test_a_key_is_refused_for_another_tenant_than_its_own(records: RecordStore, recognize: Recognizer) -> None:
     key, record = make_key("acme", "ci", "viewer")
     records.insert(record)
     assert recognize(key, "acme") is not None
@@ -58,7 +56,7 @@ def test_a_key_is_refused_for_another_tenant_than_its_own(records: SqliteRecords
 
 
 def test_a_subject_of_one_issuer_is_not_that_of_another(
-    records: SqliteRecords, recognize: Recognizer, issuer: OidcIssuer
+    records: RecordStore, recognize: Recognizer, issuer: OidcIssuer
 ) -> None:
     records.insert(make_member("acme", "https://elsewhere.example", "ann", "owner"))
     assert recognize(issuer.token("k1")) is None

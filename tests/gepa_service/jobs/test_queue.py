@@ -8,12 +8,12 @@ from gepa_service.jobs.queue import Queue
 from gepa_service.model.job import Job, JobClaim
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.record import now
-from gepa_service.records.sqlite import SqliteRecords
+from gepa_service.records.store import RecordStore
 
 LEASE_S = 5.0
 
 
-def submit(records: SqliteRecords, tenant: str, **fields: Any) -> Job:
+def submit(records: RecordStore, tenant: str, **fields: Any) -> Job:
     job = Job(tenant=tenant, id=f"job_{records.count(Job, None):032d}", repo_url="/r", created_by="key:x", **fields)
     records.insert(job)
     return job
@@ -25,7 +25,7 @@ def taken(queue: Queue, count: int) -> list[str]:
     return [job.tenant for job in found if job is not None]
 
 
-def test_one_who_submits_many_does_not_hold_up_anothers_first(records: SqliteRecords) -> None:
+def test_one_who_submits_many_does_not_hold_up_anothers_first(records: RecordStore) -> None:
     for _ in range(6):
         submit(records, "many")
     submit(records, "few")
@@ -36,7 +36,7 @@ def test_one_who_submits_many_does_not_hold_up_anothers_first(records: SqliteRec
     assert sorted(running) == ["few", "few", "many", "many", "many"]
 
 
-def test_of_tenants_with_as_many_running_jobs_the_one_served_longest_ago_comes_first(records: SqliteRecords) -> None:
+def test_of_tenants_with_as_many_running_jobs_the_one_served_longest_ago_comes_first(records: RecordStore) -> None:
     queue = Queue(records, "w", LEASE_S)
     order = []
     for tenant in ("c", "a", "b") * 2:
@@ -49,7 +49,7 @@ def test_of_tenants_with_as_many_running_jobs_the_one_served_longest_ago_comes_f
     assert order == ["a", "b", "c", "a", "b", "c"]
 
 
-def test_a_tenants_oldest_job_comes_first_unless_it_waits_after_a_setback(records: SqliteRecords) -> None:
+def test_a_tenants_oldest_job_comes_first_unless_it_waits_after_a_setback(records: RecordStore) -> None:
     waiting = submit(records, "a", not_before=now() + timedelta(hours=1))
     due, later = submit(records, "a"), submit(records, "a")
     queue = Queue(records, "w", LEASE_S)
@@ -57,7 +57,7 @@ def test_a_tenants_oldest_job_comes_first_unless_it_waits_after_a_setback(record
     assert queue.claim([waiting.id, due.id, later.id]) is None
 
 
-def test_quotas_of_jobs_and_sandboxes_hold(records: SqliteRecords) -> None:
+def test_quotas_of_jobs_and_sandboxes_hold(records: RecordStore) -> None:
     quotas = Quotas(jobs_at_once=2, sandboxes=4)
     records.insert(Tenant(tenant=TENANTS, id="a", name="a", quotas=quotas))
     first = submit(records, "a", settings={"sandboxes": 2})
@@ -72,7 +72,7 @@ def test_quotas_of_jobs_and_sandboxes_hold(records: SqliteRecords) -> None:
     assert [job.id for job in (queue.claim([first.id, narrow.id]),) if job is not None] == [alone.id]
 
 
-def test_a_job_is_taken_over_if_its_claim_has_not_changed_for_the_lease(records: SqliteRecords) -> None:
+def test_a_job_is_taken_over_if_its_claim_has_not_changed_for_the_lease(records: RecordStore) -> None:
     clock = [0.0]
     mine, other = Queue(records, "one", LEASE_S), Queue(records, "two", LEASE_S, lambda: clock[0])
     submit(records, "a")
@@ -91,7 +91,7 @@ def test_a_job_is_taken_over_if_its_claim_has_not_changed_for_the_lease(records:
     assert other.claim([over.id]) is None
 
 
-def test_a_job_waits_with_the_reason_while_its_tenant_has_spent_its_money_of_the_month(records: SqliteRecords) -> None:
+def test_a_job_waits_with_the_reason_while_its_tenant_has_spent_its_money_of_the_month(records: RecordStore) -> None:
     records.insert(Tenant(tenant=TENANTS, id="a", name="a", quotas=Quotas(usd_per_month=2.0)))
     clock, spent = [0.0], {"a": 2.5, "b": 9.0}
     mine, other = submit(records, "a"), submit(records, "b")

@@ -3,10 +3,10 @@
 from contextlib import closing
 from pathlib import Path
 
+from gepa_client.journal.checkpoints import LONGEST_LOG
 from gepa_service.model.job import Job
-from gepa_service.records.checkpoints import LONGEST_LOG
+from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
-from gepa_service.records.sqlite import SqliteRecords
 
 PAGE_BYTES = 4096
 
@@ -17,7 +17,7 @@ def job(text: str = "") -> Job:
 
 def test_the_log_stays_bounded_while_records_are_written(tmp_path: Path) -> None:
     log = tmp_path / "records.db-wal"
-    with closing(SqliteRecords(tmp_path / "records.db")) as records:
+    with closing(open_records(str(tmp_path / "records.db"))) as records:
         for _ in range(200):
             records.insert(job("x" * 200_000))
         assert log.stat().st_size < 5 * LONGEST_LOG * PAGE_BYTES

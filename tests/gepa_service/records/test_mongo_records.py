@@ -8,7 +8,7 @@ import pytest
 from pymongo.collection import Collection
 from pymongo.errors import AutoReconnect
 
-from gepa_service.records.mongo import MongoRecords
+from gepa_service.records.open_records import open_records
 from gepa_service.records.store import RecordChanged, RecordError, RecordExists, RecordsUnavailable
 from tests.gepa_client.journal.mongo_process import MongoProcess
 from tests.gepa_service.records.sample import Sample
@@ -27,7 +27,7 @@ def server(tmp_path: Path) -> Iterator[MongoProcess]:
 
 @pytest.mark.timeout(180)
 def test_a_server_that_is_gone_is_unavailable_and_back_again_once_it_is_started(server: MongoProcess) -> None:
-    records = MongoRecords(server.url, patience_s=0.5)
+    records = open_records(server.url, patience_s=0.5)
     made = sample("s1")
     records.insert(made)
     server.kill()
@@ -37,7 +37,7 @@ def test_a_server_that_is_gone_is_unavailable_and_back_again_once_it_is_started(
             use()
     assert time.monotonic() - began < 30
     with pytest.raises(RecordsUnavailable):
-        MongoRecords(server.url, patience_s=0.5)
+        open_records(server.url, patience_s=0.5)
     assert server.start()
     assert records.get(Sample, "acme", "s1") == made
     records.close()
@@ -63,7 +63,7 @@ class LostResponses:
 def test_writes_whose_response_is_lost_are_repeated_and_recognized(
     mongo_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = MongoRecords(mongo_url)
+    records = open_records(mongo_url)
     made = sample("s1")
     with monkeypatch.context() as patched:
         LostResponses(patched, "insert_one")
@@ -74,7 +74,7 @@ def test_writes_whose_response_is_lost_are_repeated_and_recognized(
     assert records.get(Sample, "acme", "s1") == written
     assert written.version == 1
     with monkeypatch.context() as patched:
-        LostResponses(patched, "delete_one")
+        LostResponses(patched, "delete_many")
         records.delete(written)
     assert records.get(Sample, "acme", "s1") is None
     records.close()
@@ -83,11 +83,11 @@ def test_writes_whose_response_is_lost_are_repeated_and_recognized(
 def test_another_writers_record_is_not_mistaken_for_a_repeated_write(
     mongo_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records, other = MongoRecords(mongo_url), MongoRecords(mongo_url)
+    records, other = open_records(mongo_url), open_records(mongo_url)
     made = sample("s1")
     other.insert(made)
     with monkeypatch.context() as patched:
-        LostResponses(patched, "find_one")
+        LostResponses(patched, "find")
         with pytest.raises(RecordExists):
             records.insert(made)
     other.replace(made.model_copy(update={"number": 9}))
@@ -96,7 +96,7 @@ def test_another_writers_record_is_not_mistaken_for_a_repeated_write(
         with pytest.raises(RecordChanged):
             records.replace(made.model_copy(update={"number": 1}))
     with monkeypatch.context() as patched:
-        LostResponses(patched, "delete_one")
+        LostResponses(patched, "delete_many")
         with pytest.raises(RecordChanged):
             records.delete(made)
     records.close()
@@ -104,7 +104,7 @@ def test_another_writers_record_is_not_mistaken_for_a_repeated_write(
 
 
 def test_a_record_that_is_larger_than_a_document_is_refused_clearly(mongo_url: str) -> None:
-    records = MongoRecords(mongo_url)
+    records = open_records(mongo_url)
     with pytest.raises(RecordError, match="cannot be stored"):
         records.insert(sample("s1", detail={"long": "x" * (17 << 20)}))
     records.close()

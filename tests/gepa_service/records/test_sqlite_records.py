@@ -1,7 +1,5 @@
-"""Records in SQLite: its files in trouble, and that its queries use indexes."""
+"""Records in SQLite: a full database, places of no database, and a kill; the rest is tested with the store of runs."""
 
-import sqlite3
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gepa_service.records import sqlite
-from gepa_service.records.sqlite import SqliteRecords
-from gepa_service.records.store import RecordError, RecordsUnavailable
+from gepa_service.records.open_records import open_records
+from gepa_service.records.store import RecordError, RecordStore, RecordsUnavailable
 from tests.gepa_service.records.sample import Sample
 
 
@@ -21,8 +18,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def records(path: Path) -> Iterator[SqliteRecords]:
-    opened = SqliteRecords(path)
+def records(path: Path) -> Iterator[RecordStore]:
+    opened = open_records(str(path))
     yield opened
     opened.close()
 
@@ -31,20 +28,17 @@ def sample(id_: str, **fields: object) -> Sample:
     return Sample(tenant="acme", id=id_, **fields)
 
 
-def test_the_file_is_its_owners_alone(records: SqliteRecords, path: Path) -> None:
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_a_full_database_refuses_the_write_keeps_the_rest_and_recovers(records: SqliteRecords) -> None:
+def test_a_full_database_refuses_the_write_keeps_the_rest_and_recovers(records: RecordStore) -> None:
     records.insert(sample("s1"))
-    pages = records._connection.execute("PRAGMA page_count").fetchone()[0]
-    records._connection.execute(f"PRAGMA max_page_count = {pages}")
+    connection = records._database._connection
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(RecordsUnavailable, match="full"):
         for number in range(1000):
             records.insert(sample(f"t{number}", detail={"long": "x" * 1000}))
     assert records.get(Sample, "acme", "s1") is not None
     assert records.count(Sample, "acme") == records.count(Sample, "acme", {"status": "new"})
-    records._connection.execute("PRAGMA max_page_count = 100000")
+    connection.execute("PRAGMA max_page_count = 100000")
     records.insert(sample("after"))
     assert records.get(Sample, "acme", "after") is not None
 
@@ -53,53 +47,24 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> Non
     content = b"no database at all" * 100
     path.write_bytes(content)
     with pytest.raises(RecordError):
-        SqliteRecords(path)
+        open_records(str(path))
     assert path.read_bytes() == content
 
 
-def test_another_program_s_database_is_refused_and_left_alone(path: Path) -> None:
-    with sqlite3.connect(path) as other:
-        other.execute("CREATE TABLE kept (value)")
-    other.close()
-    with pytest.raises(RecordError, match="another database"):
-        SqliteRecords(path)
-    with sqlite3.connect(path) as other:
-        assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("kept",)]
-    other.close()
-
-
 @pytest.mark.parametrize("place", ["file/below.db", "folder"])
-def test_a_place_where_no_file_can_be_is_unavailable(tmp_path: Path, place: str) -> None:
+def test_a_place_where_no_file_can_be_is_an_error(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
-    with pytest.raises(RecordsUnavailable):
-        SqliteRecords(tmp_path / place)
-
-
-def test_a_writer_that_holds_the_database_too_long_makes_it_unavailable(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite, "BUSY_S", 0.1)
-    records = SqliteRecords(path)
-    other = sqlite3.connect(path, isolation_level=None)
-    try:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(RecordsUnavailable, match="locked"):
-            records.insert(sample("s1"))
-        assert records.get(Sample, "acme", "s1") is None
-        other.execute("ROLLBACK")
-        records.insert(sample("s1"))
-    finally:
-        other.close()
-        records.close()
+    with pytest.raises(RecordError):
+        open_records(str(tmp_path / place))
 
 
 KILLED = """
 import os, sys
 from pathlib import Path
-from gepa_service.records.sqlite import SqliteRecords
+from gepa_service.records.open_records import open_records
 from tests.gepa_service.records.sample import Sample
-records = SqliteRecords(Path(sys.argv[1]))
+records = open_records(sys.argv[1])
 for number in range(1_000_000):
     records.insert(Sample(tenant="acme", id=f"{number:08}"))
     print(number, flush=True)
@@ -113,7 +78,7 @@ def test_records_whose_insert_returned_survive_a_kill(path: Path) -> None:
             last = process.stdout.readline()
         process.kill()
         last = [last, *process.stdout.read().split()][-1]
-    records = SqliteRecords(path)
+    records = open_records(str(path))
     count = records.count(Sample, "acme")
     records.close()
     assert count in (int(last) + 1, int(last) + 2)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gepa_service.model.tenant import TENANTS, Secret, Tenant
-from gepa_service.records.sqlite import SqliteRecords
+from gepa_service.records.store import RecordStore
 from gepa_service.secrets.envelope import DataKey, SecretDamaged, key_of, master_of
 from gepa_service.secrets.master_key import MasterKey, MasterKeyError
 from gepa_service.secrets.reveal import reveal
@@ -20,7 +20,7 @@ VALUE = "sk-\u00e9-very-secret"
 
 
 @pytest.fixture
-def vault(records: SqliteRecords) -> Vault:
+def vault(records: RecordStore) -> Vault:
     return Vault(records, [MASTER])
 
 

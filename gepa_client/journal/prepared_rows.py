@@ -1,0 +1,153 @@
+"""Writes rows of a journal into the tables of its run, those of one writer's entries as a chain."""
+
+from collections.abc import Iterable, Sequence
+
+from gepa_client.errors import JournalError, NumberTaken
+from gepa_client.journal.database import Record, Rows, Table
+from gepa_client.journal.entries import STOP, AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
+from gepa_client.journal.stored_fields import (
+    ATTEMPTS,
+    CANDIDATES,
+    CHAINS,
+    ENTRIES,
+    FIRST,
+    STARTED_FIELDS,
+    ChainEnd,
+    candidate_bytes,
+    checksum,
+    finished_record,
+    link,
+    pack,
+    plain,
+)
+
+READABLE = 1 << 20
+
+SAME = {
+    "attempts": (*STARTED_FIELDS, "owner"),
+    "entries": ("kind", "digest", "about", "owner", "packed", "size", "answer"),
+}
+"""The columns that distinguish a repeated write of this process from another driver's row."""
+
+
+class PreparedRows:
+    """Rows ready to be written: compressed before the database is locked, so that a repetition costs no second time."""
+
+    def __init__(self, rows: Iterable[Row], owner: str) -> None:
+        self._owner = owner
+        self._sent: list[Record] = []
+        self._ended: list[Record] = []
+        self._entries: list[Record] = []
+        self._checksums: list[bytes] = []
+        self._kept: list[Record] = []
+        for row in rows:
+            match row:
+                case AttemptStarted():
+                    record = {name: getattr(row, name) for name in STARTED_FIELDS}
+                    self._sent.append({**record, "endpoint": plain(row.endpoint), "owner": owner})
+                case AttemptFinished():
+                    self._ended.append(_ended(row))
+                case CandidateRecord():
+                    self._kept.append({"number": row.index, **_body(candidate_bytes(row))})
+                case Entry():
+                    self._prepare(row)
+
+    def write(self, rows: Rows, key: int | str, run_id: str, *, looks: bool) -> None:
+        """Write attempts that begin, then entries with what was paid for them, then the rest.
+
+        So an entry that can be read is whole, and an answer is never lost while its attempt is known to have ended, in
+        databases without transactions too. `looks`: whether some may be there already.
+
+        Raises `NumberTaken`, `KeyTaken`, and `JournalError` for an end without a beginning.
+        """
+        for each in (*self._sent, *self._entries, *self._ended, *self._kept):
+            each["run"] = key
+        sent = self._sent
+        if looks:
+            sent = [sent[at] for at in _new(rows, ATTEMPTS, sent, run_id)[0]]
+        rows.insert(ATTEMPTS, sent)
+        tail = self._insert_entries(rows, key, run_id, looks=looks)
+        if not rows.update_each(ATTEMPTS, self._ended):
+            for each in self._ended:
+                if not rows.same_keys(ATTEMPTS, [each]):
+                    place = f"{each['part']} {each['number']} {each['attempt']}"
+                    raise JournalError(f"run {run_id}: attempt {place} was never sent")
+        for kept in self._kept:
+            rows.put(CANDIDATES, kept)
+        if tail is not None:  # what is written beyond the end of the chain may be incomplete
+            rows.put(CHAINS, {"run": key, "owner": self._owner, "length": tail.length, "link": tail.link.hex()})
+
+    def _insert_entries(self, rows: Rows, key: int | str, run_id: str, *, looks: bool) -> ChainEnd | None:
+        """Insert those that are new behind the end of their writer's chain, and return its new end."""
+        if not self._entries:
+            return None
+        entries = self._entries
+        found = next(rows.find(CHAINS, {"run": key, "owner": self._owner}), None)
+        tail = ChainEnd() if found is None else ChainEnd(found["length"], bytes.fromhex(found["link"]))
+        places: Sequence[int] = range(len(entries))
+        if looks:
+            places, there = _new(rows, ENTRIES, entries, run_id)
+            ends = (ChainEnd(each["seq"] + 1, bytes.fromhex(each["link"])) for each in there if each["seq"] is not None)
+            tail = max([tail, *ends], key=lambda end: end.length)
+        for at in places:
+            entry, seal = entries[at], self._checksums[at]
+            if entry["kind"] == STOP:  # it may be deleted
+                entry["seq"], entry["link"] = None, link(FIRST, seal).hex()
+            else:
+                tail = tail.grown(seal)
+                entry["seq"], entry["link"] = tail.length - 1, tail.link.hex()
+        rows.insert(ENTRIES, [entries[at] for at in places])
+        return tail
+
+    def _prepare(self, row: Entry) -> None:
+        answer, packed = pack(row.answer)
+        about = plain(row.about)
+        seal = checksum(row.part, row.number, row.kind, row.digest, about, packed=packed, data=answer)
+        self._checksums.append(seal)
+        self._entries.append(
+            {
+                "part": row.part,
+                "number": row.number,
+                "kind": row.kind,
+                "digest": row.digest,
+                "about": about,
+                "owner": self._owner,
+                "packed": packed,
+                "size": len(answer),
+                "answer": answer,
+            }
+        )
+
+
+def _body(data: bytes) -> Record:
+    """Return a candidate's JSON as columns; it stays text, for people who look into the database, unless it is long."""
+    if len(data) <= READABLE:
+        return {"packed": False, "size": len(data), "body": data.decode()}
+    body, packed = pack(data)
+    return {"packed": packed, "size": len(body), "body": body}
+
+
+def _ended(row: AttemptFinished) -> Record:
+    record = finished_record(row)
+    record["part"], record["number"], record["attempt"] = row.part, row.number, row.attempt
+    record["silent"] = row.unpriced if row.usage is None and row.examples else 0
+    return record
+
+
+def _new(rows: Rows, table: Table, made: Sequence[Record], run_id: str) -> tuple[list[int], list[Record]]:
+    """Return which of these are not there yet, and the rows that are.
+
+    Raises:
+        NumberTaken: a row that is there, or another one of these, is a different one of the same key.
+    """
+    there = rows.same_keys(table, made)
+    known = {table.place(found): found for found in there}
+    new = list[int]()
+    for at, row in enumerate(made):
+        found = known.setdefault(table.place(row), row)
+        if found is row:
+            new.append(at)
+        elif any(found[name] != row[name] for name in SAME[table.name]):
+            place = " ".join(map(str, table.place(row)[1:]))
+            raise NumberTaken(f"run {run_id}: another process has written {place} of {table.name}")
+    return new, there
