@@ -44,7 +44,6 @@ def test_a_candidate_whose_code_does_not_evolve_has_no_commit_and_nothing_added(
     [
         "",
         SHA,
-        "main@",
         f"@{SHA}",
         f"main@{SHA[:39]}",
         f"main@{SHA.upper()}",
@@ -66,7 +65,6 @@ def test_a_text_that_names_no_commit_is_refused_by_the_components_name(text: str
     [
         "",
         "{",
-        "{} {}",
         '"tone"',
         '{"tone": 1}',
         '{"tone": {"text": "warm"}}',

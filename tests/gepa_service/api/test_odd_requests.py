@@ -16,7 +16,6 @@ for _ in range(200):
     DEEP = [DEEP]
 
 BODIES: list[bytes] = [
-    b"[]",
     b"{",
     b"\xff\xfe",
     b'{"a": NaN}',

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.jail.jail import PROCESSES, TMP, TMP_BYTES, TMP_INODES, create_jails
+from rpc_server.jail.jail import NICENESS, PROCESSES, TMP, TMP_BYTES, TMP_INODES, create_jails
 from tests.rpc_server.jail.conftest import Server, is_there
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import second
@@ -161,14 +161,15 @@ async def test_it_gets_no_privilege_and_no_namespace(server: Server) -> None:
 
 async def test_its_memory_is_bounded_and_it_is_killed_first_if_memory_is_short(server: Server) -> None:
     code = (
-        "import resource\n"
+        "import os, resource\n"
         "found = [resource.getrlimit(resource.RLIMIT_NPROC), resource.getrlimit(resource.RLIMIT_CORE),\n"
-        "         open('/proc/self/oom_score_adj').read().strip()]"
+        "         open('/proc/self/oom_score_adj').read().strip(), os.nice(0)]"
     )
-    processes, core, badness = await server.found(code)
+    processes, core, badness, niceness = await server.found(code)
     assert processes == [PROCESSES, PROCESSES]
     assert core == [0, 0]
     assert badness == "1000"
+    assert niceness == min(19, os.nice(0) + NICENESS)
 
 
 async def test_files_for_temporary_use_are_bounded_in_number(server: Server) -> None:

@@ -110,5 +110,6 @@ def test_a_link_that_led_out_before_may_stay_and_not_lead_elsewhere() -> None:
     rules = Rules.of(Settings(program="app.py", allow_mutations=True), "")
     changed = (ChangedFile("out", "M", LINK, LINK, 2, 2),)
     rules.check(Changes(changed, links={"out": "/x"}, old_links={"out": "/x"}))
+    rules.check_size(rules.max_diff_bytes)  # so much is allowed
     with pytest.raises(MutationRejected):
         rules.check(Changes(changed, links={"out": "/y"}, old_links={"out": "/x"}))
