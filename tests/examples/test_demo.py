@@ -57,10 +57,8 @@ def test_the_demo_improves_both_programs_alike_and_shows_what_changed(tmp_path: 
     printed_by_the_run = [f"{line} (72 test rows)" for line in end if LINE.fullmatch(line)]
     assert set(printed_by_the_run) <= set(lines)
     assert "typescript is left out" not in "\n".join(end)
-    reports = [tmp_path / line.split()[-1] for line in lines if line.endswith("report.html") and "Next" not in line]
+    reports = sorted((tmp_path / "runs").glob("*/report.html"))
     assert len(reports) == 2
-    assert all(report.is_file() for report in reports)
-    assert f"# Run {reports[0].parent.name}" in reports[0].with_suffix(".md").read_text(encoding="utf-8")
     explains_what_changed(end, reports[0].parent)
 
 

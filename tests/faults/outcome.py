@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gepa_client.journal.entries import PROCESSES
 from gepa_client.journal.store import open_store
 from tests.faults import execution_log
 from tests.faults.execution_log import Execution
@@ -19,7 +20,8 @@ RAN = re.compile(rb'"ran":\s*"([0-9a-f]{16})"')
 class Outcome:
     """What must not depend on accidents.
 
-    `scores`: per candidate, by GEPA's row id. `entries`: how many answers the journal holds, by part and kind.
+    `scores`: per candidate, by GEPA's row id. `entries`: how many the journal holds, by part and kind, without those
+    of its processes.
     `certificate`: None if there is none; without digests of rows, which name a file of the run, of answers and times,
     and without costs, which repeated attempts add to.
     """
@@ -111,7 +113,9 @@ def outcome_of(store_url: str, run_id: str, folder: Path) -> Outcome:
         run = store.run(run_id)
         kept = store.candidates(run_id)
         entries = Counter(
-            f"{part} {entry.kind}" for part in store.parts(run_id) for entry in _entries(store, run_id, part)
+            f"{part} {entry.kind}"
+            for part in {*store.parts(run_id)} - {PROCESSES}
+            for entry in _entries(store, run_id, part)
         )
     finally:
         store.close()
