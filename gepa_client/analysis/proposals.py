@@ -152,7 +152,7 @@ def text_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[T
 
 @dataclass
 class Recorded:
-    """What the events of a run state of one proposal. `why`: why it was not evaluated to its end, None if it was."""
+    """What the events of a run state of one proposal. `ended`: the event by which it was not evaluated to its end."""
 
     begun: ProposalBegun
     made: ProposalMade | None = None

@@ -42,8 +42,11 @@ T = TypeVar("T")
 CONTINUED_AT_ONCE = 4
 """Callers of `settled` that continue in one turn of the event loop."""
 
-WORDS = frozenset({"reason", "message", "text", "details"})
-"""Fields of decisions that are sentences, or differ between a run and its replay."""
+COMPARED = (
+    *("at", "iteration", "proposal", "parent", "parents", "results", "index", "front", "best", "metric_calls"),
+    *("score", "old_score", "new_score", "candidate", "unchanged", "mutation", "number"),
+)
+"""Fields of decisions that are equal when they are made again: texts may be redacted or worded otherwise."""
 
 RECORDED_FAILURES = (ProgramFailed, BadResponse)
 """Failures of a request that do not end the run: the program failed, or its answer is not valid."""
@@ -267,9 +270,8 @@ class Journal:
                 self.storage.write(*self._failures)
                 self._open -= {failure.number for failure in self._failures}
                 self._failures = []
-            for kind, decision in self._decisions:
-                self._write_decision(kind, decision)
-            self._decisions = []
+            while self._decisions:
+                self._write_decision(*self._decisions.pop(0))
 
     def noted(self, kind: str, event: JsonValue) -> None:
         """Record how this process began, or what it came to."""
@@ -286,9 +288,12 @@ class Journal:
         if recorded is None:
             self.storage.write(entry)
         elif (recorded.kind, _compared(recorded)) != (kind, _compared(entry)):
+            self._decisions = []
+            fork = command("fork", self.run_id, "--at", str(decision.get("at", 0)), store=self.store)
             mismatch = JournalMismatch(
-                f"this is not the run that was recorded: decision {self._decided} is {entry.answer.decode()[:300]}, "
-                f"but the record has {recorded.answer.decode()[:300]}. Nothing was paid for"
+                f"this is not the run that was recorded: GEPA decides otherwise, first at decision {self._decided} "
+                f"(`{kind}`, recorded: `{recorded.kind}`), so another version may run it now. Nothing was paid for; "
+                f"`{fork}` makes a run of its own from here"
             )
             raise Interrupted("failed", str(mismatch)) from mismatch
         self._decided += 1
@@ -447,9 +452,8 @@ def _continue(error: BaseException | None, waiting: "Iterator[asyncio.Future[Non
 
 
 def _compared(decision: Entry) -> dict[str, JsonValue]:
-    """Return a decision without its words, which another version may choose otherwise."""
     recorded: dict[str, JsonValue] = orjson.loads(decision.answer)
-    return {name: value for name, value in recorded.items() if name not in WORDS}
+    return {name: recorded.get(name) for name in COMPARED}
 
 
 def _stop_of(entry: Entry) -> Interrupted:

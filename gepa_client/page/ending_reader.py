@@ -28,11 +28,13 @@ class EndingReader:
         """Return whether this end was read."""
         return self._read == _mark(run)
 
-    def resumed(self) -> None:
-        """Note that the run is driven again, if an end was read."""
-        if self._read is not None:
-            self._read = None
-            self._log.add(FinishedRun(status=None, reason=None, completed=None, active_seconds=None))
+    def resumed(self) -> bool:
+        """Note that the run is driven again, and return whether an end was read before."""
+        if self._read is None:
+            return False
+        self._read = None
+        self._log.add(FinishedRun(status=None, reason=None, completed=None, active_seconds=None))
+        return True
 
     def read(self, run: StoredRun) -> None:
         """Add what is known of this end."""

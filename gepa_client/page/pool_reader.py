@@ -17,8 +17,8 @@ SENT_AT_ONCE = 50
 class PoolReader:
     """The pool of a run; `read` adds what is new.
 
-    `candidates`: by index. `digests`: of their texts, by the beginning of it. `proposed`: the same of proposals that
-    were pending when they were read. `mutations`: the number of the change of code that made a commit.
+    `candidates`: by index. `digests`: of their texts, by the beginning of it. `proposed`: the same of all proposals
+    that have texts. `mutations`: the number of the change of code that made a commit.
     """
 
     def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows) -> None:
@@ -29,7 +29,7 @@ class PoolReader:
         self.mutations: dict[str, int] = {}
 
     def read(self) -> None:
-        """Read new candidates, and the last one again, which a replay completes."""
+        """Read new candidates, and the last one again, which the driver may complete."""
         if not self._rows.val:
             return
         found = self._store.candidates(self._id, max(0, len(self.candidates) - 1))

@@ -27,8 +27,12 @@ class ProposalReader:
                 self._pool.proposed[digest[:SHOWN]] = digest
             yield self._shown(changed)
 
+    def pending(self) -> Iterator[Proposal]:
+        """Yield the proposals without an outcome."""
+        return (self._shown(each) for each in self._proposals.found.values() if each.last is None)
+
     def unfinished(self, at: int) -> Iterator[Proposal]:
-        """Yield the proposals without an outcome of a run that is not driven; they may get one if it is resumed."""
+        """Yield the same of a run that is not driven; they may get an outcome if it is resumed."""
         for each in self._proposals.found.values():
             if each.last is None:
                 yield self._shown(each, decided=at, outcome="unfinished")

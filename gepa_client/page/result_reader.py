@@ -14,6 +14,9 @@ from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.pool_reader import PoolReader
 from gepa_client.page.search_events import Results
 
+MOST_WAITING = 4_096
+"""Results whose candidate is not known yet: merges that were not kept never are."""
+
 
 class ResultReader:
     """Adds the results of entries of the search, whose answers are read only if the page shows them."""
@@ -21,25 +24,29 @@ class ResultReader:
     def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows, pool: PoolReader) -> None:
         self._store, self._id, self._log = store, run_id, log
         self._rows, self._pool = rows, pool
+        self._waiting: list[Entry] = []
 
     def read(self, evaluated: Sequence[Entry]) -> None:
-        """Add the results of these entries."""
+        """Add the results of these entries; those of a candidate that is not known yet once it is."""
         places: dict[int, tuple[str, int]] = {}
-        for entry in evaluated:
+        waiting, self._waiting = self._waiting[-MOST_WAITING:], []
+        for entry in (*waiting, *evaluated):
             about = evaluated_of(entry.about)
             if about is None or about.candidate in self._pool.digests or about.quoted_id not in self._rows.places:
                 continue
             place: int | None = self._rows.places[about.quoted_id][0]
             if about.quoted_id in self._rows.train_ids:
-                place = self._place(entry, about, self._pool.proposed.get(about.candidate) or self._seed(about))
+                digest = self._pool.proposed.get(about.candidate) or self._seed(about)
+                if digest is None:
+                    self._waiting.append(entry)
+                    continue
+                place = self._place(entry, about, digest)
             if place is not None:
                 places[entry.number] = (about.candidate, place)
         self._add(places)
 
-    def _place(self, entry: Entry, about: EvaluatedExample, digest: str | None) -> int | None:
+    def _place(self, entry: Entry, about: EvaluatedExample, digest: str) -> int | None:
         """Return the validation row that was evaluated with a candidate; None if it was a training row."""
-        if digest is None:
-            return None
         for place in self._rows.places[about.quoted_id]:
             key = evaluate_key(digest, self._rows.digest(place), self._rows.val[place].id, about.traced)
             if key.digest == entry.digest:

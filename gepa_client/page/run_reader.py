@@ -90,7 +90,8 @@ class RunReader:
         more = False
         if self._rows.val:
             more = self._entries.read()
-            more |= self._decisions.read(wait=more or driven)
+            while self._decisions.read(wait=more or driven):
+                pass
             self._results.read(self._entries.evaluated)
             if not more:
                 self._requests.read_outcomes(run, self._entries, self._pool.candidates)
@@ -107,8 +108,9 @@ class RunReader:
             for proposal in self._decisions.proposals.unfinished(self._entries.end):
                 self._log.add(proposal)
             self._ending.read(run)
-        elif driven:
-            self._ending.resumed()
+        elif driven and self._ending.resumed():
+            for proposal in self._decisions.proposals.pending():
+                self._log.add(proposal)
         self._add_position(more=more, complete=ended)
         return more
 

@@ -58,11 +58,17 @@ def record_of(store: Store, run: StoredRun, until: int | None = None) -> RunReco
 
 
 def _last_process(store: Store, run: StoredRun) -> list[Event]:
-    """Return what the last process that began has recorded; empty if none came so far."""
+    """Return what the last process has recorded that got beyond the record before it; empty if there is none."""
+    before: list[Event] = []
     found: list[Event] = []
     for entry in entries(store, run.id, PROCESSES):
         event = event_of(entry)
-        found = [event] if isinstance(event, Started) else [*found, event]
+        if isinstance(event, Started):
+            before, found = found, [event]
+        elif isinstance(event, Finished) and event.in_replay and before:
+            found, before = before, []
+        else:
+            found.append(event)
     return found
 
 
@@ -73,6 +79,8 @@ def _found(store: Store, run: StoredRun, candidates: list[CandidateRecord], unti
         yield Sealed(rows=len(commitment["rows"]), digest=commitment["digest"])
     for event in recorded_events(store, run.id, until):
         if isinstance(event, CandidateFound):
+            if event.index >= len(candidates):
+                return  # a process ended between the two, in a database without transactions
             yield event.model_copy(update={"texts": candidates[event.index].texts})
         else:
             yield event

@@ -297,7 +297,10 @@ class _DriverRun:
                 emit_started(self.emit, self.job, self.store, self.config, optimization, resumed=resumed)
                 self.on_drainable()
                 finished = optimization.run(reflection)
-                record(finished.model_copy(update={"at": journal.next_number}), journal)
+                try:
+                    record(finished.model_copy(update={"at": journal.next_number}), journal)
+                except Interrupted as lost:
+                    self.emit(Warned(message=f"how the run ended is not recorded: {lost.reason}"))
                 return finished
         finally:
             self.on_drainable()

@@ -1,6 +1,7 @@
 """GEPA callbacks that end or warn about a run in which work fails in silence, has no price, or needs no scorer."""
 
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -93,7 +94,9 @@ class FailureGuard:
         return self._first if self._in_a_row else None
 
     def on_iteration_end(self, event: IterationEndEvent) -> None:
-        """Report failures, and stop the run if there were too many."""
+        """Report failures, and stop the run if there were too many; GEPA ends an interrupted iteration likewise."""
+        if isinstance(sys.exception(), Interrupted):
+            return  # a resumed run repeats the iteration, and may end it otherwise
         taken = self.failures.take()
         for swallowed in taken:
             # GEPA continued after a recorded failure

@@ -319,7 +319,13 @@ class Pool:
             self._queue.add_again(request)
         if requests:
             count, seconds = self.repeats, self.repeated_s
-            logger.warning("%d requests run again, as %s; %d so far, after %.0f s", len(requests), why, count, seconds)
+            logger.warning(
+                "%d requests run again, as %s; since the start: %d, %.0f s of work lost",
+                len(requests),
+                why,
+                count,
+                seconds,
+            )
 
     def _release(self, slot: WorkerSlot, request: ProcessRequest) -> None:
         if request.timer is not None:

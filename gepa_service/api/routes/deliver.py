@@ -30,9 +30,6 @@ from sandbox_runtime.api.sandbox import SandboxError
 
 router = APIRouter(tags=["programs"])
 
-_MARKUP = re.compile(r"[`*<\[\\|]")
-"""What Markdown would read as markup."""
-
 LONGEST_TITLE = 200
 LONGEST_BODY = 60_000
 """Characters of a pull request's text; GitHub takes 65,536."""
@@ -190,7 +187,9 @@ def _body(journals: str, program: Program) -> str:
         written = json.dumps(certificate, indent=2)
         parts.append(f"<details><summary>certificate</summary>\n\n```json\n{written}\n```\n\n</details>")
     try:
-        parts += [_MARKUP.sub(r"\\\g<0>", plain(sentence)) for sentence in story_of(journals, program.job_id)]
+        story = plain("\n".join(story_of(journals, program.job_id)))
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", story)), default=0))
+        parts.append(f"{fence}text\n{story}\n{fence}")  # a model's words mention nobody, and close no issue
     except NoReport as error:
         parts.append(f"The record of the run is not available: {error}")
     except JournalError:
