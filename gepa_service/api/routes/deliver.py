@@ -189,7 +189,7 @@ def _body(journals: str, program: Program) -> str:
     try:
         story = plain("\n".join(story_of(journals, program.job_id)))
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", story)), default=0))
-        parts.append(f"{fence}text\n{story}\n{fence}")  # a model's words mention nobody, and close no issue
+        parts.append(f"{fence}text\n{story}\n{fence}")  # text of a model mentions no user, and closes no issue
     except NoReport as error:
         parts.append(f"The record of the run is not available: {error}")
     except JournalError:
