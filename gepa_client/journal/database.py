@@ -147,7 +147,7 @@ OTHERS = 3
 
 
 def inserted(database: Database, work: Callable[[Rows, bool], T]) -> T:
-    """Do work that inserts rows. It gets whether it must look for them first, as some are there already."""
+    """Do work that inserts rows. Its second argument is true if some may be there already: it then looks for them."""
     try:
         return database.write(lambda rows: work(rows, False))
     except KeyTaken:

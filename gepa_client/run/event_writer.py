@@ -124,7 +124,7 @@ OF_PROCESSES = (Started, TiesCompared, Tested, Finalized, Finished)
 
 
 def placed(emit: Emit, journal: Journal) -> Emit:
-    """Return `emit` with the place in the journal added to every event, that records those of the run."""
+    """Return `emit` with the place in the journal added to each event. Each is recorded, too, as `record` describes."""
 
     def emit_placed(event: Event) -> None:
         event = event.model_copy(update={"at": journal.next_number})
@@ -135,7 +135,7 @@ def placed(emit: Emit, journal: Journal) -> Emit:
 
 
 def record(event: Event, journal: Journal) -> None:
-    """Write an event into the journal if the run has it, in whichever process: what is read of it later."""
+    """Write a decision of GEPA, or an event of the process, into the journal; ignore other events."""
     without = {"seconds", "max_metric_calls"} if isinstance(event, Steered) else {"seconds"}
     without |= {"texts"} if isinstance(event, CandidateFound) else set()  # the store has them
     fields = event.model_dump(mode="json", exclude=without, exclude_defaults=True)
