@@ -15,10 +15,11 @@ from contextlib import asynccontextmanager, closing, suppress
 from typing import Any
 
 STATUSES = ("429", "500", "502", "503", "529", "408")
-HTTP_FAILURES = (*STATUSES, "quota", "refused", "reset", "cut", "DNS", "event", "unfinished", "body")
+HTTP_FAILURES = (*STATUSES, "quota", "refused", "reset", "cut", "DNS", "event", "late-end", "unfinished", "body")
 """`quota`: 429 with the code of a used-up account. `body`: an error in a 200.
 
-`event`, `unfinished`: a stream with an error event, and one without its last events; other answers are as by `body`.
+`event`, `late-end`: a stream with an error event that ends at once, and 0.2 s later. `unfinished`: a stream without its
+last events. Answers that are no streams are as by `body`.
 """
 
 SOCKET_FAILURES = ("refused", "reset socket", "cut socket", "DNS")
@@ -144,12 +145,15 @@ class ScriptedHost:
             writer.write(body)
             await writer.drain()
             return True
-        if way in ("cut", "event", "unfinished") and streamed:
+        if way in ("cut", "event", "late-end", "unfinished") and streamed:
             whole = self._events(answer_of(path, asked)[1])
             self._head(writer, 200, "text/event-stream", {"transfer-encoding": "chunked"})
             error = {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}
             failed = f"event: error\ndata: {json.dumps(error if '/messages' in path else LIMIT)}\n\n".encode()
-            self._chunk(writer, whole[0] + (failed if way == "event" else b""))
+            self._chunk(writer, whole[0] + (failed if way in ("event", "late-end") else b""))
+            if way == "late-end":
+                await writer.drain()
+                await asyncio.sleep(0.2)
             if way != "cut":
                 self._chunk(writer, b"")
             await writer.drain()
@@ -159,7 +163,7 @@ class ScriptedHost:
             writer.write(json.dumps(answer_of(path, asked)[0]).encode()[:60])
             await writer.drain()
             return False
-        if way in ("body", "event", "unfinished"):
+        if way in ("body", "event", "late-end", "unfinished"):
             self._whole(writer, 200, LIMIT)
         elif way == "quota":
             self._whole(writer, 429, {"error": {"message": "no money", "type": "q", "code": "insufficient_quota"}})

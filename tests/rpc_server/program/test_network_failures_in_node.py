@@ -45,7 +45,12 @@ WITHOUT = {
     "ai 5, stream": ("cut",),  # it waits for ever
     **dict.fromkeys([f"{client}, text stream" for client in ("ai 5", *OF_MODELS)], ("400", "401")),  # an empty text
     **dict.fromkeys(("fetch", "node-fetch"), ("hang",)),  # they have no time-out
-    "@aws-sdk/client-bedrock-runtime": ("event", "unfinished", "body"),  # AWS states no errors with status 200
+    "@aws-sdk/client-bedrock-runtime": (
+        "event",
+        "late-end",
+        "unfinished",
+        "body",
+    ),  # AWS states no errors with status 200
 }
 """Ways of answering with which a client is not asked."""
 

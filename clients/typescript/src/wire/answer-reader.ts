@@ -112,7 +112,7 @@ export class AnswerReader {
   }
 
   #decompress(): void {
-    const parts = this.#compressed.splice(0);
+    const parts = this.#compressed;
     const zlib = builtin<Zlib>("node:zlib");
     this.#isUnreadable = zlib === undefined;
     if (zlib === undefined || this.#compressedBytes > MAX_COMPRESSED) return;

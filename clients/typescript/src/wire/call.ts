@@ -78,12 +78,17 @@ export class Call {
   answered(status: number, header: Header): void {
     if (status < 200 && status !== 101) return;
     this.#answer = new AnswerReader(status, header);
-    const failure = this.#answer.failure(false);
-    if (failure !== undefined) this.fail(failure);
+    this.look();
   }
 
   received(part: Uint8Array | string): void {
     if (!this.hasEnded) this.#answer?.part(part);
+  }
+
+  /** Fail if what has arrived states a failure: the program may act on that before the rest arrives. */
+  look(): void {
+    const failure = this.#answer?.failure(false);
+    if (failure !== undefined) this.fail(failure);
   }
 
   completed(trailers?: Header): void {

@@ -28,6 +28,7 @@ export class ExampleCalls implements CallOwner {
 
   /** A call begins; `within`: as a part of a known call of a model. */
   begin(host: string, method: string, path: string, within = false): Call {
+    this.#lookAtRunning();
     const call = new Call(this, host, method, path, within);
     call.began = ++this.#clock;
     for (const other of this.#running) {
@@ -70,6 +71,7 @@ export class ExampleCalls implements CallOwner {
 
   /** The open call among the last ones of a model: the last that began, and those that ran at the same time. */
   get openModelCall(): Call | undefined {
+    this.#lookAtRunning();
     return this.#models.findLast((call) => this.#open.has(call));
   }
 
@@ -90,12 +92,17 @@ export class ExampleCalls implements CallOwner {
 
   /** Nothing is added from now on. */
   end(): void {
+    this.#lookAtRunning();
     this.#isOver = true;
   }
 
   /** The outcomes by host, for the result; undefined if there were none. */
   get hosts(): Hosts | undefined {
     return Object.keys(this.#hosts).length > 0 ? this.#hosts : undefined;
+  }
+
+  #lookAtRunning(): void {
+    for (const call of this.#running) call.look();
   }
 
   #count(call: Call): void {

@@ -290,6 +290,11 @@ const HEALTHY = {
     await (await ask(`${host}/503x1-${n}`)).text();
     return answerOf(await ask(`${host}/503x1-${n}`, { body: JSON.stringify({ model, messages, text: "short" }) }));
   },
+  "a retry before the failed stream has ended": async (host, n) => {
+    const failed = (await ask(`${host}/late-endx1-${n}`, STREAM)).body.getReader();
+    for (let text = ""; !text.includes("slow down"); ) text += Buffer.from((await failed.read()).value);
+    return answerOf(await ask(`${host}/late-endx1-${n}`));
+  },
   "a model that stands in for another": async (host) => {
     const first = await ask(`${host}/503`);
     return answerOf(first.ok ? first : await ask(`${host}/ok`));
