@@ -28,7 +28,7 @@ export class ExampleCalls implements CallOwner {
 
   /** A call begins; `within`: as a part of a known call of a model. */
   begin(host: string, method: string, path: string, within = false): Call {
-    this.#lookAtRunning();
+    if (this.#running.size > 0) this.#lookAtRunning();
     const call = new Call(this, host, method, path, within);
     call.began = ++this.#clock;
     for (const other of this.#running) {
@@ -71,7 +71,7 @@ export class ExampleCalls implements CallOwner {
 
   /** The open call among the last ones of a model: the last that began, and those that ran at the same time. */
   get openModelCall(): Call | undefined {
-    this.#lookAtRunning();
+    if (this.#running.size > 0) this.#lookAtRunning();
     return this.#models.findLast((call) => this.#open.has(call));
   }
 

@@ -80,10 +80,11 @@ function headerOf(headers: unknown): Header {
       return value === undefined ? undefined : String(value);
     };
   }
-  const values = new Map<string, unknown>();
-  for (let at = 0; at < headers.length; at += 2) values.set(String(headers[at]).toLowerCase(), headers[at + 1]);
   return (name) => {
-    const value = values.get(name);
-    return value === undefined ? undefined : String(value);
+    for (let at = 0; at < headers.length; at += 2) {
+      const key: Uint8Array | string = headers[at]; // its length alone rules most out
+      if (key.length === name.length && String(key).toLowerCase() === name) return String(headers[at + 1]);
+    }
+    return undefined;
   };
 }
