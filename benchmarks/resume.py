@@ -53,7 +53,7 @@ class Stub:
         components=[ComponentInfo(name=name) for name in SEED_CANDIDATE],
         seed_candidate=SEED_CANDIDATE,
     )
-    capabilities = frozenset({"proposals"})
+    capabilities = frozenset({"proposals", "reflective_datasets"})
     splits: Mapping[str, int] = {}
     ready = True
     limits = Limits(max_concurrency=SLOTS, max_batch_size=1000, max_request_bytes=64 * 2**20)

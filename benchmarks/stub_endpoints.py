@@ -52,7 +52,7 @@ class SleepingProgram:
         components=[ComponentInfo(name=name) for name in hashed_task.SEED_CANDIDATE],
         seed_candidate=hashed_task.SEED_CANDIDATE,
     )
-    capabilities: frozenset[str] = frozenset()
+    capabilities: frozenset[str] = frozenset({"reflective_datasets"})
     splits: Mapping[str, int] = {}
     ready = True
 

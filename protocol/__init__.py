@@ -58,12 +58,15 @@ from protocol.mutation import (
 )
 from protocol.reflection import (
     EvalBatch,
+    GetTracesParams,
+    GetTracesResult,
     ImageContent,
     MakeReflectiveDatasetParams,
     MakeReflectiveDatasetResult,
     ProposeNewTextsParams,
     ProposeNewTextsResult,
     ReflectiveDataset,
+    Trace,
 )
 
 __all__ = [
@@ -92,6 +95,8 @@ __all__ = [
     "FinalizeParams",
     "FinalizeResult",
     "GetResultParams",
+    "GetTracesParams",
+    "GetTracesResult",
     "HostCalls",
     "ImageContent",
     "ImportCommitsParams",
@@ -128,6 +133,7 @@ __all__ = [
     "Status",
     "Step",
     "Texts",
+    "Trace",
     "ModelUsage",
     "Usage",
 ]

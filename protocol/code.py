@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from protocol.base import Candidate
 
@@ -60,6 +62,27 @@ def added_to(candidate: Candidate) -> dict[str, str]:
 def added_components(added: dict[str, str]) -> str:
     """Return the text of the component that holds these."""
     return json.dumps(added, ensure_ascii=False, indent=2)
+
+
+def by_requested_component(dataset: Mapping[str, Any], asked: Iterable[str], candidate: Candidate) -> dict[str, Any]:
+    """Return records under the requested names; the code's are all records, each once."""
+    found: dict[str, Any] = {}
+    for name in asked:
+        if name == GIT_BRANCH:
+            found[name] = _merged_records(dataset)
+        elif name == ADDED_COMPONENTS:
+            found[name] = _merged_records({part: dataset[part] for part in added_to(candidate) if part in dataset})
+        elif name in dataset:
+            found[name] = dataset[name]
+    return found
+
+
+def _merged_records(dataset: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the records of all components in one list, labelled unless all components have the same."""
+    each = list(dataset.values())
+    if all(records == each[0] for records in each):
+        return list(each[0]) if each else []
+    return [{"Component": name, **record} for name, records in dataset.items() for record in records]
 
 
 def _part(name: str, candidate: Candidate) -> str | None:

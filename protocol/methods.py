@@ -16,6 +16,8 @@ from protocol.mutation import (
     OutlineCodeResult,
 )
 from protocol.reflection import (
+    GetTracesParams,
+    GetTracesResult,
     MakeReflectiveDatasetParams,
     MakeReflectiveDatasetResult,
     ProposeNewTextsParams,
@@ -65,9 +67,10 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("async", "`_meta.wait_s`: a call not done in time answers `pending`; `get_result` collects it"),
         Capability("partial", "`get_result.partial`: a pending evaluation answers with the results that are finished"),
         Capability("cancel", "`cancel`; without a `call_id`, closing the connection cancels"),
-        Capability("steps", "steps in trajectories, feedback and records by component"),
+        Capability("reflective_datasets", "the program makes its own records: `make_reflective_dataset`"),
+        Capability("steps", "steps in trajectories, and feedback by component"),
         Capability("score_trajectories", "`score` reads the trajectories of the results"),
-        Capability("refs", "`trajectory_ref` in place of inline trajectories; `_meta.group`"),
+        Capability("refs", "`trajectory_ref` in place of inline trajectories; `_meta.group`, `get_traces`"),
         Capability("example_timeout", "`_meta.example_timeout_s` lowers the limit of each example of a call"),
         Capability("exact_values", "markers in example data and outputs, for values that readers of JSON change"),
         Capability("datasets", "the server holds rows: `list_examples`, examples by `{id, split}`"),
@@ -94,6 +97,15 @@ METHODS: dict[str, Method] = {
             MakeReflectiveDatasetParams,
             MakeReflectiveDatasetResult,
             "Turn traced results into records for reflection.",
+            capability="reflective_datasets",
+        ),
+        Method(
+            "get_traces",
+            GetTracesParams,
+            GetTracesResult,
+            "Fetch trajectories that the server keeps.",
+            capability="refs",
+            idempotent=True,
         ),
         Method(
             "get_result",

@@ -1,11 +1,10 @@
-"""`make_reflective_dataset` and `propose_new_texts`: what went wrong, and better texts."""
+"""`get_traces`, `make_reflective_dataset` and `propose_new_texts`: what happened, what went wrong, and better texts."""
 
 from typing import Annotated
 
 from pydantic import Field
 
-from evolverpc_common.exact_values import MAX_SAFE_INTEGER
-from protocol.base import WHOLE, Candidate, Items, JsonValue, Params, RequestModel, ResultModel
+from protocol.base import Candidate, Items, JsonValue, Params, RequestModel, ResultModel
 from protocol.evaluation import Example, ExampleResult, Usage
 
 ReflectiveDataset = dict[str, Items[dict[str, JsonValue]]]
@@ -31,17 +30,37 @@ class EvalBatch(RequestModel):
     results: Items[ExampleResult]
 
 
-class MakeReflectiveDatasetParams(Params):
-    """Turn traced results into records for the components to update.
+class GetTracesParams(Params):
+    """Fetch what a server keeps for these refs (capability `refs`)."""
 
-    `seed` (capability `steps`): of the choice between several steps of a component in one example; 0 if absent.
+    refs: Items[str]
+
+
+class Trace(ResultModel):
+    """What a server keeps for a ref: the trajectory of an example, null if its program recorded none.
+
+    `data`: of the example, if the server holds it and `list_examples` does not show it.
+    """
+
+    trajectory: JsonValue = None
+    data: JsonValue = None
+
+
+class GetTracesResult(ResultModel):
+    """`traces[i]` belongs to `refs[i]`."""
+
+    traces: Items[Trace]
+
+
+class MakeReflectiveDatasetParams(Params):
+    """Turn traced results into records for the components to update (capability `reflective_datasets`).
+
     `adapter_state` (capability `adapter_state`): opaque; sent back as the last answer gave it.
     """
 
     candidate: Candidate
     eval_batch: EvalBatch
     components_to_update: Items[str]
-    seed: Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), WHOLE] | None = None
     adapter_state: JsonValue = None
 
 

@@ -7,8 +7,9 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from evolverpc_common.display_text import counted
 from evolverpc_common.model_prices import PriceTable, priced
@@ -48,6 +49,7 @@ from gepa_client.fleet.example_retries import ExampleRetries, conclusive
 from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT, changed_since_start, differences, lacking
 from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.gepa.noise_warning import noise_warning
+from gepa_client.gepa.reflective_records import OWN_RECORDS, customary_records
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, list_server_rows
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.row_content import content_key
@@ -599,46 +601,53 @@ class _ServerCheck:
         texts = [name for name in seed if name not in CODE_COMPONENTS]
         component = texts[0] if texts and self.evolve != "code" else GIT_BRANCH
         usable = [
-            (row.wire, result)
+            (row, result)
             for row, result in zip(rows, results, strict=True)
             if result["status"] in ("ok", "program_error", "timeout")
         ]
         if not usable:
             self.note("reflective dataset", "skipped", "no example has a verdict")
             return
-        params = {
-            "candidate": seed,
-            "eval_batch": {"batch": [example for example, _ in usable], "results": [result for _, result in usable]},
-            "components_to_update": [component],
-        }
         try:
-            answer = await self.client.make_reflective_dataset(
-                params, call_id=self._call_id(), timeout_s=CALL_TIMEOUT_S
-            )
+            dataset, images = await self._records(usable, component)
         except (ClientError, RpcError) as error:
             self.failed("reflective dataset", error)
             return
-        records = answer.dataset.get(component)
+        records = dataset.get(component)
         if not records:
             message = f"no records for {component}: reflection would have nothing to read"
             self.note("reflective dataset", "failed", message)
             return
         about = f"{len(records)} records for {component}, {len(json.dumps(records, ensure_ascii=False)):,} characters"
-        if answer.images:
-            about += f", {len(answer.images)} different images"
+        if images:
+            about += f", {len(images)} different images"
         model = self.config.reflection_lm
         shown = self.config.reflection_images
-        listed = PriceTable({}).named(model) if answer.images and model is not None and shown is None else None
+        listed = PriceTable({}).named(model) if images and model is not None and shown is None else None
         if listed is not None and not listed.takes_images:
             message = f"{about}, but {model} takes no images and reads their type and size"
             self.note("reflective dataset", "warning", f"{message}: name a model that does as `reflection_lm`")
-        elif answer.images and model is not None and shown is None and listed is None:
+        elif images and model is not None and shown is None and listed is None:
             self.note("reflective dataset", "warning", f"{about}; it is not known whether {model} takes images")
         elif hold_scores_alone([result for _, result in usable], records):
             message = f"{about}, whose feedback is the score alone: have `score` return feedback beside the number"
             self.note("reflective dataset", "warning", f"{message}, such as what was expected and why it is wrong")
         else:
             self.note("reflective dataset", "ok", about)
+
+    async def _records(
+        self, examples: list[tuple[AnyRow, Result]], component: str
+    ) -> tuple[Mapping[str, Sequence[Mapping[str, Any]]], Mapping[str, Any]]:
+        """Return the records that reflection on these examples would read, by component, and the images in them."""
+        seed = self.discovery.program.seed_candidate
+        if OWN_RECORDS not in self.discovery.capabilities:
+            results = [(row.data, result) for row, result in examples]
+            made = customary_records(results, [component], seed, seed=self.config.seed)
+            return made["dataset"], made.get("images", {})
+        batch = {"batch": [row.wire for row, _ in examples], "results": [result for _, result in examples]}
+        params = {"candidate": seed, "eval_batch": batch, "components_to_update": [component]}
+        answer = await self.client.make_reflective_dataset(params, call_id=self._call_id(), timeout_s=CALL_TIMEOUT_S)
+        return answer.dataset, answer.images or {}
 
 
 def _spread_over(untried: Sequence[int], count: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Reflective datasets: made by the program from its traces and state, with images, and turned by it into proposals."""
+"""Reflective datasets: made by the program, or here of its traces; with images, and turned by it into proposals."""
 
 import asyncio
 import base64
@@ -16,6 +16,7 @@ from gepa_client.errors import BadResponse, Interrupted
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem
 from gepa_client.gepa.evaluation_results import Trajectory, instance_of, priced_reply
+from gepa_client.gepa.reflective_records import OWN_RECORDS, REFERENCE, customary_records
 from gepa_client.gepa.row_loaders import EXACT_VALUES
 from gepa_client.journal.entries import PROPOSAL, REFLECTIVE_DATASET
 from gepa_client.journal.journal import Journal, KeyedCall, execute_missing, gather_recorded
@@ -23,11 +24,18 @@ from gepa_client.journal.requests import RecordedRequest, RequestKey, complete, 
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.event_loop import GroupTask
 from gepa_client.transport.responses import validated
-from protocol import Candidate, DiscoverResult, JsonValue, MakeReflectiveDatasetResult, ProposeNewTextsResult
+from protocol import (
+    Candidate,
+    DiscoverResult,
+    GetTracesResult,
+    JsonValue,
+    MakeReflectiveDatasetResult,
+    ProposeNewTextsResult,
+)
 from protocol.errors import ProgramFailed, TrajectoryExpired
 
 Dataset = dict[str, list[dict[str, JsonValue]]]
-"""Records by component, as the program made them."""
+"""Records by component."""
 
 Records = Mapping[str, Sequence[Mapping[str, Any]]]
 """A reflective dataset: records by component."""
@@ -92,10 +100,11 @@ class DatasetJob:
 
 @dataclass
 class ReflectiveDatasets:
-    """Requests records from the instance that holds a minibatch's traces, unless the journal has them.
+    """Gets records from the program that makes its own, else makes them of its traces, unless the journal has them.
 
-    `state`: the program's state, and the instance that has it. `call_timeout_s`: of one call. `seed`: of the run; each
-    dataset has a seed of its own for the choice between several steps of a component.
+    The instance that keeps the traces of a minibatch is asked. `state`: the program's state, and the instance that has
+    it. `call_timeout_s`: of one call. `seed`: of the run; each dataset has a seed of its own for the choice between
+    several steps of a component.
     """
 
     fleet: Fleet
@@ -174,13 +183,39 @@ class ReflectiveDatasets:
 
     async def _request_records(self, job: DatasetJob, request: RecordedRequest, task: GroupTask) -> JsonValue:
         instances = {instance for one in job.traced if (instance := instance_of(one.result)) is not None}
+        pin = Pin(min(instances) if instances else None)
         results = [complete(trajectory.result) for trajectory in job.traced]
+        if OWN_RECORDS not in self.discovery.capabilities:
+            traces = await self._traces(results, request, pin, task)
+            examples = [
+                (trace.get("data") if one.row.data is None else one.row.data, {**result, **trace})
+                for one, result, trace in zip(job.traced, results, traces, strict=True)
+            ]
+            seed = (self.seed + request.number) % (MAX_SAFE_INTEGER + 1)
+            return customary_records(examples, job.components, job.candidate, seed=seed)
         if EXACT_VALUES not in self.discovery.capabilities:
             results = [{**result, "output": readable(result.get("output"))} for result in results]
         batch = {"batch": [trajectory.row.wire for trajectory in job.traced], "results": results}
         params = {"candidate": job.candidate, "eval_batch": batch, "components_to_update": job.components}
-        params["seed"] = (self.seed + request.number) % (MAX_SAFE_INTEGER + 1)
-        return await self._call(request, params, Pin(min(instances) if instances else None), task)
+        return await self._call(request, params, pin, task)
+
+    async def _traces(
+        self, results: Sequence[Mapping[str, Any]], request: RecordedRequest, pin: Pin, task: GroupTask
+    ) -> list[dict[str, JsonValue]]:
+        """Return for each result its trajectory, and the data of its example if the server alone has that."""
+        refs: list[str] = [result.get("trajectory_ref") or "" for result in results]
+        if not any(refs):
+            return [{}] * len(results)
+        kept = [ref for ref in refs if ref]
+        call = Call(
+            "get_traces",
+            {"refs": kept},
+            functools.partial(_traces_of, kept),
+            about=REFLECTIVE_DATASET,
+            timeout_s=self.call_timeout_s,
+        )
+        reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET, task), pin=pin)
+        return [reply.value.get(ref, {}) for ref in refs]
 
     async def _call(self, request: RecordedRequest, params: Mapping[str, Any], pin: Pin, task: GroupTask) -> JsonValue:
         call = Call(
@@ -191,7 +226,6 @@ class ReflectiveDatasets:
             ),
             about=REFLECTIVE_DATASET,
             timeout_s=self.call_timeout_s,
-            optional={"seed": "steps"},
             instance_params=self.state.params_for,
         )
         reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET, task), pin=pin)
@@ -229,6 +263,13 @@ def _dataset_of(answer: JsonValue, *, keeps_state: bool, prices: PriceTable) -> 
     if keeps_state:
         value[STATE_KEY] = made.adapter_state
     return priced_reply(value, made.usage, prices)
+
+
+def _traces_of(refs: Sequence[str], answer: JsonValue) -> Reply[dict[str, dict[str, JsonValue]]]:
+    traces = validated(GetTracesResult, answer).traces
+    if len(traces) != len(refs):
+        raise BadResponse(f"the server answered {len(traces)} traces for {len(refs)} refs")
+    return Reply({ref: trace.model_dump() for ref, trace in zip(refs, traces, strict=True)})
 
 
 def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -297,8 +338,6 @@ def _checked(components: list[str], texts: ProposedTexts) -> JsonValue:
 
 
 # --- images ----------------------------------------------------------------------------------------------------------
-
-REFERENCE = "$image"
 
 Images = Mapping[str, Mapping[str, str]]
 """`ImageContent` as JSON, by the id that records name it by."""

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from evolverpc_common.exact_values import KINDS, MARK, malformed_marker, place_of_marker
 from evolverpc_common.rows import RowFileError, is_untyped
-from protocol import DatasetInfo, Example, ListedExample, ListExamplesResult
+from protocol import DatasetInfo, Example, JsonValue, ListedExample, ListExamplesResult
 from protocol.errors import ProgramFailed, UnknownExample
 from rpc_server.program.program import Program
 from rpc_server.rpc import wire
@@ -56,6 +56,13 @@ class Datasets:
         else:
             examples = [ListedExample(id=str(position), split=split) for position in page]
         return ListExamplesResult(examples=examples, total=len(rows))
+
+    def hidden(self, batch: Sequence[Example]) -> Sequence[JsonValue]:
+        """Return the data of each example whose row is not shown by `list`; None for the others. All rows are known."""
+        return [
+            None if self._share_rows or "split" not in each.model_fields_set else self._splits[each.split][int(each.id)]
+            for each in batch
+        ]
 
     def filled(self, batch: Sequence[Example]) -> Sequence[Example]:
         """Return the examples with rows in place of `{id, split}`.

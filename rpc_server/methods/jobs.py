@@ -54,7 +54,10 @@ _NO_ROOM = orjson.Fragment(b"null")
 
 
 class EvaluateJob(CallJob):
-    """A candidate on a batch; if it is cancelled, finished examples keep their results."""
+    """A candidate on a batch; if it is cancelled, finished examples keep their results.
+
+    `hidden`: the data of examples that the client cannot have, None for others.
+    """
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class EvaluateJob(CallJob):
         candidate: Candidate,
         batch: Sequence[Example],
         *,
+        hidden: Sequence[JsonValue],
         capture_traces: bool,
         group: str | None,
         max_result_bytes: int,
@@ -76,6 +80,7 @@ class EvaluateJob(CallJob):
         self._program = program
         self._candidate = candidate
         self._batch = batch
+        self._hidden = hidden
         self._capture_traces = capture_traces
         self._group = group
         self._items = items
@@ -102,7 +107,7 @@ class EvaluateJob(CallJob):
         def keep(position: int, result: ResultDict) -> None:
             report_output(written_by(result), _source(self._call_id, self._batch[position]))
             self._results[position] = self._serialized(
-                self._refs.outgoing(result, self._group) if self._capture_traces else result
+                self._refs.outgoing(result, self._group, self._hidden[position]) if self._capture_traces else result
             )
             self._finish_example(on_example)
 

@@ -26,6 +26,7 @@ from protocol import (
     Example,
     FinalizeParams,
     GetResultParams,
+    GetTracesParams,
     ImportCommitsParams,
     ImportCommitsResult,
     JsonValue,
@@ -49,6 +50,7 @@ from rpc_server.methods.jobs import CallJob, EvaluateJob, MutationJob, ProgramCa
 from rpc_server.methods.trace_store import TraceStore
 from rpc_server.mutations.agents import agent_label
 from rpc_server.mutations.transaction import CodeMutations
+from rpc_server.program.example_results import answer_too_large
 from rpc_server.program.open_program import changed_files
 from rpc_server.program.program import WRITE_TEXTS, Program, ProgramRefs, combined_limits
 from rpc_server.rpc import wire
@@ -136,6 +138,7 @@ class Service:
             "get_result": self._get_result,
             "cancel": self._cancel,
             "list_examples": self._list_examples,
+            "get_traces": self._get_traces,
             "rpc.discover": self._rpc_discover,
             "evaluate": self._job("evaluate", self._evaluate),
             "make_reflective_dataset": self._job("make_reflective_dataset", self._make_reflective_dataset),
@@ -170,6 +173,13 @@ class Service:
         request = read_params(ListExamplesParams, params)
         page = self._datasets.list(request.split, offset=request.offset, limit=request.limit)
         return page.model_dump(exclude_unset=True)
+
+    async def _get_traces(self, params: dict[str, Any]) -> JsonValue:
+        refs = read_params(GetTracesParams, params).refs
+        traces = self._refs.traces(refs)
+        if (size := sum(map(len, traces))) > self._max_bytes:
+            raise answer_too_large(size, self._max_bytes, len(refs))
+        return {"traces": [*map(orjson.Fragment, traces)]}
 
     async def _get_result(self, params: dict[str, Any]) -> JsonValue:
         request = read_params(GetResultParams, params)
@@ -214,11 +224,13 @@ class Service:
         self._check_candidate(request.candidate)
         if request.items is not None:
             self._check_items(request.items, len(request.batch))
+        filled = self._datasets.filled(request.batch)
         return EvaluateJob(
             self._program,
             self._refs,
             request.candidate,
-            self._datasets.filled(request.batch),
+            filled,
+            hidden=self._datasets.hidden(request.batch),
             capture_traces=request.capture_traces,
             group=request.meta.group if request.meta is not None else None,
             call_id=_call_id(request),

@@ -1,6 +1,7 @@
 """Trajectories kept on the server: a reference goes out in place of each, and comes back for reflection."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 from protocol import JsonValue
@@ -27,12 +28,17 @@ class TraceStore:
         self._bytes = 0
         self._made = 0
 
-    def outgoing(self, result: ResultDict, group: str | None) -> ResultDict:
-        """Replace the trajectory by a ref, if a group (a minibatch) is named and there is room."""
+    def outgoing(self, result: ResultDict, group: str | None, data: JsonValue = None) -> ResultDict:
+        """Replace the trajectory by a ref, if a group (a minibatch) is named and there is room.
+
+        `data`: of the example, if the client cannot have it; kept with the trajectory.
+        """
         trajectory = result.get("trajectory")
-        if group is None or trajectory is None:
+        if group is None or (trajectory is None and data is None):
             return result
-        ref = self._keep(group, trajectory)
+        ref = self._keep(
+            group, {"trajectory": trajectory} if data is None else {"trajectory": trajectory, "data": data}
+        )
         if ref is None:
             return result
         rest = {key: value for key, value in result.items() if key != "trajectory"}
@@ -43,10 +49,10 @@ class TraceStore:
         """Return the error unchanged: such a program knows no refs."""
         return error
 
-    def _keep(self, group: str, trajectory: JsonValue) -> str | None:
-        """Keep a trajectory; return its ref, or None if it or its group is too large."""
+    def _keep(self, group: str, trace: JsonValue) -> str | None:
+        """Keep a trace; return its ref, or None if it or its group is too large."""
         try:
-            text = wire.write_to_keep(trajectory)
+            text = wire.write_to_keep(trace)
         except LimitExceeded:
             return None
         size = len(text) + _ENTRY_BYTES
@@ -67,28 +73,32 @@ class TraceStore:
         self._bytes += size
         return ref
 
-    def incoming(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Replace refs by trajectories.
+    def traces(self, refs: Sequence[str]) -> list[bytes]:
+        """Return what is kept for each ref, as JSON: a `Trace` of the contract.
 
         Raises:
             TrajectoryExpired: some of the `refs` were evicted, or belong to another instance.
         """
-        refs = [result["trajectory_ref"] for result in results if result.get("trajectory_ref") is not None]
-        if not refs:
-            return results
         lost = [ref for ref in refs if ref not in self._group_of]
         if lost:
             raise TrajectoryExpired(refs=lost)
-        return [self._inlined(result) for result in results]
+        for ref in refs:
+            self._groups.move_to_end(self._group_of[ref])
+        return [self._groups[self._group_of[ref]].members[ref] for ref in refs]
 
-    def _inlined(self, result: dict[str, Any]) -> dict[str, Any]:
-        ref = result.get("trajectory_ref")
-        if ref is None:
-            return result
-        group = self._group_of[ref]
-        self._groups.move_to_end(group)
-        rest = {key: value for key, value in result.items() if key != "trajectory_ref"}
-        return {**rest, "trajectory": wire.read(self._groups[group].members[ref])}
+    def incoming(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Replace refs by trajectories; raises `TrajectoryExpired` as `traces`."""
+        refs = [ref for result in results if (ref := result.get("trajectory_ref")) is not None]
+        kept = dict(zip(refs, self.traces(refs), strict=True))
+        return [
+            {
+                **{key: value for key, value in result.items() if key != "trajectory_ref"},
+                "trajectory": wire.read(kept[ref])["trajectory"],
+            }
+            if (ref := result.get("trajectory_ref")) is not None
+            else result
+            for result in results
+        ]
 
     def _evict_oldest(self) -> None:
         _, group = self._groups.popitem(last=False)

@@ -60,6 +60,23 @@ def _run_steps(wanted: Any, trace: Any) -> None:
                 raise
 
 
+def make_reflective_dataset(
+    candidate: dict[str, str], eval_batch: dict[str, Any], components_to_update: list[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return for each component a record of each example."""
+    records = [_record(*pair) for pair in zip(eval_batch["batch"], eval_batch["results"])]  # noqa: B905  # Python 3.8
+    return dict.fromkeys(components_to_update, records)
+
+
+def _record(example: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    data, error = example["data"], result.get("error")
+    feedback = result.get("feedback") or f"Score: {result['score']}"
+    if error:
+        feedback = f"The program failed: {error['type']}: {error['message']}"
+    record = {"Inputs": data, "Generated Outputs": result["output"], "Feedback": feedback}
+    return record if result.get("trajectory") is None else {**record, "Trace": result["trajectory"]}
+
+
 def propose_new_texts(
     candidate: dict[str, str], reflective_dataset: dict[str, Any], components_to_update: list[str]
 ) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
+from protocol import Candidate, CandidateItem, Example, JsonValue, Limits, ProgramInfo
 from protocol.errors import TrajectoryExpired
 from rpc_server.settings.settings import Settings
 
@@ -23,6 +23,7 @@ PROGRAM_CAPABILITIES = frozenset(
         "score_trajectories",
         "steps",
         "finalize",
+        "reflective_datasets",
         "adapter_state",
         "images",
         "refs",
@@ -120,8 +121,12 @@ def combined_limits(program: Limits, settings: Settings) -> Limits:
 class TrajectoryRefs(Protocol):
     """Makes and resolves an instance's trajectory references."""
 
-    def outgoing(self, result: ResultDict, group: str | None) -> ResultDict:
-        """Return the result for the client."""
+    def outgoing(self, result: ResultDict, group: str | None, data: JsonValue = None) -> ResultDict:
+        """Return the result for the client; `data`: of its example, if the client cannot have it."""
+        ...
+
+    def traces(self, refs: Sequence[str]) -> list[bytes]:
+        """Return a `Trace` of the contract for each ref, as JSON. Raises `TrajectoryExpired`."""
         ...
 
     def incoming(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -143,10 +148,14 @@ class ProgramRefs:
     def __init__(self, instance_id: str) -> None:
         self._prefix = f"{instance_id}/"
 
-    def outgoing(self, result: ResultDict, group: str | None) -> ResultDict:  # noqa: ARG002  # the program groups
+    def outgoing(self, result: ResultDict, group: str | None, data: JsonValue = None) -> ResultDict:  # noqa: ARG002  # the program groups
         """Prefix the program's ref."""
         ref = result.get("trajectory_ref")
         return result if ref is None else {**result, "trajectory_ref": self._prefix + ref}
+
+    def traces(self, refs: Sequence[str]) -> list[bytes]:
+        """Raise `TrajectoryExpired`: such a program shows no trajectory, and makes its own records."""
+        raise TrajectoryExpired(refs=list(refs))
 
     def incoming(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Remove the prefix; raises `TrajectoryExpired` for another instance's refs."""

@@ -22,9 +22,10 @@ from protocol.errors import (
     MethodNotFound,
     ParseError,
     RpcError,
+    VersionNotSupported,
 )
 from rpc_server.rpc import wire
-from rpc_server.rpc.params import invalid
+from rpc_server.rpc.params import check_version, invalid
 
 _MEMBERS = frozenset({"jsonrpc", "method", "params", "id"})
 
@@ -133,6 +134,10 @@ class Dispatcher:
         if method is None:
             if "id" not in request:
                 return None
+            try:
+                check_version(request.get("params"))  # a newer version may have further methods
+            except VersionNotSupported as other:
+                return error_body(other, request["id"])
             return error_body(MethodNotFound(method=name[:_LONGEST_ECHOED_NAME]), request["id"])
         if type(request.get("params")) is list:
             # jsonrpcserver would take an empty one for no params at all.

@@ -24,12 +24,7 @@ def read_params(model: type[Request], params: dict[str, Any]) -> Request:
         VersionNotSupported: `_meta.protocol_version` names an unsupported version.
         InvalidParams: with `errors: [{path, message}]`, the first 20; of a list, those of its first faulty member.
     """
-    meta = params.get("_meta")
-    if type(meta) is dict:
-        version = meta.get("protocol_version")
-        # Before the fields, as a newer version may have further ones.
-        if type(version) is str and version not in KNOWN_VERSIONS:
-            raise VersionNotSupported(supported=list(KNOWN_VERSIONS), requested=version[:100])
+    check_version(params)  # before the fields, as a newer version may have further ones
     try:
         request = model.model_validate(params, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -42,6 +37,14 @@ def read_params(model: type[Request], params: dict[str, Any]) -> Request:
     if request.meta is not None and request.meta.wait_s is not None and request.meta.call_id is None:
         raise invalid("_meta.wait_s", "needs a `_meta.call_id` to collect the answer with")
     return request
+
+
+def check_version(params: Any) -> None:
+    """Check the version that a request is written in; raises `VersionNotSupported`. `params`: any JSON."""
+    meta = params.get("_meta") if type(params) is dict else None
+    version = meta.get("protocol_version") if type(meta) is dict else None
+    if type(version) is str and version not in KNOWN_VERSIONS:
+        raise VersionNotSupported(supported=list(KNOWN_VERSIONS), requested=version[:100])
 
 
 def first_error(error: ValidationError, where: str = "") -> str:

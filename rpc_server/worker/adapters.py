@@ -70,7 +70,7 @@ class AdapterProgram:
             "version": config.version,
             "seed_candidate": seed_from(config.seed_candidate, missing=_NO_SEED),
         }
-        self.capabilities = ["refs", "images"]
+        self.capabilities = ["reflective_datasets", "refs", "images"]
         self.methods = {"evaluate": self.evaluate, "make_reflective_dataset": self.make_reflective_dataset}
 
     def prepare(self) -> None:

@@ -66,7 +66,7 @@ class DspyProgram:
             **config.identity(sys.modules.get(type(program).__module__), saved_program=self._saved.digest),
             "seed_candidate": dict(self._student.seed),
         }
-        self.capabilities = ["refs", "adapter_state", "finalize", "untyped_rows"]
+        self.capabilities = ["reflective_datasets", "refs", "adapter_state", "finalize", "untyped_rows"]
         self.methods = {
             "evaluate": self.evaluate,
             "make_reflective_dataset": self.make_reflective_dataset,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
+import sys
 from time import monotonic  # user code may replace it in its module
 from types import ModuleType
 from typing import Any, Callable
@@ -91,12 +92,13 @@ class FunctionProgram:
             "finalize": self._finalize,
             "write_texts": self._write_texts,
             "steps": self._run,
-            "images": self._reflect,
+            "reflective_datasets": self._reflect,
+            "images": self._reflect if "gepa.image" in sys.modules else None,
         }
         self.capabilities = [name for name, function in offered.items() if function is not None]
         methods = {
             self.evaluate: True,
-            self.make_reflective_dataset: True,
+            self.make_reflective_dataset: self._reflect is not None,
             self.propose_new_texts: self._propose is not None,
             self.score: self._score is not None,
             self.finalize: self._finalize is not None,
@@ -141,14 +143,9 @@ class FunctionProgram:
         return '{"results":[%s]}' % ",".join(texts)
 
     async def make_reflective_dataset(self, params: dict[str, Any], executor: Executor) -> str:
-        """Return the program's own records, else the default ones."""
-        batch, components = params["eval_batch"], params["components_to_update"]
-        if self._reflect is None:
-            dataset, images = reflective_records.default_dataset(
-                batch["batch"], batch["results"], components, traced=self._traces, seed=params.get("seed") or 0
-            )
-            return "{%s}" % reflective_records.members(dataset, images)
-        dataset = await executor.resolve(self._reflect(params["candidate"], batch, components))
+        """Return the program's own records."""
+        arguments = (params[name] for name in ("candidate", "eval_batch", "components_to_update"))
+        dataset = await executor.resolve(self._reflect(*arguments))
         return "{%s}" % reflective_records.members(*reflective_records.take_out(dataset, "dataset"))
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:
@@ -206,9 +203,8 @@ class FunctionProgram:
             outcome["output"] = example_run.output
             if example_run.score is not None:
                 outcome.update(example_run.score._asdict())
-        if capture_traces:
-            recorded = self._traces or example_run.trace.steps
-            outcome["trajectory"] = example_run.trace if recorded else _default_trajectory(example_run, outcome)
+        if capture_traces and (self._traces or example_run.trace.steps):
+            outcome["trajectory"] = example_run.trace
         try:
             return results.text(seconds=seconds, **outcome)
         except encode.NotJsonError as problem:
@@ -312,14 +308,6 @@ def _misspelt(module: ModuleType) -> dict[str, str]:
     lacking = [name for name in _KNOWN if name not in own]
     near = {name: difflib.get_close_matches(name, set(own) - set(_KNOWN), 1, _ALIKE) for name in lacking}
     return {name: found[0] for name, found in near.items() if found}
-
-
-def _default_trajectory(example_run: _ExampleRun, outcome: dict[str, Any]) -> dict[str, Any]:
-    trajectory = {name: outcome.get(name) for name in ("output", "score", "feedback")}
-    trajectory = {"data": example_run.data, **trajectory}
-    if "error" in outcome:
-        trajectory["error"] = outcome["error"]
-    return trajectory
 
 
 def _function(module: ModuleType, name: str) -> Callable[..., Any] | None:

@@ -1,6 +1,6 @@
 """Translate between candidates whose code is a component and the program of one commit."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,27 +114,6 @@ def dataset_of(answer: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
             raise _malformed(f"dataset.{name}")
     return dataset
-
-
-def by_requested_component(dataset: Mapping[str, Any], asked: Iterable[str], candidate: Candidate) -> dict[str, Any]:
-    """Return records under the requested names; the code's are all records, each once."""
-    found: dict[str, Any] = {}
-    for name in asked:
-        if name == GIT_BRANCH:
-            found[name] = _merged_records(dataset)
-        elif name == ADDED_COMPONENTS:
-            found[name] = _merged_records({part: dataset[part] for part in added_to(candidate) if part in dataset})
-        elif name in dataset:
-            found[name] = dataset[name]
-    return found
-
-
-def _merged_records(dataset: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the records of all components in one list, labelled unless all components have the same."""
-    each = list(dataset.values())
-    if all(records == each[0] for records in each):
-        return list(each[0]) if each else []
-    return [{"Component": name, **record} for name, records in dataset.items() for record in records]
 
 
 def _malformed(where: str) -> ProgramFailed:

@@ -6,11 +6,11 @@ from typing import Any
 
 from evolverpc_common.git import GitError
 from protocol import Candidate, CandidateItem, Example
+from protocol.code import by_requested_component
 from protocol.errors import InvalidParams, ProgramFailed, TrajectoryExpired, UnknownCandidate
 from rpc_server.program.process_factory import NoProcessAvailable
 from rpc_server.program.program import ProgramRefs, ResultDict
 from rpc_server.worktrees.candidates import (
-    by_requested_component,
     dataset_of,
     named_commit,
     program_candidate,
@@ -116,8 +116,9 @@ class WorktreeProgram:
             return answer if method != "finalize" else await asyncio.to_thread(self._finalized, instance, answer)
 
     def _without_paths(self, result: ResultDict) -> ResultDict:
-        """Return the result with paths in its error made relative; the program's output is unchanged."""
-        return {**result, "error": self.instances.state.without_paths(result["error"])} if "error" in result else result
+        """Return the result with paths in its error and trajectory made relative; its output is unchanged."""
+        shown = {name: result[name] for name in ("error", "trajectory") if name in result}
+        return {**result, **self.instances.state.without_paths(shown)} if shown else result
 
     async def close(self) -> None:
         """End every commit's processes."""

@@ -8,9 +8,9 @@ from tests.conformance.reference_program import Bad
 Dataset = dict[str, list[dict[str, Any]]]
 
 
-def with_images(bad: Bad, dataset: Dataset, found: dict[str, Any]) -> tuple[Dataset, dict[str, Any]]:
-    """The records with a reference to the image of their example, and the images by id: those found before too."""
-    images = dict(found)
+def with_images(bad: Bad, dataset: Dataset) -> tuple[Dataset, dict[str, Any]]:
+    """The records with a reference to the image of their example, and the images by id."""
+    images: dict[str, Any] = {}
 
     def shown(record: dict[str, Any]) -> dict[str, Any]:
         output = record.get("Generated Outputs")

@@ -13,7 +13,6 @@ from tests.conformance.reference_commits import Commits
 from tests.conformance.reference_images import with_images
 from tests.conformance.reference_params import LIMITS
 from tests.conformance.reference_program import ROWS, SEED, Bad, ReferenceProgram, failed
-from tests.conformance.reference_steps import StepRecords
 
 KINDS = {"git_branch": "code", "added_components": "added"}
 
@@ -49,6 +48,7 @@ class Methods:
         work = {
             "discover": self.discover,
             "make_reflective_dataset": self.make_reflective_dataset,
+            "get_traces": self.get_traces,
             "list_examples": self.list_examples,
             "propose_new_texts": self.propose_new_texts,
             "apply_mutation": self.apply_mutation,
@@ -204,9 +204,7 @@ class Methods:
     async def make_reflective_dataset(self, params: dict[str, Any]) -> JsonValue:
         given = params["eval_batch"]
         refs = [result.get("trajectory_ref") for result in given["results"]]
-        gone = [ref for ref in refs if ref is not None and ref not in self.traces]
-        if gone and not self.bad("any_ref"):
-            raise TrajectoryExpired(refs=[ref for ref in refs if ref] if self.bad("names_all_refs") else gone)
+        self.check_kept([ref for ref in refs if ref is not None])
         results = [
             {**result, "trajectory": self.traces.get(ref)}
             if ref is not None and not self.bad("refs_unread")
@@ -214,15 +212,25 @@ class Methods:
             for result, ref in zip(given["results"], refs, strict=False)
         ]
         batch = [self.data(example) for example in given["batch"]][: len(results)]
-        of_steps = StepRecords(self.bad, params.get("seed"))
-        dataset = self.program.records(batch, results[: len(batch)], params["components_to_update"], of_steps)
-        images = of_steps.images
+        dataset = self.program.records(batch, results[: len(batch)], params["components_to_update"])
+        images: dict[str, Any] = {}
         if "images" in self.capabilities or self.bad("answers_unoffered"):
-            dataset, images = with_images(self.bad, dataset, images)
+            dataset, images = with_images(self.bad, dataset)
         self.state += 1
         state = {} if self.bad("stateless") else {"adapter_state": {"calls": self.state}}
         pictures = {"images": images} if images else {}
         return {"dataset": dataset, **pictures, **(state if "adapter_state" in self.capabilities else {})}
+
+    def check_kept(self, refs: list[str]) -> None:
+        gone = [ref for ref in refs if ref not in self.traces]
+        if gone and not self.bad("any_ref"):
+            raise TrajectoryExpired(refs=refs if self.bad("names_all_refs") else gone)
+
+    async def get_traces(self, params: dict[str, Any]) -> JsonValue:
+        refs = params["refs"]
+        self.check_kept(refs)
+        found = [{"trajectory": None if self.bad("refs_unread") else self.traces.get(ref)} for ref in refs]
+        return {"traces": found[::-1] if self.bad("traces_reversed") else found}
 
     async def list_examples(self, params: dict[str, Any]) -> JsonValue:
         split = params["split"]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.reference_steps import StepRecords, run_steps, whole_feedback
+from tests.conformance.reference_steps import run_steps
 
 Bad = Callable[[str], bool]
 SEED = {"system": "seed system", "style": "seed style"}
@@ -95,29 +95,29 @@ class ReferenceProgram:
         names -= {"component_feedback"} if self.bad("drops_component_feedback") else set()
         return {"status": "ok", "score": score, **{name: data[name] for name in names & data.keys()}}
 
-    def records(
-        self, batch: list[Any], results: list[dict[str, Any]], names: list[str], of_steps: StepRecords
-    ) -> dict[str, list[Any]]:
-        """The default reflective dataset."""
+    def records(self, batch: list[Any], results: list[dict[str, Any]], names: list[str]) -> dict[str, list[Any]]:
+        """The reflective dataset."""
         made = []
         for data, result in zip(batch, results, strict=True):
             if result["status"] != "ok" and self.bad("skips_failures"):
                 continue
-            feedback = whole_feedback(result)
-            record = {"Inputs": data, "Generated Outputs": result.get("output") or "", "Feedback": feedback}
+            record = {"Inputs": data, "Generated Outputs": result.get("output") or "", "Feedback": _feedback(result)}
             trace = {"Trace": result["trajectory"]} if result.get("trajectory") else {}
             made.append({"Record": json.dumps(record)} if self.bad("bare_records") else record | trace)
         if self.bad("records_reversed"):
             made.reverse()
         if self.bad("one_record"):
             made = made[:1]
-        own = of_steps.of(results, made, names)
-        if own is not None:
-            return own
-        return {
-            name: [of_steps.whole_record(*pair) for pair in zip(made, [name] * len(made), results, strict=False)]
-            for name in (SEED if self.bad("all_components") else names)
-        }
+        return dict.fromkeys(SEED if self.bad("all_components") else names, made)
+
+
+def _feedback(result: dict[str, Any]) -> str:
+    if result.get("feedback"):
+        return str(result["feedback"])
+    if result["status"] == "ok":
+        return f"Score: {result['score']}"
+    error = result.get("error") or {"type": "Error", "message": ""}
+    return f"The program failed: {error['type']}: {error['message']}"
 
 
 def failed(kind: str, message: str) -> dict[str, Any]:

@@ -207,6 +207,8 @@ class Reference:
                 return {}
             known = None
         if known is None:
+            if not self.bad("methods_before_versions"):
+                self.params.check_version(params)
             if self.bad("unknown_method_is_internal"):
                 raise InternalError
             raise MethodNotFound if self.bad("unknown_method_unnamed") else MethodNotFound(method=method)

@@ -20,10 +20,13 @@ OFFERED = {
     "score_trajectories",
     "steps",
     "exact_values",
+    "reflective_datasets",
 }
 SHORT = ("python", "typescript")
 """Run by `make test`."""
 NOT_OFFERED = {"adapter_state", "batch_evaluate", "images", "mutations"}
+SHOWS_IMAGES = "typescript"
+"""How the names of servers begin that offer `images` too."""
 
 
 @pytest.mark.timeout(300)
@@ -43,5 +46,7 @@ async def test_a_server_we_ship_passes_every_check_that_applies(name: str) -> No
     has_commits = name == IN_A_REPOSITORY
     offered = OFFERED | {"commits"} if has_commits else OFFERED
     not_offered = NOT_OFFERED if has_commits else NOT_OFFERED | {"commits"}
+    if name.startswith(SHOWS_IMAGES):
+        offered, not_offered = offered | {"images"}, not_offered - {"images"}
     inapplicable = {c.id for c in load_checks() if not_offered & set(c.requires) or offered & set(c.lacks)}
     assert skipped == inapplicable

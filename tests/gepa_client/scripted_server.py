@@ -51,6 +51,7 @@ class ScriptedServer:
         self.evaluate_one: Behaviour = lambda *_: ok()
         self.capabilities = ["idempotency", "async", "cancel", "refs", "proposals", "finalize", "datasets"]
         self.limits = {"max_concurrency": 8, "max_batch_size": 100, "max_request_bytes": 2**24}
+        self.makes_records = True
         self.seed_candidate = {"system": "seed system", "style": "seed style"}
         self.instance_id = "first"
         self.name = "scripted"  # the program's
@@ -146,7 +147,7 @@ class ScriptedServer:
                     "seed_candidate": self.seed_candidate,
                 },
                 "datasets": {name: {"size": len(rows), "digest": "d"} for name, rows in self.rows.items()},
-                "capabilities": self.capabilities,
+                "capabilities": [*self.capabilities, *(["reflective_datasets"] if self.makes_records else [])],
                 "limits": self.limits,
             }
         ).model_dump(exclude_none=True)
@@ -174,12 +175,14 @@ class ScriptedServer:
             result.setdefault("trajectory", {"of": example.id})
         return result
 
+    async def get_traces(self, params: dict[str, Any]) -> dict[str, Any]:
+        if gone := [ref for ref in params["refs"] if ref not in self.traces]:
+            raise TrajectoryExpired(refs=gone)
+        return {"traces": [{"trajectory": {"of": self.traces[ref][1]}} for ref in params["refs"]]}
+
     async def make_reflective_dataset(self, params: dict[str, Any]) -> dict[str, Any]:
         results = params["eval_batch"]["results"]
-        refs = [result["trajectory_ref"] for result in results if "trajectory_ref" in result]
-        gone = [ref for ref in refs if ref not in self.traces]
-        if gone:
-            raise TrajectoryExpired(refs=gone)
+        await self.get_traces({"refs": [result["trajectory_ref"] for result in results if "trajectory_ref" in result]})
         records = [
             {"Inputs": example.get("data"), "Generated Outputs": result["output"], "Feedback": f"{result['score']}"}
             for example, result in zip(params["eval_batch"]["batch"], results, strict=True)

@@ -6,10 +6,10 @@ export { PACKAGE_VERSION } from "./base/version.js";
 export type { CallOptions, ClientOptions, MethodName, ParamsOf, ResultOf } from "./client/client.js";
 export { isPending, RpcClient } from "./client/client.js";
 export { BadResponse, ClientError, ConnectionLost, Refused } from "./client/client-errors.js";
-export { Image } from "./evaluate/images.js";
 export { METHODS, type MethodTypes, PROTOCOL_VERSION } from "./generated/contract.js";
 export type * from "./generated/types.js";
 export { type ConformanceExample, conformanceProgram } from "./program/conformance.js";
+export { Image } from "./program/images.js";
 export type {
   BatchProgram,
   BatchResult,

@@ -45,9 +45,10 @@ it("serves the core, and what the program offers, without a store", async () => 
 });
 
 it("ignores what it does not offer in `_meta`", async () => {
-  const handle = handler(programOf(), { token });
+  const run = (_: unknown, __: unknown, { trace }: { trace: unknown[] }) => trace.push("looked");
+  const handle = handler(programOf({ run } as never), { token });
   const sent = { ...params, capture_traces: true, _meta: { call_id: "a", group: "g" } };
-  expect((await answered(handle(request("evaluate", sent)))).result.results[0].trajectory).toBeDefined();
+  expect((await answered(handle(request("evaluate", sent)))).result.results[0].trajectory).toEqual(["looked"]);
 });
 
 it("refuses several candidates in one call, which it does not offer", async () => {

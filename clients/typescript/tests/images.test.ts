@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { Image } from "../src/evaluate/images.js";
+import { Image } from "../src/program/images.js";
 import { handler } from "../src/server/handler.js";
 import { programOf } from "./support.js";
 

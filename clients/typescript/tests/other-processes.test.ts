@@ -63,9 +63,6 @@ it("a group keeps its trajectories for another process", async () => {
   const server = await served(programOf({ run }));
   const asked = evaluation({ group: "20261120-171700-3fa9-tickets/120" });
   const { results } = await asking(server, "evaluate", asked).result;
-  expect(results[0].trajectory_ref).toEqual(expect.any(String));
-  const { candidate, batch } = asked;
-  const params = { candidate, eval_batch: { batch, results }, components_to_update: ["rules"] };
-  const { dataset } = await asking(server, "make_reflective_dataset", params).result;
-  expect(dataset.rules[0].Trace).toEqual(["looked"]);
+  const { traces } = await asking(server, "get_traces", { refs: [results[0].trajectory_ref] }).result;
+  expect(traces).toEqual([{ trajectory: ["looked"] }]);
 });

@@ -190,7 +190,7 @@ it("a span without asynchronous context belongs to the only example that runs; a
     if (open === 2) both.open();
     await again;
   }, [0, 1]);
-  expect(several.results.map(({ trajectory }) => trajectory.steps)).toEqual([undefined, undefined]);
+  expect(several.results.map(({ trajectory }) => trajectory)).toEqual([undefined, undefined]);
   expect(several.logged).toEqual([
     expect.stringMatching(
       /^the span "stray" is not recorded: it has no asynchronous context, and several examples run/,

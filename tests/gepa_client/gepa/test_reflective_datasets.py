@@ -105,23 +105,35 @@ def test_state_follows_to_another_instance(server, adapter):
     assert server.called("make_reflective_dataset")[-1]["adapter_state"] == [0]
 
 
-@pytest.mark.parametrize("offered", [True, False])
-def test_each_request_has_a_seed_of_its_own_made_from_the_runs_where_steps_are_offered(server, offered):
-    server.capabilities = ["refs", "idempotency", *(["steps"] if offered else [])]
-    seeds = []
+@pytest.mark.parametrize("kept", [True, False])
+def test_records_are_made_here_of_the_traces_of_a_program_that_makes_none(server, kept):
+    server.makes_records = False
+    server.capabilities = ["idempotency", *(["refs"] if kept else [])]
+    with RemoteAdapter(server.url, first_backoff_s=0.001) as adapter:
+        batch = traced(adapter)
+        server.forget("second")  # a server without refs has kept nothing
+        dataset = adapter.make_reflective_dataset(SEED, batch, ["system"])
+        assert [(each["Inputs"], each["Trace"]) for each in dataset["system"]] == [
+            (row.data, {"of": row.id}) for row in ROWS
+        ]
+        assert adapter.retraced.examples == 3 * kept
+    assert len(server.called("get_traces")) == 2 * kept
+    assert server.called("make_reflective_dataset") == []
+
+
+def test_each_dataset_draws_steps_by_a_seed_of_its_own_made_from_the_runs(server):
+    server.makes_records = False
+    server.capabilities = ["idempotency"]
+    steps = [{"component": "system", "inputs": {}, "outputs": number} for number in range(1000)]
+    server.evaluate_one = lambda *_: server.ok(trajectory={"steps": steps})
+    drawn = []
     for seed in (0, 0, 7):
         with RemoteAdapter(server.url, seed=seed) as adapter:
-            for count in (1, 2):
-                batch = traced(adapter, ROWS[:count])
-                adapter.make_reflective_dataset(SEED, batch, ["system"])
-        seeds.append([params.get("seed") for params in server.called("make_reflective_dataset")[-2:]])
-    first, again, other = seeds
-    assert first == again
-    if not offered:
-        assert first == other == [None, None]
-    else:
-        assert first[0] != first[1]
-        assert other == [seed + 7 for seed in first]
+            made = [adapter.make_reflective_dataset(SEED, traced(adapter), ["system"]) for _ in range(2)]
+            drawn.append([[record["Generated Outputs"] for record in each["system"]] for each in made])
+    first, again, other = drawn
+    assert first == again != other
+    assert first[0] != first[1]
 
 
 @pytest.mark.parametrize(

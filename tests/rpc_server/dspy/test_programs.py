@@ -23,7 +23,14 @@ def row(number, **more):
 async def test_the_seed_is_the_instructions_of_the_named_predictors(codes):
     assert codes.seed == {"look": "Look the word up.", "finish": "Finish the code."}
     assert codes.program.info.name == "Codes"
-    assert codes.program.capabilities == {"refs", "adapter_state", "exact_values", "finalize", "untyped_rows"}
+    assert codes.program.capabilities == {
+        "refs",
+        "reflective_datasets",
+        "adapter_state",
+        "exact_values",
+        "finalize",
+        "untyped_rows",
+    }
     assert codes.program.limits.max_concurrency == 16
     assert not codes.program.limits.whole_batches
 

@@ -1,10 +1,10 @@
-"""The default records of steps are those that `dspy.GEPA` makes of the same trace of three predictors."""
+"""The records of steps are those that `dspy.GEPA` makes of the same trace of three predictors."""
 
 import json
 import subprocess
 from pathlib import Path
 
-from rpc_server.worker.reflective_records import default_dataset
+from gepa_client.gepa.reflective_records import customary_records
 
 SCRIPT = Path(__file__).parent / "data" / "records_of_steps.py"
 COMPONENTS = ["planner", "solver", "checker"]
@@ -15,9 +15,10 @@ def test_the_records_of_each_component_are_those_of_dspy(dspy_python: Path) -> N
     command = [str(dspy_python), str(SCRIPT), *map(str, SEEDS)]
     made = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
     expected = json.loads(made.stdout)
-    batch = [{"id": str(row), "data": {}} for row in range(6)]
+    examples = [({}, result) for result in expected["results"]]
     for seed, records in zip(SEEDS, expected["records"], strict=True):
-        dataset, images = default_dataset(batch, expected["results"], COMPONENTS, traced=True, seed=seed)
+        answer = customary_records(examples, COMPONENTS, {}, seed=seed)
+        dataset = answer.pop("dataset")
         assert json.dumps(dataset) == json.dumps(records), seed
-        assert images == {}
+        assert answer == {}
         assert len({json.dumps(each) for each in dataset.values()}) == 3

@@ -29,7 +29,7 @@ class FakeProgram:
 
     def __init__(self, *capabilities: str, max_concurrency: int = 4, whole_batches: bool = False) -> None:
         self.info = ProgramInfo(name="fake", components=[ComponentInfo(name="system")], seed_candidate=SEED)
-        self.capabilities = frozenset(capabilities)
+        self.capabilities = frozenset({"reflective_datasets", *capabilities})
         self.limits = Limits(
             max_concurrency=max_concurrency,
             max_batch_size=10_000,

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from protocol import errors
+from rpc_server.methods.dataset_rows import Datasets
 
 
 def traced(size: int = 10) -> dict[str, Any]:
@@ -24,10 +25,24 @@ async def reflect(server: Any, *results: dict[str, Any]) -> list[dict[str, Any]]
 async def test_what_does_not_fit_travels_inline(start: Any) -> None:
     server = await start(max_trace_bytes=2000)
     small, large = await server.evaluate(traced(900), traced(1500), capture_traces=True, group="g")
-    assert "trajectory_ref" in small
     assert large["trajectory"] == traced(1500)["trajectory"]
     seen = await reflect(server, small, large)
     assert [len(result["trajectory"]["steps"]) for result in seen] == [900, 1500]
+    fetched = await server.call("get_traces", {"refs": [small["trajectory_ref"]]})
+    assert fetched == {"traces": [traced(900)]}
+
+
+async def test_the_trace_of_a_row_that_is_not_shared_has_its_data(start: Any) -> None:
+    for shared in (True, False):
+        rows = Datasets({"train": [{"q": 1}, {"q": 2, **traced(5)}]}, share_rows=shared)
+        server = await start(datasets=rows)
+        batch = [{"id": str(at), "split": "train"} for at in range(2)]
+        params = {"candidate": server.seed, "batch": batch, "capture_traces": True}
+        results = (await server.call("evaluate", params, group="g"))["results"]
+        assert ["trajectory_ref" in result for result in results] == [not shared, True]
+        refs = [result["trajectory_ref"] for result in results if "trajectory_ref" in result]
+        data = [{"trajectory": None, "data": {"q": 1}}, {**traced(5), "data": {"q": 2, **traced(5)}}]
+        assert (await server.call("get_traces", {"refs": refs}))["traces"] == ([traced(5)] if shared else data)
 
 
 async def test_the_group_that_was_not_used_for_longest_is_let_go(start: Any) -> None:

@@ -24,7 +24,14 @@ async def test_a_program_describes_all_its_capabilities(opened):
         info = running.program.info
         assert info.version == "2.5"
         assert info.components[0].description == "what to write"
-        assert running.program.capabilities == {"proposals", "scoring", "finalize", "images", "steps", "exact_values"}
+        assert running.program.capabilities == {
+            "proposals",
+            "scoring",
+            "finalize",
+            "reflective_datasets",
+            "steps",
+            "exact_values",
+        }
         assert running.program.limits.max_concurrency == 2
         assert running.program.limits.whole_batches is False
 
@@ -35,15 +42,11 @@ async def test_name_version_and_seed_of_the_settings_come_first(opened):
         assert (info.name, info.version, info.seed_candidate) == ("mine", "9", {"prompt": "other"})
 
 
-async def test_a_program_that_records_no_steps_has_a_default_trajectory(opened):
+async def test_a_program_that_records_nothing_has_no_trajectory_and_makes_no_records(opened):
     async with opened("sums.py") as running:
+        assert "reflective_datasets" not in running.program.capabilities
         result = await running.one({"output": "text", "score": "(1, 'good')"}, capture_traces=True)
-        assert result["trajectory"] == {
-            "data": {"output": "text", "score": "(1, 'good')"},
-            "output": "text",
-            "score": 1.0,
-            "feedback": "good",
-        }
+        assert "trajectory" not in result
 
 
 SCORES = {

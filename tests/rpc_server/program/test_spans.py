@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gepa_client.gepa.reflective_records import customary_records
+
 REPLAYED = json.loads((Path(__file__).parent / "data" / "spans.json").read_text())
 """Spans with the steps that both languages make of them."""
 
@@ -60,12 +62,11 @@ async def test_spans_of_examples_at_the_same_time_are_not_mixed(opened):
 
 async def test_components_have_the_records_of_their_spans_or_of_the_example_if_no_span_is_of_one(opened):
     async with opened("traced.py", workers=1) as running:
-        batch = [{"id": each, "data": {"do": each}} for each in ("genai", "exported")]
-        results = await running.evaluate(*(row["data"] for row in batch), capture_traces=True)
-        candidate, components = running.program.info.seed_candidate, ["planner", "solver"]
-        params = {"candidate": candidate, "components_to_update": components}
-        given = {"batch": batch, "results": results}
-        made = await running.program.call("make_reflective_dataset", {**params, "eval_batch": given})
+        rows = [{"do": each} for each in ("genai", "exported")]
+        results = await running.evaluate(*rows, capture_traces=True)
+        candidate = running.program.info.seed_candidate
+        examples = list(zip(rows, results, strict=True))
+        made = customary_records(examples, ["planner", "solver"], candidate, seed=0)
     whole = {"Inputs": {"do": "exported"}, "Generated Outputs": "exported", "Feedback": "Score: 1.0"}
     [record, of_example] = made["dataset"]["planner"]
     assert (record["Generated Outputs"], record["Feedback"]) == ("Two days.", "well done")

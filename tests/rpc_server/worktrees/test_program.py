@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from protocol.code import by_requested_component
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
-from rpc_server.worktrees.candidates import by_requested_component
 from rpc_server.worktrees.instances import LruPool
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
@@ -234,8 +234,15 @@ async def test_trajectories_of_an_evicted_instance_have_expired(tmp_path: Path, 
     assert lost.value.details["refs"] == [result["trajectory_ref"] for result in results]
 
 
-async def test_records_about_the_code_are_those_of_all_components_once(project: Project, opened: Open) -> None:
-    here = await opened(project)
+OWN_RECORDS = """
+
+def make_reflective_dataset(candidate, eval_batch, components_to_update):
+    return {name: [{"x": 1}] for name in components_to_update}
+"""
+
+
+async def test_a_programs_records_about_the_code_are_those_of_all_components_once(opened: Open, tmp_path: Path) -> None:
+    here = await opened(Project(tmp_path / "own", {**FILES, "app.py": f"{FILES['app.py']}{OWN_RECORDS}"}))
     results = await here.results(here.seed, {}, capture_traces=True)
     answer = await here.records(here.seed, results, "git_branch", "greeting", "added_components")
     assert answer["dataset"]["git_branch"] == answer["dataset"]["greeting"] != []

@@ -13,11 +13,6 @@ export class PythonRandom {
     this.#initialize(high === 0 ? [seed >>> 0] : [seed >>> 0, high]);
   }
 
-  /** Return an item of a list that is not empty, as `choice` of Python does. */
-  choice<Item>(items: readonly Item[]): Item {
-    return items[this.#below(items.length)] as Item;
-  }
-
   /** Return a copy of a list in random order, as `shuffle` of Python orders it. */
   shuffled<Item>(items: readonly Item[]): Item[] {
     const order = [...items];

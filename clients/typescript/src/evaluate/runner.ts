@@ -206,7 +206,7 @@ export class Runner {
   async #example(
     program: FunctionProgram,
     { candidate, captureTraces, timeoutS }: Evaluation,
-    { data, row }: ExampleRow,
+    { row }: ExampleRow,
     conditions: AttemptConditions,
   ): Promise<[ExampleResult] | InconclusiveAttempt> {
     const clock = stopwatch();
@@ -240,15 +240,14 @@ export class Runner {
         const failed = this.#modelFailed(calls);
         if (failed !== undefined) return withoutModelResult(failed, taken, attempt());
         const judging = (): ScoreContext => {
-          const summary = { data, output, score: null, feedback: null };
-          const trajectory = readsTrajectory ? toJsonValue(trajectoryOf(steps, trace, summary), "trace") : undefined;
+          const recorded = readsTrajectory ? trajectoryOf(steps, trace) : undefined;
+          const trajectory = recorded === undefined ? undefined : toJsonValue(recorded, "trace");
           return { signal, usage: scoring, trajectory };
         };
         const score = program.score && readScore(await program.score(row, output, judging()), this.notices);
         const unjudged = this.#modelFailed(calls);
         if (unjudged !== undefined) return withoutModelResult(unjudged, taken, attempt());
-        const summary = { data, output, score: score?.score ?? null, feedback: score?.feedback ?? null };
-        const trajectory = captureTraces ? trajectoryOf(steps, trace, summary) : undefined;
+        const trajectory = captureTraces ? trajectoryOf(steps, trace) : undefined;
         const result = finishedResult(taken, score, { ...attempt(), trajectory });
         reportComponentFeedback(result, trajectory, components, this.notices);
         return result;
@@ -262,9 +261,7 @@ export class Runner {
     const failed = unfinished(ending, limitS, attempt());
     if (failed instanceof InconclusiveAttempt) return failed;
     if (!captureTraces || failed.status === "cancelled") return [failed];
-    const { error } = failed;
-    const summary = { data, output: null, score: null, feedback: null, error };
-    return [withTrajectory(failed, trajectoryOf(steps, trace, summary))];
+    return [withTrajectory(failed, trajectoryOf(steps, trace))];
   }
 
   /** The call of a model that was the last and failed; undefined if results are taken all the same. */
@@ -352,9 +349,9 @@ export class Runner {
   }
 }
 
-/** The steps, with the program's own entries if there are any; else the entries; else the summary of the example. */
-function trajectoryOf(steps: Step[], trace: unknown[], summary: object): unknown {
-  if (steps.length === 0) return trace.length > 0 ? trace : summary;
+/** The steps, with the program's own entries if there are any; else the entries; undefined without either. */
+function trajectoryOf(steps: Step[], trace: unknown[]): unknown {
+  if (steps.length === 0) return trace.length > 0 ? trace : undefined;
   return trace.length > 0 ? { steps, trace: jsonOrRepr(trace) } : { steps };
 }
 

@@ -25,6 +25,8 @@ export interface WireTypes {
   FinalizeParams: FinalizeParams;
   FinalizeResult: FinalizeResult;
   GetResultParams: GetResultParams;
+  GetTracesParams: GetTracesParams;
+  GetTracesResult: GetTracesResult;
   HostCalls: HostCalls;
   ImageContent: ImageContent;
   ImportCommitsParams: ImportCommitsParams;
@@ -59,6 +61,7 @@ export interface WireTypes {
   Step: Step;
   SuccessResponse: SuccessResponse;
   Texts: Texts;
+  Trace: Trace;
   Usage: Usage;
 }
 /**
@@ -469,6 +472,28 @@ export interface GetResultParams {
   partial?: boolean;
 }
 /**
+ * Fetch what a server keeps for these refs (capability `refs`).
+ */
+export interface GetTracesParams {
+  _meta?: Meta | null;
+  refs: string[];
+}
+/**
+ * `traces[i]` belongs to `refs[i]`.
+ */
+export interface GetTracesResult {
+  traces: Trace[];
+}
+/**
+ * What a server keeps for a ref: the trajectory of an example, null if its program recorded none.
+ *
+ * `data`: of the example, if the server holds it and `list_examples` does not show it.
+ */
+export interface Trace {
+  trajectory?: unknown;
+  data?: unknown;
+}
+/**
  * An image of the records, PNG or any other; a record names it by `{"$image": id}`.
  */
 export interface ImageContent {
@@ -516,9 +541,8 @@ export interface ListedExample {
   data?: unknown;
 }
 /**
- * Turn traced results into records for the components to update.
+ * Turn traced results into records for the components to update (capability `reflective_datasets`).
  *
- * `seed` (capability `steps`): of the choice between several steps of a component in one example; 0 if absent.
  * `adapter_state` (capability `adapter_state`): opaque; sent back as the last answer gave it.
  */
 export interface MakeReflectiveDatasetParams {
@@ -528,7 +552,6 @@ export interface MakeReflectiveDatasetParams {
   };
   eval_batch: EvalBatch;
   components_to_update: string[];
-  seed?: number | null;
   adapter_state?: unknown;
 }
 /**

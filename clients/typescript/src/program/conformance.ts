@@ -1,7 +1,9 @@
 /** The conformance program: each example specifies what the program does. */
 
 import { isObject } from "../base/values.js";
-import type { ComponentFeedback, FunctionProgram, RunContext, Score } from "./program.js";
+import type { ExampleResult, ImageContent } from "../generated/types.js";
+import { Image } from "./images.js";
+import type { ComponentFeedback, FunctionProgram, ReflectiveDataset, RunContext, Score } from "./program.js";
 
 /** A step to run. */
 export interface ConformanceStep {
@@ -39,6 +41,8 @@ export interface ConformanceExample {
   steps?: ConformanceStep[];
   /** How much the trajectory is padded. */
   trace_bytes?: number;
+  /** To be shown by its record. */
+  image?: ImageContent;
 }
 
 const NOT_FINITE: Record<string, number> = { NaN: Number.NaN, Infinity: Number.POSITIVE_INFINITY };
@@ -71,6 +75,11 @@ export const conformanceProgram = {
     };
   },
 
+  makeReflectiveDataset(_candidate, { batch, results }, componentsToUpdate): ReflectiveDataset {
+    const records = results.map((result, at) => recordOf(batch[at]?.data as ConformanceExample, result));
+    return Object.fromEntries(componentsToUpdate.map((name) => [name, records]));
+  },
+
   proposeNewTexts(candidate, _reflectiveDataset, componentsToUpdate): Record<string, string> {
     return Object.fromEntries(componentsToUpdate.map((name) => [name, `${candidate[name]}!`]));
   },
@@ -79,6 +88,18 @@ export const conformanceProgram = {
     return "done";
   },
 } satisfies FunctionProgram<ConformanceExample>;
+
+/** A record of an example, which shows its image if it has one. */
+function recordOf(data: ConformanceExample, { output, score, feedback, error, trajectory }: ExampleResult) {
+  const failure = error ? `The program failed: ${error.type}: ${error.message}` : undefined;
+  return {
+    Inputs: data,
+    "Generated Outputs": output,
+    Feedback: failure ?? feedback ?? `Score: ${score}`,
+    ...(data.image === undefined ? {} : { Image: new Image(data.image.base64, data.image.media_type) }),
+    ...(trajectory === undefined ? {} : { Trace: trajectory }),
+  };
+}
 
 function numberOfSteps(trajectory: unknown): number {
   return isObject(trajectory) ? (trajectory.steps as unknown[]).length : 0;

@@ -74,7 +74,7 @@ export interface ScoreContext {
   signal: AbortSignal;
   /** Set what the scoring cost; it is added to the usage of `run`. */
   usage: Usage;
-  /** What happened on the way, if the program has `readsTrajectory`: `{ steps }`, or what `run` appended to `trace`. */
+  /** What happened on the way, if the program has `readsTrajectory`: `{ steps }`, or what `run` appended to `trace`, if anything. */
   trajectory: unknown;
 }
 

@@ -81,6 +81,11 @@ export class Rows {
     });
   }
 
+  /** Return the data of each example whose row `list` does not show; undefined for others. All rows are known. */
+  hidden(batch: readonly Example[]): (JsonValue | undefined)[] {
+    return batch.map(({ id, split }) => (this.share || split === undefined ? undefined : this.#find(split, id)));
+  }
+
   /** Return the rows as the program gets them. Throws `InvalidParams` for the first that does not fit the schema. */
   async checked(batch: readonly FilledExample[]): Promise<ExampleRow[]> {
     const { schema } = this;

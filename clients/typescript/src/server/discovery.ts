@@ -64,6 +64,6 @@ function offersOf(program: Program): string[] {
     ...(program.readsTrajectory ? ["score_trajectories"] : []),
     ...(isScoreProgram(program) ? [] : ["steps"]),
     ...(program.finalize ? ["finalize"] : []),
-    ...(program.makeReflectiveDataset ? ["images"] : []),
+    ...(program.makeReflectiveDataset ? ["reflective_datasets", "images"] : []),
   ];
 }

@@ -24,6 +24,7 @@ import type {
   DiscoverResult,
   EvaluateParams,
   GetResultParams,
+  GetTracesParams,
   ListExamplesParams,
   Meta,
 } from "../generated/types.js";
@@ -152,13 +153,13 @@ export class Dispatcher {
   }
 
   async #answer(name: string, params: unknown, listener: Cancellation): Promise<Answer> {
+    checkVersion(params);
     const row = Object.hasOwn(METHODS, name) ? METHODS[name as keyof typeof METHODS] : undefined;
     if (row === undefined || (row.capability !== null && !this.#offers(row.capability))) {
       throw new MethodNotFound(undefined, { method: name.slice(0, LONGEST_ECHO).toWellFormed() });
     }
     if (!isObject(params))
       throw invalidParams({ path: "", message: "params must be an object: they are given by name" });
-    checkVersion(params);
     checkParams(row.params as WireTypeName, params);
     if (this.#offers("async")) checkWaitsForACall(params);
     switch (name) {
@@ -170,6 +171,8 @@ export class Dispatcher {
         const { split, offset = 0, limit = 100 } = params as unknown as ListExamplesParams;
         return answerOf(() => this.rows.list(split, offset, limit), this.log);
       }
+      case "get_traces":
+        return answerOf(() => this.methods.traces((params as unknown as GetTracesParams).refs), this.log);
       case "get_result": {
         const { call_id, wait_s = 0, partial = false } = params as unknown as GetResultParams;
         return this.#calls.get(call_id, wait_s, partial, listener);
@@ -247,9 +250,9 @@ function refusal(error: RpcError): Reply {
   return { body: errorText(null, error), understood: true };
 }
 
-/** Checked before the fields: a newer version may have fields that this one does not know. */
-function checkVersion(params: Record<string, unknown>): void {
-  const requested = isObject(params._meta) ? params._meta.protocol_version : undefined;
+/** Checked before method and fields: a newer version may have some that this one does not know. */
+function checkVersion(params: unknown): void {
+  const requested = isObject(params) && isObject(params._meta) ? params._meta.protocol_version : undefined;
   if (typeof requested !== "string" || requested === PROTOCOL_VERSION) return;
   throw new VersionNotSupported(undefined, {
     supported: [PROTOCOL_VERSION],

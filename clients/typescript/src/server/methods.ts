@@ -9,8 +9,6 @@ import { faults, invalidParams, unpackedParam, type WireTypeName } from "../base
 import { isObject, shown } from "../base/values.js";
 import { runWithDeadline } from "../evaluate/deadline.js";
 import { withinBytes } from "../evaluate/example-results.js";
-import { extractImages, restoreImages } from "../evaluate/images.js";
-import { defaultReflectiveDataset } from "../evaluate/reflection.js";
 import type { Runner } from "../evaluate/runner.js";
 import type { Slots } from "../evaluate/slots.js";
 import type {
@@ -23,8 +21,10 @@ import type {
   Progress,
   ProposeNewTextsParams,
   ScoreParams,
+  Trace,
 } from "../generated/types.js";
-import { type CallContext, type Candidate, isBatchProgram, isScoreProgram, type Program } from "../program/program.js";
+import { extractImages, restoreImages } from "../program/images.js";
+import { type CallContext, type Candidate, isScoreProgram, type Program } from "../program/program.js";
 import type { ExampleRow, FilledExample, Rows } from "../rows/rows.js";
 import { ExampleCalls } from "../wire/example-calls.js";
 import { places, whileRunning } from "../wire/place.js";
@@ -68,9 +68,10 @@ export class Methods {
     const progress: Progress = { done: 0, total: filled.length };
     const group = _meta?.group ?? undefined;
     const timeoutS = _meta?.example_timeout_s ?? undefined;
+    const hidden = rows.hidden(batch);
     const onResult = (position: number, result: ExampleResult): void => {
       const keeps = captureTraces && traces !== undefined && group !== undefined;
-      const sent = keeps ? traces.outgoing(result, group, instanceId) : result;
+      const sent = keeps ? traces.outgoing(result, group, instanceId, hidden[position]) : result;
       results[position] = withinBytes(sent, maxResultBytes);
       progress.done++;
       slots.release(1);
@@ -85,6 +86,11 @@ export class Methods {
     return { progress, finishedResults, run };
   }
 
+  /** Return what is kept for each reference. Throws `TrajectoryExpired`. */
+  traces(refs: readonly string[]): { traces: Trace[] } {
+    return { traces: (this.context.traces ?? NO_TRACES).traces(refs) };
+  }
+
   makeReflectiveDataset(params: MakeReflectiveDatasetParams): Job {
     const { candidate, eval_batch: sent, components_to_update: components } = params;
     const { program, traces = NO_TRACES } = this.context;
@@ -96,11 +102,8 @@ export class Methods {
     });
     const evalBatch: EvalBatch = { batch: rows, results };
     return oneStep("make_reflective_dataset", "MakeReflectiveDatasetResult", async (context) => {
-      if (program.makeReflectiveDataset === undefined) {
-        const isOwn = isBatchProgram(program) ? () => true : Array.isArray;
-        return defaultReflectiveDataset(evalBatch, components, isOwn, params.seed ?? 0);
-      }
-      return extractImages(await program.makeReflectiveDataset({ ...candidate }, evalBatch, components, context));
+      const made = await program.makeReflectiveDataset?.({ ...candidate }, evalBatch, components, context);
+      return extractImages(made ?? {});
     });
   }
 

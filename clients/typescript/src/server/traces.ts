@@ -1,7 +1,8 @@
 /** Trajectories that stay at the server: a reference is sent in place of each and comes back for reflection. */
 
 import { TrajectoryExpired } from "../base/errors.js";
-import type { ExampleResult } from "../generated/types.js";
+import type { JsonValue } from "../base/json.js";
+import type { ExampleResult, Trace } from "../generated/types.js";
 import { sizeOf } from "./jobs.js";
 
 /** Approximate memory overhead of one entry. */
@@ -20,24 +21,34 @@ export class TrajectoryStore {
 
   constructor(private readonly maxBytes: number) {}
 
-  /** Replace the trajectory by a reference, unless its group would exceed the limit. */
-  outgoing(result: ExampleResult, group: string, instanceId: string): ExampleResult {
-    const { trajectory, ...rest } = result;
-    if (trajectory === undefined || trajectory === null) return result;
-    const ref = this.#keep(group, JSON.stringify(trajectory), instanceId);
+  /**
+   * Replace the trajectory by a reference, unless its group would exceed the limit.
+   *
+   * `data`: of the example, if the client cannot have it; kept with the trajectory.
+   */
+  outgoing(result: ExampleResult, group: string, instanceId: string, data?: JsonValue): ExampleResult {
+    const { trajectory = null, ...rest } = result;
+    if (trajectory === null && data === undefined) return result;
+    const ref = this.#keep(group, JSON.stringify({ trajectory, data }), instanceId);
     if (ref === undefined) return result;
-    const length = typeof trajectory === "object" ? { trajectory_length: Object.keys(trajectory).length } : {};
+    const isLong = typeof trajectory === "object" && trajectory !== null;
+    const length = isLong ? { trajectory_length: Object.keys(trajectory).length } : {};
     return { ...rest, trajectory_ref: ref, ...length };
   }
 
-  /** Replace references by trajectories. Throws `TrajectoryExpired` with those that were evicted. */
-  inline(results: readonly ExampleResult[]): ExampleResult[] {
-    const refs = results.flatMap(({ trajectory_ref }) => trajectory_ref ?? []);
+  /** Return what is kept for each reference. Throws `TrajectoryExpired` with those that were evicted. */
+  traces(refs: readonly string[]): Trace[] {
     const lost = refs.filter((ref) => !this.#groupOf.has(ref));
     if (lost.length > 0) throw new TrajectoryExpired(undefined, { refs: lost });
+    return refs.map((ref) => this.#read(ref));
+  }
+
+  /** Replace references by trajectories. Throws as `traces`. */
+  inline(results: readonly ExampleResult[]): ExampleResult[] {
+    const traces = this.traces(results.flatMap(({ trajectory_ref }) => trajectory_ref ?? []));
     return results.map((result) => {
       const { trajectory_ref: ref, ...rest } = result;
-      return ref === undefined || ref === null ? result : { ...rest, trajectory: this.#read(ref) };
+      return ref === undefined || ref === null ? result : { ...rest, trajectory: traces.shift()?.trajectory };
     });
   }
 
@@ -60,11 +71,11 @@ export class TrajectoryStore {
     return ref;
   }
 
-  #read(ref: string): unknown {
+  #read(ref: string): Trace {
     const name = this.#groupOf.get(ref) as string;
     const group = this.#groups.get(name) as Group;
     this.#touch(name, group);
-    return JSON.parse(group.texts.get(ref) as string);
+    return JSON.parse(group.texts.get(ref) as string) as Trace;
   }
 
   #touch(name: string, group: Group): void {

@@ -1,14 +1,13 @@
 /** Images in reflective records: extracted on the way to the optimizer, restored on the way to the program. */
 
 import { InvalidResult } from "../base/invalid-result.js";
-import { digestText } from "../base/text-digest.js";
 import type { ImageContent } from "../generated/types.js";
-import type { ReflectiveDataset } from "../program/program.js";
+import type { ReflectiveDataset } from "./program.js";
 
 const REFERENCE = "$image";
 const MAX_BYTES = 5 * 2 ** 20;
 /** Characters of the base64 of the largest image. */
-export const MAX_BASE64 = Math.ceil(MAX_BYTES / 3) * 4;
+const MAX_BASE64 = Math.ceil(MAX_BYTES / 3) * 4;
 
 /** An image for a reflection model to see; put it anywhere in the records of `makeReflectiveDataset`. */
 export class Image {
@@ -24,13 +23,6 @@ export class Image {
 }
 
 export type Images = Record<string, ImageContent>;
-
-/** Add an image to `images`, and return the reference to it; equal images have equal ids. */
-export async function referenceTo(image: ImageContent, images: Images): Promise<Record<string, string>> {
-  const id = (await digestText(image.media_type + image.base64)).slice(0, 32);
-  images[id] = image;
-  return { [REFERENCE]: id };
-}
 
 /** Replace each `Image` of the records by a reference; return the records and the images, each once. */
 export function extractImages(dataset: ReflectiveDataset): { dataset: ReflectiveDataset; images?: Images } {
