@@ -32,6 +32,8 @@ class AnswerWatch:
         self._answers = 0
         self._stray = ""
         self._timer: asyncio.TimerHandle | None = None
+        self._status: int | None = None
+        self._ended = False
 
     def sent(self, number: int, method: str) -> None:
         """Note that a request was sent."""
@@ -45,7 +47,7 @@ class AnswerWatch:
         self._answers += 1
         if not self._due:
             self._stray = ""
-            self.end()
+            self._stop()
 
     def strayed(self, line: bytes, message: dict[str, Any] | None) -> None:
         """Note a line that answers no open request; `message`: what was read of it."""
@@ -58,23 +60,23 @@ class AnswerWatch:
         if self._due:
             self._wait()
 
-    def end(self) -> None:
-        """Look no longer: nothing is due, or the process has ended."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def end(self, status: int | None) -> None:
+        """Note that the process has ended, with this exit status."""
+        self._status = status
+        self._ended = True
+        self._stop()
 
-    def explain(self, *, ended: bool) -> str:
+    def explain(self) -> str:
         """Return what came in place of the oldest answer that is due, and what to do; empty if nothing explains it."""
         if self._report is None or not self._due:
             return ""
         method, since = next(iter(self._due.values()))
         sent, waited = f"sent {method}; received", f"for {round(self._loop.time() - since, 1):g} s"
         if instead := self._instead():
-            return f"{sent} {instead}" if ended else f"{sent} no answer {waited}, but {instead}"
-        if ended or self._answers:
-            return ""
-        return f"{sent} nothing {waited}: does the program read stdin and flush each line?"
+            return f"{sent} {instead}" if self._ended else f"{sent} no answer {waited}, but {instead}"
+        if self._ended:
+            return "it must read requests until its input ends" if self._status == 0 else ""
+        return "" if self._answers else f"{sent} nothing {waited}: does the program read stdin and flush each line?"
 
     def _instead(self) -> str:
         if not self._lines.unfinished:
@@ -82,13 +84,18 @@ class AnswerWatch:
         begun = f"{counted(self._lines.unfinished, 'byte')} without a newline at the end ({_shown(self._lines.begun)})"
         return f"{begun}: end each message with one, and flush it"
 
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _wait(self) -> None:
         if self._report is not None and self._timer is None:
             self._timer = self._loop.call_later(SILENCE_S, self._look, self._answers)
 
     def _look(self, answers: int) -> None:
         self._timer = None
-        explanation = self.explain(ended=False) if answers == self._answers else ""
+        explanation = self.explain() if answers == self._answers else ""
         if self._report is not None and explanation:
             self._report(explanation)
         elif self._due and self._instead():

@@ -292,7 +292,7 @@ class ProgramProcess:
 
     def unanswered(self) -> str:
         """Return why a request of a command is not answered, and what to do; empty if nothing explains it."""
-        return self._watch.explain(ended=not self.alive)
+        return self._watch.explain()
 
     def _read(self, descriptor: int, size: int, take: Callable[[bytes], None]) -> bool:
         """Read one chunk; return False if there is none now."""
@@ -368,7 +368,7 @@ class ProgramProcess:
         for descriptor in tuple(self._open):
             self._close(descriptor)
         self._pending.clear()
-        self._watch.end()
+        self._watch.end(status.status)
         if not self.exited.done():
             self.exited.set_result(status)
 

@@ -94,7 +94,7 @@ async def _ask_discover(process: ProgramProcess) -> dict[str, Any] | None:
     how = process.exited.result()
     if how.parent_died:
         return None
-    why = process.unanswered() or ("it must read requests until its input ends" if how.status == 0 else "")
+    why = process.unanswered()
     raise ProgramFailed(f"the program's process {how} before it answered{why and f': {why}'}", stage="start")
 
 
