@@ -14,14 +14,7 @@ from typing import Any, Protocol
 from protocol.errors import LimitExceeded
 from rpc_server.program.answer_watch import AnswerWatch
 from rpc_server.program.process_output import BoundedLog, ProcessOutput
-from rpc_server.program.stdio import (
-    LineSplitter,
-    LongLine,
-    UnreadableMessage,
-    read_line,
-    read_long_line,
-    request_line,
-)
+from rpc_server.program.stdio import LineSplitter, LongLine, read_line, read_long_line, request_line
 from rpc_server.settings.process_limits import answer_bytes
 
 
@@ -337,14 +330,12 @@ class ProgramProcess:
 
     def _take_line(self, line: bytes) -> None:
         message = read_line(line)
-        if message is None or not self._is_answer(message):
+        if message is not None and self._is_answer(message):
+            self._answer(message)
+        else:
             # Text, an error about unreadable input, an echoed request, or an answer to no request.
             self._output.write(line + b"\n")
             self._watch.strayed(line, message)
-            return
-        self._answer(message)
-        if isinstance(message, UnreadableMessage):
-            self._watch.strayed(line, None)  # the answer to another request may be in it
 
     def _is_answer(self, message: dict[str, Any]) -> bool:
         number = message.get("id")
@@ -362,8 +353,9 @@ class ProgramProcess:
         self.alive = False
         # The pipes still hold what it wrote before its exit.
         self._drain(self._pipes.stdout, self._take_output)
-        self._output.write(self._lines.begun)
         self.collect_output()
+        if begun := self._lines.begun:
+            self._output.write(begun + b"\n")
         self._output.end()
         for descriptor in tuple(self._open):
             self._close(descriptor)

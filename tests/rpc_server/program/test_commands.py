@@ -118,10 +118,10 @@ async def test_an_answer_that_is_not_kept_for_its_length_is_its_examples_failure
 
 
 async def test_a_command_that_exits_at_an_example_is_that_examples_failure_with_its_last_words(program):
-    dying, *others = await program.evaluate({"do": "exit"}, {"output": 1}, {"output": 2})
+    dying, *others = await program.evaluate({"do": "exit", "half": "{"}, {"output": 1}, {"output": 2})
     assert dying["error"]["type"] == "process_died"
-    assert "status 7" in dying["error"]["message"]
-    assert dying["error"]["log"] == "last words\n"
+    assert "status 7: sent evaluate; received 1 byte without a newline" in dying["error"]["message"]
+    assert dying["error"]["log"] == "last words\n{\n"
     assert [result["output"] for result in others] == [1, 2]
 
 
@@ -212,6 +212,7 @@ async def test_a_command_may_leave_out_what_the_server_knows(least):
     given = {"status": "ok", "score": 1, "output": 2}, {"status": "program_error", "seconds": None}
     scored, failure = await least.evaluate(*[{"do": "answer", "result": {"results": [one]}} for one in given])
     assert (scored["score"], scored["output"], failure["score"]) == (1, 2, None)
+    assert failure["error"]["message"] == "the program gave no reason"
     assert 0 < scored["seconds"] < 1 and 0 < failure["seconds"] < 1
 
 
@@ -222,11 +223,14 @@ async def test_an_example_that_is_answered_by_no_message_states_what_came(least,
         "done\n": "(`done`; no JSON",
         '{"jsonrpc":"2.0","id":9}\n': "no open",
     }
-    results = await least.evaluate(*[{"do": "write", "text": text} for text in given])
+    half, *others = [{"do": "write", "text": text} for text in given]
+    results = [await least.one(half)]
+    assert "s, but 15 bytes without a newline at the end" in caplog.text
+    results += await least.evaluate(*others)
     for result, expected in zip(results, given.values(), strict=True):
         assert result["error"]["message"].startswith("ran longer than 1 s: sent evaluate; received no answer for ")
         assert expected in result["error"]["message"]
-    assert caplog.text.count("no answer yet: sent evaluate; received ") == 1
+    assert caplog.text.count("no answer yet: ") == 1
     assert (await least.one({"output": 1}))["output"] == 1
 
 

@@ -80,6 +80,7 @@ def evaluate(request):
         while True:
             pass
     elif do == "exit":
+        sys.stdout.write(data.get("half", ""))
         sys.stderr.write("last words\n")
         sys.exit(7)
     elif do == "pid":
