@@ -29,9 +29,13 @@ _MAX_SHOWN = 100
 def checked(given: Any, seconds: float, log: Callable[[], str], *, lenient: bool) -> ResultDict:
     """Return a program's result without absent fields; `invalid_result` if it breaks the contract.
 
-    `lenient`: the message was not strict JSON, so that numbers in it may be NaN. `log`: what the process wrote
-    meanwhile; it becomes the result's `log`, or that of its error, unless the program gives one itself.
+    `seconds`: how long it ran by the server's clock, for a program that does not state it. `lenient`: the message was
+    not strict JSON, so that numbers in it may be NaN. `log`: what the process wrote meanwhile; it becomes the result's
+    `log`, or that of its error, unless the program gives one itself.
     """
+    if isinstance(given, dict):
+        stated = given.get("seconds")
+        given = {**given, "score": given.get("score"), "seconds": seconds if stated is None else stated}
     problem = _problem(given, lenient=lenient)
     if problem is not None:
         return failure("program_error", "invalid_result", problem, seconds, log())

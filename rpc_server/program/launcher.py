@@ -5,6 +5,7 @@ import contextlib
 import errno
 import itertools
 import json
+import logging
 import os
 import shutil
 import signal
@@ -64,6 +65,8 @@ SECRETS = ("GEPA_TOKEN", "GEPA_LISTEN", "GEPA_ALLOWED_HOSTS")
 STDIO_VARIABLE = "GEPA_STDIO"
 """Set for a command that the server talks to over stdio, so that one meant for HTTP can fail at once."""
 
+logger = logging.getLogger(__name__)
+
 
 class Launcher(Protocol):
     """Starts program processes, any number at the same time."""
@@ -89,20 +92,23 @@ def program_environment(settings: Settings) -> dict[str, str]:
 
 
 class CommandLauncher:
-    """Starts the command anew each time."""
+    """Starts the command anew each time. Reports once why it does not answer, while the server waits on."""
 
     def __init__(self, command: tuple[str, ...], *, root: Path, env: dict[str, str], jail: Jail | None = None) -> None:
         self._command = command
         self._root = root
         self._jail = jail
         self._env = {**env, STDIO_VARIABLE: "1"}
+        self._reported = False
 
     async def launch(self) -> ProgramProcess:
         """Start the command."""
         name = self._command[0]
-        search = self._root / name if os.sep in name else name
+        search = self._root / name if os.sep in name else Path(name)
         if shutil.which(search, path=self._env.get("PATH")) is None:
-            raise ProgramFailed(f"there is no command {name!r}", stage="start", log_tail="")
+            found = "cannot be executed: chmod +x it, or name its interpreter first, such as `perl`"
+            message = f"{name!r} {found}" if os.sep in name and search.is_file() else f"there is no command {name!r}"
+            raise ProgramFailed(message, stage="start", log_tail="")
         pipes = Pipes()
         command = self._command
         if self._jail is not None:
@@ -116,7 +122,12 @@ class CommandLauncher:
             raise ProgramFailed(f"cannot start {name!r}: {error.strerror}", stage="start", log_tail="") from error
         finally:
             pipes.close_child_ends()
-        return ProgramProcess(child, pipes)
+        return ProgramProcess(child, pipes, report_silence=self._report_silence)
+
+    def _report_silence(self, explanation: str) -> None:
+        if not self._reported:
+            self._reported = True
+            logger.warning("no answer yet: %s", explanation)
 
     async def close(self) -> None:
         """Do nothing: callers end the processes they got."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from protocol.errors import LimitExceeded
+from rpc_server.program.answer_watch import AnswerWatch
 from rpc_server.program.process_output import BoundedLog, ProcessOutput
 from rpc_server.program.stdio import LineSplitter, LongLine, read_line, read_long_line, request_line
 from rpc_server.settings.process_limits import answer_bytes
@@ -178,9 +179,12 @@ OnAnswer = Callable[[dict[str, Any]], None]
 
 
 class ProgramProcess:
-    """A process that answers requests. Nothing here blocks: responses and its exit arrive as callbacks."""
+    """A process that answers requests. Nothing here blocks: responses and its exit arrive as callbacks.
 
-    def __init__(self, child: Child, pipes: Pipes) -> None:
+    `report_silence`: gets why requests are not answered, as `AnswerWatch` finds it; without it none is looked for.
+    """
+
+    def __init__(self, child: Child, pipes: Pipes, *, report_silence: Callable[[str], None] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._child = child
         self._pipes = pipes
@@ -188,6 +192,7 @@ class ProgramProcess:
         self._number = 0
         self._unsent = bytearray()
         self._lines = LineSplitter(answer_bytes())
+        self._watch = AnswerWatch(self._lines, report_silence)
         self._open = {pipes.stdin, pipes.stdout, pipes.stderr}
         self.alive = True
         """False as soon as its exit is known, before `exited` is set."""
@@ -222,6 +227,7 @@ class ProgramProcess:
         self._pending[self._number] = on_answer
         if log is not None:
             self._output.open(self._number, log)
+        self._watch.sent(self._number, method)
         self.write(line)
 
     def write(self, data: bytes) -> None:
@@ -277,6 +283,10 @@ class ProgramProcess:
         self.collect_output()
         return self._output.tail.text()
 
+    def unanswered(self) -> str:
+        """Return why a request of a command is not answered, and what to do; empty if nothing explains it."""
+        return self._watch.explain()
+
     def _read(self, descriptor: int, size: int, take: Callable[[bytes], None]) -> bool:
         """Read one chunk; return False if there is none now."""
         try:
@@ -304,6 +314,8 @@ class ProgramProcess:
                 self._take_line(line)
         if self._lines.unfinished > _MAX_LINE_FACTOR * self._lines.limit:
             self._end_at_long_line(self._lines.unfinished)
+        elif self._lines.unfinished:
+            self._watch.interrupted()
 
     def _take_long_line(self, line: LongLine) -> None:
         message = read_long_line(line, self._pending)
@@ -318,28 +330,37 @@ class ProgramProcess:
 
     def _take_line(self, line: bytes) -> None:
         message = read_line(line)
-        if message is None or not isinstance(message.get("id"), int) or "method" in message:
-            # Text, an error about unreadable input, or an echoed request.
-            self._output.write(line + b"\n")
-        else:
+        if message is not None and self._is_answer(message):
             self._answer(message)
+        else:
+            # Text, an error about unreadable input, an echoed request, or an answer to no request.
+            self._output.write(line + b"\n")
+            self._watch.strayed(line, message)
+
+    def _is_answer(self, message: dict[str, Any]) -> bool:
+        number = message.get("id")
+        return "method" not in message and isinstance(number, int | float) and number in self._pending
 
     def _answer(self, message: dict[str, Any]) -> None:
-        on_answer = self._pending.pop(message["id"], None)
-        if on_answer is not None:
-            self.collect_output()
-            self._output.close(message["id"])
-            on_answer(message)
+        number = message["id"]
+        on_answer = self._pending.pop(number)
+        self._watch.answered(number)
+        self.collect_output()
+        self._output.close(number)
+        on_answer(message)
 
     def _ended(self, status: Exit) -> None:
         self.alive = False
         # The pipes still hold what it wrote before its exit.
         self._drain(self._pipes.stdout, self._take_output)
         self.collect_output()
+        if begun := self._lines.begun:
+            self._output.write(begun + b"\n")
         self._output.end()
         for descriptor in tuple(self._open):
             self._close(descriptor)
         self._pending.clear()
+        self._watch.end(status.status)
         if not self.exited.done():
             self.exited.set_result(status)
 

@@ -7,14 +7,22 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from evolverpc_common.exact_values import MAX_SAFE_INTEGER
 from evolverpc_common.output_tail import node_failure
 from protocol import CURRENT_VERSION, DiscoverResult
 from protocol.errors import ProgramFailed, RpcError
 from rpc_server.program.launcher import Launcher
 from rpc_server.program.process import ProgramProcess
+from rpc_server.program.stdio import UnreadableMessage
 from rpc_server.rpc.params import first_error
 
 _DISCOVER_TRIES = 3
+
+_SERVER = {"name": "program", "version": "", "language": "", "instance_id": "1"}
+_LIMITS = {"max_concurrency": 1, "max_batch_size": MAX_SAFE_INTEGER, "max_request_bytes": MAX_SAFE_INTEGER}
+"""What a program behind the server may leave out: the server has an identity and limits of its own."""
+
+_LEAST = '{"program": {"name": "NAME", "seed_candidate": {"COMPONENT": "TEXT"}}}'
 
 
 class StartTimedOut(ProgramFailed):
@@ -51,7 +59,8 @@ async def start_process(launcher: Launcher, timeout_s: float) -> StartedProcess:
                     return StartedProcess(process, _read(message))
         raise ProgramFailed("the process it is forked from keeps ending", stage="start")
     except TimeoutError:
-        late = StartTimedOut(f"the program did not start within {timeout_s:g} s", stage="start")
+        why = "" if process is None else process.unanswered()
+        late = StartTimedOut(f"the program did not start within {timeout_s:g} s{why and f': {why}'}", stage="start")
         raise await _ended(late, process) from None
     except OSError as cause:  # no more descriptors, or processes
         none = NoProcessAvailable(f"cannot start a process: {cause.strerror}", stage="start", retryable=True)
@@ -85,16 +94,19 @@ async def _ask_discover(process: ProgramProcess) -> dict[str, Any] | None:
     how = process.exited.result()
     if how.parent_died:
         return None
-    raise ProgramFailed(f"the program's process {how} before it answered", stage="start")
+    why = process.unanswered()
+    raise ProgramFailed(f"the program's process {how} before it answered{why and f': {why}'}", stage="start")
 
 
 def _read(message: dict[str, Any]) -> DiscoverResult:
     if "error" in message:
         raise _refusal(message["error"])
+    if isinstance(message, UnreadableMessage):
+        raise ProgramFailed(f"its answer to discover {message.problem}", stage="discover")
     try:
-        discovery = DiscoverResult.model_validate(message.get("result"))
+        discovery = DiscoverResult.model_validate(_filled(message.get("result")))
     except ValidationError as error:
-        reason = first_error(error, "the answer")
+        reason = f"{first_error(error)}; the least is {_LEAST}"
         raise ProgramFailed(f"its answer to discover: {reason}", stage="discover") from None
     if CURRENT_VERSION not in discovery.protocol_versions:
         known = ", ".join(discovery.protocol_versions)
@@ -105,6 +117,24 @@ def _read(message: dict[str, Any]) -> DiscoverResult:
     if not program.components and "scoring" not in discovery.capabilities:
         raise ProgramFailed("it has no components, and does not score what others answer either", stage="discover")
     return discovery
+
+
+def _filled(result: Any) -> dict[str, Any]:
+    """Return the result of a program's `discover` with what it may leave out."""
+    given = _completed({"protocol_versions": [CURRENT_VERSION]}, result)
+    program = _completed({}, given.get("program"))
+    components = [{"name": name} for name in _completed({}, program.get("seed_candidate"))]
+    return given | {
+        "server": _completed(_SERVER, given.get("server")),
+        "program": {"components": components, **program},
+        "limits": _completed(_LIMITS, given.get("limits")),
+    }
+
+
+def _completed(fields: dict[str, Any], given: Any) -> dict[str, Any]:
+    """Return the fields, replaced and completed by those of an object that are not null."""
+    members = given.items() if isinstance(given, dict) else ()
+    return fields | {name: value for name, value in members if value is not None}
 
 
 def _refusal(given: Any) -> ProgramFailed:

@@ -289,7 +289,7 @@ class Pool:
         unfinished = self._remove(slot)
         if request.alone and not request.abandoned:
             unfinished.remove(request)
-            request.timed_out()
+            request.timed_out(slot.process.unanswered())
         self._run_again(unfinished, Isolation.PROCESS, "their process did not end one that was late")
         self._factory.end(slot.process, graceful=False)
         self._dispatch()
@@ -303,7 +303,7 @@ class Pool:
             self._factory.failed(ProgramFailed(f"the program's process {how} before its first request", stage="start"))
         if slot.isolation is Isolation.POOL:
             for request in victims:
-                request.died(how)
+                request.died(how, slot.process.unanswered())
         else:
             self._run_again(victims, Isolation.POOL, f"their process {how}")
         self._dispatch()

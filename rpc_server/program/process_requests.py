@@ -17,8 +17,6 @@ from rpc_server.program.stdio import LenientMessage, OversizedMessage, Unreadabl
 if TYPE_CHECKING:
     from rpc_server.program.request_queue import WorkerSlot
 
-_UNREADABLE = "the answer cannot be read: it is no JSON, or nested too deep"
-
 
 class Isolation(IntEnum):
     """What may run beside a request: anything, a few others, nothing in its process, or nothing in the pool."""
@@ -86,13 +84,13 @@ class ProcessRequest(ABC):
     def discard(self, message: dict[str, Any]) -> None:  # noqa: B027  most requests keep nothing of an attempt
         """Handle a response of an attempt that does not count: the request is about to run again."""
 
-    def timed_out(self) -> None:
-        """Handle the time-out of a request that ran alone."""
-        self._fail("timeout", "timeout", example_results.timed_out(self.limit_s))
+    def timed_out(self, why: str = "") -> None:
+        """Handle the time-out of a request that ran alone; `why` the process did not answer, if that is known."""
+        self._fail("timeout", "timeout", f"{example_results.timed_out(self.limit_s)}{why and f': {why}'}")
 
-    def died(self, how: Exit) -> None:
+    def died(self, how: Exit, why: str = "") -> None:
         """Handle the death of the process while nothing else ran."""
-        self._fail("program_error", "process_died", f"the program's process {how}")
+        self._fail("program_error", "process_died", f"the program's process {how}{why and f': {why}'}")
 
     @abstractmethod
     def reject(self, error: RpcError) -> None:
@@ -127,16 +125,16 @@ class ExamplesRequest(ProcessRequest):
         elif "error" in message:
             self._refusal(message["error"])
         elif isinstance(message, UnreadableMessage):
-            self._fail("program_error", "invalid_result", _UNREADABLE)
+            self._fail("program_error", "invalid_result", f"the answer {message.problem}")
         elif isinstance(message, OversizedMessage):
             self._oversized(message)
         elif given is None or len(given) != len(self._positions):
             described = "no list of results" if given is None else f"{len(given)} results"
             self._fail("program_error", "invalid_result", f"{described} for {len(self._positions)} examples")
         else:
-            lenient = isinstance(message, LenientMessage)
+            lenient, seconds = isinstance(message, LenientMessage), self.seconds / len(given)
             for position, one in zip(self._positions, given, strict=True):
-                self._give(position, example_results.checked(one, self.seconds, self.log.text, lenient=lenient))
+                self._give(position, example_results.checked(one, seconds, self.log.text, lenient=lenient))
 
     def discard(self, message: dict[str, Any]) -> None:
         """Keep the attempt's usage, which is added to that of the attempt that counts."""
@@ -247,7 +245,7 @@ class MethodRequest(ProcessRequest):
                 error.details.setdefault("log_tail", self.log.text())
             self.reject(error)
         elif isinstance(message, UnreadableMessage):
-            self._failed(_UNREADABLE)
+            self._failed(f"the answer {message.problem}")
         elif isinstance(message, OversizedMessage):
             self._failed(f"answer of {message.size} bytes, more than {message.limit} accepted")
         elif not isinstance(result, dict):

@@ -38,6 +38,11 @@ class LineSplitter:
         self._head: bytes | None = None
         self._tail = b""
 
+    @property
+    def begun(self) -> bytes:
+        """The first bytes of the incomplete line."""
+        return (b"".join(self._parts) if self._head is None else self._head)[:_EDGE_BYTES]
+
     def feed(self, chunk: bytes) -> Iterator[bytes | LongLine]:
         """Yield the lines that end in this chunk, without newlines and empty lines."""
         first, *others = chunk.split(b"\n")
@@ -71,6 +76,7 @@ class LineSplitter:
         return line
 
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _START = b'{"jsonrpc"'
 _ANSWER = re.compile(rb'\{"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*([0-9]{1,15})\s*,\s*"(?:result|error)"')
 _ID_AT_THE_END = re.compile(rb',\s*"id"\s*:\s*([0-9]{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
@@ -81,7 +87,11 @@ class LenientMessage(dict[str, Any]):
 
 
 class UnreadableMessage(dict[str, Any]):
-    """A response of which only the request id can be read: it is not JSON, or nested too deep."""
+    """A response of which only the request id can be read; `problem`: why, and what to do."""
+
+    def __init__(self, number: int, fault: str) -> None:
+        super().__init__(jsonrpc="2.0", id=number)
+        self.problem = f"cannot be read ({fault}): write each message as JSON on a line of its own"
 
 
 class OversizedMessage(dict[str, Any]):
@@ -102,17 +112,37 @@ def read_line(line: bytes) -> dict[str, Any] | None:
     """Return the message in a line of stdout; None if the line is text that the program printed.
 
     A message with NaN, Infinity or halves of surrogate pairs is accepted: its numbers stay for the check of the result,
-    its halves become their escapes. So is one behind text printed without a newline. A response that cannot be read at
-    all is an `UnreadableMessage`, so that its request does not wait.
+    its halves become their escapes. So is one behind text printed without a newline, or a byte order mark. A response
+    that cannot be read at all is an `UnreadableMessage`, so that its request does not wait.
     """
+    line = line.removeprefix(_BYTE_ORDER_MARK)
     try:
         message = orjson.loads(line)
         message = loads(line) if has_long_integers(line) else message
     except orjson.JSONDecodeError:
         message = _read_leniently(line)
     if message is None and (answer := _ANSWER.search(line)) is not None:
-        return UnreadableMessage(jsonrpc="2.0", id=int(answer[1]))
+        return UnreadableMessage(int(answer[1]), fault_of(line))
     return message if isinstance(message, dict) and "jsonrpc" in message else None
+
+
+def fault_of(line: bytes) -> str:
+    """Return why a line is no JSON-RPC message, or cannot be read."""
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data":
+            return f"more follows the JSON at character {error.pos + 1}"
+        return f"no JSON at character {error.pos + 1}: {error.msg}"
+    except UnicodeDecodeError:
+        return "not UTF-8"
+    except ValueError:
+        return "an integer of too many digits"
+    except RecursionError:
+        return "nested too deep"
+    if not isinstance(value, dict):
+        return "no JSON object"
+    return "nested too deep" if "jsonrpc" in value else 'the member "jsonrpc": "2.0" is missing'
 
 
 def read_long_line(line: LongLine, pending: Collection[int]) -> OversizedMessage | None:

@@ -16,7 +16,7 @@ PAGES = (
     ),
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )
-CODE = ("python", "ts", "js", "sh", "console", "go", "toml", "sql")
+CODE = ("python", "ts", "js", "sh", "console", "go", "perl", "toml", "sql")
 FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 

@@ -14,6 +14,7 @@ import gepa
 import pytest
 
 from gepa_client import RemoteAdapter
+from gepa_client.cli.model_server import ModelServer
 from sandbox_runtime import ServerEndpoint, running_server
 from tests.docs import pages
 from tests.sandbox_runtime.environments.wheels import make_wheel
@@ -148,21 +149,41 @@ def improved_without_a_model(endpoint: ServerEndpoint, tmp_path: Path, fork_serv
     return result["seed_score"], result["best_score"]
 
 
-def test_the_python_rules_improve_without_a_model(tmp_path: Path, fork_server: ForkServer) -> None:
-    page = "docs/guides/python.md"
-    (tmp_path / "rules.py").write_text(pages.block(page, "# rules.py").text)
+@pytest.mark.parametrize(
+    ("page", "program", "first"),
+    [("python", "rules.py", "evolverpc optimize"), ("other-languages", "router.pl", "evolverpc check")],
+)
+def test_a_guides_rules_improve_by_its_commands(
+    tmp_path: Path, fork_server: ForkServer, page: str, program: str, first: str
+) -> None:
+    page = f"docs/guides/{page}.md"
+    (tmp_path / program).write_text(pages.block(page, f"# {program}").text)
     rows, _, serve = pages.block(page, "cat > rows.jsonl").text.partition("evolverpc serve ")
     subprocess.run(["sh", "-c", rows], cwd=tmp_path, check=True)
-    assert serve.strip() == "rules.py --port 8000 --token-file token"
-    [line] = pages.block(page, "evolverpc optimize http://127.0.0.1:8000 --token-file token --trainset").commands()
-    with fork_server.running_server("--program", "rules.py", cwd=tmp_path) as endpoint:
-        line = line.replace("http://127.0.0.1:8000 --token-file token", endpoint.url)
-        environment = os.environ | {"GEPA_TOKEN": endpoint.token}
-        status, stdout, stderr = fork_server.run(shlex.split(line)[1:], folder=tmp_path, environment=environment)
-    assert status == 0, (stdout + stderr).decode()
-    shown = re.search(r"It ends with `(.*?)`", pages.text(page))
+    served = shlex.split(serve.replace("--port 8000 --token-file token", "").replace("rules.py", "--program rules.py"))
+    proposed = "```\nrefund billing\ncharged billing\nparcel shipping\n```"
+    with (
+        ModelServer(lambda _: proposed).in_thread() as model,
+        fork_server.running_server(*served, cwd=tmp_path) as endpoint,
+    ):
+        environment = os.environ | model.variables | {"GEPA_TOKEN": endpoint.token}
+        for line in pages.block(page, f"{first} http://127.0.0.1:8000 --token-file token --trainset").commands():
+            line = line.replace("http://127.0.0.1:8000 --token-file token", endpoint.url)
+            status, stdout, stderr = fork_server.run(shlex.split(line)[1:], folder=tmp_path, environment=environment)
+            assert status == 0, (stdout + stderr).decode()
+    shown = re.search(r"ends with `(.*?)`", pages.text(page))
     assert shown is not None
     assert stdout.decode().splitlines()[-1].startswith(shown[1])
+
+
+def test_the_perl_program_has_forty_lines_and_answers_those_of_the_protocols_page() -> None:
+    program = pages.block("docs/guides/other-languages.md", "# router.pl").text
+    assert len(program.splitlines()) <= 40
+    page = pages.text("docs/protocol.md")
+    asked, shown = ("\n".join(re.findall(rf"^{side} (.+)", page, re.MULTILINE)) for side in "><")
+    done = subprocess.run(["perl", "-e", program], input=asked, capture_output=True, text=True, timeout=30, check=True)
+    assert [*map(json.loads, done.stdout.splitlines())] == [*map(json.loads, shown.splitlines())]
+    assert done.stdout
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 """Commands that speak the protocol over stdio, well and badly."""
 
+import asyncio
 import re
 import sys
 import time
@@ -9,15 +10,19 @@ import pytest_asyncio
 
 from protocol.errors import ProgramFailed
 from rpc_server.methods.dataset_rows import program_rows
-from rpc_server.program import process
+from rpc_server.program import answer_watch, process
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 COMMAND = (sys.executable, "stdio.py")
 
 
-def nested(levels):
-    """A result whose output is that deep; the result itself is a level more."""
-    return '{"status":"ok","score":1,"output":' + "[" * levels + "]" * levels + ',"seconds":0}'
+ANSWER = '{"jsonrpc":"2.0","id":ID,"result":{"results":[%s]}}'
+GOOD = ANSWER % '{"status":"ok","score":1,"output":3}'
+
+
+def written(result):
+    """A row whose answer has this text as the result."""
+    return {"do": "write", "text": ANSWER % result + "\n"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -32,48 +37,39 @@ async def program(running):
     assert (await running.one({"output": "still here"}))["output"] == "still here"
 
 
-async def test_each_process_has_its_own_concurrency_and_the_settings_bound_the_total(opened):
-    async with opened(command=COMMAND, workers=2) as running:
-        assert running.program.limits.max_concurrency == 8
-        assert running.program.info.name == "stdio"
-    async with opened(command=COMMAND, workers=2, concurrency=5, name="mine") as running:
-        assert running.program.limits.max_concurrency == 5
-        assert running.program.info.name == "mine"
-
-
-async def test_the_smaller_of_a_commands_and_the_settings_limits_hold(opened):
-    settings = {"workers": 1, "example_timeout_s": 20}
-    async with opened(command=COMMAND, max_batch_size=9, **settings) as running:
-        limits = running.program.limits
+async def test_limits_are_those_of_all_processes_and_the_smaller_of_a_commands_and_the_settings(opened):
+    async with opened(command=COMMAND, workers=2, max_batch_size=9) as running:
+        info, limits = running.program.info, running.program.limits
+        assert (info.name, limits.max_concurrency) == ("stdio", 8)
         assert (limits.max_batch_size, limits.max_request_bytes, limits.example_timeout_s) == (9, 100_000, 20)
-    async with opened(command=(*COMMAND, "hurried"), max_request_bytes=50_000, **settings) as running:
-        limits = running.program.limits
+    settings = {"workers": 2, "concurrency": 5, "name": "mine", "max_request_bytes": 50_000}
+    async with opened(command=(*COMMAND, "hurried"), **settings) as running:
+        info, limits = running.program.info, running.program.limits
+        assert (info.name, limits.max_concurrency) == ("mine", 5)
         assert (limits.max_batch_size, limits.max_request_bytes, limits.example_timeout_s) == (10, 50_000, 0.3)
-        assert (await running.one({"do": "silent"}))["status"] == "timeout"
+        assert (await running.one({"do": "silent"}))["error"]["message"] == "ran longer than 0.3 s"
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"do": "short"}, "0 results for 1 examples"),
-        ({"do": "long"}, "2 results for 1 examples"),
-        ({"do": "shapeless", "result": {}}, "no list of results"),
-        ({"do": "bare", "result": "x"}, "the result is a string"),
-        ({"do": "bare", "result": {"status": "great", "score": None, "seconds": 1}}, "status"),
+        ({"do": "answer", "result": {"results": []}}, "0 results for 1 examples"),
+        ({"do": "answer", "result": {"results": [1, 2]}}, "2 results for 1 examples"),
+        ({"do": "answer", "result": {}}, "no list of results"),
+        ({"do": "answer", "result": {"results": ["x"]}}, "the result is a string"),
+        ({"do": "result", "result": {"status": "great", "score": None}}, "status"),
         ({"do": "result", "result": {"score": None}}, "score is missing"),
         ({"do": "result", "result": {"score": "high"}}, "score is a string ('high')"),
         ({"do": "result", "result": {"seconds": -1}}, "seconds"),
         ({"do": "result", "result": {"feedback": 5}}, "feedback"),
-        ({"do": "raw", "text": '{"status":"ok","score":NaN,"output":null,"seconds":0}'}, "score is NaN"),
-        ({"do": "raw", "text": '{"status":"ok","score":-Infinity,"output":null,"seconds":0}'}, "score is infinite"),
-        ({"do": "raw", "text": '{"status":"ok","score":1,"output":[NaN],"seconds":0}'}, "output[0] is NaN"),
-        (
-            {"do": "raw", "text": '{"status":"ok","score":1%s,"output":1,"seconds":0}' % ("0" * 400)},
-            "score is infinite",
-        ),
-        ({"do": "raw", "text": '{"status":"ok","score":1,"output":%s,"seconds":0}' % ("[" * 2000)}, "cannot be read"),
-        ({"do": "raw", "text": nested(200)}, "nested more than 200 levels"),
-        ({"do": "raw", "text": '{"status":"ok","score":1,"output":1%s,"seconds":0}' % ("0" * 5000)}, "cannot be read"),
+        (written('{"status":"ok","score":NaN,"output":null}'), "score is NaN"),
+        (written('{"status":"ok","score":-Infinity,"output":null}'), "score is infinite"),
+        (written('{"status":"ok","score":1,"output":[NaN]}'), "output[0] is NaN"),
+        (written('{"status":"ok","score":1%s,"output":1}' % ("0" * 400)), "score is infinite"),
+        (written('{"status":"ok","score":1,"output":%s}' % ("[" * 2000)), "cannot be read"),
+        (written('{"status":"ok","score":1,"output":%s}' % ("[" * 200 + "]" * 200)), "nested more than 200 levels"),
+        (written('{"status":"ok","score":1,"output":1%s}' % ("0" * 5000)), "cannot be read (an integer of too many"),
+        ({"do": "write", "text": GOOD + GOOD + "\n"}, "cannot be read (more follows the JSON at character"),
     ],
 )
 async def test_a_result_that_breaks_the_contract_is_invalid_with_a_reason(program, row, message):
@@ -83,27 +79,16 @@ async def test_a_result_that_breaks_the_contract_is_invalid_with_a_reason(progra
     assert message in result["error"]["message"]
 
 
-async def test_lines_that_are_no_messages_are_log_text(program):
-    assert (await program.one({"do": "noise", "output": "answered"}))["output"] == "answered"
-
-
 async def test_a_retryable_error_is_an_infrastructure_failure_and_any_other_fails_the_call(program):
     internal = {"code": -32603, "message": "Internal error"}
-    assert (await program.one({"do": "error", "error": internal}))["status"] == "infra_error"
+    assert (await program.one({"do": "answer", "error": internal}))["status"] == "infra_error"
     failed = {"code": -32025, "message": "no model", "data": {"retryable": False, "stage": "load"}}
     with pytest.raises(ProgramFailed) as reject:
-        await program.one({"do": "error", "error": failed})
+        await program.one({"do": "answer", "error": failed})
     assert (reject.value.message, reject.value.details["stage"]) == ("no model", "load")
     with pytest.raises(ProgramFailed) as reject:
-        await program.one({"do": "error", "error": {"code": -32602, "message": "Invalid params"}})
+        await program.one({"do": "answer", "error": {"code": -32602, "message": "Invalid params"}})
     assert reject.value.details["program_error"]["code"] == -32602
-
-
-async def test_a_command_that_never_answers_is_killed_and_started_again(opened):
-    async with opened(command=COMMAND, workers=1, example_timeout_s=0.5) as running:
-        before = (await running.one({"do": "pid"}))["output"]
-        assert (await running.one({"do": "silent"}))["status"] == "timeout"
-        assert (await running.one({"do": "pid"}))["output"] != before
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -133,23 +118,18 @@ async def test_an_answer_that_is_not_kept_for_its_length_is_its_examples_failure
 
 
 async def test_a_command_that_exits_at_an_example_is_that_examples_failure_with_its_last_words(program):
-    dying, *others = await program.evaluate({"do": "exit"}, {"output": 1}, {"output": 2})
+    dying, *others = await program.evaluate({"do": "exit", "half": "{"}, {"output": 1}, {"output": 2})
     assert dying["error"]["type"] == "process_died"
-    assert "status 7" in dying["error"]["message"]
-    assert dying["error"]["log"] == "last words\n"
+    assert "status 7: sent evaluate; received 1 byte without a newline" in dying["error"]["message"]
+    assert dying["error"]["log"] == "last words\n{\n"
     assert [result["output"] for result in others] == [1, 2]
 
 
-async def test_a_program_with_refs_gets_exactly_one_process(opened):
-    async with opened(command=(*COMMAND, "refs"), workers=1) as running:
+async def test_a_program_with_refs_gets_one_process_whose_state_is_given_to_the_one_that_replaces_it(opened):
+    async with opened(command=(*COMMAND, "refs", "adapter_state"), workers=1, example_timeout_s=1.0) as running:
         assert running.program.limits.max_concurrency == 4
         assert "refs" in running.program.capabilities
-        results = await running.evaluate(*[{"do": "pid"}] * 12)
-        assert len({result["output"] for result in results}) == 1
-
-
-async def test_the_state_of_a_process_is_given_to_the_one_that_replaces_it(opened):
-    async with opened(command=(*COMMAND, "refs", "adapter_state"), workers=1, example_timeout_s=1.0) as running:
+        assert len({result["output"] for result in await running.evaluate(*[{"do": "pid"}] * 12)}) == 1
         assert (await running.one({"do": "meta", "state": {"seen": 3}}))["output"] is None
         await running.one({"do": "exit"})
         assert (await running.one({"do": "meta"}))["output"] == {"adapter_state": {"seen": 3}}
@@ -163,12 +143,11 @@ async def test_the_state_of_a_process_is_given_to_the_one_that_replaces_it(opene
     ("command", "stage", "message"),
     [
         ((*COMMAND, "dead"), "start", "exited with status 2"),
-        ((*COMMAND, "old"), "discover", "versions 9"),
         ((*COMMAND, "seedless"), "discover", "no components"),
-        ((*COMMAND, "shapeless"), "discover", "protocol_versions"),
-        ((*COMMAND, "refusing"), "discover", "refused discover"),
+        (("true",), "start", "status 0 before it answered: it must read requests until its input ends"),
+        (("printf", "half"), "start", "sent discover; received 4 bytes without a newline at the end (`half`)"),
         (("no-such-command-here",), "start", "no-such-command-here"),
-        (("./stdio.py",), "start", "stdio.py"),
+        (("./stdio.py",), "start", "'./stdio.py' cannot be executed: chmod +x it"),
     ],
 )
 async def test_a_command_that_cannot_serve_is_reported_before_its_time_limit(opened, command, stage, message):
@@ -183,10 +162,96 @@ async def test_a_command_that_cannot_serve_is_reported_before_its_time_limit(ope
         assert failed.value.details["log_tail"] == "cannot continue\n"
 
 
-async def test_a_command_that_never_answers_discover_is_reported_at_the_start_time_out(opened):
-    with pytest.raises(ProgramFailed, match="did not start within"):
-        async with opened(command=(*COMMAND, "mute"), start_timeout_s=0.5):
-            pass
+ANSWERED = '{"jsonrpc": "2.0", "id": 1, "result": %s}\\n'
+IN_PLACE_OF_AN_ANSWER = {
+    "": "s: does the program read stdin and flush each line?",
+    '{"jsonrpc": "2.0", "id"': '23 bytes without a newline at the end (`{"jsonrpc": "2.0", "id"`)',
+    "ready\\n": "no JSON-RPC message (`ready`; no JSON at character 1: Expecting value): write one message a line",
+    "[]\\n": "no JSON-RPC message (`[]`; no JSON object)",
+    '{"id": 1, "result": {}}\\n': 'the member "jsonrpc": "2.0" is missing',
+    '{"jsonrpc": "2.0", "id": 7, "result": {}}\\n': "repeat the number that the request has, 1",
+    '{"jsonrpc": "2.0", "id": "1", "result": {}}\\n': "a message whose id is that of no open request",
+    '{"jsonrpc": "2.0", "id": 1, "method": "discover"}\\n': "instead of repeating what is read",
+    "\\0377\\n": "not UTF-8",
+    '{"jsonrpc": "2.0", "id": 1, "result": {}}{"jsonrpc"\\n': "cannot be read (more follows the JSON at character 42",
+    ANSWERED % '{"program": {"name": "x"}}': "program.seed_candidate: Field required",
+    '{"jsonrpc": "2.0", "id": 1}\\n': "program.name: Field required; the least is {",
+    '{"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "no"}}\\n': "refused discover: no",
+    ANSWERED % '{"protocol_versions": ["9"], "program": {"name": "x", "seed_candidate": {}}}': "versions 9",
+}
+"""What a command writes after it has read `discover` -> a part of the error."""
+
+
+async def test_what_came_in_place_of_an_answer_is_reported_once_and_in_the_error(opened, monkeypatch, caplog):
+    async def start(text):
+        command = ("sh", "-c", "read line; printf '%b' \"$1\"; exec sleep 60", "sh", text)
+        with pytest.raises(ProgramFailed) as failed:
+            async with opened(command=command, start_timeout_s=4):
+                pass
+        late = failed.value.message.startswith("the program did not start within 4 s: sent discover; received ")
+        assert failed.value.details["stage"] == ("start" if late else "discover")
+        return failed.value.message
+
+    monkeypatch.setattr(answer_watch, "SILENCE_S", 1)
+    messages = await asyncio.gather(*map(start, IN_PLACE_OF_AN_ANSWER))
+    for message, expected in zip(messages, IN_PLACE_OF_AN_ANSWER.values(), strict=True):
+        assert expected in message
+    assert caplog.text.count("no answer yet: sent discover; received ") == 9
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def least(opened):
+    async with opened(command=(*COMMAND, "least"), workers=3, example_timeout_s=1) as running:
+        yield running
+
+
+async def test_a_command_may_leave_out_what_the_server_knows(least):
+    info, limits = least.program.info, least.program.limits
+    assert [(part.name, part.kind) for part in info.components] == [("prompt", "text")]
+    assert (limits.max_concurrency, limits.max_batch_size, limits.example_timeout_s) == (3, 1000, 1)
+    given = {"status": "ok", "score": 1, "output": 2}, {"status": "program_error", "seconds": None}
+    scored, failure = await least.evaluate(*[{"do": "answer", "result": {"results": [one]}} for one in given])
+    assert (scored["score"], scored["output"], failure["score"]) == (1, 2, None)
+    assert failure["error"]["message"] == "the program gave no reason"
+    assert 0 < scored["seconds"] < 1 and 0 < failure["seconds"] < 1
+
+
+async def test_an_example_that_is_answered_by_no_message_states_what_came(least, monkeypatch, caplog):
+    monkeypatch.setattr(answer_watch, "SILENCE_S", 0.5)
+    given = {
+        '{"status": "ok"': "15 bytes without",
+        "done\n": "(`done`; no JSON",
+        '{"jsonrpc":"2.0","id":9}\n': "no open",
+    }
+    half, *others = [{"do": "write", "text": text} for text in given]
+    results = [await least.one(half)]
+    assert "s, but 15 bytes without a newline at the end" in caplog.text
+    results += await least.evaluate(*others)
+    for result, expected in zip(results, given.values(), strict=True):
+        assert result["error"]["message"].startswith("ran longer than 1 s: sent evaluate; received no answer for ")
+        assert expected in result["error"]["message"]
+    assert caplog.text.count("no answer yet: ") == 1
+    assert (await least.one({"output": 1}))["output"] == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD + "\r\n\r\n",
+        GOOD.replace("ID", "ID.0") + " \n",
+        '\ufeff{"id":ID,"result":{"results":[{"status":"ok","score":1,"output":3}]},"jsonrpc":"2.0"}\n',
+        'text\n{"not": "a message"}\n[1, 2]\n{ broken\n{"jsonrpc":"2.0","id":12345678,"result":{}}\nunended:'
+        + GOOD
+        + "\n",
+    ],
+)
+async def test_an_answer_is_read_among_text_and_with_the_line_ends_and_the_byte_order_mark_of_windows(program, text):
+    assert (await program.one({"do": "write", "text": text}))["output"] == 3
+
+
+async def test_answers_may_come_in_another_order(program):
+    results = await program.evaluate({"do": "later", "output": 1}, {"output": 2})
+    assert [result["output"] for result in results] == [1, 2]
 
 
 async def test_rows_that_a_command_holds_are_fetched_page_by_page(opened):

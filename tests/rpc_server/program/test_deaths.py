@@ -27,17 +27,6 @@ async def test_a_worker_killed_from_outside_leaves_the_result_intact(opened, tmp
         assert first != second
 
 
-async def test_deaths_hurt_no_neighbour(opened):
-    async with opened("behaves.py", workers=3) as running:
-        rows = [{"do": "exit"} if number % 4 == 0 else {"output": number} for number in range(24)]
-        results = await running.evaluate(*rows)
-        for number, result in enumerate(results):
-            if number % 4 == 0:
-                assert result["error"]["type"] == "process_died"
-            else:
-                assert result["output"] == number
-
-
 async def test_calls_take_turns(opened):
     async with opened("behaves.py", workers=1) as running:
         long = asyncio.create_task(running.evaluate(*[{"do": "sleep", "seconds": 0.1}] * 20))

@@ -1,5 +1,6 @@
 """Programs that do bad things: each example fails in its own way, and the next good one succeeds."""
 
+import re
 import time
 
 import pytest
@@ -102,27 +103,18 @@ async def test_a_process_that_dies_of_its_example_is_the_examples_failure(progra
     result = await program.one(row)
     assert (result["status"], result["error"]["type"]) == ("program_error", "process_died")
     assert message in result["error"]["message"]
+    if row["do"] == "segfault":  # with what was printed, and the stack of Python
+        assert re.search("about to crash.*do_segfault", result["error"]["log"], re.DOTALL)
 
 
-async def test_the_log_of_a_crash_holds_what_was_printed_and_the_python_stack(program):
-    log = (await program.one({"do": "segfault"}))["error"]["log"]
-    assert "about to crash" in log
-    assert "do_segfault" in log
-
-
-@pytest.mark.parametrize("do", ["stubborn", "spin_in_c", "swallow_once"])
+@pytest.mark.parametrize("do", ["sleep", "stubborn", "spin_in_c", "swallow_once"])
 async def test_an_example_that_hangs_in_any_way_is_ended_at_its_deadline(hasty, do):
     started = time.monotonic()
-    result = await hasty.one({"do": do})
+    result = await hasty.one({"do": do, "seconds": 60})
+    assert do != "sleep" or "do_sleep" in result["error"]["traceback"]
     assert (result["status"], result["error"]["type"]) == ("timeout", "timeout")
     assert time.monotonic() - started < 4.0
     assert (await hasty.one({"output": "still here"}))["output"] == "still here"
-
-
-async def test_a_sleep_is_ended_with_a_traceback(hasty):
-    result = await hasty.one({"do": "sleep", "seconds": 60})
-    assert result["status"] == "timeout"
-    assert "do_sleep" in result["error"]["traceback"]
 
 
 @pytest.mark.parametrize("do", ["fork", "fork_and_raise"])
@@ -134,20 +126,3 @@ async def test_a_forked_process_that_comes_back_from_run_answers_nothing_and_end
 async def test_a_process_left_behind_by_user_code_ends_with_its_worker(program):
     result = await program.one({"do": "leave_child"})
     assert result["output"] in program.processes()
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        ("Busy()", "infra_error"),
-        ("ConnectionRefusedError()", "infra_error"),
-        ("TimeoutError(110, 'Connection timed out')", "infra_error"),
-        ("TimeoutError('my own limit')", "program_error"),
-        ("Wrong()", "program_error"),
-        ("ValueError()", "program_error"),
-    ],
-)
-async def test_a_providers_outage_is_an_infrastructure_failure(program, error, status):
-    result = await program.one({"do": "raise", "error": error})
-    assert result["status"] == status
-    assert result["error"]["type"] == error.partition("(")[0]

@@ -72,12 +72,8 @@ async def test_an_async_score_alone_runs_many_at_once_and_is_cancelled(opened, t
         await eventually(cancelled.exists)
 
 
-async def test_a_command_without_components_must_score(opened):
-    command = (sys.executable, "stdio.py", "seedless")
-    with pytest.raises(ProgramFailed, match="no components"):
-        async with opened(command=command):
-            pass
-    async with opened(command=(*command, "scoring")) as running:
+async def test_a_command_without_components_that_scores_is_served(opened):
+    async with opened(command=(sys.executable, "stdio.py", "seedless", "scoring")) as running:
         assert running.program.capabilities == {"scoring"}
 
 

@@ -98,13 +98,6 @@ async def test_a_program_that_started_threads_is_not_forked(opened):
         assert [result["output"] for result in results] == ["the thread is alive"] * 4
 
 
-async def test_processes_run_examples_at_the_same_time_one_each(opened):
-    async with opened("behaves.py", workers=3) as running:
-        started = time.monotonic()
-        await running.evaluate(*[{"do": "sleep", "seconds": 0.4}] * 6)
-        assert 0.8 <= time.monotonic() - started < 2.4
-
-
 def test_the_interpreter_is_the_one_set_then_the_projects_then_the_active_then_the_paths(tmp_path, monkeypatch):
     def found(**settings):
         return find_interpreter(Settings(root=tmp_path, program="x", **settings))

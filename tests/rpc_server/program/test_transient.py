@@ -1,39 +1,6 @@
 """What counts as an infrastructure failure among the exceptions of a program."""
 
-INFRASTRUCTURE = (
-    "an outage",
-    "a status of a response",
-    "wrapped",
-    "wrapped without a cause",
-    "in a group",
-    "in an attribute",
-    "in an argument",
-    "a code beside headers",
-    "throttled by AWS",
-    "a name that is not found",
-    "TLS",
-    "no route",
-    "refused",
-    "a time-out of a library",
-    "a limit that ended a back-off",
-)
-PROGRAM = (
-    "an own code",
-    "an own code beside a text",
-    "a status that is no HTTP status",
-    "hidden",
-    "not retryable",
-    "a bug in a handler",
-    "a rejection",
-    "a conflict",
-    "rejected by AWS",
-    "rejected with an outage behind",
-    "a rejection wrapped",
-    "rejected at last",
-    "an own limit",
-    "an endless chain",
-    "unreadable",
-)
+from tests.rpc_server.program.data.fails import INFRASTRUCTURE, PROGRAM
 
 
 async def test_failures_of_providers_and_networks_are_distinguished_from_the_programs(opened):

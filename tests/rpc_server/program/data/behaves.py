@@ -13,14 +13,6 @@ class Opaque:
     pass
 
 
-class Busy(Exception):
-    retryable = True
-
-
-class Wrong(ConnectionError):
-    retryable = False
-
-
 class Hostile(dict):
     def items(self):
         raise KeyError("items")

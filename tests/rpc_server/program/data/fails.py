@@ -135,7 +135,7 @@ def throw(error):
     raise error
 
 
-WAYS = {
+INFRASTRUCTURE = {
     "an outage": lambda: throw(Answered(503)),
     "a status of a response": lambda: throw(Carrying(response=Answered(503))),
     "wrapped": wrapped,
@@ -149,8 +149,13 @@ WAYS = {
     "TLS": lambda: throw(ssl.SSLEOFError(8, "EOF")),
     "no route": lambda: throw(OSError(errno.ENETUNREACH, "unreachable")),
     "refused": closed_port,
+    "refused elsewhere": lambda: throw(ConnectionRefusedError()),
+    "timed out": lambda: throw(TimeoutError(110, "Connection timed out")),
+    "retryable": lambda: throw(Carrying(retryable=True)),
     "a time-out of a library": lambda: silent_server(urlopen),
     "a limit that ended a back-off": own_limit_of_a_back_off,
+}
+PROGRAM = {
     "an own code": lambda: throw(Carrying(code=503)),
     "an own code beside a text": lambda: throw(Carrying(code=503, response="the model's text")),
     "a status that is no HTTP status": lambda: throw(Carrying(status=7, status_code=True)),
@@ -164,13 +169,14 @@ WAYS = {
     "a rejection wrapped": rejection_wrapped,
     "rejected at last": lambda: throw(Carrying(errors=[Answered(503)], lastError=Answered(400))),
     "an own limit": own_limit,
+    "an own time-out": lambda: throw(TimeoutError("my own limit")),
     "an endless chain": endless,
     "unreadable": lambda: throw(Unreadable("unreadable")),
 }
 
 
 async def run(example, candidate):
-    result = WAYS[example]()
+    result = (INFRASTRUCTURE | PROGRAM)[example]()
     return await result if asyncio.iscoroutine(result) else result
 
 

@@ -3,10 +3,10 @@
 import json
 import os
 import sys
-import time
 
 SEED = {"prompt": "seed"}
 MANNERS = sys.argv[1:]
+LATER = []
 
 
 def write(text):
@@ -19,25 +19,22 @@ def answer(request, **members):
 
 
 def discovery():
+    if "least" in MANNERS:
+        return {"program": {"name": "least", "seed_candidate": SEED}}
+    limit_s = {"example_timeout_s": 0.3} if "hurried" in MANNERS else {}
     capabilities = [name for name in ("refs", "adapter_state", "cancel", "datasets", "scoring") if name in MANNERS]
     return {
-        "protocol_versions": ["9"] if "old" in MANNERS else ["1"],
+        "protocol_versions": ["1"],
         "server": {"name": "stdio", "version": "1", "language": "python", "instance_id": str(os.getpid())},
         "program": {
             "name": "stdio",
-            "version": None,
             "digest": "its own" if "digested" in MANNERS else None,
             "components": [] if "seedless" in MANNERS else [{"name": "prompt", "kind": "text"}],
             "seed_candidate": {} if "seedless" in MANNERS else SEED,
         },
         "datasets": {"train": {"size": 3, "digest": "1"}},
         "capabilities": capabilities,
-        "limits": {
-            "max_concurrency": 4,
-            "max_batch_size": 10,
-            "max_request_bytes": 100000,
-            "example_timeout_s": 0.3 if "hurried" in MANNERS else None,
-        },
+        "limits": {"max_concurrency": 4, "max_batch_size": 10, "max_request_bytes": 100000, **limit_s},
     }
 
 
@@ -58,26 +55,18 @@ def evaluate(request):
     do = data.get("do", "good")
     if do == "good":
         answer(request, result={"results": [good]})
+        for kept, result in LATER:
+            answer(kept, result={"results": [result]})
+        LATER.clear()
     elif do == "result":
         answer(request, result={"results": [{**good, **data["result"]}]})
-    elif do == "bare":
-        answer(request, result={"results": [data["result"]]})
-    elif do == "short":
-        answer(request, result={"results": []})
-    elif do == "long":
-        answer(request, result={"results": [good, good]})
-    elif do == "shapeless":
-        answer(request, result=data["result"])
-    elif do == "raw":
-        write('{"jsonrpc":"2.0","id":%s,"result":{"results":[%s]}}' % (json.dumps(request["id"]), data["text"]))
-    elif do == "noise":
-        write("a line for people")
-        write('{"not": "a message"}')
-        write("[1, 2]")
-        write("{ broken")
-        write('{"jsonrpc":"2.0","id":12345678,"result":{}}')
-        sys.stdout.write("no newline before this:")
-        answer(request, result={"results": [good]})
+    elif do == "answer":
+        answer(request, **{name: data[name] for name in ("result", "error") if name in data})
+    elif do == "later":
+        LATER.append((request, good))
+    elif do == "write":
+        sys.stdout.write(data["text"].replace("ID", str(request["id"])))
+        sys.stdout.flush()
     elif do == "large":
         head, number = '"jsonrpc":"2.0"', '"id":%s' % json.dumps(request["id"])
         result = '"result":' + json.dumps({"results": [{**good, "output": "y" * data["bytes"]}]})
@@ -86,46 +75,30 @@ def evaluate(request):
     elif do == "flood_stdout":
         for _ in range(300):
             sys.stdout.write("z" * 65536)
-        write("")
-        answer(request, result={"results": [good]})
-    elif do == "error":
-        answer(request, error=data["error"])
-    elif do == "silent":
-        pass
+        sys.stdout.flush()
     elif do == "busy":
         while True:
             pass
     elif do == "exit":
+        sys.stdout.write(data.get("half", ""))
         sys.stderr.write("last words\n")
         sys.exit(7)
     elif do == "pid":
         answer(request, result={"results": [{**good, "output": os.getpid()}]})
     elif do == "meta":
-        answer(
-            request,
-            result={
-                "results": [{**good, "output": request["params"].get("_meta")}],
-                "adapter_state": data.get("state"),
-            },
-        )
+        results = [{**good, "output": request["params"].get("_meta")}]
+        answer(request, result={"results": results, "adapter_state": data.get("state")})
 
 
-if "mute" in MANNERS:
-    time.sleep(600)
 if "dead" in MANNERS:
     sys.stderr.write("cannot continue\n")
     sys.exit(2)
 for line in sys.stdin:
     request = json.loads(line)
     if request["method"] == "discover":
-        if "refusing" in MANNERS:
-            answer(request, error={"code": -32603, "message": "Internal error"})
-        else:
-            answer(request, result={} if "shapeless" in MANNERS else discovery())
-    elif request["method"] == "evaluate":
-        evaluate(request)
-    elif request["method"] == "list_examples":
-        list_examples(request)
+        answer(request, result=discovery())
+    elif request["method"] in ("evaluate", "list_examples"):
+        globals()[request["method"]](request)
     elif request["method"] == "score":
         answer(request, result={"results": request["params"]["batch"][0]["data"]})
     elif request["method"] == "make_reflective_dataset":

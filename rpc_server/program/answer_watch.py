@@ -1,0 +1,116 @@
+"""Why a command does not answer: it wrote nothing, a part of a line, or lines that answer no request."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from evolverpc_common.display_text import counted, plain
+from rpc_server.program.stdio import LineSplitter, fault_of
+
+SILENCE_S = 3.0
+"""Seconds without an answer after which the reason is reported."""
+
+_MOST_SHOWN = 120
+"""Characters of what was written instead."""
+
+_MOST_NAMED = 5
+"""Ids of requests that a message names."""
+
+
+class AnswerWatch:
+    """What a process wrote in place of the answers that are due.
+
+    `report` gets the explanation when nothing was answered for `SILENCE_S`: in any case until the first answer, later
+    if the process wrote something else. Without it nothing is explained. `lines`: the output of the process.
+    """
+
+    def __init__(self, lines: LineSplitter, report: Callable[[str], None] | None) -> None:
+        self._lines = lines
+        self._report = report
+        self._loop = asyncio.get_running_loop()
+        self._due: dict[int, tuple[str, float]] = {}
+        self._answers = 0
+        self._stray = ""
+        self._timer: asyncio.TimerHandle | None = None
+        self._status: int | None = None
+        self._ended = False
+
+    def sent(self, number: int, method: str) -> None:
+        """Note that a request was sent."""
+        self._due[number] = method, self._loop.time()
+        if not self._answers:
+            self._wait()
+
+    def answered(self, number: int) -> None:
+        """Note that a request was answered."""
+        self._due.pop(number, None)
+        self._answers += 1
+        if not self._due:
+            self._stray = ""
+            self._stop()
+
+    def strayed(self, line: bytes, message: dict[str, Any] | None) -> None:
+        """Note a line that answers no open request; `message`: what was read of it."""
+        if self._report is not None and self._due and line.strip():
+            self._stray = self._described(line, message)
+            self._wait()
+
+    def interrupted(self) -> None:
+        """Note that the last line of a chunk had no end."""
+        if self._due:
+            self._wait()
+
+    def end(self, status: int | None) -> None:
+        """Note that the process has ended, with this exit status."""
+        self._status = status
+        self._ended = True
+        self._stop()
+
+    def explain(self) -> str:
+        """Return what came in place of the oldest answer that is due, and what to do; empty if nothing explains it."""
+        if self._report is None or not self._due:
+            return ""
+        method, since = next(iter(self._due.values()))
+        sent, waited = f"sent {method}; received", f"for {round(self._loop.time() - since, 1):g} s"
+        if instead := self._instead():
+            return f"{sent} {instead}" if self._ended else f"{sent} no answer {waited}, but {instead}"
+        if self._ended:
+            return "it must read requests until its input ends" if self._status == 0 else ""
+        return "" if self._answers else f"{sent} nothing {waited}: does the program read stdin and flush each line?"
+
+    def _instead(self) -> str:
+        if not self._lines.unfinished:
+            return self._stray
+        begun = f"{counted(self._lines.unfinished, 'byte')} without a newline at the end ({_shown(self._lines.begun)})"
+        return f"{begun}: end each message with one, and flush it"
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self) -> None:
+        if self._report is not None and self._timer is None:
+            self._timer = self._loop.call_later(SILENCE_S, self._look, self._answers)
+
+    def _look(self, answers: int) -> None:
+        self._timer = None
+        explanation = self.explain() if answers == self._answers else ""
+        if self._report is not None and explanation:
+            self._report(explanation)
+        elif self._due and self._instead():
+            self._wait()
+
+    def _described(self, line: bytes, message: dict[str, Any] | None) -> str:
+        shown = _shown(line)
+        if message is None:
+            what = f"a line that is no JSON-RPC message ({shown}; {fault_of(line)})"
+            return f"{what}: write one message a line; log text belongs on stderr"
+        if "method" in message:
+            return f"a request ({shown}): answer with `id` and `result` instead of repeating what is read"
+        due = " or ".join(map(str, [*self._due][:_MOST_NAMED]))
+        return f"a message whose id is that of no open request ({shown}): repeat the number that the request has, {due}"
+
+
+def _shown(line: bytes) -> str:
+    return f"`{plain(line[: 4 * _MOST_SHOWN].decode('utf-8', 'replace'), limit=_MOST_SHOWN)}`"
