@@ -21,14 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 NODE_PROGRAM = str(ROOT / "clients" / "typescript" / "dist" / "bin" / "conformance.js")
 GEPA_SERVER = str(Path(sys.executable).with_name("gepa-server"))
 
-# A deadline short enough to wait for, and long enough for the checks that run examples of a few seconds.
-LIMITS = ["--example-timeout-s", "4"]
-
 SERVERS = {
-    "python": [GEPA_SERVER, "--conformance", *LIMITS],
-    "gepa-server-node": [GEPA_SERVER, *LIMITS, "--command", "node", NODE_PROGRAM, "--stdio"],
-    "typescript": ["node", NODE_PROGRAM, *LIMITS],
-    "gepa-server-trees": [GEPA_SERVER, *LIMITS, "--trees", "--program", "conformance.py"],
+    "python": [GEPA_SERVER, "--conformance"],
+    "gepa-server-node": [GEPA_SERVER, "--conformance", "--command", "node", NODE_PROGRAM, "--stdio"],
+    "typescript": ["node", NODE_PROGRAM],
+    "gepa-server-trees": [GEPA_SERVER, "--conformance", "--trees", "--program", "conformance.py"],
 }
 
 IN_A_REPOSITORY = "gepa-server-trees"
@@ -73,7 +70,7 @@ def missing(name: str) -> str | None:
 
 
 def _print_outcome(outcome: CheckOutcome) -> None:
-    if outcome.verdict in (Verdict.FAILED, Verdict.WARNED):
+    if outcome.verdict in (Verdict.FAILED, Verdict.WARNED, Verdict.NOT_VERIFIED):
         print(f"  {outcome.verdict.value}: {outcome.check.id}: {outcome.check.title}\n    {outcome.reason}", flush=True)
 
 
@@ -81,8 +78,8 @@ def _run(name: str, endpoint: ServerEndpoint) -> ConformanceReport:
     print(f"{name}: {' '.join(SERVERS[name])}", flush=True)
     report = asyncio.run(run_conformance(endpoint.url, endpoint.token, on_outcome=_print_outcome))
     print(
-        f"  {report.endpoint}: {report.last_line},"
-        f" {report.count(Verdict.WARNED)} warned, {report.count(Verdict.SKIPPED)} do not apply",
+        f"  {report.described}: {report.counts}, {report.count(Verdict.WARNED)} warned,"
+        f" {report.count(Verdict.SKIPPED)} do not apply\n  {report.last_line}",
         flush=True,
     )
     return report

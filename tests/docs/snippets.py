@@ -99,7 +99,7 @@ NOT_RUN = {
     "docs/guides/evolve-code.md: python examples/repeats/evolve.py python --reflection-lm anthropic/claude-sonnet-4-5": "a paid model; tests/evolution runs the script with a scripted one",
     "docs/guides/fleet.md: evolverpc serve program.py --host 0.0.0.0 --port 8000 --token-file token": "tests open no port to other machines; tests/rpc_server/cli/test_token.py holds the rule",
     "docs/guides/other-languages.md: evolverpc serve --command ./my-program --port 8000 --token-file token": "a program of the reader's own; tests/conformance serves one over stdio",
-    "docs/guides/other-languages.md: evolverpc conformance http://127.0.0.1:8000 --token-file token": "tests/conformance runs the suite against four servers",
+    "docs/guides/other-languages.md: evolverpc conformance http://127.0.0.1:8000 --token-file token --level core": "tests/conformance runs the suite against four servers",
     "docs/guides/python.md: evolverpc serve program.py --port 8000 --token-file token": "the first line runs in test_commands.py; the second has a package of the reader's own",
     "docs/guides/python.md: evolverpc serve --adapter package.module:Class --port 8000 --token-file token": "a class of the reader's own; tests/rpc_server/program/test_adapters.py serves such classes",
     "docs/guides/python.md: evolverpc optimize http://127.0.0.1:8000 --score-with http://127.0.0.1:8001 --trainset rows.jsonl --max-metric-calls 500 \\": "tests/gepa_client holds scoring by another server",
