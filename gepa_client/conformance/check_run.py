@@ -362,7 +362,7 @@ def _misfits(model: type[BaseModel], value: Any, path: str = "") -> list[Mismatc
     except ValidationError as error:
         return [
             Mismatch(
-                ".".join(map(str, (*([path] if path else []), *misfit["loc"]))),
+                path + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in misfit["loc"]),
                 f"what the schema has ({model.__name__}: {misfit['msg']})",
                 "nothing" if misfit["type"] == "missing" else shown(misfit["input"]),
             )

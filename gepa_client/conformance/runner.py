@@ -1,5 +1,6 @@
 """Run checks against one endpoint, one after the other, each within a time limit, and collect their outcomes."""
 
+import json
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
@@ -23,6 +24,9 @@ from protocol.errors import MethodNotFound, Unauthorized
 DISCOVER_TIMEOUT_S = 30.0
 PROBE_S = 10.0
 """Seconds in which a server answers `discover` after a check in which it did not answer."""
+
+PROBE_EVALUATE_S = 75.0
+"""Seconds in which it then runs an example: those of a check that has failed may take a minute before."""
 
 HTTP_UNAUTHORIZED = 401
 NO_DISCOVERY = "`discover` had no answer that fits the contract"
@@ -50,8 +54,9 @@ async def run_conformance(
         Refused: the address or token cannot be used, or the command not be started. ConnectionLost: `discover` has no
             answer. Unauthorized: the server refuses the token, so nothing can be checked.
     """
-    chosen = [check for check in (load_checks() if checks is None else checks) if check.over in ("any", over)]
-    chosen = sorted(chosen, key=lambda check: (check.part != CORE, not check.id.startswith("core.discover.")))
+    given = load_checks() if checks is None else checks
+    applicable = [c for c in given if c.over in ("any", over) and (c.part == CORE or level == "full")]
+    chosen = sorted(applicable, key=lambda check: (check.part != CORE, not check.id.startswith("core.discover.")))
     opening: AbstractAsyncContextManager[RawTransport | StdioTransport] = (
         stdio_transport(endpoint) if over == "stdio" else RawTransport(endpoint, token, allow_insecure=allow_insecure)
     )
@@ -59,11 +64,10 @@ async def run_conformance(
         run = _Run(transport)
         await run.discover()
         for check in chosen:
-            if check.part == CORE or level == "full":
-                outcome = await run.outcome(check)
-                run.outcomes.append(outcome)
-                if on_outcome is not None:
-                    on_outcome(outcome)
+            outcome = await run.outcome(check, is_last=check is chosen[-1])
+            run.outcomes.append(outcome)
+            if on_outcome is not None:
+                on_outcome(outcome)
         return ConformanceReport(transport.address, run.described, tuple(run.outcomes), run.language, run.lost)
 
 
@@ -106,10 +110,8 @@ class _Run:
             self._transport.take_limits(result["limits"])
             self._makes_records = await self._offers_records()
 
-    async def outcome(self, check: Check) -> CheckOutcome:
-        """Run one check; after one without an answer, find out whether the server still answers anything."""
-        if self.lost:
-            return CheckOutcome(check, Verdict.NOT_VERIFIED, self.lost)
+    async def outcome(self, check: Check, *, is_last: bool) -> CheckOutcome:
+        """Run one check; after one without an answer, find out whether the server still answers."""
         if self._discovery is None:
             if self._complaint is not None and check.id == "core.discover.complete":
                 return self._broken(check, self._complaint)
@@ -120,9 +122,9 @@ class _Run:
         if skip is not None:
             return CheckOutcome(check, Verdict.SKIPPED, skip)
         missing = what_is_missing(check, self._discovery, has_token=self._transport.token is not None)
-        if missing is not None:
-            return CheckOutcome(check, Verdict.NOT_VERIFIED, missing)
-        return await self._run(check)
+        if self.lost or missing is not None:
+            return CheckOutcome(check, Verdict.NOT_VERIFIED, self.lost or missing or "")
+        return await self._run(check, is_last=is_last)
 
     @property
     def described(self) -> str:
@@ -138,7 +140,7 @@ class _Run:
         """The language of the server as `discover` names it; empty if unknown."""
         return "" if self._discovery is None else str(self._discovery["server"]["language"])
 
-    async def _run(self, check: Check) -> CheckOutcome:
+    async def _run(self, check: Check, *, is_last: bool) -> CheckOutcome:
         run, started = CheckRun(self._transport, self._discovery), time.monotonic()
         try:
             await run.check(check)
@@ -148,7 +150,9 @@ class _Run:
             return CheckOutcome(check, Verdict.PASSED, seconds=time.monotonic() - started)
         if failure.lost is not None:
             never_began = isinstance(failure.lost, NotConnected) and not run.answered
-            await self._probe(check, never_began=never_began)
+            ran = [o.check.id for o in self.outcomes if o.verdict not in (Verdict.SKIPPED, Verdict.NOT_VERIFIED)]
+            ran += [] if never_began else [check.id]
+            await self._probe(ran[-1] if ran else "none", evaluates=not is_last)
             if self.lost and never_began:
                 return CheckOutcome(check, Verdict.NOT_VERIFIED, self.lost)
         failure.request = failure.request or run.last_request
@@ -167,16 +171,20 @@ class _Run:
             seconds=seconds,
         )
 
-    async def _probe(self, check: Check, *, never_began: bool) -> None:
-        """Set `lost` if the server does not answer `discover` any more."""
-        last = check.id
-        if never_began:
-            ran = [o.check.id for o in self.outcomes if o.verdict not in (Verdict.SKIPPED, Verdict.NOT_VERIFIED)]
-            last = ran[-1] if ran else "none"
-        try:
-            await self._transport.send(_request("discover", {}), timeout_s=PROBE_S)
-        except NoAnswer as error:
-            self.lost = f"the server is lost: {error}; the last check that ran: {last}"
+    async def _probe(self, last: str, *, evaluates: bool) -> None:
+        """Set `lost` if the server does not answer, or (if `evaluates`) runs no example. `last`: the check that ran last."""
+        requests = [(_request("discover", {}), PROBE_S)]
+        program = self._discovery["program"]
+        if evaluates and program["name"] == "conformance":
+            params = {"candidate": program["seed_candidate"], "batch": [{"id": "a", "data": {}}]}
+            requests.append((_request("evaluate", params), PROBE_EVALUATE_S))
+        for request, timeout_s in requests:
+            try:
+                await self._transport.send(request, timeout_s=timeout_s)
+            except NoAnswer as error:
+                method = json.loads(request.body)["method"]
+                self.lost = f"the server is lost: `{method}`: {error}; the last check that ran: {last}"
+                return
 
     async def _offers_records(self) -> bool:
         params = {

@@ -1,9 +1,11 @@
-"""Requests as lines to paste into a shell: curl for HTTP, printf and a pipe for stdio; the token is `$GEPA_TOKEN`."""
+"""Requests as lines to paste into a shell: curl for HTTP, a pipe for stdio; the token is `$GEPA_TOKEN`."""
 
+import json
 import shlex
 import tempfile
 from pathlib import Path
 
+from gepa_client.conformance.case_language import as_json
 from gepa_client.conformance.raw_transport import RawRequest, RawTransport
 from gepa_client.conformance.stdio_transport import StdioTransport
 from gepa_client.transport.address import TOKEN_VARIABLE, socket_of
@@ -15,7 +17,7 @@ MAX_INLINE_BYTES = 4000
 def as_command(transport: RawTransport | StdioTransport, request: RawRequest) -> str:
     """Return the request as a line to paste into a shell; a long body is written to a temporary file."""
     if isinstance(transport, StdioTransport):
-        return _pipe_line(transport.address, request.body)
+        return _pipe_line(transport, request)
     return _curl_line(transport, request)
 
 
@@ -45,10 +47,11 @@ def _curl_line(transport: RawTransport, request: RawRequest) -> str:
     return " ".join(words)
 
 
-def _pipe_line(command: str, body: bytes) -> str:
-    written = _body(body)
-    source = f"cat {written[1:]}; echo" if written.startswith("@") else f"printf '%s\\n' {written}"
-    return f"{{ {source}; sleep 2; }} | {command}"
+def _pipe_line(transport: StdioTransport, request: RawRequest) -> str:
+    messages = transport.messages(json.loads(request.body))
+    written = _body(b"\n".join(as_json({**message, "id": number}) for number, message in enumerate(messages, 1)))
+    source = f"cat {written[1:]}; echo" if written.startswith("@") else f"echo {written}"
+    return f"{{ {source}; sleep 2; }} | {transport.address}"
 
 
 def without_token(text: str, token: str | None) -> str:

@@ -105,7 +105,7 @@ class StdioTransport:
             async with asyncio.timeout(timeout_s):
                 answer = await self._answer(message)
         except TimeoutError as error:
-            raise NoAnswer(f"no answer within {timeout_s:g} s{self._heard()}") from error
+            raise NoAnswer(f"no answer within {timeout_s:g} s{self._received()}") from error
         body = json.dumps(answer).encode()
         return RawAnswer(status=200, headers={}, body=body, elapsed_s=time.monotonic() - started)
 
@@ -125,6 +125,16 @@ class StdioTransport:
                 await asyncio.wait_for(other._process.wait(), within_s)
             except TimeoutError as error:
                 raise NoAnswer(f"no exit within {within_s:g} s") from error
+
+    def messages(self, message: Message) -> list[Message]:
+        """Return the messages that are sent for one: of one about several examples, a message for each example."""
+        params = message.get("params") or {}
+        columns = [name for name in ("batch", "results") if name in params]
+        if self._whole_batches or "items" in params or message.get("method") not in ABOUT_EXAMPLES or not columns:
+            return [message]
+        rows = zip(*(params[name] for name in columns), strict=True)
+        singles = [dict(zip(columns, ([one] for one in row), strict=True)) for row in rows]
+        return [{**message, "params": {**params, **single}} for single in singles]
 
     def end_input(self) -> None:
         """Close the program's standard input, which asks it to exit."""
@@ -152,18 +162,12 @@ class StdioTransport:
             self._log = (self._log + chunk)[-LOG_BYTES:]
 
     async def _answer(self, message: Message) -> Message:
-        method, params = message.get("method"), message.get("params") or {}
-        if method not in ABOUT_EXAMPLES or "batch" not in params:
+        if message.get("method") not in ABOUT_EXAMPLES:
             answer = await self._exchange(message)
-            return _filled_discovery(answer) if method == "discover" else answer
-        if self._whole_batches or "items" in params:
-            return await self._about_examples(message)
-        columns = [name for name in ("batch", "results") if name in params]
-        rows = zip(*(params[name] for name in columns), strict=True)
-        singles = [dict(zip(columns, ([one] for one in row), strict=True)) for row in rows]
-        answers = await asyncio.gather(
-            *(self._about_examples({**message, "params": {**params, **single}}) for single in singles)
-        )
+            return _filled_discovery(answer) if message.get("method") == "discover" else answer
+        answers = await asyncio.gather(*map(self._about_examples, self.messages(message)))
+        if len(answers) == 1:
+            return answers[0]
         error = next((answer for answer in answers if _results(answer) is None), None)
         results = [result for answer in answers for result in _results(answer) or ()]
         return error or {"jsonrpc": "2.0", "id": message["id"], "result": {"results": results}}
@@ -192,7 +196,7 @@ class StdioTransport:
         finally:
             del self._pending[number]
 
-    def _heard(self) -> str:
+    def _received(self) -> str:
         """Return what came in place of an answer."""
         if self._text:
             return f"; the last line that is no answer to a request: {self._text[:LINE_SHOWN]!r}"

@@ -114,10 +114,8 @@ async def test_a_server_that_is_lost_ends_the_run(command: Command, tmp_path: Pa
     program.write_text(ENDS_AT_FOURTH_MESSAGE)
     status, stdout, stderr = await command("--command", f"{sys.executable} {program}", "--level", "core")
     assert status == 2
-    assert (
-        "the program exited with status 7; it wrote: no more; the last check that ran: core.discover.components"
-        in stderr
-    )
+    assert "`discover`: the program exited with status 7; it wrote: no more; the last check that ran: " in stderr
+    assert stderr.endswith("core.discover.components\n")
     assert stdout.splitlines()[-1] == "core failed"
 
 

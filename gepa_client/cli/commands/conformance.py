@@ -101,7 +101,11 @@ def conformance(
 def _show_outcome(console: Console, outcome: CheckOutcome) -> None:
     """Print a line for a check, and below it what it found if it did not pass."""
     check = outcome.check
-    echo(console, f"{MARKS[outcome.verdict]} {check.id:<36} {safe_line(check.title)}")
+    line = f"{MARKS[outcome.verdict]} {check.id:<36} {safe_line(check.title)}"
+    if outcome.verdict is Verdict.PASSED and console.is_terminal:
+        console.print(line, no_wrap=True, overflow="ellipsis")
+    else:
+        echo(console, line)
     if outcome.verdict in UNCHECKED:
         echo(console, f"     {safe_line(outcome.reason)}")
     elif outcome.verdict is not Verdict.PASSED:
