@@ -172,7 +172,7 @@ class _Run:
         )
 
     async def _probe(self, last: str, *, evaluates: bool) -> None:
-        """Set `lost` if the server does not answer, or if it `evaluates` and does not. `last`: the last check that ran."""
+        """Set `lost` if the server does not answer, or if it `evaluates` and does not. `last`: the last that ran."""
         requests = [(_request("discover", {}), PROBE_S)]
         program = self._discovery["program"]
         if evaluates and program["name"] == "conformance":
