@@ -10,7 +10,7 @@ from tests.conformance.defects import DEFECTS
 from tests.conformance.reference_server import TOKEN, Reference
 
 CHECKS = {check.id: check for check in load_checks()}
-CAUGHT = [(defect.name, check_id) for defect in DEFECTS for check_id in defect.checks]
+CAUGHT = [(defect.name, check_id) for defect in DEFECTS for check_id in defect.checks.split()]
 PROGRAM = shlex.join([sys.executable, "-m", "tests.conformance.reference_stdio"])
 
 

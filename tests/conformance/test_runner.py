@@ -61,16 +61,6 @@ async def test_checks_that_need_the_conformance_program_or_a_limit_are_not_verif
     assert short.parts == {"async": "not_verified", "partial": "not_verified", "example_timeout": "passed"}
 
 
-async def test_a_capability_that_is_not_offered_is_not_tested() -> None:
-    async with Reference(without=frozenset({"refs"})) as server:
-        report = await report_on(server, "refs.")
-    passed = {outcome.check.id for outcome in report.outcomes if outcome.verdict is Verdict.PASSED}
-    assert passed == {"refs.not_offered"}
-    assert {outcome.reason for outcome in report.outcomes if outcome.verdict is Verdict.SKIPPED} == {
-        "not offered: refs"
-    }
-
-
 async def test_a_refused_token_is_inconclusive() -> None:
     async with Reference() as server:
         with pytest.raises(Unauthorized, match="refused the token"):

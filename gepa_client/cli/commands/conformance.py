@@ -35,7 +35,7 @@ NOT_VERIFIED = 3
 OWN_PROGRAMS = {"python": "evolverpc serve --conformance", "typescript": "npx evolverpc-conformance"}
 """Language of a server -> the command that serves the conformance program in it."""
 
-SECTION = "docs/protocol.md#the-conformance-program"
+SECTION = "the conformance program (docs/protocol.md#the-conformance-program)"
 
 
 def conformance(
@@ -132,8 +132,8 @@ def _show_counts(console: Console, report: ConformanceReport, *, own: str | None
         echo(console, f"{report.count(Verdict.WARNED)} warned")
     echo(console, report.counts)
     if report.skipped_of_core and not report.lost:
-        serve = f"serve the conformance program (`{own}`)" if own else f"write the conformance program ({SECTION})"
+        serve = f"serve the conformance program with its own limits (`{own}`)" if own else f"write {SECTION}"
         checks = counted(report.skipped_of_core, "check")
-        echo(console, f"{checks} of core did not run. To verify core, {serve} and check that server.")
+        echo(console, f"{checks} of core did not run. To verify core, {serve} and check that.")
     style = "green" if report.conforms else "bold yellow" if not report.count(Verdict.FAILED) else "bold red"
     echo(console, f"[{style}]{'of the checks chosen: ' if chosen else ''}{safe_line(report.last_line, 2000)}[/]")
