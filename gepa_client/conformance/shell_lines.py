@@ -3,13 +3,13 @@
 import json
 import shlex
 import tempfile
-from pathlib import Path
 
 from gepa_client.conformance.case_language import as_json
 from gepa_client.conformance.raw_transport import RawRequest, RawTransport
 from gepa_client.conformance.stdio_transport import StdioTransport
 from gepa_client.transport.address import TOKEN_VARIABLE, socket_of
 
+NEWLINE = b"\n"
 MAX_INLINE_BYTES = 4000
 """A body that is longer, or no text, is written to a file, which the line names."""
 
@@ -48,9 +48,12 @@ def _curl_line(transport: RawTransport, request: RawRequest) -> str:
 
 
 def _pipe_line(transport: StdioTransport, request: RawRequest) -> str:
-    messages = transport.messages(json.loads(request.body))
-    written = _body(b"\n".join(as_json({**message, "id": number}) for number, message in enumerate(messages, 1)))
-    source = f"cat {written[1:]}; echo" if written.startswith("@") else f"echo {written}"
+    messages = enumerate(transport.messages(json.loads(request.body)), 1)
+    lines = [as_json({**message, "id": number}) for number, message in messages]
+    if sum(map(len, lines)) > MAX_INLINE_BYTES:
+        source = f"cat {_file(NEWLINE.join([*lines, b'']))}"
+    else:
+        source = f"printf '%s\\n' {' '.join(shlex.quote(line.decode()) for line in lines)}"
     return f"{{ {source}; sleep 2; }} | {transport.address}"
 
 
@@ -66,9 +69,13 @@ def _body(body: bytes) -> str:
         text = None
     if text is not None and len(body) <= MAX_INLINE_BYTES and "\0" not in text and not text.startswith("@"):
         return shlex.quote(text)
+    return f"@{_file(body)}"
+
+
+def _file(content: bytes) -> str:
     with tempfile.NamedTemporaryFile(prefix="evolverpc-conformance-", suffix=".json", delete=False) as file:
-        file.write(body)
-    return f"@{shlex.quote(str(Path(file.name)))}"
+        file.write(content)
+    return shlex.quote(file.name)
 
 
 def _quoted(text: str, token: str | None) -> str:

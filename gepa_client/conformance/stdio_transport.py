@@ -142,19 +142,26 @@ class StdioTransport:
 
     async def read_answers(self, log: "asyncio.Task[None]") -> None:
         """Give every request its answer, until the program ends; `log` reads what it wrote before."""
-        async for line in self._stdout:
-            answer = _parsed(line)
-            number = answer.get("id")
-            waiting = self._pending.get(number) if type(number) is int and "method" not in answer else None
-            if waiting is not None and not waiting.done():
-                waiting.set_result(answer)
-            elif line.strip():
-                self._text = line.decode("utf-8", "replace").strip()
+        try:
+            async for line in self._stdout:
+                self._take(line)
+        except ValueError:  # longer than anything that is read
+            self._text = f"(a line of more than {MAX_ANSWER_BYTES} bytes)"
+            self._process.kill()
         await self._process.wait()
         await asyncio.wait({log}, timeout=LOG_S)
         for waiting in self._pending.values():
             if not waiting.done():
                 waiting.set_exception(NoAnswer(self._end()))
+
+    def _take(self, line: bytes) -> None:
+        answer = _parsed(line)
+        number = answer.get("id")
+        waiting = self._pending.get(number) if type(number) is int and "method" not in answer else None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+        elif line.strip():
+            self._text = line.decode("utf-8", "replace").strip()
 
     async def read_log(self) -> None:
         """Read what the program writes to stderr, and keep the end of it."""
@@ -205,14 +212,14 @@ class StdioTransport:
     def _end(self) -> str:
         status = self._process.returncode
         how = f"was killed by signal {-status}" if status is not None and status < 0 else f"exited with status {status}"
-        log = self._log.decode("utf-8", "replace").strip()
-        return f"the program {how}{f'; it wrote: {log}' if log else ''}"
+        written = self._log.decode("utf-8", "replace").strip() or self._text[:LINE_SHOWN]
+        return f"the program {how}{f'; it wrote: {written}' if written else ''}"
 
 
 def _parsed(line: bytes) -> Message:
     """Return the message in a line; an empty one if it is text that the program printed."""
     try:
-        message = json.loads(line)
+        message = json.loads(line.decode())
     except (ValueError, RecursionError):
         return {}
     return message if isinstance(message, dict) and "jsonrpc" in message else {}

@@ -19,8 +19,8 @@ LIMITS = {
     "max_request_bytes": 4_000_000,
     "max_batch_entries": 10,
     "max_result_bytes": 3_000_000,
-    "abandon_after_s": 1.0,
-    "keep_answers_s": 1.0,
+    "abandon_after_s": 1.5,
+    "keep_answers_s": 1.5,
 }
 
 # The misfits of params that a defect overlooks: what their path and kind look like, as `path kind`.

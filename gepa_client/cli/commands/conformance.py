@@ -131,7 +131,7 @@ def _show_counts(console: Console, report: ConformanceReport, *, own: str | None
     if report.count(Verdict.WARNED):
         echo(console, f"{report.count(Verdict.WARNED)} warned")
     echo(console, report.counts)
-    if report.skipped_of_core and not report.lost:
+    if report.skipped_of_core and report.language and not report.lost:
         serve = f"serve the conformance program with its own limits (`{own}`)" if own else f"write {SECTION}"
         checks = counted(report.skipped_of_core, "check")
         echo(console, f"{checks} of core did not run. To verify core, {serve} and check that.")
