@@ -1,10 +1,11 @@
 """Runs the conformance cases against the servers this project ships; ends with `N passed, 0 failed`.
 
-`python scripts/conformance.py [NAME ...]`, names as in `SERVERS`. The TypeScript package must have been built.
+`python scripts/conformance.py [NAME ...]`, names as in `SERVERS` and `PROGRAMS`. The TypeScript package must be built.
 """
 
 import asyncio
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,15 +22,15 @@ ROOT = Path(__file__).resolve().parent.parent
 NODE_PROGRAM = str(ROOT / "clients" / "typescript" / "dist" / "bin" / "conformance.js")
 GEPA_SERVER = str(Path(sys.executable).with_name("gepa-server"))
 
-# A deadline short enough to wait for, and long enough for the checks that run examples of a few seconds.
-LIMITS = ["--example-timeout-s", "4"]
-
 SERVERS = {
-    "python": [GEPA_SERVER, "--conformance", *LIMITS],
-    "gepa-server-node": [GEPA_SERVER, *LIMITS, "--command", "node", NODE_PROGRAM, "--stdio"],
-    "typescript": ["node", NODE_PROGRAM, *LIMITS],
-    "gepa-server-trees": [GEPA_SERVER, *LIMITS, "--trees", "--program", "conformance.py"],
+    "python": [GEPA_SERVER, "--conformance"],
+    "gepa-server-node": [GEPA_SERVER, "--conformance", "--command", "node", NODE_PROGRAM, "--stdio"],
+    "typescript": ["node", NODE_PROGRAM],
+    "gepa-server-trees": [GEPA_SERVER, "--conformance", "--trees", "--program", "conformance.py"],
 }
+
+PROGRAMS = {"typescript-stdio": ["node", NODE_PROGRAM, "--stdio"]}
+"""Checked over stdio, without a server before them."""
 
 IN_A_REPOSITORY = "gepa-server-trees"
 """Runs in a git repository that holds the conformance program as `conformance.py`."""
@@ -64,7 +65,7 @@ def _rows(folder: Path, split: str) -> str:
 
 def missing(name: str) -> str | None:
     """Return what this server needs and this machine does not have; None where it can be started."""
-    if "node" in SERVERS[name]:
+    if "node" in (SERVERS | PROGRAMS)[name]:
         if shutil.which("node") is None:
             return "node is not installed"
         if not Path(NODE_PROGRAM).is_file():
@@ -73,16 +74,22 @@ def missing(name: str) -> str | None:
 
 
 def _print_outcome(outcome: CheckOutcome) -> None:
-    if outcome.verdict in (Verdict.FAILED, Verdict.WARNED):
+    if outcome.verdict in (Verdict.FAILED, Verdict.WARNED, Verdict.NOT_VERIFIED):
         print(f"  {outcome.verdict.value}: {outcome.check.id}: {outcome.check.title}\n    {outcome.reason}", flush=True)
 
 
-def _run(name: str, endpoint: ServerEndpoint) -> ConformanceReport:
-    print(f"{name}: {' '.join(SERVERS[name])}", flush=True)
-    report = asyncio.run(run_conformance(endpoint.url, endpoint.token, on_outcome=_print_outcome))
+def _run(name: str) -> ConformanceReport:
+    """Check a server or a program. Raises `ServerFailed`."""
+    print(f"{name}: {' '.join((SERVERS | PROGRAMS)[name])}", flush=True)
+    if name in PROGRAMS:
+        command = shlex.join(PROGRAMS[name])
+        report = asyncio.run(run_conformance(command, over="stdio", on_outcome=_print_outcome))
+    else:
+        with running(name) as endpoint:
+            report = asyncio.run(run_conformance(endpoint.url, endpoint.token, on_outcome=_print_outcome))
     print(
-        f"  {report.endpoint}: {report.last_line},"
-        f" {report.count(Verdict.WARNED)} warned, {report.count(Verdict.SKIPPED)} do not apply",
+        f"  {report.described}: {report.counts}, {report.count(Verdict.WARNED)} warned,"
+        f" {report.count(Verdict.SKIPPED)} do not apply\n  {report.last_line}",
         flush=True,
     )
     return report
@@ -90,17 +97,17 @@ def _run(name: str, endpoint: ServerEndpoint) -> ConformanceReport:
 
 def main(names: list[str]) -> int:
     """Run the servers named, all of them when none is; returns the exit status."""
-    chosen = names or list(SERVERS)
-    unknown = [name for name in chosen if name not in SERVERS]
+    known = SERVERS | PROGRAMS
+    chosen = names or list(known)
+    unknown = [name for name in chosen if name not in known]
     impossible = unknown or [f"{name}: {missing(name)}" for name in chosen if missing(name)]
     if impossible:
-        print("\n".join(impossible), f"(there are: {', '.join(SERVERS)})", file=sys.stderr)
+        print("\n".join(impossible), f"(there are: {', '.join(known)})", file=sys.stderr)
         return 2
     reports = []
     for name in chosen:
         try:
-            with running(name) as endpoint:
-                reports.append(_run(name, endpoint))
+            reports.append(_run(name))
         except ServerFailed as error:
             print(error, file=sys.stderr)
             return 2

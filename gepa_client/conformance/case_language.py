@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 ABSENT: Any = object()
 """Stands for a key that an object does not have."""
@@ -15,18 +15,29 @@ PLACE = re.compile(r"\$\{([a-z_][^{}]*)\}")
 PART = re.compile(r"\[(\*|\d+)\]|([^.\[\]]+)")
 
 
-def mismatches(actual: Any, matcher: Any, path: str = "") -> list[str]:
-    """Return the mismatches of `actual`, one line each, with its path; empty if it matches."""
+class Mismatch(NamedTuple):
+    """Where an answer is not as expected: its path (empty for the whole), what was expected there, what was found."""
+
+    path: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{_at(self.path, 'expected')} {self.expected}, found {self.found}"
+
+
+def mismatches(actual: Any, matcher: Any, path: str = "") -> list[Mismatch]:
+    """Return where `actual` differs from the matcher; empty if it matches."""
     if isinstance(matcher, dict):
         operators = [key for key in matcher if key.startswith("$")]
         if operators:
             if len(operators) != len(matcher):
                 raise ValueError(f"a matcher mixes operators and keys: {sorted(matcher)}")
-            return [line for key in operators for line in _operate(key, matcher[key], actual, path)]
+            return [found for key in operators for found in _operate(key, matcher[key], actual, path)]
         return _object(actual, matcher, path)
     if isinstance(matcher, list):
         return _array(actual, matcher, path)
-    return [] if same(actual, matcher) else [_at(path, f"expected {shown(matcher)}, found {shown(actual)}")]
+    return [] if same(actual, matcher) else [Mismatch(path, shown(matcher), shown(actual))]
 
 
 def same(left: Any, right: Any) -> bool:
@@ -57,61 +68,65 @@ def _at(path: str, text: str) -> str:
     return f"{path}: {text}" if path else text
 
 
-def _object(actual: Any, matcher: dict[str, Any], path: str) -> list[str]:
+def _object(actual: Any, matcher: dict[str, Any], path: str) -> list[Mismatch]:
     if not isinstance(actual, dict):
-        return [_at(path, f"expected an object, found {shown(actual)}")]
-    lines: list[str] = []
-    for key, expected in matcher.items():
-        below = f"{path}.{key}" if path else key
-        lines += mismatches(actual.get(key, ABSENT), expected, below)
-    return lines
-
-
-def _array(actual: Any, matcher: list[Any], path: str) -> list[str]:
-    if not isinstance(actual, list):
-        return [_at(path, f"expected an array, found {shown(actual)}")]
-    if len(actual) != len(matcher):
-        return [_at(path, f"expected {len(matcher)} items, found {len(actual)}")]
+        return [Mismatch(path, "an object", shown(actual))]
     return [
-        line
-        for position, (item, expected) in enumerate(zip(actual, matcher, strict=True))
-        for line in mismatches(item, expected, f"{path}[{position}]")
+        found
+        for key, expected in matcher.items()
+        for found in mismatches(actual.get(key, ABSENT), expected, f"{path}.{key}" if path else key)
     ]
 
 
-def _operate(operator: str, argument: Any, actual: Any, path: str) -> list[str]:
+def _array(actual: Any, matcher: list[Any], path: str) -> list[Mismatch]:
+    if not isinstance(actual, list):
+        return [Mismatch(path, "an array", shown(actual))]
+    if len(actual) != len(matcher):
+        return [_length_mismatch(path, matcher, actual)]
+    return [
+        found
+        for position, (item, expected) in enumerate(zip(actual, matcher, strict=True))
+        for found in mismatches(item, expected, f"{path}[{position}]")
+    ]
+
+
+def _length_mismatch(path: str, matcher: list[Any], actual: list[Any]) -> Mismatch:
+    return Mismatch(path, f"{len(matcher)} items", f"{len(actual)}: {shown(actual)}")
+
+
+def _operate(operator: str, argument: Any, actual: Any, path: str) -> list[Mismatch]:
     if operator in DEEP:
         return DEEP[operator](actual, argument, path)
     if operator not in FLAT:
         raise ValueError(f"unknown operator {operator}")
-    holds, complaint = FLAT[operator]
-    return [] if holds(actual, argument) else [_at(path, f"{shown(actual)} {complaint} {shown(argument)}")]
+    holds, words = FLAT[operator]
+    return [] if holds(actual, argument) else [Mismatch(path, words.replace("_", shown(argument)), shown(actual))]
 
 
-def _every(actual: Any, matcher: Any, path: str) -> list[str]:
+def _every(actual: Any, matcher: Any, path: str) -> list[Mismatch]:
     if isinstance(actual, dict):
-        return [line for key, value in actual.items() for line in mismatches(value, matcher, f"{path}.{key}")]
+        return [found for key, value in actual.items() for found in mismatches(value, matcher, f"{path}.{key}")]
     if isinstance(actual, list):
-        return [line for at, value in enumerate(actual) for line in mismatches(value, matcher, f"{path}[{at}]")]
-    return [_at(path, f"expected an array or an object, found {shown(actual)}")]
+        return [found for at, value in enumerate(actual) for found in mismatches(value, matcher, f"{path}[{at}]")]
+    return [Mismatch(path, "an array or an object", shown(actual))]
 
 
-def _some(actual: Any, matcher: Any, path: str) -> list[str]:
+def _some(actual: Any, matcher: Any, path: str) -> list[Mismatch]:
     if isinstance(actual, list) and any(not mismatches(value, matcher) for value in actual):
         return []
-    return [_at(path, f"no item of {shown(actual)} is as expected")]
+    return [Mismatch(path, f"an array with an item {shown(matcher)}", shown(actual))]
 
 
-def _unordered(actual: Any, matchers: list[Any], path: str) -> list[str]:
+def _unordered(actual: Any, matchers: list[Any], path: str) -> list[Mismatch]:
     if not isinstance(actual, list):
-        return [_at(path, f"expected an array, found {shown(actual)}")]
+        return [Mismatch(path, "an array", shown(actual))]
     if len(actual) != len(matchers):
-        return [_at(path, f"expected {len(matchers)} items, found {len(actual)}: {shown(actual)}")]
+        return [_length_mismatch(path, matchers, actual)]
     fitting = [[at for at, item in enumerate(actual) if not mismatches(item, matcher)] for matcher in matchers]
     taken: dict[int, int] = {}
-    for number in range(len(matchers)):
+    for number, matcher in enumerate(matchers):
         if not _place(number, fitting, taken, set()):
-            return [_at(path, f"no item of {shown(actual)} is as expected at position {number} of the expectation")]
+            return [Mismatch(path, f"an item {shown(matcher)}", shown(actual))]
     return []
 
 
@@ -126,19 +141,19 @@ def _place(number: int, fitting: list[list[int]], taken: dict[int, int], tried: 
     return False
 
 
-def _one_of(actual: Any, matchers: list[Any], path: str) -> list[str]:
+def _one_of(actual: Any, matchers: list[Any], path: str) -> list[Mismatch]:
     if any(not mismatches(actual, matcher) for matcher in matchers):
         return []
-    return [_at(path, f"{shown(actual)} is none of {shown(matchers)}")]
+    return [Mismatch(path, f"one of {shown(matchers)}", shown(actual))]
 
 
-def _not(actual: Any, matcher: Any, path: str) -> list[str]:
-    return [] if mismatches(actual, matcher) else [_at(path, f"{shown(actual)} is what it must not be")]
+def _not(actual: Any, matcher: Any, path: str) -> list[Mismatch]:
+    return [] if mismatches(actual, matcher) else [Mismatch(path, f"anything but {shown(matcher)}", shown(actual))]
 
 
-def _length(actual: Any, matcher: Any, path: str) -> list[str]:
+def _length(actual: Any, matcher: Any, path: str) -> list[Mismatch]:
     if not isinstance(actual, str | list | dict):
-        return [_at(path, f"{shown(actual)} has no length")]
+        return [Mismatch(path, "a text, an array or an object", shown(actual))]
     return mismatches(len(actual), matcher, f"{path or 'value'} (length)")
 
 
@@ -171,7 +186,7 @@ def _distinct(actual: Any, wanted: bool) -> bool:
     return found is wanted
 
 
-DEEP: dict[str, Callable[[Any, Any, str], list[str]]] = {
+DEEP: dict[str, Callable[[Any, Any, str], list[Mismatch]]] = {
     "$every": _every,
     "$some": _some,
     "$unordered": _unordered,
@@ -181,22 +196,26 @@ DEEP: dict[str, Callable[[Any, Any, str], list[str]]] = {
 }
 
 FLAT: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
-    "$absent": (lambda actual, wanted: (actual is ABSENT) is wanted, "is there or not, against"),
-    "$type": (_is_type, "is not of type"),
-    "$exactly": (same, "is not exactly"),
-    "$approx": (lambda actual, near: _is_type(actual, "number") and abs(actual - near) <= 1e-9, "is not about"),
-    "$at_least": (lambda actual, bound: _is_type(actual, "number") and actual >= bound, "is not at least"),
-    "$at_most": (lambda actual, bound: _is_type(actual, "number") and actual <= bound, "is not at most"),
-    "$contains": (_holds, "does not contain"),
-    "$lacks": (lambda actual, text: actual is ABSENT or text not in json.dumps(actual), "holds"),
-    "$starts": (lambda actual, text: isinstance(actual, str) and actual.startswith(text), "does not begin with"),
-    "$keys": (lambda actual, keys: isinstance(actual, dict) and actual.keys() == set(keys), "has not the keys"),
+    "$absent": (lambda actual, wanted: (actual is ABSENT) is wanted, "its absence to be _"),
+    "$type": (_is_type, "a value of type _"),
+    "$exactly": (same, "exactly _"),
+    "$approx": (lambda actual, near: _is_type(actual, "number") and abs(actual - near) <= 1e-9, "about _"),
+    "$at_least": (lambda actual, bound: _is_type(actual, "number") and actual >= bound, "at least _"),
+    "$at_most": (lambda actual, bound: _is_type(actual, "number") and actual <= bound, "at most _"),
+    "$contains": (_holds, "a value that contains _"),
+    "$lacks": (lambda actual, text: actual is ABSENT or text not in json.dumps(actual), "a value without _"),
+    "$starts": (lambda actual, text: isinstance(actual, str) and actual.startswith(text), "a text that begins with _"),
+    "$keys": (
+        lambda actual, keys: isinstance(actual, dict) and actual.keys() == set(keys),
+        "an object with the keys _",
+    ),
     "$key_order": (
         lambda actual, keys: isinstance(actual, dict) and list(actual) == keys,
-        "has not, in order, the keys",
+        "an object with, in this order, the keys _",
     ),
-    "$distinct": (_distinct, "are not all distinct:"),
+    "$distinct": (_distinct, "that its items are distinct: _"),
 }
+"""Operator -> whether a value fits, and what is expected in words, `_` being the argument."""
 
 
 class UnknownName(LookupError):
@@ -222,6 +241,11 @@ def render(node: Any, scope: Mapping[str, Any]) -> Any:
             return GENERATORS[generator](node, scope)
         return {render(key, scope): render(value, scope) for key, value in node.items()}
     return node
+
+
+def as_json(value: Any) -> bytes:
+    """Return the value as JSON in UTF-8; a lone surrogate of a server's text, which has none, as its escape."""
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 def as_bytes(rendered: Any) -> bytes:

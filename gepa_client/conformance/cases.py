@@ -66,13 +66,14 @@ class HttpOverrides(CaseModel):
 
 
 class CaseStep(CaseModel):
-    """One thing done in a check; exactly one of `call`, `send`, `raw`, `parallel` and `compare`.
+    """One thing done in a check; exactly one of `call`, `send`, `raw`, `parallel`, `compare` and `end`.
 
     `call`: a request for this method with `params` and a fresh id. `send`: this JSON as the body. `raw`: this text, or
     list of texts and generators, as the body. `parallel`: steps at the same time. `compare`: a value held `with` a
-    matcher. `times`: this step so many times at once. `after_s`: wait before it. `disconnect_after_s`: close the
-    connection then, expecting nothing. `save`: name -> path in the answer (`elapsed` for the seconds it took).
-    Without `expect`, a request must have a result.
+    matcher. `end`: start the program once more, over stdio, and end it so; it must exit within
+    `expect.elapsed.at_most`. `times`: this step so many times at once. `after_s`: wait before it.
+    `disconnect_after_s`: close the connection then, expecting nothing. `save`: name -> path in the answer (`elapsed`
+    for the seconds it took). Without `expect`, a request must have a result.
     """
 
     call: str | None = None
@@ -82,8 +83,9 @@ class CaseStep(CaseModel):
     parallel: "list[CaseStep] | None" = None
     compare: Any = None
     with_: Matcher = Field(default=None, alias="with")
+    end: Literal["input", "sigterm"] | None = None
     times: int = 1
-    after_s: float = 0.0
+    after_s: float | dict[str, Any] = 0.0
     http: HttpOverrides = HttpOverrides()
     disconnect_after_s: float | None = None
     save: dict[str, str] = {}
@@ -91,7 +93,7 @@ class CaseStep(CaseModel):
 
     @property
     def kind(self) -> str:
-        """Which of the five kinds of step this is."""
+        """Which of the six kinds of step this is."""
         return next(iter(self.model_fields_set & KINDS))
 
     @model_validator(mode="after")
@@ -101,15 +103,37 @@ class CaseStep(CaseModel):
         return self
 
 
-KINDS = frozenset({"call", "send", "raw", "parallel", "compare"})
+KINDS = frozenset({"call", "send", "raw", "parallel", "compare", "end"})
+
+CORE = "core"
+"""What every endpoint must do; the other parts of the contract are the capabilities."""
+
+
+class LimitBounds(CaseModel):
+    """What a check needs one of the stated limits to be. A limit that is not stated is as large as any."""
+
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def unmet(self, stated: float | None) -> str:
+        """Return what is needed, in words; empty if the stated limit is so."""
+        if self.at_least is not None and stated is not None and stated < self.at_least:
+            return f"of at least {self.at_least:g}"
+        if self.at_most is not None and (stated is None or stated > self.at_most):
+            return f"of at most {self.at_most:g}"
+        return ""
+
+
+Over = Literal["http", "stdio", "any"]
 
 
 class Check(CaseModel):
     """One sentence about an endpoint, and the steps that find out whether it holds.
 
     `requires`, `lacks`: capabilities that must, must not, be advertised for the check to apply. `when`: matchers by
-    path in the answer of `discover`. `program`: the program that must be served. `needs_token`: the runner must hold a
-    token. `section`: of `docs/protocol.md`. `timeout_s`: seconds for all of it.
+    path in the answer of `discover`, without which the check does not apply. `needs`, by limit, `program` (that must be
+    served) and `needs_token` (the runner must hold one): without these the check applies, and nothing is verified.
+    `over`: how the endpoint must be reached. `section`: of `docs/protocol.md`. `timeout_s`: seconds for all of it.
     """
 
     id: Annotated[str, Field(pattern=r"^[a-z_]+(\.[a-z0-9_]+)+$")]
@@ -118,19 +142,36 @@ class Check(CaseModel):
     section: str
     requires: list[str] = []
     lacks: list[str] = []
+    over: Over = "any"
     when: dict[str, Matcher] = {}
+    needs: dict[str, LimitBounds] = {}
     program: str | None = None
     needs_token: bool = False
     timeout_s: float = 60.0
     steps: Annotated[list[CaseStep], Field(min_length=1)]
 
+    @property
+    def part(self) -> str:
+        """The capability that it verifies, or `core`."""
+        named = self.id.partition(".")[0]
+        return named if named in self.requires else self.requires[0] if self.requires else CORE
+
 
 class Area(CaseModel):
-    """One file of cases."""
+    """One file of cases; `over` is that of its checks which do not state their own."""
 
     area: str
     about: str
+    over: Over = "any"
     checks: list[Check]
+
+    @model_validator(mode="after")
+    def _over_of_checks(self) -> Self:
+        self.checks[:] = [
+            check if "over" in check.model_fields_set else check.model_copy(update={"over": self.over})
+            for check in self.checks
+        ]
+        return self
 
 
 @cache

@@ -3,18 +3,29 @@
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from pydantic import BaseModel, ValidationError
 
-from gepa_client.conformance.case_language import as_bytes, lookup, mismatches, render, shown
-from gepa_client.conformance.cases import CaseStep, ErrorExpectation, Expectation, HttpOverrides
-from gepa_client.conformance.raw_transport import NoAnswer, RawAnswer, RawTransport, chunked, endless, withheld
+from gepa_client.conformance.case_language import (
+    Mismatch,
+    UnknownName,
+    as_bytes,
+    as_json,
+    lookup,
+    mismatches,
+    render,
+    shown,
+)
+from gepa_client.conformance.cases import CaseStep, Check, ErrorExpectation, Expectation
+from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawAnswer, RawRequest, RawTransport
+from gepa_client.conformance.stdio_transport import StdioTransport
 from protocol import METHODS, JsonValue, Pending
 from protocol.base import ErrorResponse, SuccessResponse
 
 STEP_TIMEOUT_S = 45.0
+EXIT_S = 5.0
 HTTP_OK = 200
 SILENT = frozenset({200, 202, 204})
 INVALID = frozenset({-32700, -32600})
@@ -26,7 +37,26 @@ class NotJson(ValueError):
 
 
 class CheckFailed(Exception):
-    """The endpoint did something else than the check expects."""
+    """The endpoint did something else than the check expects, in answer to `request` if it is about one.
+
+    `lost`: there was no answer, for this reason.
+    """
+
+    def __init__(self, *found: Mismatch, lost: NoAnswer | None = None, request: RawRequest | None = None) -> None:
+        super().__init__("; ".join(map(str, found)))
+        self.mismatches = found
+        self.lost = lost
+        self.request = request
+
+    @property
+    def expected(self) -> str:
+        """What was expected, each with its path."""
+        return "; ".join(f"{one.path} {one.expected}".strip() for one in self.mismatches)
+
+    @property
+    def found(self) -> str:
+        """What was found in its place, each with its path."""
+        return "; ".join(f"{one.path} {one.found}".strip() for one in self.mismatches)
 
 
 class FreshNames(dict[str, str]):
@@ -38,29 +68,51 @@ class FreshNames(dict[str, str]):
 
 
 class CheckRun:
-    """One check being run: the values saved so far, and the calls made under a `call_id`."""
+    """One check being run: the values saved so far, and the calls made under a `call_id`.
 
-    def __init__(self, transport: RawTransport, discovery: JsonValue) -> None:
+    `last_request`: None before the first. `answered`: whether any was answered.
+    """
+
+    def __init__(self, transport: RawTransport | StdioTransport, discovery: JsonValue) -> None:
+        self.last_request: RawRequest | None = None
+        self.answered = False
+        self.at = 0
         self._transport = transport
         self._methods: dict[str, str] = {}
         self._ids = 0
         token = transport.token or ""
+        altered = token[:-1] + ("y" if token.endswith("x") else "x")
         self._scope: dict[str, Any] = {
             "discover": discovery,
             "seed": discovery["program"]["seed_candidate"],
             "token": token,
             "truncated_token": token[:-1],
+            "altered_token": altered,
+            "recased_token": token.swapcase() if token.swapcase() != token else altered,
             "fresh": FreshNames(),
         }
 
-    async def step(self, step: CaseStep) -> None:
-        """Carry out one step, `times` times at once.
+    async def check(self, check: Check) -> None:
+        """Carry out the steps; `at` is the number of the present one, from 1.
 
         Raises:
             CheckFailed: an answer is not what the contract or the check expects.
-            UnknownName: the case refers to a value that the answers so far did not give.
         """
-        await asyncio.sleep(step.after_s)
+        try:
+            async with asyncio.timeout(check.timeout_s):
+                for self.at, step in enumerate(check.steps, 1):
+                    await self._step(step)
+        except UnknownName as error:
+            raise CheckFailed(Mismatch("", "what this step needs in an earlier answer", str(error))) from error
+        except RecursionError as error:
+            raise CheckFailed(Mismatch("", "an answer that can be read", "one that nests too deep")) from error
+        except TimeoutError as error:
+            late = NoAnswer(f"not all answers within {check.timeout_s:g} s")
+            raise CheckFailed(Mismatch("", f"all answers within {check.timeout_s:g} s", "fewer"), lost=late) from error
+
+    async def _step(self, step: CaseStep) -> None:
+        """Carry out one step, `times` times at once."""
+        await asyncio.sleep(render(step.after_s, self._scope))
         if step.times == 1:
             await self._once(step, self._scope)
         else:
@@ -68,73 +120,83 @@ class CheckRun:
 
     async def _once(self, step: CaseStep, scope: dict[str, Any]) -> None:
         if step.parallel is not None:
-            await _together([self.step(inner) for inner in step.parallel])
+            await _together([self._step(inner) for inner in step.parallel])
         elif step.kind == "compare":
             _insist(mismatches(render(step.compare, scope), render(step.with_, scope)))
+        elif step.end is not None:
+            await self._end(step)
         else:
             await self._exchange(step, scope)
 
-    async def _exchange(self, step: CaseStep, scope: dict[str, Any]) -> None:
-        request, body = self._body(step, scope)
-        self._remember_call(request)
-        timeout_s = step.expect.elapsed.at_most if step.expect and step.expect.elapsed.at_most else STEP_TIMEOUT_S
+    async def _end(self, step: CaseStep) -> None:
+        if not isinstance(self._transport, StdioTransport):
+            raise TypeError("only a program that was started here can be ended")
+        within_s = step.expect.elapsed.at_most if step.expect and step.expect.elapsed.at_most else EXIT_S
+        how = "the end of its input" if step.end == "input" else "SIGTERM"
         try:
-            answer = await self._post(step, body, scope, timeout_s)
-        except NoAnswer as lost:
-            if step.disconnect_after_s is not None or (step.expect is not None and step.expect.or_lost):
-                return
-            raise CheckFailed(str(lost)) from lost
-        if step.disconnect_after_s is not None:
-            raise CheckFailed(
-                f"answered after {answer.elapsed_s:.2f} s what should have taken longer: {_excerpt(answer)}"
-            )
-        message = self._checked(step, answer, request, scope)
-        for name, path in step.save.items():
-            self._scope[name] = answer.elapsed_s if path == "elapsed" else lookup(message, path)
+            await self._transport.end_another(step.end or "input", within_s=within_s)
+        except NoAnswer as running:
+            raise CheckFailed(Mismatch("", f"its exit within {within_s:g} s of {how}", str(running))) from running
 
-    def _body(self, step: CaseStep, scope: dict[str, Any]) -> tuple[Any, bytes]:
-        """Return the request as JSON (None if it is not meant to be JSON), and as bytes."""
-        if step.kind == "raw":
-            return None, as_bytes(render(step.raw, scope))
+    async def _exchange(self, step: CaseStep, scope: dict[str, Any]) -> None:
+        message, request = self._request(step, scope)
+        self._remember_call(message)
+        self.last_request = request
+        try:
+            answer = await self._answer(step, request)
+            if answer is None:
+                return
+            checked = self._checked(step, answer, message, scope)
+        except CheckFailed as failure:
+            failure.request = request
+            raise
+        for name, path in step.save.items():
+            self._scope[name] = answer.elapsed_s if path == "elapsed" else lookup(checked, path)
+
+    async def _answer(self, step: CaseStep, request: RawRequest) -> RawAnswer | None:
+        """Return the answer; None if there is none and need be none."""
+        expect = step.expect if step.expect is not None else Expectation()
+        timeout_s = step.disconnect_after_s or expect.elapsed.at_most or STEP_TIMEOUT_S
+        try:
+            answer = await self._transport.send(request, timeout_s=timeout_s)
+        except NoAnswer as lost:
+            if (step.disconnect_after_s is not None or expect.or_lost) and not isinstance(lost, NotConnected):
+                return None
+            raise CheckFailed(Mismatch("", f"an answer within {timeout_s:g} s", str(lost)), lost=lost) from lost
+        self.answered = True
+        if step.disconnect_after_s is not None:
+            found = f"one after {answer.elapsed_s:.2f} s: {_excerpt(answer)}"
+            raise CheckFailed(Mismatch("", f"no answer within {step.disconnect_after_s:g} s", found))
+        return answer
+
+    def _request(self, step: CaseStep, scope: dict[str, Any]) -> tuple[Any, RawRequest]:
+        """Return the message as JSON (None if it is not meant to be JSON), and the request that carries it."""
+        message = None
         if step.kind == "send":
-            request = render(step.send, scope)
-        else:
+            message = render(step.send, scope)
+        elif step.kind == "call":
             self._ids += 1
-            request = {"jsonrpc": "2.0", "id": self._ids, "method": step.call}
+            message = {"jsonrpc": "2.0", "id": self._ids, "method": step.call}
             if step.params is not None:
-                request["params"] = render(step.params, scope)
-        # A lone surrogate of a server's text has no UTF-8; it is replaced by its JSON escape.
-        return request, json.dumps(request, ensure_ascii=False).encode("utf-8", "backslashreplace")
+                message["params"] = render(step.params, scope)
+        http = step.http
+        limit = self._scope["discover"]["limits"]["max_request_bytes"]
+        return message, RawRequest(
+            body=as_bytes(render(step.raw, scope)) if step.kind == "raw" else as_json(message),
+            verb=http.verb,
+            path=http.path,
+            query=render(http.query, scope),
+            headers={name: render(value, scope) for name, value in http.headers.items()},
+            upload=http.upload,
+            upload_bytes=limit + 1 if http.upload == "withheld" else 2 * limit,
+            close_after_s=step.disconnect_after_s,
+        )
 
     def _remember_call(self, request: Any) -> None:
         if isinstance(request, dict) and isinstance(request.get("method"), str):
             call_id = lookup(request, "params._meta.call_id")
             if isinstance(call_id, str):
                 self._methods.setdefault(call_id, request["method"])
-
-    async def _post(self, step: CaseStep, body: bytes, scope: dict[str, Any], timeout_s: float) -> RawAnswer:
-        http = step.http
-        headers: dict[str, Any] = {name: render(value, scope) for name, value in http.headers.items()}
-        content: bytes | AsyncIterator[bytes] = body
-        if http.upload is not None:
-            content, more = self._upload(http, body)
-            headers |= more
-        return await self._transport.send(
-            content,
-            timeout_s=timeout_s if step.disconnect_after_s is None else step.disconnect_after_s,
-            verb=http.verb,
-            path=http.path,
-            query=render(http.query, scope),
-            headers=headers,
-        )
-
-    def _upload(self, http: HttpOverrides, body: bytes) -> tuple[AsyncIterator[bytes], dict[str, str]]:
-        limit = self._scope["discover"]["limits"]["max_request_bytes"]
-        if http.upload == "withheld":
-            return withheld(body), {"Content-Length": str(limit + 1)}
-        if http.upload == "endless":
-            return endless(body, 2 * limit), {}
-        return chunked(body), {}
 
     def _checked(self, step: CaseStep, answer: RawAnswer, request: Any, scope: dict[str, Any]) -> Any:
         """Return the answer as JSON (None without a body) after every check of it."""
@@ -146,14 +208,14 @@ class CheckRun:
         _check_http(expect, answer, answers_rpc=speaks_rpc)
         if expect.empty:
             if answer.body:
-                raise CheckFailed(f"expected no body, found {_excerpt(answer)}")
+                raise CheckFailed(Mismatch("", "no body", _excerpt(answer)))
             return None
         if not speaks_rpc and "body" not in given:
             return None
         try:
             message = read(answer.body)
         except NotJson as error:
-            raise CheckFailed(f"{error}: {_excerpt(answer)}") from error
+            raise CheckFailed(Mismatch("", "JSON", f"{_excerpt(answer)} ({error})")) from error
         if speaks_rpc:
             _insist(problems(message, request, self._methods, refused=answer.status != HTTP_OK))
         if "id" in given:
@@ -162,8 +224,8 @@ class CheckRun:
             _check_error(expect.error, message, scope)
         elif "result" in given:
             if isinstance(message, dict) and "error" in message:
-                raise CheckFailed(f"expected a result, found error {shown(message['error'])}")
-            _insist(mismatches(lookup(message, "result"), render(expect.result, scope)))
+                raise CheckFailed(Mismatch("", "a result", f"error {shown(message['error'])}"))
+            _insist(mismatches(lookup(message, "result"), render(expect.result, scope), "result"))
         if "body" in given:
             _insist(mismatches(message, render(expect.body, scope)))
         return message
@@ -177,32 +239,35 @@ def _check_http(expect: Expectation, answer: RawAnswer, *, answers_rpc: bool) ->
         allowed = {200, 400} if expect.error is not None and expect.error.code in INVALID else {200}
     if allowed and answer.status not in allowed:
         wanted = " or ".join(map(str, sorted(allowed)))
-        raise CheckFailed(f"expected HTTP {wanted}, found {answer.status}: {_excerpt(answer)}")
-    _insist(mismatches(answer.headers, expect.headers))
+        raise CheckFailed(Mismatch("", f"HTTP {wanted}", f"HTTP {answer.status}: {_excerpt(answer)}"))
+    _insist(mismatches(answer.headers, expect.headers, "HTTP header"))
     at_least, at_most = expect.elapsed.at_least, expect.elapsed.at_most
+    taken = f"one after {answer.elapsed_s:.2f} s: {_excerpt(answer)}"
     if at_least is not None and answer.elapsed_s < at_least:
-        raise CheckFailed(f"answered after {answer.elapsed_s:.2f} s, expected at least {at_least:g} s")
+        raise CheckFailed(Mismatch("", f"an answer after at least {at_least:g} s", taken))
     if at_most is not None and answer.elapsed_s > at_most:
-        raise CheckFailed(f"answered after {answer.elapsed_s:.2f} s, expected at most {at_most:g} s")
+        raise CheckFailed(Mismatch("", f"an answer within {at_most:g} s", taken))
 
 
 def _check_error(expected: ErrorExpectation, message: Any, scope: dict[str, Any]) -> None:
     error = lookup(message, "error")
-    if not isinstance(error, dict):
-        raise CheckFailed(f"expected error {expected.code}, found {shown(message)}")
-    if error["code"] != expected.code:
-        raise CheckFailed(f"expected error {expected.code}, found {shown(error)}")
+    if not isinstance(error, dict) or error["code"] != expected.code:
+        raise CheckFailed(
+            Mismatch("", f"error {expected.code}", shown(message if not isinstance(error, dict) else error))
+        )
     if expected.path is not None:
         paths = lookup(error, "data.errors[*].path")
         if not isinstance(paths, list) or expected.path not in paths:
-            raise CheckFailed(f"expected `data.errors` to name {expected.path}, found {shown(error.get('data'))}")
+            raise CheckFailed(
+                Mismatch("error.data", f"`errors` with the path {shown(expected.path)}", shown(error.get("data")))
+            )
     if "data" in expected.model_fields_set:
         _insist(mismatches(error.get("data"), render(expected.data, scope), "error.data"))
 
 
-def _insist(lines: list[str]) -> None:
-    if lines:
-        raise CheckFailed("; ".join(lines[:3]))
+def _insist(found: list[Mismatch]) -> None:
+    if found:
+        raise CheckFailed(*found[:3])
 
 
 def _excerpt(answer: RawAnswer) -> str:
@@ -232,8 +297,8 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def problems(message: Any, request: Any, methods: Mapping[str, str], *, refused: bool) -> list[str]:
-    """Return where an answer breaks the contract's schema, one line each.
+def problems(message: Any, request: Any, methods: Mapping[str, str], *, refused: bool) -> list[Mismatch]:
+    """Return where an answer breaks the contract's schema.
 
     `request`: what was sent, as JSON, or None if it was not JSON. `methods`: call id -> method, of the calls made so
     far, since `get_result` answers in the shape of another call. `refused`: HTTP refused the request, possibly before
@@ -242,9 +307,9 @@ def problems(message: Any, request: Any, methods: Mapping[str, str], *, refused:
     if isinstance(message, list):
         by_id = {_key(entry.get("id")): entry for entry in request or [] if isinstance(entry, dict)}
         return [
-            f"[{at}] {line}"
+            found._replace(path=f"[{at}].{found.path}")
             for at, entry in enumerate(message)
-            for line in _one(
+            for found in _one(
                 entry, by_id.get(_key(entry.get("id"))) if isinstance(entry, dict) else None, methods, False
             )
         ]
@@ -255,50 +320,52 @@ def _key(value: Any) -> str:
     return json.dumps(value)
 
 
-def _one(message: Any, request: Mapping[str, Any] | None, methods: Mapping[str, str], refused: bool) -> list[str]:
-    if not isinstance(message, dict):
-        return ["the answer is not a JSON-RPC object"]
-    if ("result" in message) == ("error" in message):
-        return ["the answer must have either `result` or `error`"]
+def _one(message: Any, request: Mapping[str, Any] | None, methods: Mapping[str, str], refused: bool) -> list[Mismatch]:
+    if not isinstance(message, dict) or ("result" in message) == ("error" in message):
+        return [Mismatch("", "a JSON-RPC response, with either `result` or `error`", shown(message))]
     if "error" in message:
-        lines = _misfits(ErrorResponse, message)
+        found = _misfits(ErrorResponse, message)
         code = message["error"].get("code") if isinstance(message["error"], dict) else None
-        return lines or _wrong_id(message, request, may_be_null=refused or code in INVALID)
-    lines = _misfits(SuccessResponse, message) or _wrong_id(message, request, may_be_null=False)
-    if lines or request is None:
-        return lines
+        return found or _wrong_id(message, request, may_be_null=refused or code in INVALID)
+    found = _misfits(SuccessResponse, message) or _wrong_id(message, request, may_be_null=False)
+    if found or request is None:
+        return found
     return _misfits_of_result(message["result"], request, methods)
 
 
-def _wrong_id(message: Mapping[str, Any], request: Mapping[str, Any] | None, *, may_be_null: bool) -> list[str]:
+def _wrong_id(message: Mapping[str, Any], request: Mapping[str, Any] | None, *, may_be_null: bool) -> list[Mismatch]:
     answered = message["id"]
     if (answered is None and may_be_null) or request is None or "id" not in request:
         return []
     asked = request["id"]
     if type(asked) is type(answered) and asked == answered:
         return []
-    return [f"the answer has id {answered!r}, the request had {asked!r}"]
+    return [Mismatch("id", f"that of the request, {shown(asked)}", shown(answered))]
 
 
-def _misfits_of_result(result: Any, request: Mapping[str, Any], methods: Mapping[str, str]) -> list[str]:
+def _misfits_of_result(result: Any, request: Mapping[str, Any], methods: Mapping[str, str]) -> list[Mismatch]:
     name = request.get("method")
     params = request.get("params")
     if name == "get_result" and isinstance(params, dict):
         name = methods.get(str(params.get("call_id")), name)
     if isinstance(result, dict) and "pending" in result:
-        return _misfits(Pending, result)
+        return _misfits(Pending, result, "result")
     method = METHODS.get(name) if isinstance(name, str) else None
     if method is None or method.result is None:
         return []
-    return _misfits(method.result, result)
+    return _misfits(method.result, result, "result")
 
 
-def _misfits(model: type[BaseModel], value: Any) -> list[str]:
+def _misfits(model: type[BaseModel], value: Any, path: str = "") -> list[Mismatch]:
     try:
         model.model_validate(value)
     except ValidationError as error:
         return [
-            f"not a {model.__name__} at `{'.'.join(str(part) for part in misfit['loc'])}`: {misfit['msg']}"
-            for misfit in error.errors(include_url=False, include_input=False)[:3]
+            Mismatch(
+                path + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in misfit["loc"]),
+                f"what the schema has ({model.__name__}: {misfit['msg']})",
+                "nothing" if misfit["type"] == "missing" else shown(misfit["input"]),
+            )
+            for misfit in error.errors(include_url=False)[:3]
         ]
     return []

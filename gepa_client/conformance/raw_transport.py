@@ -7,9 +7,9 @@ that never end or never come, absent headers, and connections closed in the midd
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Self
+from typing import Literal, Self
 
 import aiohttp
 from multidict import CIMultiDict
@@ -28,7 +28,27 @@ class NoAnswer(Exception):
 
 
 class NotConnected(NoAnswer):
-    """No server listens at the address."""
+    """No server listens at the address, or the program has ended: nothing was sent."""
+
+
+@dataclass(frozen=True)
+class RawRequest:
+    """A request as it is sent; over stdio only `body` counts.
+
+    `path` is the server's, in place of the RPC path. `headers` are added to, or replace, the token and the content
+    type; None leaves one out, a list of values sends the header once for each. `upload`: `chunked` sends the body
+    without its length; `withheld` declares `upload_bytes` and sends only the body; `endless` sends blanks after it, in
+    chunks, until there are `upload_bytes`. `close_after_s`: when the connection was closed, for what shows the request.
+    """
+
+    body: bytes
+    verb: str = "POST"
+    path: str | None = None
+    query: str | None = None
+    headers: Mapping[str, str | list[str] | None] = field(default_factory=dict)
+    upload: Literal["chunked", "withheld", "endless"] | None = None
+    upload_bytes: int = 0
+    close_after_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -42,20 +62,22 @@ class RawAnswer:
 
 
 class RawTransport:
-    """Raw HTTP to one endpoint. Open it with `async with`; every request has a connection of its own.
+    """Raw HTTP to one endpoint, at `address`. Open it with `async with`; every request has a connection of its own.
 
     Raises:
         Refused: the address or token cannot be used; see `gepa_client.transport.address`.
     """
 
+    over: Literal["http"] = "http"
+
     def __init__(self, url: str, token: str | None, *, allow_insecure: bool = False) -> None:
-        self.url = rpc_url(url, allow_insecure=allow_insecure)
+        self.address = rpc_url(url, allow_insecure=allow_insecure)
         self.token = find_token(token)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=connector(self.url, force_close=True),
+            connector=connector(self.address, force_close=True),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None),
         )
@@ -65,37 +87,29 @@ class RawTransport:
         if self._session is not None:
             await self._session.close()
 
-    async def send(
-        self,
-        body: bytes | AsyncIterator[bytes],
-        *,
-        timeout_s: float,
-        verb: str = "POST",
-        path: str | None = None,
-        query: str | None = None,
-        headers: Mapping[str, str | list[str] | None] | None = None,
-    ) -> RawAnswer:
-        """Send one request. `headers` are added to, or replace, the token and the content type; None leaves one out.
+    def url_of(self, request: RawRequest) -> str:
+        """Return the whole address that a request goes to, of a unix socket that of its host."""
+        url = http_url(self.address)
+        if request.path is not None:
+            url = url.removesuffix("/rpc") + request.path
+        return f"{url}?{request.query}" if request.query else url
 
-        A list of values sends the header once for each.
+    async def send(self, request: RawRequest, *, timeout_s: float) -> RawAnswer:
+        """Send one request.
 
         Raises:
             NoAnswer: no complete answer within `timeout_s`.
         """
         if self._session is None:
             raise RuntimeError("the transport is not open")
-        url = http_url(self.url)
-        if path is not None:
-            url = url.removesuffix("/rpc") + path
-        sent = self._headers(headers or {})
         started = time.monotonic()
         try:
             async with asyncio.timeout(timeout_s):
                 response = await self._session.request(
-                    verb,
-                    f"{url}?{query}" if query else url,
-                    data=BytesIO(body) if isinstance(body, bytes) and body else body or None,
-                    headers=sent,
+                    request.verb,
+                    self.url_of(request),
+                    data=_content(request),
+                    headers=self.headers_of(request),
                     skip_auto_headers=AUTOMATIC,
                     allow_redirects=False,
                 )
@@ -106,7 +120,7 @@ class RawTransport:
         except TimeoutError as error:
             raise NoAnswer(f"no answer within {timeout_s:g} s") from error
         except aiohttp.ClientConnectorError as error:
-            raise NotConnected(unconnected(self.url, error)) from error
+            raise NotConnected(unconnected(self.address, error)) from error
         except (aiohttp.ClientError, OSError) as error:
             raise NoAnswer(f"the connection was lost ({summary(error)})") from error
         return RawAnswer(
@@ -116,11 +130,14 @@ class RawTransport:
             elapsed_s=time.monotonic() - started,
         )
 
-    def _headers(self, changes: Mapping[str, str | list[str] | None]) -> CIMultiDict[str]:
+    def headers_of(self, request: RawRequest) -> CIMultiDict[str]:
+        """Return the headers that a request has."""
         headers: dict[str, str | list[str] | None] = {"Content-Type": "application/json"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
-        headers.update(changes)
+        if request.upload == "withheld":
+            headers["Content-Length"] = str(request.upload_bytes)
+        headers.update(request.headers)
         sent = CIMultiDict[str]()
         for name, value in headers.items():
             for one in value if isinstance(value, list) else () if value is None else (value,):
@@ -128,7 +145,17 @@ class RawTransport:
         return sent
 
 
-async def chunked(body: bytes) -> AsyncIterator[bytes]:
+def _content(request: RawRequest) -> BytesIO | AsyncIterator[bytes] | None:
+    if request.upload == "chunked":
+        return _chunked(request.body)
+    if request.upload == "withheld":
+        return _withheld(request.body)
+    if request.upload == "endless":
+        return _endless(request.body, request.upload_bytes)
+    return BytesIO(request.body) if request.body else None
+
+
+async def _chunked(body: bytes) -> AsyncIterator[bytes]:
     """Yield the body in two pieces, so that its length is not declared."""
     half = len(body) // 2
     for piece in (body[:half], body[half:]):
@@ -136,13 +163,13 @@ async def chunked(body: bytes) -> AsyncIterator[bytes]:
             yield piece
 
 
-async def withheld(body: bytes) -> AsyncIterator[bytes]:
+async def _withheld(body: bytes) -> AsyncIterator[bytes]:
     """Yield the body, then wait until it is cancelled."""
     yield body
     await asyncio.Event().wait()
 
 
-async def endless(body: bytes, size: int) -> AsyncIterator[bytes]:
+async def _endless(body: bytes, size: int) -> AsyncIterator[bytes]:
     """Yield the body, and blanks after it until `size` bytes have been sent."""
     yield body
     blanks = b" " * CHUNK_BYTES

@@ -1,181 +1,192 @@
 """Run checks against one endpoint, one after the other, each within a time limit, and collect their outcomes."""
 
-import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from gepa_client.conformance.case_language import ABSENT, UnknownName, lookup, mismatches, shown
-from gepa_client.conformance.cases import Check, load_checks
+from gepa_client.conformance.case_language import ABSENT, Mismatch, as_json, lookup, mismatches, shown
+from gepa_client.conformance.cases import CORE, Check, load_checks
 from gepa_client.conformance.check_run import CheckFailed, CheckRun, NotJson, read
-from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawTransport
+from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawRequest, RawTransport
+from gepa_client.conformance.report import CheckOutcome, ConformanceReport, Verdict
+from gepa_client.conformance.shell_lines import as_command, without_token
+from gepa_client.conformance.stdio_transport import StdioTransport, stdio_transport
 from gepa_client.errors import ConnectionLost
 from gepa_client.transport.address import refused
 from protocol import DiscoverResult, JsonValue
 from protocol.errors import Unauthorized
 
 DISCOVER_TIMEOUT_S = 30.0
+PROBE_S = 10.0
+"""Seconds in which a server answers `discover` after a check in which it did not answer."""
+
+PROBE_EVALUATE_S = 75.0
+"""Seconds in which it then runs an example: those of a check that has failed may take a minute before."""
+
 HTTP_UNAUTHORIZED = 401
 NO_DISCOVERY = "`discover` had no answer that fits the contract"
 
-
-class Verdict(StrEnum):
-    """`warned`: a SHOULD does not hold. `skipped`: the check does not apply to this endpoint."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    WARNED = "warned"
-    SKIPPED = "skipped"
-
-
-@dataclass(frozen=True)
-class CheckOutcome:
-    """One check's verdict; `reason`: why it failed, warned or was skipped."""
-
-    check: Check
-    verdict: Verdict
-    reason: str = ""
-    seconds: float = 0.0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the outcome as `--json` prints it."""
-        return {
-            "id": self.check.id,
-            "title": self.check.title,
-            "level": self.check.level,
-            "section": self.check.section,
-            "verdict": self.verdict.value,
-            "reason": self.reason,
-            "seconds": round(self.seconds, 3),
-        }
-
-
-@dataclass(frozen=True)
-class ConformanceReport:
-    """All outcomes for one endpoint. `endpoint`: server and program as `discover` names them."""
-
-    url: str
-    endpoint: str
-    outcomes: tuple[CheckOutcome, ...]
-
-    def count(self, verdict: Verdict) -> int:
-        """Return how many checks have this verdict."""
-        return sum(outcome.verdict is verdict for outcome in self.outcomes)
-
-    @property
-    def conforms(self) -> bool:
-        """No MUST is broken, and something was checked."""
-        return self.count(Verdict.FAILED) == 0 and self.count(Verdict.PASSED) > 0
-
-    @property
-    def last_line(self) -> str:
-        """`N passed, M failed`."""
-        return f"{self.count(Verdict.PASSED)} passed, {self.count(Verdict.FAILED)} failed"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the report as `--json` prints it."""
-        return {
-            "url": self.url,
-            "endpoint": self.endpoint,
-            "conforms": self.conforms,
-            **{verdict.value: self.count(verdict) for verdict in Verdict},
-            "checks": [outcome.as_json() for outcome in self.outcomes],
-        }
+Level = Literal["core", "full"]
 
 
 async def run_conformance(
-    url: str,
+    endpoint: str,
     token: str | None = None,
     *,
     checks: Iterable[Check] | None = None,
+    level: Level = "full",
+    over: Literal["http", "stdio"] = "http",
     on_outcome: Callable[[CheckOutcome], None] | None = None,
     allow_insecure: bool = False,
 ) -> ConformanceReport:
-    """Run `checks` (default all) that apply to the endpoint; `on_outcome` is called as each check ends.
+    """Run `checks` (default all) of this level, those of core first; `on_outcome` is called as each check ends.
 
-    `token`: else from the environment (`GEPA_TOKEN`).
+    `endpoint`: a URL, or over stdio the command line of a program. `token`: else from the environment (`GEPA_TOKEN`). A
+    server that answers nothing any more ends the run; the report states it as `lost`.
 
     Raises:
-        Refused: the address or token cannot be used. ConnectionLost: no server listens there.
-        Unauthorized: the server refuses the token, so nothing can be checked.
+        Refused: the address or token cannot be used, or the command not be started. ConnectionLost: `discover` has no
+            answer. Unauthorized: the server refuses the token, so nothing can be checked.
     """
-    chosen = tuple(load_checks() if checks is None else checks)
-    outcomes: list[CheckOutcome] = []
-    async with RawTransport(url, token, allow_insecure=allow_insecure) as transport:
-        discovery, complaint = await _discover(transport)
+    given = load_checks() if checks is None else checks
+    applicable = [c for c in given if c.over in ("any", over) and (c.part == CORE or level == "full")]
+    chosen = sorted(applicable, key=lambda check: (check.part != CORE, not check.id.startswith("core.discover.")))
+    opening: AbstractAsyncContextManager[RawTransport | StdioTransport] = (
+        stdio_transport(endpoint) if over == "stdio" else RawTransport(endpoint, token, allow_insecure=allow_insecure)
+    )
+    async with opening as transport:
+        run = _Run(transport)
+        await run.discover()
         for check in chosen:
-            outcome = await _outcome(check, transport, discovery, complaint)
-            outcomes.append(outcome)
+            outcome = await run.outcome(check, is_last=check is chosen[-1])
+            run.outcomes.append(outcome)
             if on_outcome is not None:
                 on_outcome(outcome)
-        return ConformanceReport(url=transport.url, endpoint=_described(discovery), outcomes=tuple(outcomes))
+        return ConformanceReport(transport.address, run.described, tuple(run.outcomes), run.language, run.lost)
 
 
-async def _discover(transport: RawTransport) -> tuple[JsonValue, str]:
-    """Return the endpoint's description, or None and why it cannot be used; the checks judge its envelope."""
-    request = {"jsonrpc": "2.0", "id": "discover", "method": "discover", "params": {}}
-    try:
-        answer = await transport.send(json.dumps(request).encode(), timeout_s=DISCOVER_TIMEOUT_S)
-        if answer.status == HTTP_UNAUTHORIZED:
-            raise Unauthorized(refused(transport.token))
-        message = read(answer.body)
-    except NotConnected as error:
-        raise ConnectionLost(str(error), sent=False) from error
-    except (NoAnswer, NotJson) as error:
-        return None, f"{NO_DISCOVERY}: {error}"
-    result = lookup(message, "result")
-    try:
-        DiscoverResult.model_validate(None if result is ABSENT else result)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "result"
-        return None, f"{NO_DISCOVERY}: `{where}`: {first['msg']}; HTTP {answer.status}, found {shown(message)}"
-    return result, ""
+class _Run:
+    """The endpoint, what it states about itself, and the outcomes so far."""
+
+    def __init__(self, transport: RawTransport | StdioTransport) -> None:
+        self._transport = transport
+        self._discovery: JsonValue = None
+        self._complaint: CheckFailed | None = None
+        self.outcomes: list[CheckOutcome] = []
+        self.lost = ""
+
+    async def discover(self) -> None:
+        """Read the endpoint's description, or why it cannot be used; the checks judge its envelope."""
+        request = _request("discover", {})
+        try:
+            answer = await self._transport.send(request, timeout_s=DISCOVER_TIMEOUT_S)
+            if answer.status == HTTP_UNAUTHORIZED:
+                raise Unauthorized(refused(self._transport.token))
+            message = read(answer.body)
+        except NoAnswer as error:
+            what = "" if isinstance(error, NotConnected) else "`discover`: "
+            raise ConnectionLost(f"{what}{error}", sent=False) from error
+        except NotJson as error:
+            self._complaint = CheckFailed(Mismatch("", "JSON", f"HTTP {answer.status}: {error}"), request=request)
+            return
+        result = lookup(message, "result")
+        try:
+            DiscoverResult.model_validate(None if result is ABSENT else result)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, ("result", *first["loc"])))
+            found = Mismatch("", f"at `{where}` what the schema has ({first['msg']})", shown(message))
+            self._complaint = CheckFailed(found, request=request)
+            return
+        self._discovery = result
+        if isinstance(self._transport, StdioTransport):
+            self._transport.take_limits(result["limits"])
+
+    async def outcome(self, check: Check, *, is_last: bool) -> CheckOutcome:
+        """Run one check; after one without an answer, find out whether the server still answers."""
+        if self._discovery is None:
+            if self._complaint is not None and check.id == "core.discover.complete":
+                return self._broken(check, self._complaint)
+            return CheckOutcome(check, Verdict.NOT_VERIFIED, NO_DISCOVERY)
+        skip = reason_to_skip(check, self._discovery)
+        if skip is not None:
+            return CheckOutcome(check, Verdict.SKIPPED, skip)
+        missing = what_is_missing(check, self._discovery, has_token=self._transport.token is not None)
+        if self.lost or missing is not None:
+            return CheckOutcome(check, Verdict.NOT_VERIFIED, self.lost or missing or "")
+        return await self._run(check, is_last=is_last)
+
+    @property
+    def described(self) -> str:
+        """Server and program as `discover` names them."""
+        if self._discovery is None:
+            return "unknown"
+        server, program = self._discovery["server"], self._discovery["program"]
+        named = " ".join(filter(None, (server["name"], server["version"])))
+        return f"{named} ({server['language']}), program {program['name']}"
+
+    @property
+    def language(self) -> str:
+        """The language of the server as `discover` names it; empty if unknown."""
+        return "" if self._discovery is None else str(self._discovery["server"]["language"])
+
+    async def _run(self, check: Check, *, is_last: bool) -> CheckOutcome:
+        run, started = CheckRun(self._transport, self._discovery), time.monotonic()
+        try:
+            await run.check(check)
+        except CheckFailed as error:
+            failure = error
+        else:
+            return CheckOutcome(check, Verdict.PASSED, seconds=time.monotonic() - started)
+        if failure.lost is not None:
+            never_began = isinstance(failure.lost, NotConnected) and not run.answered
+            ran = [o.check.id for o in self.outcomes if o.verdict not in (Verdict.SKIPPED, Verdict.NOT_VERIFIED)]
+            ran += [] if never_began else [check.id]
+            await self._probe(ran[-1] if ran else "none", evaluates=not is_last)
+            if self.lost and never_began:
+                return CheckOutcome(check, Verdict.NOT_VERIFIED, self.lost)
+        failure.request = failure.request or run.last_request
+        step = f"step {run.at} of {len(check.steps)}: " if len(check.steps) > 1 else ""
+        return self._broken(check, failure, step, time.monotonic() - started)
+
+    def _broken(self, check: Check, failure: CheckFailed, step: str = "", seconds: float = 0.0) -> CheckOutcome:
+        token = self._transport.token
+        return CheckOutcome(
+            check,
+            Verdict.FAILED if check.level == "must" else Verdict.WARNED,
+            without_token(f"{step}{failure}", token),
+            expected=without_token(failure.expected, token),
+            found=without_token(failure.found, token),
+            request=partial(as_command, self._transport, failure.request) if failure.request is not None else str,
+            seconds=seconds,
+        )
+
+    async def _probe(self, last: str, *, evaluates: bool) -> None:
+        """Set `lost` if the server does not answer, or if it `evaluates` and does not. `last`: the last that ran."""
+        requests = [(_request("discover", {}), PROBE_S)]
+        program = self._discovery["program"]
+        if evaluates and program["name"] == "conformance":
+            params = {"candidate": program["seed_candidate"], "batch": [{"id": "a", "data": {}}]}
+            requests.append((_request("evaluate", params), PROBE_EVALUATE_S))
+        for request, timeout_s in requests:
+            try:
+                await self._transport.send(request, timeout_s=timeout_s)
+            except NoAnswer as error:
+                method = json.loads(request.body)["method"]
+                self.lost = f"the server is lost: `{method}`: {error}; the last check that ran: {last}"
+                return
 
 
-async def _outcome(check: Check, transport: RawTransport, discovery: JsonValue, complaint: str) -> CheckOutcome:
-    if discovery is None:
-        first_of_all = check.id == "core.discover.complete"
-        verdict = Verdict.FAILED if first_of_all else Verdict.SKIPPED
-        return CheckOutcome(check, verdict, complaint if first_of_all else NO_DISCOVERY)
-    skip = reason_to_skip(check, discovery, has_token=transport.token is not None)
-    if skip is not None:
-        return CheckOutcome(check, Verdict.SKIPPED, skip)
-    started = time.monotonic()
-    reason = await _failure(check, CheckRun(transport, discovery))
-    failed = Verdict.FAILED if check.level == "must" else Verdict.WARNED
-    return CheckOutcome(check, failed if reason else Verdict.PASSED, reason, time.monotonic() - started)
+def _request(method: str, params: dict[str, Any]) -> RawRequest:
+    return RawRequest(as_json({"jsonrpc": "2.0", "id": method, "method": method, "params": params}))
 
 
-async def _failure(check: Check, run: CheckRun) -> str:
-    """Return why the check does not hold; empty if it does."""
-    try:
-        async with asyncio.timeout(check.timeout_s):
-            for number, step in enumerate(check.steps, 1):
-                try:
-                    await run.step(step)
-                except (CheckFailed, UnknownName) as failure:
-                    return f"step {number}: {failure}" if len(check.steps) > 1 else str(failure)
-    except RecursionError:
-        return "an answer nests too deep to be read"
-    except TimeoutError:
-        return f"not done after {check.timeout_s:g} s"
-    return ""
-
-
-def _described(discovery: JsonValue) -> str:
-    if discovery is None:
-        return "unknown"
-    server, program = discovery["server"], discovery["program"]
-    return f"{server['name']} {server['version']} ({server['language']}), program {program['name']}"
-
-
-def reason_to_skip(check: Check, discovery: JsonValue, *, has_token: bool) -> str | None:
+def reason_to_skip(check: Check, discovery: JsonValue) -> str | None:
     """Return why the check does not apply, or None if it does."""
     offered = set(discovery.get("capabilities", ()))
     absent = [name for name in check.requires if name not in offered]
@@ -184,13 +195,22 @@ def reason_to_skip(check: Check, discovery: JsonValue, *, has_token: bool) -> st
     present = [name for name in check.lacks if name in offered]
     if present:
         return f"offered: {', '.join(present)}"
+    for path, matcher in check.when.items():
+        value = lookup(discovery, path)
+        if mismatches(value, matcher):
+            return f"{path} is {'not stated' if value is ABSENT else shown(value)}"
+    return None
+
+
+def what_is_missing(check: Check, discovery: JsonValue, *, has_token: bool) -> str | None:
+    """Return what a check that applies needs and the endpoint or the runner has not, or None if nothing."""
     served = discovery["program"]["name"]
     if check.program is not None and served != check.program:
         return f"needs the {check.program} program; this endpoint serves {served}"
     if check.needs_token and not has_token:
         return "needs a token to vary, and none was given"
-    for path, matcher in check.when.items():
-        value = lookup(discovery, path)
-        if mismatches(value, matcher):
-            return f"{path} is {'not stated' if value is ABSENT else shown(value)}"
+    for name, bounds in check.needs.items():
+        stated = discovery["limits"].get(name)
+        if unmet := bounds.unmet(stated):
+            return f"needs `{name}` {unmet}; this endpoint states {'none' if stated is None else f'{stated:g}'}"
     return None

@@ -45,7 +45,15 @@ _OWN: dict[str, tuple[Any, Any]] = {
         ],
         False,
     ),
-    "conformance": (Annotated[bool, typer.Option("--conformance", help="Serve the conformance program.")], False),
+    "conformance": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--conformance", help="Serve the conformance program, or the one given, with the limits for its checks."
+            ),
+        ],
+        False,
+    ),
 }
 
 

@@ -250,10 +250,14 @@ def start(config: Path | None, flags: Mapping[str, Any], *, json_lines: bool, co
     logging.basicConfig(level=logging.WARNING, format="evolverpc serve: %(levelname)s: %(message)s")
     raise_descriptor_limit(_DESCRIPTORS)
     rows = None
-    if conformance:
+    if conformance and not flags.keys() & {"program", "command"}:
         file = Path(conformance_program.__file__).resolve()
         flags = {"program": str(file), "name": "conformance", "root": str(file.parent), **flags}
         rows = conformance_program.DATASETS
-    settings, inherited = apply_listen_address(load_settings(config, flags, find=not conformance), os.environ, flags)
+    loaded = load_settings(config, flags, find=not conformance)
+    if conformance:
+        limits = conformance_program.LIMITS
+        loaded = loaded.model_copy(update={name: limits[name] for name in limits.keys() - loaded.model_fields_set})
+    settings, inherited = apply_listen_address(loaded, os.environ, flags)
     with printed_output() if settings.logs else nullcontext():
         return uvloop.run(serve(settings, Announcer(json_lines=json_lines), rows, inherited))

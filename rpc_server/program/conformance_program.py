@@ -15,11 +15,20 @@ version = "1"
 deterministic = True
 seed_candidate = {"system": "seed system", "style": "seed style"}
 
+LIMITS = {"example_timeout_s": 4.0, "abandon_after_s": 2.0, "keep_answers_s": 3.0}
+"""Seconds, recommended for a server that is to be checked: long enough for its examples, short enough to wait for."""
+
 _NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf")}
 
 
+class InfrastructureFailure(Exception):
+    """A failure that is not the program's."""
+
+    retryable = True
+
+
 def run(example: dict[str, Any], candidate: dict[str, str], trace: Any) -> Any:
-    """Wait `sleep_ms`, `print`, run `steps`, `raise`, or return the candidate (`echo_candidate`) or `output`."""
+    """Wait `sleep_ms`, `print`, run `steps`, fail, or return the candidate (`echo_candidate`) or `output`."""
     time.sleep(example.get("sleep_ms", 0) / 1000)
     if "print" in example:
         print(example["print"])
@@ -27,6 +36,8 @@ def run(example: dict[str, Any], candidate: dict[str, str], trace: Any) -> Any:
     _run_steps(example.get("steps", ()), trace)
     if "raise" in example:
         raise ValueError(example["raise"])
+    if "infra_error" in example:
+        raise InfrastructureFailure(example["infra_error"])
     return candidate if example.get("echo_candidate") else example.get("output")
 
 
@@ -35,11 +46,17 @@ def score(example: dict[str, Any], output: Any, trajectory: Any) -> dict[str, An
     wanted = example.get("score", 1.0)
     if example.get("score_steps"):
         wanted = 0 if trajectory is None else len(trajectory["steps"])
-    result = {"score": _NOT_FINITE.get(wanted, wanted) if isinstance(wanted, str) else wanted}
-    for name in ("feedback", "objective_scores", "component_feedback"):
+    result = {"score": _number(wanted)}
+    for name in ("feedback", "component_feedback"):
         if name in example:
             result[name] = example[name]
+    if "objective_scores" in example:
+        result["objective_scores"] = {name: _number(given) for name, given in example["objective_scores"].items()}
     return result
+
+
+def _number(given: Any) -> Any:
+    return _NOT_FINITE.get(given, given) if isinstance(given, str) else given
 
 
 def _run_steps(wanted: Any, trace: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from protocol import JsonValue
 from protocol.errors import CallCancelled, CallIdConflict, CallNotFound, RpcError
+from tests.conformance.reference_params import LIMITS
 from tests.conformance.reference_program import Bad
 
 
@@ -20,6 +21,14 @@ class Call:
     task: "asyncio.Task[Any]"
     progress: dict[str, Any]
     cancelled: bool = False
+    waiting: int = 0
+    asked: float = 0.0
+    abandons: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        """Cancel it: no request waits for it."""
+        self.cancelled = True
+        self.task.cancel()
 
 
 class Calls:
@@ -34,13 +43,14 @@ class Calls:
 
     async def identified(self, method: str, params: dict[str, Any], call_id: str, wait_s: float | None) -> JsonValue:
         key: Any = (call_id, method) if self.bad("call_ids_per_method") else call_id
-        compared = {name: value for name, value in params.items() if name != "_meta" or self.bad("meta_counts")}
-        if self.bad("text_of_params"):
-            compared = {"text": json.dumps(compared)}
-        alike = json.dumps([method, compared], sort_keys=True)
+        compared: Any = {name: value for name, value in params.items() if name != "_meta" or self.bad("meta_counts")}
+        if self.bad("candidate_uncompared"):
+            compared.pop("candidate", None)
+        compared = json.dumps(compared, sort_keys=not self.bad("text_of_params"))
+        alike = method + compared
         if self.bad("caches_by_params") and alike in self.by_params:
             key = self.by_params[alike]
-        call = self.calls.get(key)
+        call = self.find(key)
         if call is not None and call.task.done() and self.bad("forgets_answers"):
             call = None
         if call is not None and not call.task.done() and self.bad("no_joining"):
@@ -51,14 +61,33 @@ class Calls:
         if call is None:
             progress = {"done": 0, "total": len(params["batch"]) if method == "evaluate" else 1, "results": {}}
             call = self.calls[key] = Call(method, compared, self.start(method, params, progress), progress)
+            call.task.add_done_callback(lambda task, call=call: setattr(call, "asked", task.get_loop().time()))
+            if self.bad("abandons_from_the_start"):
+                asyncio.get_running_loop().call_later(LIMITS["abandon_after_s"], call.end)
             self.by_params[alike] = key
         elif (call.method, call.params) != (method, compared) and not self.bad("ignores_params"):
             raise CallIdConflict
         return await self.waited(call, call_id, None if self.bad("ignores_wait") else wait_s)
 
+    def find(self, key: Any) -> Call | None:
+        """The call, unless its answer has been let go."""
+        call = self.calls.get(key)
+        if call is None or not call.task.done():
+            return call
+        now = asyncio.get_running_loop().time()
+        if now - call.asked > LIMITS["keep_answers_s"] and not self.bad("keeps_forever"):
+            del self.calls[key]
+            return None
+        if not self.bad("keeps_from_the_end"):
+            call.asked = now
+        return call
+
     async def waited(self, call: Call, call_id: str, wait_s: float | None, *, partial: bool = False) -> JsonValue:
         if self.bad("always_pending") and wait_s:
             await asyncio.sleep(0.2)
+        call.waiting += 1
+        if call.abandons is not None:
+            call.abandons.cancel()
         try:
             await asyncio.wait([call.task], timeout=wait_s)
         except asyncio.CancelledError:
@@ -66,6 +95,10 @@ class Calls:
                 call.task.cancel()
                 self.calls = {key: other for key, other in self.calls.items() if other is not call}
             raise
+        finally:
+            call.waiting -= 1
+            if not call.waiting and not call.task.done() and not self.bad("never_abandons"):
+                call.abandons = asyncio.get_running_loop().call_later(LIMITS["abandon_after_s"], call.end)
         if not call.task.done() or (self.bad("always_pending") and wait_s):
             progress = {name: call.progress[name] for name in ("done", "total")} | self.no_progress()
             return {"pending": {"call_id": call_id, "progress": progress} | self.finished(call, partial=partial)}
@@ -95,7 +128,7 @@ class Calls:
         call_id = params["call_id"]
         if call_id in self.refused:
             raise self.refused[call_id]
-        call = self.calls.get(call_id)
+        call = self.find(call_id)
         if call is None:
             if self.bad("unknown_is_pending"):
                 return {"pending": {"call_id": call_id, "progress": {"done": 0, "total": 1}}}
@@ -122,6 +155,7 @@ class Calls:
             other.cancelled = True
             if not self.bad("cancel_ignored"):
                 other.task.cancel()
+                await asyncio.wait([other.task])
         if self.bad("forgets_cancelled"):
             del self.calls[params["call_id"]]
         return {"status": "cancelled"}

@@ -62,6 +62,7 @@ class HttpLayer:
             "any_token": bool(header),
             "token_prefix": len(given) > 3 and TOKEN.startswith(given),
             "token_start": given.startswith(TOKEN),
+            "token_ending": len(given) == len(TOKEN) and given[:-1] == TOKEN[:-1],
             "any_scheme": header.split(" ")[-1] == TOKEN,
             "token_in_query": TOKEN in request.query_string,
         }

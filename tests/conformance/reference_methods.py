@@ -124,6 +124,8 @@ class Methods:
                     result["error"] = {"type": kind, "message": "over its deadline"}
                     if self.bad("timeout_scores_zero"):
                         result |= {"status": "ok", "score": 0.0}
+            if self.bad("seconds_in_queue"):
+                result["seconds"] = asyncio.get_running_loop().time() - queued
             if self.bad("other_scores_each_time") and result["status"] == "ok":
                 self.scored += 1
                 result["score"] += self.scored / 1000
@@ -190,7 +192,9 @@ class Methods:
             if by_ref and (wanted or self.bad("refs_without_traces")) and trajectory is not None:
                 out["trajectory_ref"] = self.keep(trajectory, group, example["id"])
             elif wanted and trajectory is not None:
-                out["trajectory"] = trajectory
+                out["trajectory"] = without_nulls(trajectory) if self.bad("cleans_traces") else trajectory
+            if len(json.dumps(out)) > LIMITS["max_result_bytes"] and not self.bad("results_unbounded"):
+                out = failed("output_too_large", "more than accepted") | {"seconds": out["seconds"]}
             shaped.append(out)
         return shaped
 

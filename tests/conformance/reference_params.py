@@ -12,7 +12,15 @@ from protocol.errors import InvalidParams, LimitExceeded, UnknownCandidate, Unkn
 from tests.conformance.reference_commits import Commits
 from tests.conformance.reference_program import ROWS, Bad
 
-LIMITS = {"max_concurrency": 4, "max_batch_size": 200, "max_request_bytes": 4_000_000, "max_batch_entries": 10}
+LIMITS = {
+    "max_concurrency": 4,
+    "max_batch_size": 200,
+    "max_request_bytes": 4_000_000,
+    "max_batch_entries": 10,
+    "max_result_bytes": 3_000_000,
+    "abandon_after_s": 1.5,
+    "keep_answers_s": 1.5,
+}
 
 # The misfits of params that a defect overlooks: what their path and kind look like, as `path kind`.
 OVERLOOKED = {
@@ -51,10 +59,11 @@ class ParamChecks:
 
     def check(self, method: str, params: dict[str, Any]) -> None:
         """Refuse what the contract refuses before anything runs."""
-        self.check_fields(method, params)
         self.check_version(params)
+        self.check_fields(method, params)
         meta: dict[str, Any] = params["_meta"] if isinstance(params.get("_meta"), dict) else {}
-        if meta.get("wait_s") is not None and "call_id" not in meta and not self.bad("wait_without_call_id"):
+        overlooked = self.bad("wait_without_call_id") or (self.bad("wait_of_evaluate") and method != "evaluate")
+        if meta.get("wait_s") is not None and "call_id" not in meta and not overlooked:
             raise invalid("_meta.wait_s", "needs a call_id")
         if meta.keys() - {"protocol_version", "call_id", "wait_s", "group"} and self.bad("closed_meta"):
             raise invalid("_meta", "unknown key")
@@ -136,6 +145,8 @@ class ParamChecks:
             raise LimitExceeded(limit="max_batch_size", allowed=LIMITS["max_batch_size"], given=len(batch))
         if not batch and method == "evaluate" and self.bad("refuses_empty"):
             raise invalid("batch", "is empty")
+        if self.bad("short_ids") and any(len(example["id"]) > 255 for example in batch):
+            raise invalid("batch[0].id", "too long")
         for position, example in enumerate(batch if not self.bad("any_marker") else ()):
             if isinstance(example, dict) and malformed_marker(example.get("data")) is not None:
                 raise invalid(f"batch[{position}].data", "malformed marker")

@@ -52,10 +52,14 @@ class ReferenceProgram:
             await run_steps(self.bad, data.get("steps", []), steps)
             if "raise" in data:
                 raise ValueError(data["raise"])
+            if "infra_error" in data:
+                raise ConnectionError(data["infra_error"])
             result["output"] = candidate if data.get("echo_candidate") else data.get("output")
             result |= self.score(data, trajectory)
         except Exception as error:  # noqa: BLE001 - any exception of a program is its example's result
             result |= failed(type(error).__name__, "failed" if self.bad("hides_reasons") else str(error))
+            if isinstance(error, ConnectionError) and not self.bad("outages_are_failures"):
+                result["status"] = "infra_error"
             if self.bad("failures_have_no_steps"):
                 trajectory = None
         if printed.startswith('{"jsonrpc"') and self.bad("printed_answers"):
@@ -90,6 +94,10 @@ class ReferenceProgram:
         if not good and not (self.bad("passes_nan") and isinstance(score, float)):
             kind = "ValueError" if self.bad("untyped_score_errors") else "invalid_result"
             return failed(kind, "the score is not a finite number")
+        objectives = {name: NOT_FINITE.get(value, value) for name, value in data.get("objective_scores", {}).items()}
+        if not all(map(math.isfinite, objectives.values())) and not self.bad("any_objectives"):
+            return failed("invalid_result", "an objective score is not a finite number")
+        data = {**data, "objective_scores": objectives} if objectives else data
         names = {"feedback", "objective_scores", "component_feedback"}
         names -= {"feedback", "objective_scores"} if self.bad("drops_feedback") else set()
         names -= {"component_feedback"} if self.bad("drops_component_feedback") else set()

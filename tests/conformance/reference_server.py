@@ -54,7 +54,8 @@ class Reference:
         """Whether this server has that defect."""
         return self.broken == defect
 
-    async def __aenter__(self) -> Self:
+    def open(self) -> None:
+        """Make all that it has but its HTTP listener."""
         self.capabilities = frozenset(name for name in CAPABILITIES if not {name, NEEDS.get(name)} & self.without)
         commits = Commits(self.bad, offered="commits" in self.capabilities)
         self.http = HttpLayer(self.bad)
@@ -63,6 +64,10 @@ class Reference:
         self.calls = Calls(self.bad, lambda *call: self.start(self.methods.run(*call, keep=True)))
         self.work: set[asyncio.Task[Any]] = set()
         self.unreadable = 0
+        self.dead = False
+
+    async def __aenter__(self) -> Self:
+        self.open()
         app = web.Application(client_max_size=2**30)
         app.router.add_route("*", "/{path:.*}", self.answer, expect_handler=continue_always)
         self.runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
@@ -87,6 +92,15 @@ class Reference:
         return task
 
     async def answer(self, request: web.Request) -> web.Response:
+        if self.dead:
+            return web.Response(status=500, text="Internal Server Error")
+        try:
+            return await self.answer_request(request)
+        except asyncio.CancelledError:
+            self.dead = self.bad("dies_of_disconnect")
+            raise
+
+    async def answer_request(self, request: web.Request) -> web.Response:
         refusal = self.http.refusal(request)
         if refusal is not None:
             if refusal.status == 401 and self.bad("runs_before_token"):
@@ -150,6 +164,8 @@ class Reference:
             request_id = UNSET
         if isinstance(request_id, float) and request_id.is_integer():
             request_id = int(request_id)
+        if request_id is UNSET and self.bad("notifications_ignored"):
+            return None
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": None if request_id is UNSET else request_id}
         if self.bad("numeric_ids") and isinstance(request_id, str) and request_id.isdigit():
             answer["id"] = int(request_id)

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import re
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,6 +16,14 @@ from tests.conformance.reference_server import TOKEN, Reference
 from tests.support.forked_client import ForkServer
 
 Command = Callable[..., Awaitable[tuple[int, str, str]]]
+ENDS_AT_THIRD_MESSAGE = """
+import json, sys
+for number, line in enumerate(sys.stdin):
+    if number == 2:
+        sys.exit(print("no more", file=sys.stderr) or 7)
+    program = {"name": "own", "seed_candidate": {"rules": ""}}
+    print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {"program": program}}), flush=True)
+"""
 FEW = ("--only", "core.discover", "--only", "jsonrpc.id", "--only", "refs.group", "--only", "jsonrpc.error")
 
 
@@ -38,26 +48,17 @@ async def report_on(server: Reference, *prefixes: str, token: str = TOKEN) -> Co
     return await run_conformance(server.url, token, checks=chosen)
 
 
-async def test_checks_of_the_conformance_program_are_skipped_for_other_programs() -> None:
+async def test_checks_that_need_the_conformance_program_or_a_limit_are_not_verified() -> None:
     async with Reference(program_name="tickets", without=frozenset({"commits"})) as server:
-        report = await report_on(server, "core.", "evaluate.")
-    skipped = [outcome for outcome in report.outcomes if outcome.verdict is Verdict.SKIPPED]
-    reason = "needs the conformance program; this endpoint serves tickets"
-    assert {outcome.reason for outcome in skipped} == {reason}
-    assert {outcome.check.id for outcome in skipped} == {
-        outcome.check.id for outcome in report.outcomes if outcome.check.program is not None
-    }
-    assert report.conforms
-
-
-async def test_a_capability_that_is_not_offered_is_not_tested() -> None:
-    async with Reference(without=frozenset({"refs"})) as server:
-        report = await report_on(server, "refs.")
-    passed = {outcome.check.id for outcome in report.outcomes if outcome.verdict is Verdict.PASSED}
-    assert passed == {"refs.not_offered"}
-    assert {outcome.reason for outcome in report.outcomes if outcome.verdict is Verdict.SKIPPED} == {
-        "not offered: refs"
-    }
+        own = await report_on(server, "core.", "evaluate.")
+    unverified = {outcome.check.id for outcome in own.outcomes if outcome.verdict is Verdict.NOT_VERIFIED}
+    assert unverified == {outcome.check.id for outcome in own.outcomes if outcome.check.program is not None}
+    assert (own.conforms, own.parts, own.skipped_of_core) == (False, {"core": Verdict.NOT_VERIFIED}, len(unverified))
+    async with Reference(example_timeout_s=1.0) as server:
+        short = await report_on(server, "async.progress", "partial.index", "deadlines.not_raised")
+    reasons = {outcome.reason for outcome in short.outcomes if outcome.verdict is Verdict.NOT_VERIFIED}
+    assert reasons == {f"needs `example_timeout_s` of at least {least}; this endpoint states 1" for least in (3, 4)}
+    assert short.parts == {"async": "not_verified", "partial": "not_verified", "example_timeout": "passed"}
 
 
 async def test_a_refused_token_is_inconclusive() -> None:
@@ -66,27 +67,53 @@ async def test_a_refused_token_is_inconclusive() -> None:
             await report_on(server, "core.", token="wrong")
 
 
-async def test_the_command_ends_with_the_counts(command: Command) -> None:
+async def test_the_command_states_what_is_verified(command: Command) -> None:
     async with Reference() as server:
         status, stdout, _ = await command(server.url, *FEW)
+        core = await command(server.url, *FEW, "--level", "core")
     assert status == 0
-    assert stdout.splitlines()[-1] == "16 passed, 0 failed"
+    assert stdout.splitlines()[-2:] == ["16 passed, 0 failed", "of the checks chosen: core verified; verified: refs"]
+    assert core[1].splitlines()[-1] == "of the checks chosen: core verified"
 
 
-async def test_a_broken_must_ends_the_command_with_1(command: Command) -> None:
+async def test_a_server_with_a_program_of_its_own_is_not_verified(command: Command) -> None:
+    async with Reference(program_name="tickets") as server:
+        status, stdout, _ = await command(server.url, "--only", "core.")
+    assert status == 3
+    assert "evolverpc serve --conformance" in stdout
+    assert stdout.splitlines()[-1].startswith("of the checks chosen: core NOT verified")
+
+
+async def test_a_broken_must_is_shown_with_a_request_to_paste(command: Command) -> None:
     async with Reference(broken="ids_as_text") as server:
-        status, stdout, _ = await command(server.url, *FEW)
-    assert status == 1
-    assert "MUST (JSON-RPC)" in stdout
-    assert stdout.splitlines()[-1].endswith(" failed")
-    assert not stdout.splitlines()[-1].endswith(" 0 failed")
+        status, stdout, _ = await command(server.url, "--only", "core.discover.stable")
+        assert status == 1
+        shown = dict(re.findall(r"^     (\w+): +(.*)$", stdout, re.MULTILINE))
+        assert shown["page"] == "docs/protocol.md#discover (MUST)"
+        assert TOKEN not in stdout
+        pasted = await asyncio.create_subprocess_shell(
+            shown["request"], env={**os.environ, "GEPA_TOKEN": TOKEN}, stdout=asyncio.subprocess.PIPE
+        )
+        answer, _ = await pasted.communicate()
+    assert json.loads(answer.splitlines()[-1])["id"] == "1"
+    assert (shown["expected"], shown["found"]) == ("id that of the request, 1 (step 1 of 2)", 'id "1"')
+
+
+async def test_a_server_that_is_lost_ends_the_run(command: Command, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(ENDS_AT_THIRD_MESSAGE)
+    status, stdout, stderr = await command("--command", f"{sys.executable} {program}", "--level", "core")
+    assert status == 2
+    assert "`discover`: the program exited with status 7; it wrote: no more; the last check that ran: " in stderr
+    assert stderr.endswith("core.discover.components\n")
+    assert stdout.splitlines()[-1] == "core failed"
 
 
 async def test_a_broken_should_is_a_warning(command: Command) -> None:
     async with Reference(broken="no_retryable") as server:
         status, stdout, _ = await command(server.url, *FEW)
     assert status == 0
-    assert stdout.splitlines()[-2:] == ["1 warned", "15 passed, 0 failed"]
+    assert stdout.splitlines()[-3:-1] == ["1 warned", "15 passed, 0 failed"]
 
 
 async def test_with_json_the_output_is_json_only(command: Command) -> None:
@@ -95,7 +122,7 @@ async def test_with_json_the_output_is_json_only(command: Command) -> None:
     report = json.loads(stdout)
     assert status == 0
     assert (report["conforms"], report["passed"], report["failed"]) == (True, 16, 0)
-    assert {"id", "title", "level", "section", "verdict", "reason", "seconds"} == set(report["checks"][0])
+    assert {"id", "part", "page", "verdict", "reason", "expected", "found", "request"} <= set(report["checks"][0])
 
 
 async def test_text_of_a_server_is_printed_without_control_characters(command: Command) -> None:

@@ -22,6 +22,12 @@ type Result struct {
 	ObjectiveScores map[string]float64
 }
 
+// Outage is the error of a run that failed through what the program depends on, such as a model's provider. The optimizer
+// evaluates the example again, and counts no failure of the candidate.
+type Outage string
+
+func (problem Outage) Error() string { return string(problem) }
+
 // run answers an example, which is any JSON, with a candidate. What it gives to trace is shown to the model that proposes
 // better texts. An error, or a panic, is a failure of this example alone.
 func run(example json.RawMessage, candidate map[string]string, trace func(any)) (Result, error) {
@@ -29,11 +35,12 @@ func run(example json.RawMessage, candidate map[string]string, trace func(any)) 
 		SleepMS         float64 `json:"sleep_ms"`
 		TraceBytes      int     `json:"trace_bytes"`
 		Raise           string
+		InfraError      Outage `json:"infra_error"`
 		Output          json.RawMessage
 		EchoCandidate   bool `json:"echo_candidate"`
 		Score           json.RawMessage
 		Feedback        string
-		ObjectiveScores map[string]float64 `json:"objective_scores"`
+		ObjectiveScores map[string]json.RawMessage `json:"objective_scores"`
 	}
 	if err := json.Unmarshal(example, &wanted); err != nil {
 		return Result{}, err
@@ -43,12 +50,30 @@ func run(example json.RawMessage, candidate map[string]string, trace func(any)) 
 	if wanted.Raise != "" {
 		return Result{}, errors.New(wanted.Raise)
 	}
-	result := Result{wanted.Output, 1, wanted.Feedback, wanted.ObjectiveScores}
+	if wanted.InfraError != "" {
+		return Result{}, wanted.InfraError
+	}
+	result := Result{Output: wanted.Output, Score: 1, Feedback: wanted.Feedback}
 	if wanted.EchoCandidate {
 		result.Output = candidate
 	}
-	if wanted.Score != nil && (string(wanted.Score) == "null" || json.Unmarshal(wanted.Score, &result.Score) != nil) {
-		result.Score = math.NaN() // which the server refuses
+	if wanted.Score != nil {
+		result.Score = number(wanted.Score)
+	}
+	for name, score := range wanted.ObjectiveScores {
+		if result.ObjectiveScores == nil {
+			result.ObjectiveScores = map[string]float64{}
+		}
+		result.ObjectiveScores[name] = number(score)
 	}
 	return result, nil
+}
+
+// number is NaN, which the server refuses, if the value is no number.
+func number(value json.RawMessage) float64 {
+	var found *float64
+	if json.Unmarshal(value, &found) != nil || found == nil {
+		return math.NaN()
+	}
+	return *found
 }

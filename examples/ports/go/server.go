@@ -217,6 +217,9 @@ func one(data json.RawMessage, candidate map[string]string, traced bool) (encode
 	made, err := run(data, candidate, func(entry any) { trace = append(trace, entry) })
 	if err != nil {
 		fail(fmt.Sprintf("%T", err), err)
+		if _, outage := err.(Outage); outage {
+			result["status"] = "infra_error"
+		}
 		return
 	}
 	result = object{"status": "ok", "output": made.Output, "score": made.Score, "seconds": time.Since(began).Seconds()}

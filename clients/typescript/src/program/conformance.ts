@@ -27,6 +27,8 @@ export interface ConformanceExample {
   print?: string;
   /** Fail with this message. */
   raise?: string;
+  /** Fail with this message, as a failure of the infrastructure. */
+  infra_error?: string;
   /** Answer the candidate in place of `output`. */
   echo_candidate?: boolean;
   output?: unknown;
@@ -35,7 +37,8 @@ export interface ConformanceExample {
   /** True: the score is the number of steps in the trajectory. */
   score_steps?: boolean;
   feedback?: string;
-  objective_scores?: Record<string, number>;
+  /** Numbers as `score`. */
+  objective_scores?: Record<string, unknown>;
   component_feedback?: ComponentFeedback;
   /** Steps to run, one after another. */
   steps?: ConformanceStep[];
@@ -44,6 +47,9 @@ export interface ConformanceExample {
   /** To be shown by its record. */
   image?: ImageContent;
 }
+
+/** Seconds, recommended for a server that is to be checked: long enough for its examples, short enough to wait for. */
+export const CONFORMANCE_LIMITS = { exampleTimeoutS: 4, abandonAfterS: 2, keepAnswersS: 3 };
 
 const NOT_FINITE: Record<string, number> = { NaN: Number.NaN, Infinity: Number.POSITIVE_INFINITY };
 
@@ -61,16 +67,17 @@ export const conformanceProgram = {
     context.trace.push({ ...candidate, data, pad: "x".repeat(data.trace_bytes ?? 0) });
     await runSteps(data.steps ?? [], context);
     if (data.raise !== undefined) throw new Error(data.raise);
+    if (data.infra_error !== undefined) throw Object.assign(new Error(data.infra_error), { retryable: true });
     return data.echo_candidate ? candidate : data.output;
   },
 
   score({ score_steps, score: given = 1, feedback, objective_scores, component_feedback }, _output, context): Score {
-    const score = score_steps ? numberOfSteps(context.trajectory) : given;
+    const objectives = Object.entries(objective_scores ?? {}).map(([name, value]) => [name, numberOf(value)] as const);
     return {
       // Also values that are no numbers: the server must reject them.
-      score: (typeof score === "string" ? (NOT_FINITE[score] ?? score) : score) as number,
+      score: score_steps ? numberOfSteps(context.trajectory) : numberOf(given),
       ...(feedback === undefined ? {} : { feedback }),
-      ...(objective_scores === undefined ? {} : { objective_scores }),
+      ...(objective_scores === undefined ? {} : { objective_scores: Object.fromEntries(objectives) }),
       ...(component_feedback === undefined ? {} : { component_feedback }),
     };
   },
@@ -99,6 +106,10 @@ function recordOf(data: ConformanceExample, { output, score, feedback, error, tr
     ...(data.image === undefined ? {} : { Image: new Image(data.image.base64, data.image.media_type) }),
     ...(trajectory === undefined ? {} : { Trace: trajectory }),
   };
+}
+
+function numberOf(given: unknown): number {
+  return (typeof given === "string" ? (NOT_FINITE[given] ?? given) : given) as number;
 }
 
 function numberOfSteps(trajectory: unknown): number {
