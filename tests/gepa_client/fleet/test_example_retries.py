@@ -71,10 +71,7 @@ STORIES = {
         [*fails("a", 2), ("a", ">one"), *works("b"), ("a", ">>one"), ("a", away())],
         "infra_error",
     ),
-    "others get over such a failure": (
-        [*fails("a", 1), *fails("b", 1), *works("b"), *fails("a", 5)],
-        "infra_error",
-    ),
+    "others get over such a failure": ([*fails("a", 1), *fails("b", 1), *works("b"), *fails("a", 5)], "infra_error"),
     "its tenth failure while others get over theirs": (
         [*fails("a", 1), *fails("b", 1), *works("b"), *fails("a", 9)],
         "program_error",

@@ -1,7 +1,12 @@
-"""Runs on servers that do not all offer the same, or whose token is not there yet."""
+"""Runs on servers that do not all offer the same, or do not give the same results."""
 
-from tests.gepa_client.conftest import Cli, Serve
-from tests.gepa_client.word_program import Script, rows
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Serve, Start
+from tests.gepa_client.word_program import Script, rows, scored
+from tests.support.waiting import until
 
 ARGUMENTS = ("--max-metric-calls", 100, "--json")
 
@@ -38,3 +43,63 @@ def test_programs_of_different_names_do_not_share_a_run_unless_that_is_allowed(s
     ended = cli("optimize", *urls, "--max-metric-calls", 40, "--check", "off", "--allow-mixed-programs")
     assert ended.status == 0, ended.stderr
     assert second.calls("evaluate")
+
+
+def port(digest: str | None, *, lowers: bool = True) -> Script:
+    """A program in some language; without `lowers` it lacks a `lower()`, which two of the rows show."""
+
+    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        need = data["need"].lower() if lowers else data["need"]
+        return scored({**data, "need": need}, candidate)
+
+    script = program("proposals")
+    script.datasets["val"] = [*rows(10, 100), {"text": "row 110", "need": "RED"}, {"text": "row 111", "need": "Red"}]
+    script.evaluate, script.digest = evaluate, digest
+    return script
+
+
+def test_a_server_with_other_results_is_refused_at_the_start_and_an_equal_one_is_not(serve: Serve, cli: Cli) -> None:
+    first, wrong, equal, same_code = port("python"), port("go", lowers=False), port(None), port("python")
+    alone = cli("optimize", serve(port("python")), *ARGUMENTS, "--check", "off")
+    refused = cli("optimize", serve(first), serve(wrong), *ARGUMENTS, "--check", "off")
+    assert refused.status == 2
+    shown = refused.event("summary")["reason"]
+    assert 'row 10: output "RED missing" instead of "red missing"' in shown
+    assert "(`allow_mixed_programs` lets it join)" in shown
+    assert len(first.calls("evaluate")) == len(wrong.calls("evaluate")) == 5 + 2 * 4  # two rows differ
+    first.seen.clear()
+    ran = cli("optimize", serve(first), serve(equal), serve(same_code), *ARGUMENTS, "--check", "off")
+    assert ran.status == 0, ran.stderr
+    assert ran.found == alone.found
+    messages = [event["message"] for event in ran.events if event["event"] == "warning"]
+    assert len([message for message in messages if "no version, and its server no digest" in message]) == 1
+    spending = json.loads(cli("show", "last", "--json").stdout)["spending"]
+    assert sum(each["attempts"] for each in spending if each["kind"] == "compare") == 10
+    assert cli("replay", "last", "--json").found == ran.found
+    resumed = cli("resume", "last", "--max-metric-calls", 130, "--json")
+    assert resumed.status == 0, resumed.stderr
+    spending = json.loads(cli("show", "last", "--json").stdout)["spending"]
+    assert sum(each["attempts"] for each in spending if each["kind"] == "compare") == 15  # the run knows the first's
+    allowed = cli("optimize", serve(first), serve(wrong), *ARGUMENTS, "--check", "off", "--allow-mixed-programs")
+    assert allowed.status == 0
+    assert any("row 10: output" in event["message"] for event in allowed.events if event["event"] == "warning")
+
+
+def test_a_server_that_joins_later_is_compared_with_the_results_that_the_run_has(
+    serve: Serve, start: Start, tmp_path: Path
+) -> None:
+    first, wrong, equal = port("python"), port("go", lowers=False), port(None)
+    first.delay_s, first.max_concurrency = 0.05, 2
+    urls = [serve(script) for script in (first, wrong, equal)]
+    (tmp_path / "fleet").write_text(f"{urls[0]}\n")
+    process = start("optimize", "--fleet", "fleet", *ARGUMENTS, "--check", "off")
+    until(lambda: len(first.calls("evaluate")) >= 14)
+    (tmp_path / "fleet").write_text("\n".join(urls))
+    stdout, stderr = process.communicate(TIMEOUT_S)
+    assert process.returncode == 0, stdout + stderr
+    fleet = [event for event in Ran(0, stdout, stderr).events if event["event"] == "fleet"]
+    changes = {(event["kind"], event["url"]): event["detail"] for event in fleet}
+    assert 'row 11: output "Red missing" instead of "red missing"' in changes["refused", urls[1].removesuffix("/rpc")]
+    assert ("joined", urls[2].removesuffix("/rpc")) in changes
+    assert len(wrong.calls("evaluate")) < 20
+    assert len(equal.calls("evaluate")) > 5
