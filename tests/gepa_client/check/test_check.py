@@ -316,7 +316,6 @@ def test_unscored_results_pass_if_another_server_scores_them(serve: Serve, cli: 
         return {**scored(data, candidate), "status": "rollout", "score": None}
 
     url = serve(learned(evaluate=unscored))
-    assert "`score_with`" in cli("check", url).stdout
     scorer = serve(Script(capabilities=("scoring",)))
     assert f"ok scores: by {scorer}" in cli("check", url, "--score-with", scorer).stdout
     absent = cli("check", url, "--score-with", CLOSED)
@@ -376,9 +375,6 @@ def test_scores_of_0_pass_if_code_can_change(serve: Serve, in_fork: Cli) -> None
     assert ended.status == 0, ended.stdout
     assert "warning scores: every score is 0: a code mutation may fix that" in ended.stdout
     assert script.calls("make_reflective_dataset")[0]["components_to_update"] == [GIT_BRANCH]
-    ended = in_fork("check", serve(script), *MODEL, "--evolve", "prompts")
-    assert ended.status == 1
-    assert "every output is the same" in " ".join(ended.stdout.split())
 
 
 def test_a_failed_step_is_named_by_its_component_with_its_inputs(serve: Serve, cli: Cli) -> None:

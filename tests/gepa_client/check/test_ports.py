@@ -1,5 +1,6 @@
 """Servers are compared as they are: equal ones in two languages pass, and a port with a mistake is named."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -20,29 +21,23 @@ ROWS = [
 ]
 
 
-def test_two_languages_give_the_same_results_and_a_port_that_adds_a_lower_does_not(tmp_path: Path) -> None:
+def test_two_languages_give_the_same_results_and_a_port_with_another_lower_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if (reason := missing("typescript")) is not None:
         pytest.skip(reason)
-    program = Path(conformance_program.__file__).read_text(encoding="utf-8")
-    lowering = program.replace(
-        'example.get("output")', '(lambda o: o.lower() if o == "Red" else o)(example.get("output"))'
-    )
-    (tmp_path / "conformance.py").write_text(f'{lowering}\nname = "conformance"\n', encoding="utf-8")
+    program = Path(conformance_program.__file__).read_text(encoding="utf-8") + '\nname = "conformance"\n'
+    wrong = program.replace('example.get("output")', 'example["output"].replace("R", "r")')
+    (tmp_path / "conformance.py").write_text(wrong, encoding="utf-8")
     (tmp_path / "rows.json").write_text(json.dumps(ROWS))
-    with (
-        running_server(SERVERS["python"], cwd=tmp_path) as python,
-        running_server(SERVERS["typescript"], cwd=tmp_path) as typescript,
-        running_server([GEPA_SERVER, "conformance.py"], cwd=tmp_path) as port,
-    ):
-        lines = []
-        for server in (python, typescript, port):
-            token = tmp_path / f"token-{len(lines)}"
-            token.write_text(server.token)
-            lines.append(f"{server.url} token-file={token.name}\n")
-        (tmp_path / "fleet").write_text("".join(lines))
-        command = [sys.executable, "-m", "gepa_client", "check", "--fleet", "fleet", "--trainset", "rows.json"]
+    monkeypatch.setenv("GEPA_TOKEN", "the-token-of-every-server-here")
+    with contextlib.ExitStack() as stack:
+        commands = SERVERS["python"], SERVERS["typescript"], [GEPA_SERVER, "conformance.py"]
+        started = [running_server(command, cwd=tmp_path) for command in commands]
+        urls = [stack.enter_context(server).url.removesuffix("/rpc") for server in started]
+        command = [sys.executable, "-m", "gepa_client", "check", *urls, "--trainset", "rows.json"]
         ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     shown = " ".join(ended.stdout.split())
     assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert f"ok servers: {typescript.url.removesuffix('/rpc')} gives the results of" in shown
-    assert 'with the seed: row 1: output "red" instead of "Red"' in shown
+    assert f"ok servers: {urls[1]} gives the results of {urls[0]} with the seed, on 5 rows" in shown
+    assert 'row 1: output "red" instead of "Red"' in shown
