@@ -105,7 +105,7 @@ class SeedComparison:
     async def compare(self, endpoint: Endpoint, slot: Slot | None) -> Comparison:
         """Compare the results of an endpoint with the run's; evaluates rows that differ again, as `is_certain` needs.
 
-        `slot`: None if no endpoint works, so that what the run has must do.
+        `slot`: None if no endpoint works, so that what the run has must do: rows are then evaluated twice at most.
 
         Raises:
             NoVerdict: no row has results at both. RpcError, ClientError: as a call of the endpoint.
@@ -131,8 +131,9 @@ class SeedComparison:
             found = [_differences(rows, own, exact=exact) for rows, own in doubtful]
             doubtful = [pair for pair, differing in zip(doubtful, found, strict=True) if differing]
             differing = [each for differing in found for each in differing]
-            certain = exact or is_certain(len(differing), compared, evaluations)
-            if not differing or certain or slot is None:
+            fewest = min([evaluations, *(len(rows.first) for rows, _ in doubtful)])
+            certain = exact or is_certain(len(differing), compared, fewest)
+            if not differing or certain or (slot is None and evaluations > 1):
                 return Comparison(differing, certain and bool(differing), evaluated)
         raise AssertionError("unreachable")
 

@@ -67,10 +67,16 @@ class Held:
         pass
 
 
-async def compared(leader, joining, *, exact=False):
+async def compared(leader, joining, *, exact=False, known=None):
+    """Compare with another server, or with the results that the run has where no server works."""
+
+    async def results_of_the_run():
+        return {} if known is None else {row: [known] for row in range(ROWS)}
+
     calls = [Call("evaluate", {}, Reply, f"row {row}", rows=[str(row)]) for row in range(ROWS)]
-    comparison = SeedComparison(calls, lambda _: Ledger(), is_exact=lambda _: exact)
-    return await comparison.compare(joining, lambda _: Held(leader))
+    comparison = SeedComparison(calls, lambda _: Ledger(), is_exact=lambda _: exact, known=results_of_the_run)
+    assert await comparison.has_results() == (known is not None)
+    return await comparison.compare(joining, (lambda _: Held(leader)) if known is None else None)
 
 
 draw = random.Random(5)
@@ -99,5 +105,8 @@ async def test_a_wrong_row_is_found_in_a_noisy_program_and_at_once_in_a_determin
     wrong.runs = 0
     found = await compared(server(lambda row: ok(row)), server(lambda row: ok(row + (row == 4))), exact=True)
     assert str(found) == "its results with the seed are not those of the run: row 4: score 5 instead of 4"
+    found = await compared(None, server(lambda _: ok(2)), known=ok(1))
+    assert (len(found.differences), found.certain) == (5, False)
+    assert not (await compared(None, server(NOISE["other texts and other scores each time"]), known=ok(2))).differences
     with pytest.raises(NoVerdict, match=r"row 0 has no result that can be compared \(timeout\)"):
         await compared(server(lambda _: ok()), server(lambda row: failed("timeout") if row == 0 else ok()))
