@@ -180,8 +180,8 @@ def digests_differ(leader: DiscoverResult, other: DiscoverResult) -> bool:
 
     Servers of another name or language compute digests in another way; those are not compared.
     """
-    codes = [code_of(each) for each in (leader, other)]
-    return None not in codes and codes[0] != codes[1] and codes[0][:2] == codes[1][:2]  # type: ignore[index]
+    ours, theirs = code_of(leader), code_of(other)
+    return ours is not None and theirs is not None and ours != theirs and ours[:2] == theirs[:2]
 
 
 def code_of(discovery: DiscoverResult) -> tuple[str, str, str] | None:

@@ -7,14 +7,9 @@ from gepa_client.errors import Interrupted
 from gepa_client.fleet import cooldown
 from gepa_client.transport import rpc
 from protocol.errors import Overloaded
-from tests.gepa_client.fleet.conftest import Ledger, begin, results
+from tests.gepa_client.fleet.conftest import Ledger, begin, results, url_of
 from tests.gepa_client.scripted_server import failed, ok
 from tests.support.waiting import eventually
-
-
-def url_of(server):
-    return server.url.removesuffix("/rpc")
-
 
 # --- lost connections ------------------------------------------------------------------------------------------------
 

@@ -5,14 +5,10 @@ from aiohttp import web
 
 from gepa_client.errors import BadResponse, Refused
 from protocol.errors import ProgramFailed, UnknownCandidate
-from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results
+from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, url_of
 from tests.support.waiting import eventually
 
 NONSENSE = {"results": "a login page"}
-
-
-def url_of(server):
-    return server.url.removesuffix("/rpc")
 
 
 def put_in_front(cluster, server, status=200):

@@ -2,14 +2,9 @@ import pytest
 
 from gepa_client.errors import ConnectionLost, Refused
 from gepa_client.fleet import Address, Fleet, endpoint, read_endpoints_file
-from tests.gepa_client.fleet.conftest import begin, results
+from tests.gepa_client.fleet.conftest import begin, results, url_of
 from tests.gepa_client.scripted_server import TOKEN
 from tests.support.waiting import eventually
-
-
-def url_of(server):
-    return server.url.removesuffix("/rpc")
-
 
 UNUSED = "http://127.0.0.1:9"  # the port of `discard`, where nothing listens
 
