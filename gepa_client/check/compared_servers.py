@@ -40,7 +40,7 @@ async def compare_servers(
         [_call(seed, part, config.example_timeout_s) for part in parts],
         lambda _call: _Unrecorded(),
         is_exact=lambda joining: all(is_deterministic(config, each) for each in (leader, joining)),
-        width=config.concurrency,
+        width=min(limits.max_concurrency, config.concurrency or limits.max_concurrency),
     )
 
     @contextlib.asynccontextmanager

@@ -18,8 +18,8 @@ from gepa_client.transport.event_loop import GroupTask, run_group
 from protocol import DiscoverResult
 from protocol.errors import RpcError
 
-SHOWN = 3
-"""Differences that a message names."""
+SHOWN, CAUSE_SHOWN = 3, 200
+"""Differences that a message names, and characters of an error in it."""
 
 Slot = Callable[[Call[Results]], AbstractAsyncContextManager[Endpoint]]
 """Holds a slot of an endpoint that works, and whose results are those of the run, during a `with` block."""
@@ -183,7 +183,7 @@ class SeedComparison:
         for row, result in zip(call.rows, results, strict=True):
             if result["status"] in NO_VERDICT:
                 error = result.get("error") or {}
-                cause = f": {error.get('type')}: {error.get('message')}" if error else ""
+                cause = line(f": {error.get('type')}: {error.get('message')}", CAUSE_SHOWN) if error else ""
                 raise NoVerdict(f"row {line(row, 40)} has no result that can be compared ({result['status']}){cause}")
         return results
 
