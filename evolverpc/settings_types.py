@@ -114,7 +114,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Server that scores what the program leaves unscored, as a line of a fleet file; repeatable."""
 
     allow_mixed_programs: bool
-    """Allow programs of different names, or that change during the run, with the same components."""
+    """Allow programs of other names or results, or that change during the run, with the same components."""
 
     evolve: Literal["code", "prompts", "both"] | None
     """What is changed."""

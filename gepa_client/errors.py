@@ -7,6 +7,7 @@ ClientError
 │   └── AnswerTooLarge   the response has more bytes than are accepted
 ├── Refused          this client declines to send: plain http to another machine, an unusable token or address
 ├── RowsError        a file of rows that cannot be read
+├── NoVerdict        a server that joins has no results, or there are none of the run, to compare
 ├── RecordedFailure  the failure of a recorded run, raised again on replay
 ├── NoCertificate    the record of a run cannot show whether it improved the program
 └── JournalError     the journal of a run cannot be used
@@ -81,6 +82,10 @@ class Refused(ClientError):
 
 class RowsError(ClientError):
     """A file of rows is absent, malformed, or holds something that is not a JSON object."""
+
+
+class NoVerdict(ClientError):
+    """Results of two servers cannot be compared at present: one of them has none, by no fault of its program."""
 
 
 class RecordedFailure(ClientError):
@@ -161,7 +166,7 @@ class Interrupted(BaseException):
         return Interrupted(self.status, self.reason, infrastructure=self.infrastructure)
 
 
-OWN_WORDS = (ConnectionLost, Refused, Unauthorized, JournalError, RecordedFailure, RowsError, SettingsError)
+OWN_WORDS = (ConnectionLost, Refused, Unauthorized, NoVerdict, JournalError, RecordedFailure, RowsError, SettingsError)
 """Errors whose text is a sentence for the user, which the name of their class would only make harder to read."""
 
 

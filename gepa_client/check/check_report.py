@@ -18,7 +18,16 @@ from gepa_client.settings.groups import Evolve
 
 StepVerdict = Literal["ok", "warning", "failed", "skipped"]
 StepName = Literal[
-    "handshake", "rows", "evaluate", "score function", "scores", "reflective dataset", "noise", "proposals", "code"
+    "handshake",
+    "rows",
+    "evaluate",
+    "score function",
+    "scores",
+    "reflective dataset",
+    "noise",
+    "servers",
+    "proposals",
+    "code",
 ]
 
 IGNORABLE: frozenset[StepName] = frozenset({"evaluate", "scores", "reflective dataset"})
@@ -118,6 +127,20 @@ def _known_keys(missing: str, data: Mapping[str, Any], components: Sequence[str]
     return "; ".join([*meant, *of_candidate, f"fields of this row: {line(', '.join(data), 200)}"])
 
 
+class ComparedResult(_ReportModel):
+    """What a server gave for the seed on the row with this id; the first server's come before those compared with it.
+
+    `differs`: what is not as at the first server, such as `output`; None if all is, or for the first server itself.
+    """
+
+    row: str
+    server: str
+    status: str
+    score: float | None
+    output: Any = None
+    differs: str | None = None
+
+
 class RunEstimate(_ReportModel):
     """Seconds, an example's as measured here, the network included.
 
@@ -148,9 +171,10 @@ class RunEstimate(_ReportModel):
 class CheckReport(_ReportModel):
     """Everything `check` found.
 
-    `evolve`: what a run would change. `noise`: None if no scores could be compared. `passed` is False when any step
-    failed; `reached` when the server answered at all. `lost`: a connection to the server broke or could not be made, so
-    what failed may be no fault of the program. `perfect_score`: what to give the run, as scores are above its own.
+    `compared`: results by which several servers were compared. `evolve`: what a run would change. `noise`: None if no
+    scores could be compared. `passed` is False when any step failed; `reached` when the server answered at all. `lost`:
+    a connection to the server broke or could not be made, so what failed may be no fault of the program.
+    `perfect_score`: what to give the run, as scores are above its own.
     """
 
     url: str
@@ -158,6 +182,7 @@ class CheckReport(_ReportModel):
     server: str | None = None
     steps: list[CheckStep]
     examples: list[CheckedExample] = []
+    compared: list[ComparedResult] = []
     timing: RunEstimate | None = None
     noise: NoiseReport | None = None
     evolve: Evolve = "prompts"

@@ -22,6 +22,7 @@ from gepa_client.check.check_report import (
     CheckedExample,
     CheckReport,
     CheckStep,
+    ComparedResult,
     Result,
     RunEstimate,
     StepName,
@@ -37,6 +38,7 @@ from gepa_client.check.check_report import (
     scores_verdict,
     share_failed,
 )
+from gepa_client.check.compared_servers import compare_servers
 from gepa_client.check.estimate_text import STARTS_S
 from gepa_client.check.missing_fields import missing_fields
 from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
@@ -54,6 +56,7 @@ from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, list_server_rows
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.row_content import content_key
 from gepa_client.run import splits
+from gepa_client.run.compared_rows import COMPARED
 from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers
 from gepa_client.selection.search_rows import default_sample, rows_searched
 from gepa_client.settings.groups import Evolve
@@ -111,15 +114,16 @@ async def check_server(
     """Handshake, up to `examples` training rows with traces, and one reflective dataset; spends no budget.
 
     `calls_model`: the reflection model is called once, from this process. `alone`: no run follows, which would warn
-    of rows in two splits itself.
+    of rows in two splits itself, and compare its servers.
 
     If no step fails, the rows are evaluated until each was `repeats` times, which shows how noisy the scores are, if
     those limits allow it.
 
     While every score is 0, more rows are tried (once if all outputs are equal or empty, else up to all rows); so are
     they while more examples failed than are tolerated, if the share of all rows may be less. They are never more than
-    the run's own limits on metric calls and cost allow. Of several servers the first that answers is tried; those that
-    do not are warnings. Servers that score are asked what they are, and nothing more.
+    the run's own limits on metric calls and cost allow. Of several servers the first that answers is tried, and `alone`
+    the others are compared with it on a few rows; those that do not answer are warnings. Servers
+    that score are asked what they are, and nothing more.
     A step that fails ends only the steps that need it; after a fault in the settings no row is paid for.
 
     Raises:
@@ -163,6 +167,7 @@ class _ServerCheck:
     alone: bool
     steps: list[CheckStep] = field(default_factory=list)
     examples: list[CheckedExample] = field(default_factory=list)
+    compared: list[ComparedResult] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     at_once: int = 0
     budget: int | None = None
@@ -189,6 +194,7 @@ class _ServerCheck:
             server=f"{server.name} {server.version}",
             steps=self.steps,
             examples=self.examples,
+            compared=self.compared,
             timing=self.timing,
             noise=self.noise,
             evolve=self.evolve,
@@ -227,6 +233,10 @@ class _ServerCheck:
         calling = self._call_reflection_model(model) if rows and model is not None and self.calls_model else None
         if rows:
             await self._try(rows)
+        if rows and self.alone and self.others:
+            self.trying(Trial(min(COMPARED, len(rows)), why="they compare the servers"))
+            steps, self.compared = await compare_servers(self.config, self.client, self.discovery, self.others, rows)
+            self.steps += steps
         if calling is not None:
             self.note("proposals", *await calling)
         elif model is not None:

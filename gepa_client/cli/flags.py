@@ -45,8 +45,8 @@ _AT = Annotated[int, typer.Option("--at", min=0, metavar="N", help="Entries of i
 _REQUIRED: Any = ...
 
 
-def _servers(help_text: str, kind: Any = list[str]) -> tuple[Any, Any]:
-    return Annotated[kind | None, typer.Argument(metavar="URL", help=help_text)], None
+def _servers(help_text: str) -> tuple[Any, Any]:
+    return Annotated[list[str] | None, typer.Argument(metavar="URL", help=help_text)], None
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,12 @@ DECLARED = {
     "check": Declared(
         """Try a server on a few training rows; report what a run would meet, take, and be able to show.
 
-        Exit status: 0 if a run may start, 1 if it should not, 2 if the server cannot be reached.
+        Of several servers the others are compared with the first: each evaluates a few rows with the seed.
+
+        Exit status: 0 if a run may start, 1 if it should not or the servers differ, 2 if the server cannot be reached.
         """,
         {
-            "url": _servers("The server; may be in the configuration file.", str),
+            "url": _servers("The server, or several that are to share a run; may be in the configuration file."),
             "config": (_CONFIG, None),
             "json_output": (_ONE_OBJECT, False),
             "examples": (_ROWS, EXAMPLES),

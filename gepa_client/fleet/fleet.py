@@ -11,6 +11,7 @@ from gepa_client.fleet.handshake import SplitChoice
 from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.fleet.membership import Membership
 from gepa_client.fleet.routed_call import CallExecution
+from gepa_client.fleet.seed_comparison import SeedComparison
 from gepa_client.fleet.slots import Pin
 from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.rpc import RpcClient
@@ -26,10 +27,10 @@ class Fleet:
     `ExampleRetries`). `first_backoff_s`: the mean wait after the first
     failure, three times as long after each further one. `max_outage_s`: how long calls wait while no endpoint is up.
     `splits`: chooses the splits whose rows must be the same everywhere. `allow_mixed_programs`: programs of different
-    names may work together if all else is the same. `required`: capabilities that every endpoint must have, each
-    with what needs it. `on_event`: called with each change of state. `on_token`: called with each token before it is
-    used, as its file may be written while the fleet works. `bundles`: returns all that lead to a commit, parents first,
-    for endpoints that lack it; empty if the run has no bundle of it.
+    names, or results, may work together if all else is the same. `required`: capabilities that every endpoint must
+    have, each with what needs it. `on_event`: called with each change of state. `on_token`: called with each token
+    before it is used, as its file may be written while the fleet works. `bundles`: returns all that lead to a commit,
+    parents first, for endpoints that lack it; empty if the run has no bundle of it.
     """
 
     def __init__(
@@ -78,6 +79,17 @@ class Fleet:
     def follow(self, path: Path) -> None:
         """Follow the fleet file: endpoints join and leave as it changes; an unusable file changes nothing."""
         self._membership.follow(path)
+
+    async def compare(self, comparison: SeedComparison, recorded: DiscoverResult | None = None) -> None:
+        """Compare the results of the endpoints now, and of each that joins or is back from now on.
+
+        `recorded`: what the first server of a run declared that is resumed. With a single endpoint nothing is compared
+        now. Endpoints with the code of one that agrees are not compared either.
+
+        Raises:
+            Refused: the results of some differ beyond noise, unless mixed programs are allowed; all are named.
+        """
+        await self._membership.compare(comparison, recorded)
 
     async def aclose(self) -> None:
         """End the fleet's own tasks and close all clients; safe to call twice."""

@@ -180,9 +180,17 @@ def digests_differ(leader: DiscoverResult, other: DiscoverResult) -> bool:
 
     Servers of another name or language compute digests in another way; those are not compared.
     """
-    digests = (leader.program.digest, other.program.digest)
-    kinds = [(each.server.name, each.server.language) for each in (leader, other)]
-    return kinds[0] == kinds[1] and None not in digests and digests[0] != digests[1]
+    ours, theirs = code_of(leader), code_of(other)
+    return ours is not None and theirs is not None and ours != theirs and ours[:2] == theirs[:2]
+
+
+def code_of(discovery: DiscoverResult) -> tuple[str, str, str] | None:
+    """Return what is the same where the same code runs: the server's name and language, the program's digest.
+
+    None without a digest.
+    """
+    digest = discovery.program.digest
+    return None if digest is None else (discovery.server.name, discovery.server.language, digest)
 
 
 def _commit(candidate: Candidate) -> str | None:

@@ -1,12 +1,15 @@
 """The endpoints of a fleet: which are up, and how the others join, cool down, return and leave."""
 
 import asyncio
+import contextlib
+import functools
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gepa_client.errors import ClientError, ConnectionLost, Interrupted, Refused, summary
+from gepa_client.errors import ClientError, ConnectionLost, Interrupted, NoVerdict, Refused, summary
 from gepa_client.fleet.cooldown import Cooldown, requested_pause_s
 from gepa_client.fleet.endpoint import Endpoint, FleetEvent, FleetEventKind
 from gepa_client.fleet.endpoints_file import Address, file_changes, read_endpoints_file
@@ -18,7 +21,10 @@ from gepa_client.fleet.handshake import (
     lacking,
     shake_hands,
 )
+from gepa_client.fleet.seed_comparison import SeedComparison
 from gepa_client.fleet.slots import Outage, Shutdown, Slots
+from gepa_client.transport.calls import Call
+from gepa_client.transport.event_loop import GroupTask, run_group
 from protocol import DiscoverResult
 from protocol.errors import Overloaded, RpcError
 
@@ -36,6 +42,17 @@ OTHER_CODE = (
     "mixed: start the server with the program as it was, then resume; or start a new run with the changed program "
     "(a run with `allow_mixed_programs` continues with both)"
 )
+
+UNKNOWN_CODE = (
+    "its program declares no version, and its server no digest, so the code that it runs is unknown: a change to it "
+    "goes unnoticed"
+)
+
+FIRST_IN_LINE = -1
+"""The ticket of an evaluation that lets a server join: before those of all calls."""
+
+SLOT_S = 120.0
+"""Seconds that such an evaluation waits for a slot: those that could give one may be away for good."""
 
 Failure = (RpcError, ClientError)
 
@@ -64,6 +81,8 @@ class Membership:
         self._on_event = on_event
         self.on_token = on_token
         self._allow_insecure = False
+        self._comparison: SeedComparison | None = None
+        self._unknown: set[str] = set()
         self._leaving: set[Endpoint] = set()
         self._missed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,6 +108,7 @@ class Membership:
             lambda endpoint, error: self._report("resting", endpoint, summary(error)),
         )
         self.leader = met.leader
+        self._unknown = {met.answered[0][0].url}  # the run itself warns of the first one
         for endpoint, discovery in met.answered:
             self._admit(endpoint, discovery, "joined")
         for endpoint, error in met.silent:
@@ -183,6 +203,85 @@ class Membership:
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
+    async def compare(self, comparison: SeedComparison, recorded: DiscoverResult | None) -> None:
+        """Compare the results of several endpoints now, and of each that joins or is back from now on.
+
+        `recorded`: what the first server of the run declared when it began, None if it begins now.
+
+        Raises:
+            Refused: some give other results than the run has, or than the first one; all are named.
+        """
+        self._comparison = comparison
+        up = [endpoint for endpoint in self.endpoints if endpoint.up]
+        described = [endpoint.described for endpoint in up if endpoint.described is not None]
+        if recorded is not None and len(up) > 1:
+            comparison.agree(recorded)
+        elif described:
+            comparison.agree(described[0])
+        new = [each for each in zip(up, described, strict=True) if comparison.verdict(each[1]) is None]
+        for endpoint, _ in new:
+            self.slots.stop(endpoint)
+        refused: list[str] = []
+
+        async def compare_one(endpoint: Endpoint, discovery: DiscoverResult, _task: GroupTask) -> None:
+            try:
+                found = await self._other_results(endpoint, discovery)
+            except Failure as error:
+                self.cool_down(endpoint, "failing", summary(error), cooldowns=endpoint.cooldowns)
+                return
+            if found:
+                refused.append(f"{endpoint.url}: {found}")
+            elif not endpoint.left:
+                self.slots.start(endpoint)
+
+        tasks = [GroupTask(functools.partial(compare_one, *each)) for each in new]
+        alone = 0 if self.slots.up else 1  # with the results of the first of these the others are compared
+        await run_group(tasks[:alone])
+        await run_group(tasks[alone:])
+        self._availability_changed()
+        if refused:
+            raise Refused("the endpoints do not serve the same:\n  " + "\n  ".join(refused))
+
+    async def _other_results(self, endpoint: Endpoint, discovery: DiscoverResult) -> str:
+        """Return how the results of an endpoint that joins differ from the run's; "" if it may join.
+
+        Raises: as `SeedComparison.compare`.
+        """
+        comparison = self._comparison
+        if comparison is None or (known := comparison.verdict(discovery)) == "":
+            return ""
+        if known is not None:
+            return known
+        if endpoint.instance not in (None, discovery.server.instance_id):
+            self.slots.give_up(endpoint)  # no call need wait meanwhile for what the former process knew
+        slot = self._slot if self.slots.up else None
+        if slot is not None or await comparison.has_results():
+            found = await comparison.compare(endpoint, slot)
+            if found.differences and found.certain and not self._allow_mixed_programs:
+                why = f"{found} (`allow_mixed_programs` lets it join)"
+                comparison.refuse(discovery, why)
+                return why
+            if found.differences:
+                self._on_event(FleetEvent("warning", endpoint.url, str(found), about_scores=True))
+        comparison.agree(discovery)
+        return ""
+
+    @asynccontextmanager
+    async def _slot(self, call: Call[Any]) -> AsyncIterator[Endpoint]:
+        """Hold a slot of an endpoint that works, before all calls that wait. Raises NoVerdict if there is none."""
+        endpoint = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SLOT_S):
+                endpoint = await self.slots.take(FIRST_IN_LINE, needs=call.needs)
+        if endpoint is None:
+            raise NoVerdict("no server that works has room")
+        try:
+            yield endpoint
+        finally:
+            self.slots.release(endpoint)
+            if endpoint.left:
+                self.idle(endpoint)
+
     def _differences(self, discovery: DiscoverResult) -> list[str]:
         leader = self.leader if self.leader is not None else discovery
         splits = self._splits(leader) if self._splits is not None else ()
@@ -211,6 +310,10 @@ class Membership:
             self._warn(endpoint, OTHER_DIGEST, about_scores=True)
         else:
             endpoint.last_warning = ""
+        unknown = discovery.program.version is None and discovery.program.digest is None
+        if unknown and endpoint.url not in self._unknown:
+            self._unknown.add(endpoint.url)
+            self._on_event(FleetEvent("warning", endpoint.url, UNKNOWN_CODE, about_scores=True))
         was, away_s = endpoint.cooldown, time.monotonic() - endpoint.since
         endpoint.admit(discovery)
         if was != "overloaded":
@@ -245,6 +348,12 @@ class Membership:
                 try:
                     endpoint.read_token(self.on_token)
                     discovery = await endpoint.client.discover(timeout_s=PROBE_TIMEOUT_S, resends=0)
+                    found = "; ".join(self._differences(discovery))
+                    changed = not found and self._runs_other_code(endpoint, discovery)
+                    if not found and not changed:
+                        found = await self._other_results(endpoint, discovery)
+                except Interrupted:  # the run stops
+                    return
                 except Failure as error:
                     self.outage.last_error = f"{endpoint.url}: {summary(error)}"
                     out_of_reach = out_of_reach or not isinstance(error, Overloaded)
@@ -255,8 +364,7 @@ class Membership:
                     elif not isinstance(error, ConnectionLost) or endpoint.instance is None:
                         self._warn(endpoint, f"will be tried again later: {summary(error)}")
                 else:
-                    found = self._differences(discovery)
-                    if not found and self._runs_other_code(endpoint, discovery):
+                    if changed:
                         self.slots.give_up(endpoint)
                         self._pause(f"{endpoint.url} {OTHER_CODE}")
                         return
@@ -264,7 +372,7 @@ class Membership:
                         self._admit(endpoint, discovery, "joined" if endpoint.instance is None else "back")
                         return
                     self.slots.give_up(endpoint)
-                    self._disagrees(endpoint, "; ".join(found))
+                    self._disagrees(endpoint, found)
                 endpoint.until = time.monotonic() + endpoint.next_cooldown_s(requested_s)
         finally:
             if late is not None:

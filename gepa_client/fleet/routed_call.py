@@ -14,8 +14,9 @@ from gepa_client.fleet.endpoint import REPLACED, Bundle, Endpoint
 from gepa_client.fleet.example_retries import ExampleRetries
 from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.fleet.membership import Membership
+from gepa_client.fleet.single_attempt import attempt_once, write_end
 from gepa_client.fleet.slots import Pin
-from gepa_client.transport.calls import AttemptLog, Call, FailedTry, FailureCost, InconclusiveResult, Reply
+from gepa_client.transport.calls import AttemptLog, Call, FailureCost, InconclusiveResult, Reply
 from protocol.errors import (
     CallIdConflict,
     CallNotFound,
@@ -260,21 +261,13 @@ class CallExecution(Generic[T]):
     async def _probe(self, endpoint: Endpoint, call: Call[Any], log: AttemptLog) -> bool:
         """Run another row; return whether there is an answer."""
         self.probed += call.rows
-        call_id = await log.start(endpoint.url, endpoint.instance, repeat=False)
         probing = ExampleRetries(self.evidence, call.rows)
         probing.sending(endpoint.url)
         try:
-            reply = await endpoint.client.send(call, call_id if endpoint.client.offers("idempotency") else None)
-        except InconclusiveResult as error:
-            reply = error.reply
-        except RETRIABLE as error:  # the next attempt meets the same
-            log.finish("lost" if isinstance(error, ConnectionLost) else "error", examples=0)
+            reply = await attempt_once(endpoint, call, log)
+        except RETRIABLE:  # the next attempt meets the same
             return False
-        except BaseException:
-            log.finish("cancelled", examples=0)
-            raise
         probing.judge(reply.value)
-        _write(log, reply)
         return True
 
     async def _upload(self, endpoint: Endpoint, commit: str, cooldowns: int) -> None:
@@ -317,7 +310,7 @@ class CallExecution(Generic[T]):
         endpoint.answered(cooldowns)
         if self.pin is not None and self.pin.instance == endpoint.instance:
             self.pin.settled = True
-        _write(self.log, reply)
+        write_end(self.log, reply)
 
     async def _failed(self, endpoint: Endpoint, error: Failure, cooldowns: int, *, idempotent: bool) -> None:
         """Decide the next step, waiting if that is part of it; raises what ends the call."""
@@ -329,7 +322,7 @@ class CallExecution(Generic[T]):
         if isinstance(error, ConnectionLost):
             self._lost(endpoint, error, cooldowns, idempotent=idempotent)
         elif isinstance(error, InconclusiveResult):
-            _write(self.log, error.reply, self.retries.failed_tries())
+            write_end(self.log, error.reply, self.retries.failed_tries())
             self._back_off(endpoint, error, cooldowns)
         elif isinstance(error, CallIdConflict) and self.reached:  # an earlier process sent another request
             self._finish("lost")
@@ -446,15 +439,3 @@ class CallExecution(Generic[T]):
         self.membership.slots.release(endpoint)
         if endpoint.left:
             self.membership.idle(endpoint)
-
-
-def _write(log: AttemptLog, reply: Reply[Any], failed: Sequence[FailedTry] = ()) -> None:
-    """Write the end of an attempt that brought results."""
-    log.finish(
-        reply.outcome,
-        seconds=reply.seconds,
-        usage=reply.usage,
-        examples=reply.examples,
-        unpriced=reply.unpriced,
-        failed=failed,
-    )

@@ -31,7 +31,7 @@ from gepa_client.views.exit_statuses import STOPPED, USAGE
 from protocol.errors import RpcError
 
 if TYPE_CHECKING:
-    from gepa_client.check.check_report import CheckedExample, CheckReport, RunEstimate
+    from gepa_client.check.check_report import CheckedExample, CheckReport, ComparedResult, RunEstimate
     from gepa_client.check.server_check import Trial
 
 ERRORS_IN_FULL = 5
@@ -169,6 +169,9 @@ def _show(console: Console, report: "CheckReport", where: str, *, brief: bool) -
         if len(report.examples) > MOST_EXAMPLES:
             echo(console, f"... and {counted(len(report.examples) - MOST_EXAMPLES, 'more row')}")
     _show_errors(console, report.examples)
+    if report.compared:
+        console.print()
+        console.print(_compared_table(report.compared))
     if report.examples and not unscored:
         console.print()
     steps = report.steps
@@ -251,6 +254,23 @@ def _table(examples: "list[CheckedExample]") -> Table:
         table.add_column(name, ratio=1)  # may shrink, as a column of `no_wrap` may not; its cells stay on one line
     for example, facts in zip(examples, zip(*columns.values(), strict=True), strict=True):
         table.add_row(*facts, value_cell(example.input, "(stays on the server)"), value_cell(example.output, ""))
+    return table
+
+
+def _compared_table(compared: "list[ComparedResult]") -> Table:
+    """Return the table of the rows by which servers were compared: the first server's result above each other one's."""
+    table = plain_table("row", "server", right=("score",))
+    table.add_column("output", ratio=1)
+    table.add_column("compared", no_wrap=True, min_width=len("different: output"))
+    for result in compared:
+        is_first = result.server == compared[0].server
+        table.add_row(
+            safe_line(result.row, 12) if is_first else "",
+            safe_line(result.server, 40),
+            result.status if result.score is None else f"{result.score:.3g}",
+            value_cell(result.output, ""),
+            f"[bold red]different: {result.differs}[/]" if result.differs else "" if is_first else "[green]same[/]",
+        )
     return table
 
 

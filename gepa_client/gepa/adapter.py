@@ -24,6 +24,7 @@ from gepa_client.errors import (
 from gepa_client.fleet import Address, Fleet, FleetEvent, read_endpoints_file
 from gepa_client.fleet.endpoints_file import line_address
 from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT
+from gepa_client.fleet.seed_comparison import SeedComparison
 from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem, ExampleDone
 from gepa_client.gepa.evaluation_results import Batch, BatchBuilder, Results
@@ -84,7 +85,8 @@ class RemoteAdapter:
     `propose_new_texts`: the program's own proposals, with which GEPA needs no `reflection_lm` and ignores one; None
     if the program proposes nothing. Set it to None to have a `reflection_lm` or `reflection_strategy` propose.
     `failures`: failures that GEPA swallowed. `commits`: the commits that mutations made; an endpoint that lacks one
-    gets it uploaded. `allow_mixed_programs`: servers whose programs have different names may share the work.
+    gets it uploaded. `allow_mixed_programs`: servers whose programs have different names, or give other results, may
+    share the work.
     `prices`: of models whose calls servers report without a cost; by default those of litellm's table.
     `known`: results that serve later requests; set it if the program is deterministic.
     `seed`: of the run, for the choice between several steps of a component in a reflective dataset.
@@ -260,6 +262,14 @@ class RemoteAdapter:
         """Examples that all endpoints of the fleet take at once, those that rest included; at least 1."""
         slots, most = sum(endpoint.slots for endpoint in self.fleet.endpoints), self._evaluator.in_flight.most
         return max(1, slots if most is None else min(slots, most))
+
+    def call_beside(self, candidate: Candidate, rows: Sequence[AnyRow]) -> Call[Results]:
+        """Return a call that evaluates rows without traces; neither GEPA nor the journal gets its results."""
+        return self._evaluator.call_beside(candidate, rows)
+
+    def compare_servers(self, comparison: SeedComparison, recorded: DiscoverResult | None) -> None:
+        """Compare the servers now, and each that joins from now on. Arguments and errors: as of `Fleet.compare`."""
+        self.wait_for(self.fleet.compare(comparison, recorded))
 
     def request_example(self, candidate: Candidate, row: AnyRow) -> Callable[[], Awaitable[dict[str, Any]]]:
         """Return the function that gives a row's result, on the adapter's own event loop; the request is numbered now.

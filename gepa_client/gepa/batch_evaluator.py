@@ -332,16 +332,20 @@ class BatchEvaluator:
         """Return a call that evaluates the latest row with a score that is none of these again, and its log."""
         for candidate, other, _ in reversed(self._scored_examples.values()):
             if other.id not in ended:
-                call = Call(
-                    "evaluate",
-                    {"candidate": candidate, "batch": [other.wire], "capture_traces": self._scorers_read},
-                    functools.partial(self._evaluated, [other]),
-                    about=_named([other]),
-                    rows=[other.id],
-                    example_timeout_s=self.example_timeout_s,
-                )
-                return call, self.journal.attempts(request, PROBE)
+                return self.call_beside(candidate, [other]), self.journal.attempts(request, PROBE)
         return None
+
+    def call_beside(self, candidate: Candidate, rows: Sequence[AnyRow]) -> Call[Results]:
+        """Return a call that evaluates rows without traces, and whose results GEPA does not get."""
+        return Call(
+            "evaluate",
+            {"candidate": candidate, "batch": [row.wire for row in rows], "capture_traces": self._scorers_read},
+            functools.partial(self._evaluated, rows),
+            about=_named(rows),
+            needs=next((row.needs for row in rows if row.needs), None),
+            rows=[row.id for row in rows],
+            example_timeout_s=self.example_timeout_s,
+        )
 
     def _probe_of_scorers(
         self, request: RecordedRequest, ended: Container[str]

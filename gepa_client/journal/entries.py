@@ -30,6 +30,9 @@ OUTLINE, MUTATION = "outline", "mutation"
 PROBE = "probe"
 """The kind of an attempt that runs or scores another row again to learn whether a host answers."""
 
+COMPARE = "compare"
+"""The part, and the kind, of the attempts that evaluate rows with the seed to compare servers; it has no entries."""
+
 RETRY = "retry"
 """The part, and the kind, of the entries that record which examples an attempt left to be tried again."""
 
@@ -42,10 +45,10 @@ REUSE = "reuse"
 MODEL_CALL = "model_call"
 """The kind of an attempt that a program made, by way of a gateway."""
 
-SELF_REPORTED = frozenset({EVALUATE, RETRACE, PROBE, REFLECTIVE_DATASET, PROPOSAL, OUTLINE, MUTATION})
+SELF_REPORTED = frozenset({EVALUATE, RETRACE, PROBE, COMPARE, REFLECTIVE_DATASET, PROPOSAL, OUTLINE, MUTATION})
 """Kinds whose price the program reports: if a gateway counts the calls of models, theirs are counted already."""
 
-MAY_BE_FREE = frozenset({EVALUATE, RETRACE, SCORE, PROBE})
+MAY_BE_FREE = frozenset({EVALUATE, RETRACE, SCORE, PROBE, COMPARE})
 """Kinds whose results report no usage if the program calls no model; other work without usage has an unknown price."""
 
 WITHOUT_ANSWER = frozenset({"lost", "refused", "error", "cancelled", "infra_error"})

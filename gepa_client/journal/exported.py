@@ -144,6 +144,7 @@ class _Identity(_Part):
     scorer: _Program | None
     data: dict[str, str | None]
     evolve: Literal["code", "both"] | None = None  # absent where prompts alone are
+    deterministic: Literal[True] | None = None  # absent of a program that is not, or does not declare it
 
 
 class _Parent(_Part):

@@ -54,6 +54,7 @@ from gepa_client.run.resolved_settings import (
 )
 from gepa_client.run.run_errors import finished_by, stop_reason
 from gepa_client.run.run_watcher import RunCounters
+from gepa_client.run.seed_results import seed_comparison
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
 from gepa_client.run.strategies import sampled_rows
 from gepa_client.run.tie_break import final_rows
@@ -369,6 +370,8 @@ class _DriverRun:
             for message in changed_data(recorded, initial.discovery.program):
                 self.emit(Warned(message=message))
         self._warn(initial, adapter.slots)
+        comparison = seed_comparison(self.store, journal, self.config, adapter, initial)
+        adapter.compare_servers(comparison, None if before is None else before.discovery)
         return initial
 
     def _warn(self, initial: InitialState, slots: int) -> None:

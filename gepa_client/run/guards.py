@@ -20,7 +20,7 @@ from evolverpc_common.printed_commands import command
 from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure, details, summary
 from gepa_client.gepa.hooks import Failure, Failures
 from gepa_client.gepa.reflection_strategies import WHERE as REFLECTION
-from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, PROBE, RETRACE, SCORE
+from gepa_client.journal.entries import COMPARE, COMPLETION, EVALUATE, MODEL_CALL, MUTATION, PROBE, RETRACE, SCORE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Emit, StepFailed, Warned
 from gepa_client.settings.run_config import RunConfig
@@ -32,6 +32,7 @@ WORK = {
     SCORE: "scores made elsewhere",
     RETRACE: "examples traced again",
     PROBE: "examples run again to see whether a host answers",
+    COMPARE: "examples by which servers are compared",
     MUTATION: "changes of code",
     MODEL_CALL: "models that programs call",
 }

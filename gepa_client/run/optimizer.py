@@ -24,6 +24,7 @@ from gepa_client.gepa.record_budget import RecordBudget
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection, ProgramReflection
 from gepa_client.gepa.row_loaders import RowLoader
 from gepa_client.journal.entries import (
+    COMPARE,
     COMPLETION,
     EVALUATE,
     MODEL_CALL,
@@ -165,7 +166,7 @@ class Optimization:
             details=ending.details,
             resume_with=["--max-metric-calls", str(SUGGESTED_METRIC_CALLS)] if ending.lacks_limit else [],
             metric_calls=ending.result.total_metric_calls or 0 if ending.result is not None else 0,
-            evaluation_usd=sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, PROBE, SCORE)) or None,
+            evaluation_usd=sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, PROBE, COMPARE, SCORE)) or None,
             reflection_usd=spend[COMPLETION].cost_usd or None,
             mutation_usd=spend[MUTATION].cost_usd or None,
             model_usd=spend[MODEL_CALL].cost_usd or None,

@@ -45,7 +45,7 @@ class Typed:
 
         Flags and URLs that the command does not take are left out, and secrets are not repeated.
         """
-        words = [name, *(self.urls[:1] if name == "check" else self.urls)]
+        words = [name, *self.urls]
         if self.config is not None:
             words += ["--config", str(self.config)]
         for setting, value in {**self.given, **instead}.items():

@@ -334,7 +334,9 @@ class FleetSettings(SettingsGroup, title="Servers"):
     )
     allow_insecure: bool = setting(False, "Allow plain http to other machines.")
     allow_mixed_programs: bool = setting(
-        False, "Allow programs of different names, or that change during the run, with the same components.", rare=True
+        False,
+        "Allow programs of other names or results, or that change during the run, with the same components.",
+        rare=True,
     )
     concurrency: PositiveInt | None = setting(
         None, "Examples in flight at the same time, over all servers together.", shown="what the servers take"

@@ -56,6 +56,7 @@ class ScriptedServer:
         self.instance_id = "first"
         self.name = "scripted"  # the program's
         self.version: str | None = None  # the program's
+        self.digest: str | None = "scripted"  # the program's: servers with one digest are not compared
         self.token = TOKEN
         self.proxy_token: str | None = None  # of the proxy in front of it
         self.keeps_alive = True  # otherwise each request has a connection of its own
@@ -143,6 +144,7 @@ class ScriptedServer:
                 "program": {
                     "name": self.name,
                     "version": self.version,
+                    "digest": self.digest,
                     "components": [{"name": name} for name in names],
                     "seed_candidate": self.seed_candidate,
                 },

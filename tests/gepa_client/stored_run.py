@@ -42,6 +42,7 @@ IDENTITY = {
     "components": ["rules"],
     "whole_batches": False,
     "scorer": None,
+    "deterministic": True,
     "data": {"train": "cd"},
 }
 TEXTS = ("", "red", "red\ngreen", "blue", "red\ngreen\nblue")

@@ -26,6 +26,7 @@ class Script:
     datasets: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     capabilities: tuple[str, ...] = ("proposals", "finalize", "datasets")
     name: str = "scripted"
+    digest: str | None = "scripted"
     max_concurrency: int = 8
     delay_s: float = 0.0
     evaluate: Callable[[dict[str, Any], dict[str, str]], dict[str, Any]] | None = None
@@ -43,7 +44,7 @@ class Script:
         """A server that does so; what is set later is done from then on."""
         made = ScriptedServer()
         made.seed_candidate, made.rows, made.calls = self.seed, self.datasets, self.seen
-        made.name = self.name
+        made.name, made.digest = self.name, self.digest
         made.capabilities = list(self.capabilities)
         made.limits["max_concurrency"] = self.max_concurrency
         made.evaluate_one = self._evaluate

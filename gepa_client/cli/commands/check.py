@@ -1,4 +1,4 @@
-"""`evolverpc check`: try a server on a few rows; prints a table, or one JSON object."""
+"""`evolverpc check`: try a server on a few rows, compare others with it; prints tables, or one JSON object."""
 
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,21 @@ CHECK = "check"
 
 
 def check(
-    url: str | None, config: Path | None, json_output: bool, examples: int, repeats: int, verbose: bool, **given: Any
+    url: list[str] | None,
+    config: Path | None,
+    json_output: bool,
+    examples: int,
+    repeats: int,
+    verbose: bool,
+    **given: Any,
 ) -> None:
-    """Check one server, in a sandbox if the settings name a repository; the help is in `cli.flags`."""
+    """Check servers, or one in a sandbox if the settings name a repository; the help is in `cli.flags`."""
     try:
         settings = load(config, {"url": url, **given}, must_end=False)
         preflight_model(settings)
     except SettingsError as error:
         refuse(str(error))
-    typed = Typed((url,) if url else (), config, given)
+    typed = Typed(tuple(url or ()), config, given)
     with sandboxed(settings, CHECK, typed.command("check"), quiet=json_output, count=1) as sandboxes:
         status = run_check(
             sandboxes.settings, typed, json_output=json_output, examples=examples, repeats=repeats, verbose=verbose

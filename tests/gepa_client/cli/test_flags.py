@@ -16,9 +16,10 @@ def test_a_command_to_paste_repeats_what_was_typed_as_far_as_the_command_takes_i
         "check": "off",
     }
     typed = Typed(("http://127.0.0.1:1", "http://127.0.0.1:2"), None, given)
-    assert typed.command("check") == "evolverpc check http://127.0.0.1:1 --score-with http://127.0.0.1:3"
+    urls = "http://127.0.0.1:1 http://127.0.0.1:2"
+    assert typed.command("check") == f"evolverpc check {urls} --score-with http://127.0.0.1:3"
     optimize = typed.command("optimize", patience=4)
-    assert optimize.startswith("evolverpc optimize http://127.0.0.1:1 http://127.0.0.1:2 --score-with http")
+    assert optimize.startswith(f"evolverpc optimize {urls} --score-with http")
     assert optimize.endswith("--seed 3 --check off --patience 4")
     assert "hush" not in optimize
 

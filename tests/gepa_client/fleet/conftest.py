@@ -30,6 +30,10 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RpcClient, "send", _send)
 
 
+def url_of(server: ScriptedServer) -> str:
+    return server.url.removesuffix("/rpc")
+
+
 class Cluster:
     """Servers on one host, each an instance of its own; `held` ones answer no example until they are let go."""
 

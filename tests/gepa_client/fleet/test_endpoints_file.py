@@ -22,10 +22,7 @@ def test_an_endpoints_file_lists_one_endpoint_a_line(tmp_path):
         Address("https://far.example.org/gepa/rpc", token_file=tmp_path / "secrets/far", listed=True),
         Address("http://localhost:8002", token_file=Path("/run/token"), listed=True),
         Address(
-            "http+unix://%2Frun%2Fsandbox",
-            token_file=tmp_path / "t",
-            proxy_token_file=tmp_path / "p",
-            listed=True,
+            "http+unix://%2Frun%2Fsandbox", token_file=tmp_path / "t", proxy_token_file=tmp_path / "p", listed=True
         ),
     ]
 

@@ -6,15 +6,10 @@ import pytest
 from gepa_client.errors import Interrupted
 from gepa_client.fleet import cooldown
 from gepa_client.transport import rpc
-from protocol.errors import Overloaded, ProgramFailed, UnknownCandidate
-from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results
+from protocol.errors import Overloaded
+from tests.gepa_client.fleet.conftest import Ledger, begin, results, url_of
 from tests.gepa_client.scripted_server import failed, ok
 from tests.support.waiting import eventually
-
-
-def url_of(server):
-    return server.url.removesuffix("/rpc")
-
 
 # --- lost connections ------------------------------------------------------------------------------------------------
 
@@ -128,30 +123,6 @@ async def test_a_server_that_refuses_everything_is_an_outage_and_pauses_grow(clu
     async with opened(server, max_outage_s=0.2) as fleet:
         with pytest.raises(Interrupted, match=r"no endpoint left for 0\.2"):
             await results(begin(fleet, "a"))
-
-
-async def test_what_no_repetition_can_change_is_raised_as_it_came(cluster, opened):
-    server, other = cluster.start(), cluster.start()
-    async with opened(server, other) as fleet:
-        ledger = Ledger()
-
-        async def send(_client, _call_id):
-            raise UnknownCandidate(unknown=["x"])
-
-        with pytest.raises(UnknownCandidate):
-            await ask(fleet, "x", send, ledger)
-        assert ledger.outcomes == ["error"]
-        assert fleet.in_flight == 0
-
-
-async def test_a_program_that_fails_on_one_endpoint_is_tried_on_another(cluster, opened):
-    broken, good = cluster.start(), cluster.start()
-    async with opened(broken, good) as fleet:
-        broken.replies["evaluate"] = lambda _: (_ for _ in ()).throw(ProgramFailed(stage="start"))
-        ledger = Ledger()
-        await results(begin(fleet, "a", ledger))
-        assert ledger.outcomes == ["error", "ok"]
-        assert good.runs == {"a": 1}
 
 
 # --- no endpoint left ------------------------------------------------------------------------------------------------

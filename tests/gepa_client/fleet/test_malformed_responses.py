@@ -4,14 +4,11 @@ import pytest
 from aiohttp import web
 
 from gepa_client.errors import BadResponse, Refused
-from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results
+from protocol.errors import ProgramFailed, UnknownCandidate
+from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, url_of
 from tests.support.waiting import eventually
 
 NONSENSE = {"results": "a login page"}
-
-
-def url_of(server):
-    return server.url.removesuffix("/rpc")
 
 
 def put_in_front(cluster, server, status=200):
@@ -43,19 +40,32 @@ async def test_an_endpoint_behind_a_proxy_that_speaks_for_it_rests_and_comes_bac
         await eventually(lambda: watch.of("back"))
 
 
-async def test_an_answer_that_breaks_the_contract_is_asked_for_elsewhere(cluster, opened, watch):
+def program_failed(_params):
+    raise ProgramFailed(stage="start")
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "shown"),
+    [(lambda _: NONSENSE, "does not fit EvaluateResult"), (program_failed, "ProgramFailed: Program failed")],
+)
+async def test_what_an_endpoint_cannot_answer_is_asked_for_elsewhere(cluster, opened, watch, evaluate, shown):
     bad, good = cluster.start(), cluster.start()
     async with opened(bad, good) as fleet:
-        bad.replies["evaluate"] = lambda _: NONSENSE
+        bad.replies["evaluate"] = evaluate
         ledger = Ledger()
         await results(begin(fleet, "a", ledger))
-        assert ledger.outcomes == ["error", "ok"]
-        assert "does not fit EvaluateResult" in watch.of("resting")[0].detail
+        assert (ledger.outcomes, good.runs) == (["error", "ok"], {"a": 1})
+        assert shown in watch.of("resting")[0].detail
 
 
-@pytest.mark.parametrize("error", [BadResponse("not JSON"), Refused("no trusted connection")])
-async def test_an_only_endpoints_junk_is_raised_as_it_came(cluster, opened, watch, error):
-    async with opened(cluster.start()) as fleet:
+@pytest.mark.parametrize(
+    ("servers", "error"),
+    [(1, BadResponse("not JSON")), (1, Refused("no trusted connection")), (2, UnknownCandidate(unknown=["x"]))],
+)
+async def test_what_no_repetition_and_no_other_endpoint_can_change_is_raised_as_it_came(
+    cluster, opened, watch, servers, error
+):
+    async with opened(*(cluster.start() for _ in range(servers))) as fleet:
 
         async def send(_client, _call_id):
             raise error

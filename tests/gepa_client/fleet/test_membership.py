@@ -2,14 +2,9 @@ import pytest
 
 from gepa_client.errors import ConnectionLost, Refused
 from gepa_client.fleet import Address, Fleet, endpoint, read_endpoints_file
-from tests.gepa_client.fleet.conftest import begin, results
+from tests.gepa_client.fleet.conftest import begin, results, url_of
 from tests.gepa_client.scripted_server import TOKEN
 from tests.support.waiting import eventually
-
-
-def url_of(server):
-    return server.url.removesuffix("/rpc")
-
 
 UNUSED = "http://127.0.0.1:9"  # the port of `discard`, where nothing listens
 
@@ -39,7 +34,7 @@ async def test_one_that_did_not_answer_at_the_start_joins_later(cluster, opened,
         assert [endpoint.slots for endpoint in fleet.endpoints if endpoint.up] == [8, 3]
 
 
-async def test_a_start_that_no_endpoint_answers_is_an_error(opened):
+async def test_a_start_that_no_endpoint_answers_is_an_error(cluster, opened, tmp_path):
     with pytest.raises(ConnectionLost, match="cannot connect"):
         async with opened(Address(UNUSED)):
             pass
@@ -48,6 +43,13 @@ async def test_a_start_that_no_endpoint_answers_is_an_error(opened):
             pass
     with pytest.raises(Refused, match="no endpoint"):
         async with opened():
+            pass
+    gone = [Address(cluster.start().url, token_file=tmp_path / "gone") for _ in range(2)]
+    with pytest.raises(Refused, match="gone: no such file"):
+        async with opened(gone[0]):
+            pass
+    with pytest.raises(ConnectionLost, match=r"none of the 2 endpoints answers:(\n.*gone: no such file){2}"):
+        async with opened(*gone):
             pass
 
 

@@ -18,12 +18,6 @@ def proxied(cluster, tmp_path, monkeypatch):
     return server, Address(server.url, token_file=tmp_path / "own", proxy_token_file=tmp_path / "proxy")
 
 
-async def test_the_proxy_is_given_its_token_and_the_server_its_own(proxied, opened):
-    _, address = proxied
-    async with opened(address) as fleet:
-        assert (await results(begin(fleet, "a")))[0]["score"] == 1.0
-
-
 @pytest.mark.parametrize("which", ["own", "proxy"])
 async def test_an_only_endpoint_rests_until_its_file_has_the_new_token(proxied, opened, watch, tmp_path, which):
     server, address = proxied

@@ -8,7 +8,7 @@ import pytest
 from tests.gepa_client.conftest import TIMEOUT_S, Ran, Serve, Start, commands_in
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.started_command import StartedCommand
-from tests.gepa_client.word_program import Script, rows
+from tests.gepa_client.word_program import Script, rows, scored
 from tests.support.forked_client import ForkServer
 from tests.support.waiting import until
 
@@ -49,14 +49,16 @@ def test_servers_of_a_fleet_file_join_and_leave_while_it_runs(
     serve: Serve, start: Start, tmp_path: Path, undisturbed: list[tuple[Any, ...]]
 ) -> None:
     first, second = program(delay_s=0.1, max_concurrency=2), program(delay_s=0.02, max_concurrency=4)
+    second.digest = None
     stranger = Script(seed={"other": ""}, datasets={"train": rows(3), "val": rows(2)})
-    urls = [serve(script) for script in (first, second, stranger)]
+    wrong = program(digest="another", evaluate=lambda row, text: {**scored(row, text), "output": row["text"].upper()})
+    urls = [serve(script) for script in (first, second, stranger, wrong)]
     file = tmp_path / "fleet"
     file.write_text(f"{urls[0]}\n# no other server yet\n")
     process = start("optimize", "--fleet", "fleet", *ARGUMENTS)
     until(lambda: len(first.calls("evaluate")) >= 3)
     file.write_text("\n".join(urls))
-    until(lambda: len(second.calls("evaluate")) >= 3)
+    until(lambda: len(second.calls("evaluate")) >= 8 and len(wrong.calls("evaluate")) >= 10)
     file.write_text(urls[1])
     ran = ended(process)
     events = ran.events
@@ -64,4 +66,6 @@ def test_servers_of_a_fleet_file_join_and_leave_while_it_runs(
     assert changes_of(events, urls[1])[0] == "joined"
     assert "refused" in changes_of(events, urls[2])
     assert stranger.calls("evaluate") == []
+    assert "refused" in changes_of(events, urls[3])
+    assert len(wrong.calls("evaluate")) == 10, "each of five rows twice, on which its output never is the run's"
     assert ran.found == undisturbed

@@ -154,7 +154,7 @@ export interface OptimizeSettings {
    */
   scoreWith?: string | string[];
   /**
-   * Allow programs of different names, or that change during the run, with the same components. Default: no.
+   * Allow programs of other names or results, or that change during the run, with the same components. Default: no.
    */
   allowMixedPrograms?: boolean;
   /**

@@ -1,0 +1,133 @@
+"""The comparison of several servers by what they give for the seed on a few rows, as when they join a run."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from gepa_client.check.check_report import CheckStep, ComparedResult, StepVerdict
+from gepa_client.errors import ClientError, ConnectionLost, summary
+from gepa_client.fleet.endpoint import Endpoint
+from gepa_client.fleet.endpoints_file import Address
+from gepa_client.fleet.handshake import code_of
+from gepa_client.fleet.membership import UNKNOWN_CODE
+from gepa_client.fleet.result_comparison import Results
+from gepa_client.fleet.seed_comparison import Comparison, SeedComparison
+from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.run.compared_rows import rows_to_compare
+from gepa_client.run.resolved_settings import is_deterministic
+from gepa_client.settings.run_config import RunConfig
+from gepa_client.transport.calls import Call, FailedTry, Reply
+from gepa_client.transport.responses import example_results
+from gepa_client.transport.rpc import RpcClient
+from protocol import Candidate, DiscoverResult, EvaluateResult, JsonValue
+from protocol.errors import RpcError
+
+
+async def compare_servers(
+    config: RunConfig, client: RpcClient, leader: DiscoverResult, others: Sequence[Address], rows: Sequence[AnyRow]
+) -> tuple[list[CheckStep], list[ComparedResult]]:
+    """Return a step for each of the other servers, and the results by which they were compared.
+
+    `client`: of the first server, whose code is not compared again. `rows`: those to choose from.
+    """
+    first = Endpoint(Address(client.url), client)
+    first.admit(leader)
+    chosen = rows_to_compare(rows)
+    limits, seed = leader.limits, leader.program.seed_candidate
+    parts = [chosen[: limits.max_batch_size]] if limits.whole_batches else [[row] for row in chosen]
+    comparison = SeedComparison(
+        [_call(seed, part, config.example_timeout_s) for part in parts],
+        lambda _call: _Unrecorded(),
+        is_exact=lambda joining: all(is_deterministic(config, each) for each in (leader, joining)),
+        width=min(limits.max_concurrency, config.concurrency or limits.max_concurrency),
+    )
+
+    @contextlib.asynccontextmanager
+    async def slot(_call: Call[Results]) -> AsyncIterator[Endpoint]:
+        yield first
+
+    steps, results = [], list[ComparedResult]()
+    if _is_unknown(leader):
+        steps.append(_step("warning", f"{first.url}: {UNKNOWN_CODE}"))
+    for address in others:
+        try:
+            endpoint = Endpoint.at(address)
+            async with endpoint.client:
+                endpoint.read_token(lambda _token: None)
+                described = await endpoint.client.discover(resends=0)
+                if _is_unknown(described):
+                    steps.append(_step("warning", f"{endpoint.url}: {UNKNOWN_CODE}"))
+                if code_of(leader) is not None and code_of(leader) == code_of(described):
+                    steps.append(_step("ok", f"{endpoint.url} runs the code of {first.url}, by its digest"))
+                    continue
+                found = await comparison.compare(endpoint, slot)
+        except (ClientError, RpcError) as error:
+            verdict: StepVerdict = "warning" if isinstance(error, ConnectionLost) else "failed"
+            steps.append(_step(verdict, f"{address.url} was not compared: {summary(error)}"))
+            continue
+        steps.append(_judged(config, first.url, endpoint.url, found))
+        results += _results(first.url, endpoint.url, found)
+    return steps, results
+
+
+def _call(seed: Candidate, rows: Sequence[AnyRow], example_timeout_s: float | None) -> Call[Results]:
+    def parse(answer: JsonValue) -> Reply[Results]:
+        return Reply(example_results(EvaluateResult, answer, len(rows)))
+
+    return Call(
+        "evaluate",
+        {"candidate": seed, "batch": [row.wire for row in rows], "capture_traces": False},
+        parse,
+        about=f"row {rows[0].id!r}",
+        needs=next((row.needs for row in rows if row.needs), None),
+        rows=[row.id for row in rows],
+        example_timeout_s=example_timeout_s,
+    )
+
+
+def _is_unknown(discovery: DiscoverResult) -> bool:
+    return discovery.program.version is None and discovery.program.digest is None
+
+
+def _judged(config: RunConfig, first: str, url: str, found: Comparison) -> CheckStep:
+    if not found.differences:
+        return _step("ok", f"{url} gives the results of {first} with the seed, on {len(found.evaluated)} rows")
+    shown = f"{url} does not give the results of {first} with the seed: {'; '.join(map(str, found.differences))}"
+    return _step("warning" if config.allow_mixed_programs else "failed", shown)
+
+
+def _step(verdict: StepVerdict, message: str) -> CheckStep:
+    return CheckStep(name="servers", verdict=verdict, message=message)
+
+
+def _results(first: str, url: str, found: Comparison) -> list[ComparedResult]:
+    differing = {each.row: each.what for each in found.differences}
+    return [
+        ComparedResult(
+            row=row,
+            server=server,
+            status=result["status"],
+            score=result["score"],
+            output=result.get("output"),
+            differs=differing.get(row) if server == url else None,
+        )
+        for row, results in found.evaluated
+        for server, result in zip((first, url), results, strict=True)
+    ]
+
+
+class _Unrecorded:
+    """The log of attempts that no journal keeps."""
+
+    def unfinished(self) -> None:
+        return None
+
+    def failed_tries(self) -> Sequence[FailedTry]:
+        return ()
+
+    async def start(self, _url: str, _instance: str | None, *, repeat: bool) -> str:  # noqa: ARG002 - never repeated
+        return uuid.uuid4().hex
+
+    def finish(self, outcome: str, **_more: Any) -> None:
+        pass
