@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.cpu_seconds import CpuSeconds
 from tests.support.forked_client import ForkServer
+from tests.support.forked_workers import WORKER, ForkedWorkers
 from tests.support.rounds import ALL
 
 TESTS = Path(__file__).parent
@@ -28,8 +29,14 @@ settings.register_profile("busy machine", deadline=None, suppress_health_check=[
 settings.load_profile("busy machine")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--workers", type=int, help="run the tests in so many forks of this process")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(CpuSeconds())
+    if (workers := config.getoption("workers")) is not None:
+        config.pluginmanager.register(ForkedWorkers(workers))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -66,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = [item for item in items if item.get_closest_marker("long") is not None and not ALL]
     config.hook.pytest_deselected(items=long)
     kept = [item for item in items if item not in long]
-    items[:] = _slow_first(kept, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    items[:] = _slow_first(kept, int(os.environ["PYTEST_XDIST_WORKER_COUNT"])) if WORKER in os.environ else kept
 
 
 def _slow_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
@@ -89,6 +96,6 @@ def _slow_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
 def fork_server(tmp_path_factory: pytest.TempPathFactory) -> ForkServer:
     """Forks `evolverpc` and `evolverpc serve` for the tests of all workers; ends with them."""
     base = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+    if WORKER not in os.environ:
         return ForkServer.shared(base, os.getpid())
     return ForkServer.shared(base.parent, os.getppid())
