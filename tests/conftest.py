@@ -1,12 +1,9 @@
 """Settings of every test, and the marker of the suite that it belongs to (`tests/README.md`)."""
 
-import fcntl
 import gc
 import os
 import signal
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -43,23 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection() -> Generator[None, object, object]:
     gc.disable()  # looking for garbage takes a quarter of the time of importing the tests
     try:
-        with _compiled_once():
-            return (yield)
+        return (yield)
     finally:
         gc.freeze()
         gc.enable()
-
-
-@contextmanager
-def _compiled_once() -> Iterator[None]:
-    """Let the other workers wait while the first imports the tests, so that they find its byte code."""
-    with Path(__file__).open() as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            fcntl.flock(held, fcntl.LOCK_SH)
-            fcntl.flock(held, fcntl.LOCK_UN)
-        yield
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -72,24 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(name)
     long = [item for item in items if item.get_closest_marker("long") is not None and not ALL]
     config.hook.pytest_deselected(items=long)
-    kept = [item for item in items if item not in long]
-    items[:] = _slow_first(kept, int(os.environ["PYTEST_XDIST_WORKER_COUNT"])) if WORKER in os.environ else kept
-
-
-def _slow_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Put the tests with a time limit of their own, the slowest, where the workers begin.
-
-    Each begins with one of as many equal parts, and takes tests from the end of another's when it has none left
-    (`--dist worksteal`); a slow test that starts last would be waited for.
-    """
-    slow = [item for item in items if item.get_closest_marker("timeout") is not None]
-    quick = iter([item for item in items if item.get_closest_marker("timeout") is None])
-    ordered: list[pytest.Item] = []
-    for worker in range(workers):
-        own = slow[worker::workers]
-        size = (len(items) - len(ordered)) // (workers - worker)
-        ordered += own + list(islice(quick, max(0, size - len(own))))
-    return ordered
+    items[:] = [item for item in items if item not in long]
 
 
 @pytest.fixture(scope="session")
