@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -147,10 +148,11 @@ def _run(
             config.hook.pytest_runtest_protocol(item=previous, nextitem=None)
         os.write(into, _framed(END))
         status = 0
-    except KeyboardInterrupt:
-        pass
-    except BaseException:  # noqa: BLE001  as the interpreter does
-        traceback.print_exc(file=sys.__stderr__)
+    except BaseException as error:  # noqa: BLE001  as the interpreter does
+        if not isinstance(error, KeyboardInterrupt):
+            traceback.print_exc(file=sys.__stderr__)
+        with suppress(BaseException):
+            session._setupstate.teardown_exact(None)
     finally:
         os._exit(status)
 
