@@ -31,6 +31,9 @@ SERVICE_CLIENT = "clients/service-typescript"
 WORKERS = str(3 * (os.cpu_count() or 1))
 """Python tests at once: they wait for processes more than they compute."""
 POLL_S = 0.2
+ORPHANS_S = 5.0
+"""Seconds that what the gates leave running has to end, as the server that forks commands for the tests."""
+
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -124,10 +127,12 @@ def adopt_orphans() -> None:
 
 
 def cpu_seconds() -> float:
-    """Return the processor time of this process and of all that have ended below it."""
+    """Return the processor time of this process and of all below it, once they have ended or `ORPHANS_S` are over."""
+    deadline = time.monotonic() + ORPHANS_S
     with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG) != (0, 0):
-            pass
+        while time.monotonic() < deadline:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(POLL_S)
     return sum(os.times()[:4])
 
 
