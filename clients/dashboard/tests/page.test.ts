@@ -92,7 +92,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
   });
 
   test("Keys alone reach everything, and move in the heat map and in the tree", async () => {
-    server.sample = sampleRun({ driven: true });
+    server.sample = sampleRun({ driven: true, candidates: 4, rows: 5 });
     await load();
     for (const hash of Object.values(VIEWS)) {
       await show(page, hash);

@@ -52,7 +52,7 @@ def test_setbacks_count_from_where_the_job_got_last(service: Platform, calls: in
     assert (job.status, job.setbacks) == (status, setbacks)
 
 
-def test_what_a_job_cost_before_a_month_is_noted_as_it_goes_on_in_that_month(service: Platform) -> None:
+def test_what_a_job_cost_before_a_month_is_noted_as_it_continues_in_that_month(service: Platform) -> None:
     def process(self: Attempt, run_id: str) -> Ended:
         for spent in (1.5, 2.5):
             service.journals.update(run_id, {"counters": {"spent_usd": spent}})
