@@ -1,12 +1,9 @@
 """Settings of every test, and the marker of the suite that it belongs to (`tests/README.md`)."""
 
-import fcntl
 import gc
 import os
 import signal
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.cpu_seconds import CpuSeconds
 from tests.support.forked_client import ForkServer
+from tests.support.forked_workers import WORKER, ForkedWorkers
 from tests.support.rounds import ALL
 
 TESTS = Path(__file__).parent
@@ -28,31 +26,24 @@ settings.register_profile("busy machine", deadline=None, suppress_health_check=[
 settings.load_profile("busy machine")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--workers", type=int, help="run the tests in so many forks of this process")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(CpuSeconds())
+    if (workers := config.getoption("workers")) is not None:
+        config.pluginmanager.register(ForkedWorkers(workers))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     gc.disable()  # looking for garbage takes a quarter of the time of importing the tests
     try:
-        with _compiled_once():
-            return (yield)
+        return (yield)
     finally:
         gc.freeze()
         gc.enable()
-
-
-@contextmanager
-def _compiled_once() -> Iterator[None]:
-    """Let the other workers wait while the first imports the tests, so that they find its byte code."""
-    with Path(__file__).open() as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            fcntl.flock(held, fcntl.LOCK_SH)
-            fcntl.flock(held, fcntl.LOCK_UN)
-        yield
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -65,30 +56,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(name)
     long = [item for item in items if item.get_closest_marker("long") is not None and not ALL]
     config.hook.pytest_deselected(items=long)
-    kept = [item for item in items if item not in long]
-    items[:] = _slow_first(kept, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
-
-
-def _slow_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Put the tests with a time limit of their own, the slowest, where the workers begin.
-
-    Each begins with one of as many equal parts, and takes tests from the end of another's when it has none left
-    (`--dist worksteal`); a slow test that starts last would be waited for.
-    """
-    slow = [item for item in items if item.get_closest_marker("timeout") is not None]
-    quick = iter([item for item in items if item.get_closest_marker("timeout") is None])
-    ordered: list[pytest.Item] = []
-    for worker in range(workers):
-        own = slow[worker::workers]
-        size = (len(items) - len(ordered)) // (workers - worker)
-        ordered += own + list(islice(quick, max(0, size - len(own))))
-    return ordered
+    items[:] = [item for item in items if item not in long]
 
 
 @pytest.fixture(scope="session")
 def fork_server(tmp_path_factory: pytest.TempPathFactory) -> ForkServer:
     """Forks `evolverpc` and `evolverpc serve` for the tests of all workers; ends with them."""
     base = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+    if WORKER not in os.environ:
         return ForkServer.shared(base, os.getpid())
     return ForkServer.shared(base.parent, os.getppid())

@@ -37,6 +37,7 @@ class LoopbackGitHub:
     """`root`: bare repositories as OWNER/NAME.git. `codes`: the installations of the user that a code stands for.
 
     `sizes`: KiB by OWNER/NAME. `installed`: repositories of the installation. `pulls`: pull requests that were opened.
+    `redirects`: questions about repositories, once.
     """
 
     root: Path
@@ -48,6 +49,7 @@ class LoopbackGitHub:
     tokens: dict[str, Token] = field(default_factory=dict)
     users: dict[str, list[int]] = field(default_factory=dict)
     pulls: list[dict[str, Any]] = field(default_factory=list)
+    redirects: bool = False
 
     @property
     def host(self) -> str:
@@ -121,10 +123,15 @@ class LoopbackGitHub:
         found = self.users.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
         if found is None:
             return web.json_response({"message": "Bad credentials"}, status=401)
-        listed = [{"id": each, "account": {"login": f"account{each}"}} for each in found]
+        size, page = (int(request.query[name]) for name in ("per_page", "page"))
+        listed = [
+            {"id": each, "account": {"login": f"account{each}"}} for each in found[(page - 1) * size : page * size]
+        ]
         return web.json_response({"total_count": len(listed), "installations": listed})
 
     async def repository(self, request: web.Request) -> web.Response:
+        if self.redirects and "again" not in request.query:
+            raise web.HTTPTemporaryRedirect(f"{request.path}?again")
         name = self._permitted(request, "contents")
         if name is None:
             return web.json_response({"message": "Not Found"}, status=404)

@@ -18,8 +18,11 @@ class CpuSeconds:
     """A plugin of pytest; each phase of a test (setup, call, teardown) takes what was spent since the one before."""
 
     def __init__(self) -> None:
-        self._before = _spent()
+        self._before = 0.0
         self._by_file: Counter[str] = Counter()
+
+    def pytest_runtest_logstart(self) -> None:
+        self._before = _spent()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:

@@ -121,8 +121,11 @@ describe.skipIf(!hasBrowser || !hasCommands)("in Chromium", () => {
     return (await page.locator("code", { hasText: beginning }).first().innerText()).trim();
   }
 
-  /** Check that each view shows the run; `differs`: text of the views that show another one. */
-  async function checkViews(differs: Record<string, string> = {}): Promise<void> {
+  /** Check that each view shows the run; `differs`: text of the views that show another one. Axe looks at `looked` only. */
+  async function checkViews(
+    differs: Record<string, string> = {},
+    looked: readonly string[] = ["now", "result"],
+  ): Promise<void> {
     for (const [name, hash] of Object.entries(VIEWS)) {
       await show(page, hash);
       await page
@@ -130,7 +133,7 @@ describe.skipIf(!hasBrowser || !hasCommands)("in Chromium", () => {
         .getByText(differs[name] ?? (SHOWN[name] as string))
         .first()
         .waitFor({ state: "attached" });
-      expect(await violations(page), name).toEqual([]);
+      if (looked.includes(name)) expect(await violations(page), name).toEqual([]);
     }
     expect(wrong).toEqual([]);
   }
@@ -160,7 +163,7 @@ describe.skipIf(!hasBrowser || !hasCommands)("in Chromium", () => {
     );
     const first = await watch("evolverpc watch last --store 'kept here.db'");
     await page.getByText("running: optimizing").waitFor();
-    await checkViews();
+    await checkViews({}, Object.keys(VIEWS));
 
     killOptimizer(optimizer.child);
     await page.getByText("The optimizer sends no heartbeat").waitFor();

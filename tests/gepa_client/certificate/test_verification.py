@@ -210,3 +210,16 @@ def test_results_of_other_rows_are_refused_in_each_repeat(tmp_path: Path) -> Non
     with pytest.raises(NoCertificate, match="its results are not those of candidate 4"):
         certify(store, store.run(made.run_id))
     store.close()
+
+
+def test_a_choice_between_tied_candidates_that_does_not_follow_from_their_scores_is_refused(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "runs.db"))
+    rows = RUN.rows()
+    [decision] = [row for row in rows if isinstance(row, Entry) and row.about == "ties 1"]
+    answer = json.loads(decision.answer)
+    answer["candidates"][0]["fresh"] -= 0.5
+    other = replace(decision, answer=json.dumps(answer).encode())
+    store.create(RUN.run(), [other if row == decision else row for row in rows])
+    with pytest.raises(NoCertificate, match="does not follow from their scores"):
+        certify(store, store.run(RUN.run_id))
+    store.close()

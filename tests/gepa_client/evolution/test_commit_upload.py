@@ -8,7 +8,7 @@ from gepa_client import Interrupted, RemoteAdapter, Row
 from gepa_client.journal.entries import EVALUATE
 from gepa_client.journal.mutation_entries import MutationEntry
 from protocol.code import GIT_BRANCH, commit_of, git_branch
-from protocol.errors import LimitExceeded
+from protocol.errors import LimitExceeded, UnknownCandidate
 from tests.gepa_client.code_server import CODE, SEED, CodeServer
 
 
@@ -77,6 +77,16 @@ def test_if_every_endpoint_refuses_a_commit_the_run_pauses_with_the_reason(lacki
     with pytest.raises(Interrupted, match=words) as caught:
         adapter.evaluate(rows(1), candidate)
     assert caught.value.status == "paused"
+
+
+def test_a_commit_that_an_endpoint_still_lacks_is_not_uploaded_again(lacking):
+    server, adapter, candidate = lacking
+    server.replies["import_commits"] = lambda params: (
+        {"commits": []} if len(server.called("import_commits")) < 3 else refuses(params)
+    )
+    with pytest.raises(UnknownCandidate):
+        adapter.evaluate(rows(1), candidate)
+    assert len(server.called("import_commits")) == 1
 
 
 def test_a_call_is_retried_elsewhere_if_an_endpoint_refuses_its_commit(code_server):

@@ -46,6 +46,7 @@ def test_history_holds_the_line_and_what_was_tried_on_it():
     _, lineage = ledger(made(SEED, FIRST), rejected(FIRST, "break it"), made(FIRST, SECOND), made(SEED, OTHER))
     lineage.evaluated(at(SEED), at(FIRST), 0.25, 0.5)
     keep(lineage, 1, FIRST)
+    lineage.evaluated(at(FIRST), {**at(FIRST), "rules": "another text"}, 0.5, 1.0)
     lineage.evaluated(at(FIRST), at(SECOND), 0.5, 0.5)
     keep(lineage, 2, OTHER)
     assert lineage.history(at(FIRST)) == [

@@ -8,7 +8,7 @@ import pytest
 
 from gepa_client import Interrupted, RemoteAdapter, Row
 from gepa_client.journal.entries import SEARCH
-from protocol.errors import InvalidParams
+from protocol.errors import InvalidParams, UnknownCandidate
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, replaying
 
@@ -129,6 +129,36 @@ def test_a_failed_call_ends_the_batch_after_what_is_in_flight_and_the_first_fail
         in_a_process(server, store, lambda adapter: adapter.evaluate(rows(30), SEED))
     assert server.runs.total() < 8
     assert len(store.entries(RUN.id, SEARCH)) == server.runs.total()
+
+
+def test_of_two_failures_that_of_the_first_example_is_raised(server, store):
+    second = asyncio.Event()
+
+    async def fail(candidate, example, traced):
+        if example.id == "0":
+            await asyncio.wait_for(second.wait(), 5)
+            await asyncio.sleep(0.02)
+        second.set()
+        raise UnknownCandidate(unknown=[example.id])
+
+    server.evaluate_one = fail
+    with pytest.raises(UnknownCandidate) as caught:
+        in_a_process(server, store, lambda adapter: adapter.evaluate(rows(2), SEED))
+    assert caught.value.details == {"unknown": ["0"]}
+
+
+def test_of_a_whole_batch_that_is_recorded_in_part_the_rest_counts(server, store):
+    server.limits |= {"whole_batches": True, "max_batch_size": 2}
+    server.evaluate_one = lambda _, example, __: server.ok() if example.data["n"] < 2 else server.failed("infra_error")
+    with pytest.raises(Interrupted):
+        in_a_process(server, store, lambda adapter: adapter.evaluate(rows(4), SEED), max_attempts=1)
+    server.limits["max_batch_size"] = 4
+    server.evaluate_one = lambda *_: server.ok(0.5)
+
+    def work(adapter):
+        return adapter.evaluate(rows(4), SEED).scores, adapter.tally.examples
+
+    assert in_a_process(server, store, work) == ([1.0, 1.0, 0.5, 0.5], 2)
 
 
 def test_large_outputs_stay_in_the_journal_and_are_read_when_asked_for(server, store):

@@ -4,13 +4,16 @@ import random
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionLM
 
 from gepa_client import ConcurrentReflection, ProgramReflection, RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
+from gepa_client.gepa.record_budget import RecordBudget
 from gepa_client.gepa.reflection_strategies import Unusable
+from gepa_client.journal.entries import COMPLETION
 from tests.support.waiting import eventually, until
 
 TEMPLATE = "Improve <curr_param> given <side_info> now."
@@ -105,6 +108,30 @@ def test_ctrl_c_does_not_wait_for_a_models_answer():
     thread.join(5)
     until(lambda: all(each.name != "reflection" for each in threading.enumerate()))
     assert len(prompts) == 1, "no further one is sent, and one at a time was"
+
+
+@pytest.mark.parametrize(("cost_usd", "unpriced"), [(None, [COMPLETION]), (0.25, [])])
+def test_a_completion_without_a_price_counts_as_unpriced(cost_usd, unpriced):
+    class Model:
+        def complete(self, _prompt):
+            return SimpleNamespace(text="new", cut_off=False, cost_usd=cost_usd, input_tokens=3, output_tokens=1)
+
+    reflection = ConcurrentReflection(Model())
+    reflection.reflect_many([({"a": "text a"}, {"a": [{"x": 1}]}, ["a"])])
+    assert [*reflection.journal.spending.unpriced] == unpriced
+
+
+def test_hints_are_in_each_prompt_and_within_its_budget():
+    prompts = []
+    reflection = ConcurrentReflection(
+        lambda prompt: prompts.append(prompt) or "new", budget=RecordBudget(prompt_tokens=2000)
+    )
+    for hints in ((), ("warm " * 500,)):
+        reflection.hints = lambda hints=hints: hints
+        reflection.reflect_many([({"a": "text a"}, {"a": [{"x": "y" * 50_000}]}, ["a"])])
+    bare, hinted = prompts
+    assert ("warm" in bare, "warm warm" in hinted) == (False, True)
+    assert hinted.count("y") < bare.count("y") - 1000
 
 
 def test_a_template_without_its_placeholders_is_refused():

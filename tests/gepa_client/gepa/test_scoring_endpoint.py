@@ -68,6 +68,25 @@ def test_scores_and_feedback_come_from_there_and_everything_else_from_the_progra
     assert all("trajectory_ref" not in result for params in scorer.called("score") for result in params["results"])
 
 
+def test_examples_that_are_scored_count_as_in_flight(program, scorer):
+    program.limits["max_concurrency"] = scorer.limits["max_concurrency"] = 8
+    running, most = 0, 0
+    score = scorer.replies["score"]
+
+    async def slowly(params):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.02)
+        running -= 1
+        return await score(params)
+
+    scorer.replies["score"] = slowly
+    with RemoteAdapter(program.url, score_with=scorer.url, concurrency=1) as adapter:
+        adapter.evaluate(rows(4), SEED)
+    assert most == 1
+
+
 def test_a_scorer_of_other_rows_or_that_scores_nothing_is_refused(program, scorer, tmp_path):
     (tmp_path / "token").write_text("of the scorer")
     line = f"{scorer.url} token-file={tmp_path / 'token'}"

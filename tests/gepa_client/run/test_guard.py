@@ -1,11 +1,12 @@
 """The guards end runs that GEPA would continue: iterations keep failing, or a cost limit cannot hold."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from gepa.core.callbacks import EvaluationSkippedEvent, IterationEndEvent, ProposalEndEvent
 
-from gepa_client.errors import ConnectionLost, Interrupted
+from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure
 from gepa_client.gepa.hooks import Failures
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Event, StepFailed, Warned
@@ -87,6 +88,28 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
     ]
 
 
+@pytest.mark.parametrize(("more", "ends"), [({}, True), ({"max_metric_calls": 9}, False)])
+def test_a_run_that_only_money_would_end_fails_if_nothing_has_a_price(more: dict[str, Any], ends: bool) -> None:
+    events: list[Event] = []
+    journal = Journal("r")
+    guard = PriceGuard(limited(max_cost_usd=1.0, **more), journal, events.append)
+    journal.spending.finished("evaluate", None, examples=1, unpriced=1)
+    if ends:
+        with pytest.raises(Interrupted, match="nothing else ends this run: give `max_metric_calls`"):
+            guard.on_iteration_end(END)
+    else:
+        guard.on_iteration_end(END)
+    assert (guard.lacks_limit, len(events)) == (ends, int(not ends))
+
+
+def test_a_recorded_failure_that_was_hopeless_does_not_end_a_replay() -> None:
+    run = Iterations(limit=5)
+    run.guard.is_hopeless = lambda _: True
+    run.one(fails=RecordedFailure("no such model"))
+    with pytest.raises(Interrupted, match="no such model"):
+        run.one(fails=ValueError("no such model"))
+
+
 def test_a_run_warns_once_if_minibatches_in_a_row_have_perfect_scores() -> None:
     events: list[Event] = []
     guard = IdleGuard(Journal("20260131", store="runs.db"), events.append)
@@ -99,6 +122,10 @@ def test_a_run_warns_once_if_minibatches_in_a_row_have_perfect_scores() -> None:
     for _ in range(IDLE - 1):
         guard.on_evaluation_skipped(perfect)
     assert events == []
+    guard.journal = cast("Journal", SimpleNamespace(replaying=True))
+    guard.on_evaluation_skipped(perfect)
+    assert events == [], "it was warned of before"
+    guard.journal = Journal("20260131", store="runs.db")
     for _ in range(2 * IDLE):
         guard.on_evaluation_skipped(perfect)
     [event] = events

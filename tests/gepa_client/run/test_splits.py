@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.row_loaders import AnyRow, Row, ServerRow
+from gepa_client.gepa.row_loaders import AnyRow, Row, RowsError, ServerRow
 from gepa_client.run import splits
 from gepa_client.settings.run_config import RunConfig
 
@@ -42,6 +42,14 @@ async def test_missing_rows_are_an_error_with_the_next_step_or_the_splits_that_t
 
     with pytest.raises(SettingsError, match="'other' is empty"):
         await splits.find(config(trainset="other"), HELD, none)
+
+
+async def test_rows_that_a_server_may_change_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text('{"n": 1}\n{"n": 123456789012345678901234567890}\n')
+    given = config(trainset=str(tmp_path / "train.jsonl"))
+    assert (await splits.find(given, {}, held)).sizes["train"] == 2
+    with pytest.raises(RowsError, match="which the server may change"):
+        await splits.find(given, {}, held, exact=False)
 
 
 async def test_without_validation_rows_the_training_rows_are_used_with_a_warning() -> None:

@@ -66,7 +66,10 @@ def test_everything_that_reads_the_best_candidate_agrees(serve: Serve, cli: Cli,
     used = [params for params in words.calls("evaluate") if params["batch"][0]["split"] == "train"]
     fresh = used[-FRESH * len(compared) :]
     before = {params["batch"][0]["id"] for params in used[: -FRESH * len(compared)]}
-    assert not before & {params["batch"][0]["id"] for params in fresh}
+    chosen = {params["batch"][0]["id"] for params in fresh}
+    unused = {str(at) for at in range(60)} - before
+    assert chosen < unused
+    assert chosen != set(sorted(unused, key=int)[:FRESH]), "in an order by the seed"
 
 
 def test_a_run_without_fresh_rows_states_it(serve: Serve, cli: Cli) -> None:

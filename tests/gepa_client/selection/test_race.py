@@ -97,6 +97,8 @@ def test_a_row_of_a_text_that_lost_is_not_paid_for_again_if_scores_are_cached(ho
         if int(call["batch"][0]["id"]) >= TRAIN
     )
     assert set(ran.values()) == {1}
+    assert all(lost["calls"] + lost["saved"] <= lost["rows"] for lost in found.lost)
+    assert any(lost["calls"] + lost["saved"] < lost["rows"] for lost in found.lost), "some of its rows were known"
     assert found.metric_calls == len(program.server.called("evaluate"))
 
 

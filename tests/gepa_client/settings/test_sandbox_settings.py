@@ -49,6 +49,10 @@ def test_contradictory_settings_are_named(given: dict[str, Any], message: str) -
     assert "hush@" not in str(caught.value)
 
 
+def test_what_a_sandbox_may_write_is_at_most_half_of_its_memory() -> None:
+    assert [loaded(sandbox_memory_mb=size).sandbox_workspace_mb for size in (512, 8192)] == [256, 1024]
+
+
 @pytest.mark.parametrize("name", sorted(SANDBOX_ONLY))
 def test_a_setting_of_sandboxes_is_refused_without_a_repository(name: str) -> None:
     values: dict[str, Any] = {

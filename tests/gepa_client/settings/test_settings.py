@@ -172,7 +172,7 @@ def test_a_run_needs_an_end_and_a_check_does_not() -> None:
         load(None, {"url": URL})
     assert load(None, {"url": URL}, must_end=False).max_metric_calls is None
     for budget in ({"max_cost_usd": 1.0}, {"max_seconds": 5.0}, {"patience": 3}, {"target_score": 0.0}):
-        assert load(None, {"url": URL, **budget}).ends
+        assert load(None, {"url": URL, **budget, "validation": "race:10"}).ends
 
 
 def test_a_run_needs_a_server_by_its_url_or_in_a_fleet_file(tmp_path: Path) -> None:
@@ -267,10 +267,12 @@ def test_flags_override_recorded_settings_and_their_equivalents(tmp_path: Path) 
             "proposals": "4",
             "reflection_lm": "x",
             "reflection_lm_kwargs": '{"api_key": "hush"}',
+            "validation": "race:40:75",
         },
     ).recorded()
     flags = {"fleet": tmp_path / "f", "max_metric_calls": 9, "use_merge": False, "proposals": "same_parent:2"}
-    settings = from_record(recorded, {**flags, "reflection_lm": "program"})
+    settings = from_record(recorded, {**flags, "reflection_lm": "program", "validation": "race"})
+    assert settings.validation == "race:40:75", "its numbers are those of the run"
     assert (settings.url, settings.fleet, settings.max_metric_calls) == ((), tmp_path / "f", 9)
     assert (settings.proposals, settings.reflection_lm, settings.use_merge) == ("same_parent:2", None, False)
 
@@ -379,3 +381,5 @@ def test_more_rows_on_stdin_than_a_run_records_are_refused(monkeypatch: pytest.M
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b" " * (2**20 + 1))))
     with pytest.raises(SettingsError, match="`trainset`: stdin has more than 1 MB: give the rows as a file"):
         load(None, {"url": (URL,), "max_metric_calls": 9, "trainset": "-"})
+    with pytest.raises(SettingsError, match="`trainset` and `valset` are `-`: stdin can be read once"):
+        load(None, {"url": (URL,), "max_metric_calls": 9, "trainset": "-", "valset": "-"})

@@ -7,11 +7,12 @@ import orjson
 import pytest
 from aiohttp import web
 
-from gepa_client.errors import BadResponse, ConnectionLost, Refused
+from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Refused
 from gepa_client.gepa.row_loaders import Row
 from gepa_client.transport import rpc
+from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.rpc import RpcClient
-from protocol.errors import InvalidParams, LimitExceeded, Overloaded, VersionNotSupported
+from protocol.errors import InvalidParams, LimitExceeded, Overloaded, Unauthorized, VersionNotSupported
 from tests.support.waiting import eventually
 
 EXAMPLE = {"id": "a", "data": 1}
@@ -198,7 +199,7 @@ async def of_another_request(request):
 )
 async def test_an_invalid_response_raises_the_error_of_its_kind(host, handler, error):
     async with RpcClient(host.serve(handler), token="t", max_response_bytes=10_000) as client:
-        with pytest.raises(error):
+        with pytest.raises(error, match="redirects are not followed" if handler is elsewhere else None):
             await client.call("evaluate", {})
 
 
@@ -227,3 +228,50 @@ async def test_an_example_has_the_lower_limit_of_the_servers_and_the_runs(server
     async with RpcClient(server.url) as client:
         await client.discover()
         assert [client.example_limit_s(given) for given in (None, 1.0, 5.0)] == [2.0, 1.0, 2.0]
+
+
+async def test_a_call_that_may_have_run_is_not_sent_again_to_another_process(server, proxy):
+    async with RpcClient(proxy.url) as client:
+        await client.discover()
+        server.instance_id = "second"
+        proxy.only = "evaluate"
+        proxy.faults.append("drop_after")
+        with pytest.raises(InstanceChanged) as caught:
+            await client.evaluate(SEED, [EXAMPLE], call_id="c1")
+    assert caught.value.sent
+    assert len(server.called("evaluate")) == 1
+
+
+async def test_what_was_sent_once_may_have_run_though_its_server_is_gone_then(server, monkeypatch):
+    monkeypatch.setattr(rpc, "FIRST_PAUSE_S", 0.001)
+    async with RpcClient(server.url) as client:
+        await client.discover()
+        sent, post = [], client._post
+
+        async def lost(method, *given):
+            if method != "evaluate":
+                return await post(method, *given)
+            sent.append(method)
+            raise ConnectionLost("no answer", sent=len(sent) == 1)
+
+        monkeypatch.setattr(client, "_post", lost)
+        with pytest.raises(ConnectionLost) as caught:
+            await client.evaluate(SEED, [EXAMPLE], call_id="c1")
+    assert caught.value.sent
+    assert len(sent) == 1 + rpc.RESENDS
+
+
+async def test_a_group_is_named_only_to_a_server_that_keeps_trajectories(server):
+    for offered, sent in (([], False), (["refs"], True)):
+        server.capabilities = ["idempotency", *offered]
+        async with RpcClient(server.url) as client:
+            await client.discover()
+            await client.send(Call("evaluate", {"candidate": SEED, "batch": [EXAMPLE]}, Reply, "a", group="g"))
+        assert ("group" in server.called("evaluate")[-1]["_meta"]) is sent
+
+
+async def test_a_refused_host_is_no_wrong_token(server):
+    server.refusals.append(Unauthorized("the Host is not allowed", host="x"))
+    async with RpcClient(server.url) as client:
+        with pytest.raises(Unauthorized, match="the Host is not allowed"):
+            await client.evaluate(SEED, [EXAMPLE])

@@ -118,7 +118,11 @@ def test_an_issuer_that_does_not_answer_is_reported_as_such_and_asked_again_late
         with pytest.raises(IssuerUnavailable):
             tokens.check(token)
     assert issuer.requests == 1
-    issuer.status = 200
+    issuer.status, issuer.named = 200, "https://elsewhere.example"
+    clock.present += oidc.FAILED_PAUSE_S
+    with pytest.raises(IssuerUnavailable, match="describes another issuer"):
+        tokens.check(token)
+    issuer.named = None
     clock.present += oidc.FAILED_PAUSE_S
     assert tokens.check(token) is not None
 

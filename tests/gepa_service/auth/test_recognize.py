@@ -62,5 +62,8 @@ def test_a_subject_of_one_issuer_is_not_that_of_another(
     assert recognize(issuer.token("k1")) is None
 
 
-def test_a_very_long_token_is_refused_before_it_is_read(recognize: Recognizer, issuer: OidcIssuer) -> None:
+def test_a_very_long_token_is_refused_before_it_is_read(
+    records: RecordStore, recognize: Recognizer, issuer: OidcIssuer
+) -> None:
+    records.insert(make_member("acme", issuer.url, "ann", "owner"))
     assert recognize(issuer.token("k1", more="x" * LONGEST_TOKEN)) is None

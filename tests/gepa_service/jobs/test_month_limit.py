@@ -25,6 +25,10 @@ def test_what_an_older_job_costs_this_month_counts_and_what_it_cost_before_does_
     with contextlib.closing(open_store(service.journals_url)) as store:
         for id_ in ids:
             store.create(run(id_), [sent(0), ended_attempt(0, usage={"cost_usd": 1.0})])
+        assert store.claim(ids[2], store.run(ids[2]).claim, "driver", "driver")
     service.records.insert(Usage(tenant="acme", id=month_id(now()), work_usd=0.5, work_unpriced=2))
-    found = SpendingReader().of(service.records, service.journals, "acme")
+    reader = SpendingReader()
+    found = reader.of(service.records, service.journals, "acme")
     assert (found.jobs, found.usd, found.unpriced) == (1, 0.75 + 0.5, 2)
+    service.journals.write(ids[2], "driver", [sent(1), ended_attempt(1, usage={"cost_usd": 2.0})])
+    assert reader.of(service.records, service.journals, "acme").usd == 2.75 + 0.5, "it has not ended"

@@ -148,12 +148,12 @@ async def test_a_version_is_delivered_as_a_pull_request_once(
     acme.insert(Delivery(tenant="acme", id="program_a", branch="gepa/program_a", commit="", actor="key:gone"))
     assert (await editor("POST", "/program/program_a/deliver", {})).status_code == 409, "it is being delivered"
     monkeypatch.setattr(deliver, "ABANDONED_AFTER", timedelta(0))  # it was cut off
-    delivered = await editor("POST", "/program/program_a/deliver", {"title": "Better answers"})
+    delivered = await editor("POST", "/program/program_a/deliver", {"title": "Better answers", "base": "next"})
     assert delivered.status_code == 200, delivered.text
     assert delivered.json()["pull_request"] == github.url("owner/name/pull/1")
     assert (await editor("POST", "/program/program_a/deliver", {})).json() == delivered.json()
     (pull,) = github.pulls
-    assert (pull["head"], pull["base"], pull["title"]) == ("gepa/program_a", "trunk", "Better answers")
+    assert (pull["head"], pull["base"], pull["title"]) == ("gepa/program_a", "next", "Better answers")
     assert "It improved." in pull["body"]
     bare = github.root / "owner" / "name.git"
     assert git(bare, "show", "gepa/program_a:program.py") == "print('three')"

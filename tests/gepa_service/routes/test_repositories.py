@@ -25,7 +25,7 @@ def program(tmp_path: Path) -> Path:
 async def installed(github: LoopbackGitHub, caller: Caller, installation: int = INSTALLATION) -> httpx.Response:
     """Install the App as GitHub's user with the code `code`, and confirm it."""
     url = (await caller("POST", "/github/install")).json()["url"]
-    github.codes["code"] = [7, INSTALLATION]
+    github.codes["code"] = [*range(100, 200), INSTALLATION]  # on a second page
     query = {"state": url.partition("state=")[2], "code": "code", "installation_id": str(installation)}
     returned = await caller.client.get("/github/callback", params=query)
     if returned.status_code != 200:
@@ -77,6 +77,13 @@ async def test_what_cannot_be_read_is_refused_by_field_and_reason(editor: Caller
 def test_a_service_for_many_reads_no_private_network_and_no_folder(url: str) -> None:
     with pytest.raises(RepositoryRefused):
         allowed_repository(url, PUBLIC_ONLY)
+
+
+def test_a_folder_of_a_local_repository_is_within_it(tmp_path: Path) -> None:
+    allowed = RepositoryPolicy(allow_local=True)
+    assert allowed_repository(f"{tmp_path}#a/b", allowed).folder == "a/b"
+    with pytest.raises(RepositoryRefused, match="absolute path"):
+        allowed_repository(f"{tmp_path}#a/../../b", allowed)
 
 
 def test_a_name_that_resolves_to_a_private_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,6 +161,11 @@ async def test_a_repository_beyond_the_limit_is_refused_before_it_is_read(
     body = {"repo_url": github.url("owner/large"), "installation_id": str(INSTALLATION)}
     refused = await editor("POST", "/connect-git", body)
     assert (refused.status_code, refused.json()["type"]) == (422, "urn:evolverpc:repository-too-large")
+    github.sizes.clear()
+    github.redirects = True
+    assert (await editor("POST", "/connect-git", body)).status_code != 200
+    github.redirects = False
+    assert (await editor("POST", "/connect-git", body)).status_code == 200
     assert "2,048 MiB" in refused.json()["detail"]
 
 

@@ -125,6 +125,7 @@ async def server(_a_jail_can_be: None, project: Project) -> AsyncIterator[Server
     """Its commits served, each in a tree, and mutations of them."""
     agent = " ".join(["sh", "-c", _quoted(SCRIPTED[2])])
     flags = ("--program", "app.py", "--python", sys.executable, "--workers", "2", "--example-timeout-s", "20")
+    flags += ("--env", "npm_config_cache=/tmp/mine")
     trees = ("--allow-mutations", "--tree-dir", str(project.folder.parent / "state"), "--agent-command", agent)
     async with serving(project.folder, *flags, *trees, A_SECRET="of the server's") as running:
         yield running

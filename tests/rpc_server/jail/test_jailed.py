@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from rpc_server.jail.jail import check_jail, create_jails
-from tests.rpc_server.jail.conftest import PROGRAM, serving
+from rpc_server.jail.jail import NICENESS, check_jail, create_jails
+from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
 from tests.rpc_server.mutations.mutation_server import SCRIPTED
 from tests.rpc_server.mutations.project import Project
 from tests.support.forked_client import ForkServer
@@ -20,11 +20,17 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
 
 
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_program_has_caches_of_its_own_where_it_names_none(server: Server) -> None:
+    found = await server.found("import os; found = [os.environ[n] for n in ('npm_config_cache', 'DSPY_CACHEDIR')]")
+    assert found == ["/tmp/mine", "/tmp/cache/dspy"]  # noqa: S108  in the jail
+
+
 ESCAPES = r"""
 for path in "$REPOSITORY/.git/hooks/post-commit" "$REPOSITORY/.git/config" "$REPOSITORY/app.py" "$HOME/canary"; do
     (echo x >> "$path") 2>/dev/null && echo WROTE "$path"
 done
-echo new > new.txt; echo done
+echo new > new.txt; echo "niceness $(nice)"; echo done
 """
 
 
@@ -44,6 +50,7 @@ async def test_an_agent_is_jailed_unless_that_is_turned_off(
         made = await server.call("apply_mutation", candidate=seed, mutation=mutation)
     assert made["files"] == ["new.txt"]
     assert made["summary"].count("WROTE") == escapes
+    assert (f"niceness {min(19, os.nice(0) + NICENESS)}\n" in made["summary"]) == (escapes == 0)
     reported = capfd.readouterr().err
     assert ("run in a jail that can write only to" in reported) == (escapes == 0)
     assert ("run with all rights of your user" in reported) == (escapes > 0)

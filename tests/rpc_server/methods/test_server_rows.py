@@ -1,8 +1,12 @@
-"""Rows that the server holds have a digest."""
+"""Rows that the server holds have a digest, and one id each."""
 
 from pathlib import Path
 
+import pytest
+
 from evolverpc_common.rows import read_rows
+from protocol import Example
+from protocol.errors import UnknownExample
 from rpc_server.methods.dataset_rows import Datasets
 
 
@@ -23,3 +27,12 @@ def test_the_digest_depends_on_rows_and_not_on_formats(tmp_path: Path) -> None:
     digests = {split: info.digest for split, info in held.infos.items()}
     assert digests["same"] == digests["as"]
     assert len(set(digests.values())) == 3
+
+
+def test_a_row_has_one_id() -> None:
+    held = Datasets({"val": [{"q": 1}, {"q": 2}]})
+    [filled] = held.filled([Example(id="1", split="val")])
+    assert filled.data == {"q": 2}
+    for wrong in ("01", "2", "-1", "one", "²"):
+        with pytest.raises(UnknownExample):
+            held.filled([Example(id=wrong, split="val")])

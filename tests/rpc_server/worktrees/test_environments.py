@@ -6,13 +6,16 @@ import os
 import shutil
 import sys
 import zipfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evolverpc_common.files import lock_if_free
 from protocol.errors import ProgramFailed
 from rpc_server.settings.settings import Settings
+from rpc_server.worktrees import environments as environments_module
 from rpc_server.worktrees.dependencies import manifests_of
 from rpc_server.worktrees.environments import CommitEnvironments, Environment
 from rpc_server.worktrees.repository import UserRepository
@@ -67,8 +70,19 @@ async def test_a_commit_that_requires_more_has_it_and_others_have_not(
         assert each["env"]["PATH"].startswith(f"{venv}/bin:")
 
 
+def used_again(monkeypatch: pytest.MonkeyPatch, complete: Path) -> None:
+    """Let an environment that is unused for long be used while it is about to be removed."""
+
+    def lock(file: Path) -> AbstractContextManager[bool]:
+        os.utime(complete)
+        return lock_if_free(file)
+
+    monkeypatch.setattr(environments_module, "lock_if_free", lock)
+    os.utime(complete, (0, 0))
+
+
 async def test_an_environment_is_built_once_though_two_servers_ask_at_once(
-    project: Project, cache: Path, wheels: Path
+    project: Project, cache: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits = [second(project, {"helper.py": f"ANSWER = {n}\n", "requirements.txt": "tinydep\n"}) for n in (2, 3)]
     servers = [environments(project, cache) for _ in range(2)]
@@ -80,6 +94,9 @@ async def test_an_environment_is_built_once_though_two_servers_ask_at_once(
     os.utime(found[0].venv.parent / ".complete", (0, 0))
     assert await servers[0].of(commits[0]) == found[0]
     servers[0].sweep()  # of those that are unused for long
+    used_again(monkeypatch, found[0].venv.parent / ".complete")
+    servers[0].sweep()
+    assert (found[0].venv.parent / ".complete").exists()
     (found[0].venv / "bin/python").unlink()
     (found[0].venv / "bin/python").symlink_to("/gone")  # as when its interpreter was removed
     with pytest.raises(ProgramFailed):

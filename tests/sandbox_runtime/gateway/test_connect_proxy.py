@@ -11,7 +11,7 @@ import pytest
 
 from evolverpc_common.network_addresses import is_public, parse_address
 from sandbox_runtime.api.egress import Allow, Closed, Egress, Open
-from sandbox_runtime.gateway import GatewayPolicy, GatewayPorts
+from sandbox_runtime.gateway import GatewayPolicy, GatewayPorts, connect_proxy
 from sandbox_runtime.gateway.gateway_session import TUNNELS
 from tests.sandbox_runtime.gateway.conftest import Opens, Recorded, Sandbox, sandbox
 
@@ -267,6 +267,10 @@ async def test_a_token_is_valid_only_at_its_own_sandboxs_proxy(opened: Opens, ec
             answered = await connect(one, target, token)
             answered.writer.close()
             assert answered.status == 407 and 'Proxy-Authenticate: Basic realm="gateway"' in answered.head
+        proof = base64.b64encode(f"sandbox:{one.token}".encode()).decode()
+        twice = await connect(one, target, line=f"CONNECT {{}} HTTP/1.1\r\nProxy-Authorization: Basic {proof}")
+        twice.writer.close()
+        assert twice.status == 407
         shared = one.session.tunnel_url
         assert shared is not None
         through = Sandbox(one.session, one.models, shared)
@@ -287,6 +291,28 @@ async def test_closing_the_session_closes_both_ends_of_a_running_tunnel(opened: 
             assert await answered.rest() == b""
         with pytest.raises(ConnectionError):
             await connect(one, "127.0.0.1:1")
+
+
+async def test_a_tunnel_in_use_stays_and_one_that_is_idle_or_one_too_many_ends(
+    opened: Opens, echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect_proxy, "IDLE_S", 0.5)
+    monkeypatch.setattr(connect_proxy, "TUNNELS", 1)
+    async with opened(GatewayPolicy(ports=None)) as gateway:
+        one = await sandbox(gateway, Allow((), LOOPBACK))
+        used = await connect(one, f"127.0.0.1:{echo.port}")
+        assert await status(one, f"127.0.0.1:{echo.port}") == 429
+        for _ in range(8):
+            used.writer.write(b"x")
+            assert await used.reader.read(1) == b"x"
+            await asyncio.sleep(0.1)
+        assert await used.rest() == b""
+
+
+async def test_litellm_reads_its_prices_where_it_is_unless_all_hosts_are_open(opened: Opens) -> None:
+    async with opened() as gateway:
+        found = [(await sandbox(gateway, egress)).session.env("http://a", "http://b") for egress in (Closed(), Open())]
+    assert ["LITELLM_LOCAL_MODEL_COST_MAP" in variables for variables in found] == [True, False]
 
 
 async def test_a_sandbox_has_so_many_connections_and_further_ones_wait(opened: Opens, echo: Echo) -> None:

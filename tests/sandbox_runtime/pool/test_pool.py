@@ -49,14 +49,18 @@ async def test_one_that_dies_is_unlisted_freed_and_replaced(tmp_path: Path) -> N
         assert yard.made[3].url in listed(tmp_path)
 
 
-async def test_one_that_dies_as_soon_as_it_is_up_is_replaced_ever_more_slowly(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("short_s", "pauses"), [(10.0, [0.0, 0.01, 0.02, 0.04]), (0.0, [0.0] * 4)])
+async def test_one_that_dies_as_soon_as_it_is_up_is_replaced_ever_more_slowly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_s: float, pauses: list[float]
+) -> None:
+    monkeypatch.setattr(pool_module, "SHORT_LIFE_S", short_s)
     yard = FakeStarter()
     async with pool_of(yard, 1, tmp_path) as (_, watched):
         for lives in range(1, 5):
             await watched.until(lambda lives=lives: watched.kinds().count("ready") == lives)
             yard.made[-1].die()
         await watched.until(lambda: watched.kinds().count("died") == 4)
-    assert [event.seconds for event in watched.events if event.kind == "died"] == [0.0, 0.01, 0.02, 0.04]
+    assert [event.seconds for event in watched.events if event.kind == "died"] == pauses
 
 
 async def test_starts_that_fail_together_are_one_failure_and_then_one_is_tried_at_a_time(tmp_path: Path) -> None:
@@ -128,6 +132,29 @@ async def test_failures_while_others_are_up_are_waited_out(tmp_path: Path) -> No
         await watched.until(lambda: watched.kinds().count("failed") >= 4)
         failing = False
         await watched.until(lambda: pool.ready == 2)
+
+
+async def test_a_pool_that_was_up_gives_up_only_after_many_failures(tmp_path: Path) -> None:
+    def fail(begun: int) -> None:
+        if begun > 1:
+            raise not_ready("main")
+
+    yard = FakeStarter(fail)
+    async with pool_of(yard, 1, tmp_path, first_pause_s=0.001) as (pool, watched):
+        await pool.first_ready()
+        yard.made[0].die()
+        await watched.until(lambda: "gave_up" in watched.kinds())
+    assert yard.begun == 1 + pool_module.FAILURES_LATER
+
+
+async def test_a_pool_that_shrinks_ends_those_first_that_are_not_up(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    yard = FakeStarter(lambda begun: never.wait() if begun <= 2 else None)
+    async with pool_of(yard, 4, tmp_path, idle_s=0.05) as (pool, watched):
+        await watched.until(lambda: pool.ready == 2)
+        pool.demand(2)
+        await eventually(lambda: yard.cancelled == 2)
+        assert (len(listed(tmp_path)), len(yard.up)) == (2, 2)
 
 
 async def test_no_start_is_tried_until_the_delay_of_a_throttled_runtime_is_over(tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""What a worker records of a job whose process has ended."""
+
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from gepa_client.evolution.checkout import CheckoutError
+from gepa_service.jobs import attempt
+from gepa_service.jobs.attempt import MOST_SETBACKS, TRIES_OF_CODE, Attempt
+from gepa_service.jobs.job_order import Ended
+from gepa_service.jobs.job_starter import JobStarter
+from gepa_service.jobs.month_spending import month_of
+from gepa_service.model.job import Job, JobClaim
+from gepa_service.model.program_version import Program
+from gepa_service.records.record import new_id, now
+from tests.gepa_client.journal.sample_runs import run
+from tests.gepa_service.platform import Platform
+
+
+def attempted(service: Platform, process: Callable[[Attempt, str], Ended], setbacks: int = 0) -> Job:
+    """Return the job after an attempt in whose place `process` stands, which gets the id of the job's run."""
+
+    class Scripted(Attempt):
+        def _process(self) -> Ended:
+            return process(self, self._job.id)
+
+    parts = service.parts()
+    claim = JobClaim(worker=parts.name)
+    given: dict[str, Any] = {
+        "status": "running",
+        "claim": claim,
+        "attempts": 2,
+        "setbacks": setbacks,
+        "month": "2020-01",
+    }
+    job = Job(tenant="acme", id=new_id("job"), repo_url="r", created_by="k", **given)
+    service.records.insert(job)
+    service.journals.create(run(job.id, counters={"metric_calls": 5}))
+    Scripted(parts, job, threading.Event(), cast("JobStarter", None), lambda _: False).run()
+    return service.get(job)
+
+
+@pytest.mark.parametrize(("calls", "status", "setbacks"), [(5, "failed", MOST_SETBACKS), (6, "pending", 1)])
+def test_setbacks_count_from_where_the_job_got_last(service: Platform, calls: int, status: str, setbacks: int) -> None:
+    def process(_: Attempt, run_id: str) -> Ended:
+        service.journals.update(run_id, {"counters": {"metric_calls": calls}})
+        return Ended(status="interrupted", reason="the server was lost")
+
+    job = attempted(service, process, MOST_SETBACKS)
+    assert (job.status, job.setbacks) == (status, setbacks)
+
+
+def test_what_a_job_cost_before_a_month_is_noted_as_it_continues_in_that_month(service: Platform) -> None:
+    def process(self: Attempt, run_id: str) -> Ended:
+        for spent in (1.5, 2.5):
+            service.journals.update(run_id, {"counters": {"spent_usd": spent}})
+            self._beat()
+        return Ended(status="paused")
+
+    job = attempted(service, process)
+    assert (job.month, job.usd_before_month) == (month_of(now()), 1.5)
+
+
+@pytest.mark.parametrize(("setbacks", "status"), [(0, "pending"), (TRIES_OF_CODE, "completed")])
+def test_a_job_whose_code_cannot_be_read_is_tried_again_and_completes_without_it_at_last(
+    service: Platform, monkeypatch: pytest.MonkeyPatch, setbacks: int, status: str
+) -> None:
+    def with_code(*_: object) -> Program:
+        raise CheckoutError("the remote is gone")
+
+    made = Program(tenant="acme", id="program_a", job_id="job_a", texts={}, line="l", repo_url="r")
+    monkeypatch.setattr(attempt, "program_of", lambda *_: made)
+    monkeypatch.setattr(attempt, "with_code", with_code)
+    job = attempted(service, lambda *_: Ended(status="completed"), setbacks)
+    assert job.status == status
