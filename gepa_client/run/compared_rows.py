@@ -57,6 +57,8 @@ def _forms(text: str) -> Mapping[str, bool]:
         "empty": not text,
         "begins with a capital": text[:1].isupper(),
         "all capitals": text.isupper(),
+        "a word in capitals": any(len(word) > 1 and word.isupper() for word in text.split()),
+        "a capital within": any(word[:1].isupper() for word in text.split()[1:]),
         "space at an end": text != text.strip(),
         "spaces in a row": "  " in text,
     }
