@@ -411,6 +411,8 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
     here = _here()
     if here is None:
         return function
+    if here is not INSIDE and _is_in_loop():
+        here = _own_branch(here, _owner())
     began = next(_time) if here is INSIDE or _is_in_loop() else here.waited
 
     def run(*given: Any, **options: Any) -> Any:

@@ -116,8 +116,17 @@ def in_a_pool_of_multiprocessing():
 
 
 async def in_tasks_without_a_loop():
-    asked = [asyncio.Task(asyncio.to_thread(ask, *each)) for each in (("500", "one"), ("ok", "two", 0.3))]
-    return [await each for each in asked]
+    ended = threading.Event()
+
+    def first():
+        ask("500", "one")
+        ended.set()
+
+    async def hold():
+        ended.wait(10)  # so the last task takes its first step when the first call has ended
+
+    tasks = [asyncio.Task(each) for each in (asyncio.to_thread(first), hold(), asyncio.to_thread(ask, "ok", "two"))]
+    return [await each for each in tasks]
 
 
 def sent_from_a_file():
