@@ -35,7 +35,9 @@ def checked(given: Any, seconds: float, log: Callable[[], str], *, lenient: bool
     """
     if isinstance(given, dict):
         stated = given.get("seconds")
-        given = {**given, "score": given.get("score"), "seconds": seconds if stated is None else stated}
+        given = {**given, "score": _number(given.get("score")), "seconds": seconds if stated is None else stated}
+        if isinstance(given.get("objective_scores"), dict):
+            given["objective_scores"] = {name: _number(score) for name, score in given["objective_scores"].items()}
     problem = _problem(given, lenient=lenient)
     if problem is not None:
         return failure("program_error", "invalid_result", problem, seconds, log())
@@ -133,11 +135,16 @@ def _problem(given: Any, *, lenient: bool) -> str | None:
     return None
 
 
+def _number(score: Any) -> Any:
+    """Return a score that is a boolean as 1 or 0."""
+    return int(score) if isinstance(score, bool) else score
+
+
 def _score_problem(given: dict[str, Any]) -> str | None:
     score = given.get("score")
     if score is None:
         return "score is missing"
-    if isinstance(score, bool) or not isinstance(score, int | float):
+    if not isinstance(score, int | float):
         return f"score is {_named(score)}, not a number"
     try:
         finite = math.isfinite(score)

@@ -142,6 +142,7 @@ DEFECTS = (
     Defect("drops_nulls", "leaves out keys that hold null", "evaluate.output_unchanged"),
     Defect("sorts_keys", "sorts keys", "evaluate.key_order"),
     Defect("null_is_no_data", "takes null for no data", "evaluate.null_data"),
+    Defect("refuses_booleans", "takes a score of true for no number", "evaluate.scores"),
     Defect("clamps_scores", "forces scores into 0 to 1", "evaluate.scores"),
     Defect("drops_feedback", "drops feedback and objective scores", "evaluate.feedback"),
     Defect("passes_nan", "passes scores that are not finite on", "evaluate.score.nan scoring.bad_score"),

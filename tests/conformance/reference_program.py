@@ -90,6 +90,8 @@ class ReferenceProgram:
             score = 1e308
         if self.bad("clamps_scores") and isinstance(score, float | int):
             score = min(max(score, 0), 1)
+        if isinstance(score, bool) and not self.bad("refuses_booleans"):
+            score = int(score)
         good = isinstance(score, float | int) and not isinstance(score, bool) and math.isfinite(score)
         if not good and not (self.bad("passes_nan") and isinstance(score, float)):
             kind = "ValueError" if self.bad("untyped_score_errors") else "invalid_result"

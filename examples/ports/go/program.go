@@ -71,9 +71,13 @@ func run(example json.RawMessage, candidate map[string]string, trace func(any)) 
 
 // number is NaN, which the server refuses, if the value is no number.
 func number(value json.RawMessage) float64 {
-	var found *float64
-	if json.Unmarshal(value, &found) != nil || found == nil {
-		return math.NaN()
+	var found any
+	_ = json.Unmarshal(value, &found) // it is a part of what was read
+	switch found := found.(type) {
+	case float64:
+		return found
+	case bool:
+		return map[bool]float64{true: 1}[found]
 	}
-	return *found
+	return math.NaN()
 }
