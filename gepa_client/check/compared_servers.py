@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from gepa_client.check.check_report import CheckStep, ComparedResult, StepVerdict
-from gepa_client.errors import ClientError, ConnectionLost, summary
+from gepa_client.errors import ClientError, summary
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.fleet.handshake import code_of
@@ -14,7 +14,6 @@ from gepa_client.fleet.membership import UNKNOWN_CODE
 from gepa_client.fleet.result_comparison import Results
 from gepa_client.fleet.seed_comparison import Comparison, SeedComparison
 from gepa_client.gepa.row_loaders import AnyRow
-from gepa_client.run.compared_rows import rows_to_compare
 from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.calls import Call, FailedTry, Reply
@@ -25,17 +24,21 @@ from protocol.errors import RpcError
 
 
 async def compare_servers(
-    config: RunConfig, client: RpcClient, leader: DiscoverResult, others: Sequence[Address], rows: Sequence[AnyRow]
+    config: RunConfig,
+    client: RpcClient,
+    leader: DiscoverResult,
+    others: Sequence[Address],
+    rows: Sequence[AnyRow],
 ) -> tuple[list[CheckStep], list[ComparedResult]]:
     """Return a step for each of the other servers, and the results by which they were compared.
 
-    `client`: of the first server, whose code is not compared again. `rows`: those to choose from.
+    `client`: of the first server, whose code is not compared again. `rows`: those to compare by. A server that is not
+    compared fails.
     """
     first = Endpoint(Address(client.url), client)
     first.admit(leader)
-    chosen = rows_to_compare(rows)
     limits, seed = leader.limits, leader.program.seed_candidate
-    parts = [chosen[: limits.max_batch_size]] if limits.whole_batches else [[row] for row in chosen]
+    parts = [rows[: limits.max_batch_size]] if limits.whole_batches else [[row] for row in rows]
     comparison = SeedComparison(
         [_call(seed, part, config.example_timeout_s) for part in parts],
         lambda _call: _Unrecorded(),
@@ -63,8 +66,7 @@ async def compare_servers(
                     continue
                 found = await comparison.compare(endpoint, slot)
         except (ClientError, RpcError) as error:
-            verdict: StepVerdict = "warning" if isinstance(error, ConnectionLost) else "failed"
-            steps.append(_step(verdict, f"{address.url} was not compared: {summary(error)}"))
+            steps.append(_step("failed", f"{address.url} was not compared: {summary(error)}"))
             continue
         steps.append(_judged(config, first.url, endpoint.url, found))
         results += _results(first.url, endpoint.url, found)

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +56,7 @@ from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, list_server_rows
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.row_content import content_key
 from gepa_client.run import splits
-from gepa_client.run.compared_rows import COMPARED
+from gepa_client.run.compared_rows import COMPARED, rows_to_compare
 from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers
 from gepa_client.selection.search_rows import default_sample, rows_searched
 from gepa_client.settings.groups import Evolve
@@ -87,7 +87,7 @@ class Trial:
     """`count` rows, tried for `seconds`: `done` have ended, those with the indices `running` have not.
 
     `again`: they were tried before, and show how noisy their scores are. `why`: the reason if they are tried besides
-    others.
+    others. `compares`: other servers try them too.
     """
 
     count: int
@@ -96,6 +96,7 @@ class Trial:
     seconds: float = 0.0
     again: bool = False
     why: str = ""
+    compares: bool = False
 
 
 Trying = Callable[[Trial], None]
@@ -122,14 +123,14 @@ async def check_server(
     While every score is 0, more rows are tried (once if all outputs are equal or empty, else up to all rows); so are
     they while more examples failed than are tolerated, if the share of all rows may be less. They are never more than
     the run's own limits on metric calls and cost allow. Of several servers the first that answers is tried, and `alone`
-    the others are compared with it on a few rows; those that do not answer are warnings. Servers
-    that score are asked what they are, and nothing more.
+    the others are compared with it on a few rows, and one that cannot be compared fails. Servers that score are asked
+    what they are, and nothing more.
     A step that fails ends only the steps that need it; after a fault in the settings no row is paid for.
 
     Raises:
         Refused, SettingsError: the settings cannot be used.
     """
-    unreachable: list[CheckStep] = []
+    unreachable: dict[str, CheckStep] = {}
     lost = False
     servers = endpoints(config)
     for number, server in enumerate(servers):
@@ -139,19 +140,22 @@ async def check_server(
                 client = await stack.enter_async_context(client_of(server))
                 discovery = await client.discover()
             except (Refused, ConnectionLost) as error:  # its token, or no server there: another one may be usable
-                unreachable.append(_failure(config, "handshake", error))
+                unreachable[server.url] = _failure(config, "handshake", error)
                 lost = lost or isinstance(error, ConnectionLost)
                 continue
             except (ClientError, RpcError) as error:
                 return CheckReport(
-                    url=server.url, steps=[*_as_warnings(unreachable), _failure(config, "handshake", error)]
+                    url=server.url, steps=[*_as_warnings(unreachable.values()), _failure(config, "handshake", error)]
                 )
             others = servers[number + 1 :]
             check = _ServerCheck(config, client, discovery, others, examples, repeats, trying, calls_model, alone)
-            check.steps += _as_warnings(unreachable)
+            check.steps += _as_warnings(unreachable.values())
             await check.run()
+            if alone:
+                for url, step in unreachable.items():
+                    check.note("servers", "failed", f"{url} was not compared: {step.message}")
             return check.report(server.url)
-    return CheckReport(url=servers[-1].url, steps=unreachable, reached=False, lost=lost)
+    return CheckReport(url=servers[-1].url, steps=list(unreachable.values()), reached=False, lost=lost)
 
 
 @dataclass
@@ -234,8 +238,9 @@ class _ServerCheck:
         if rows:
             await self._try(rows)
         if rows and self.alone and self.others:
-            self.trying(Trial(min(COMPARED, len(rows)), why="they compare the servers"))
-            steps, self.compared = await compare_servers(self.config, self.client, self.discovery, self.others, rows)
+            chosen = rows_to_compare(rows, max(COMPARED, self.wanted))
+            self.trying(Trial(len(chosen), compares=True))
+            steps, self.compared = await compare_servers(self.config, self.client, self.discovery, self.others, chosen)
             self.steps += steps
         if calling is not None:
             self.note("proposals", *await calling)
@@ -310,7 +315,7 @@ class _ServerCheck:
         answers = await discovered(self.others, resend=False)
         for server, found in zip(self.others, answers, strict=True):
             if isinstance(found, Exception):
-                self.note("handshake", "warning", summary(found))
+                self.note("handshake", "warning", f"{server.url}: {summary(found)}")
                 continue
             self.at_once += found.limits.max_concurrency
             self._example_timeout(server.url, found)
@@ -681,5 +686,5 @@ def _failure(config: RunConfig, name: StepName, error: Exception) -> CheckStep:
     return _step(config, name, "failed", breach + summary(error), further)
 
 
-def _as_warnings(steps: Sequence[CheckStep]) -> list[CheckStep]:
+def _as_warnings(steps: Iterable[CheckStep]) -> list[CheckStep]:
     return [step.model_copy(update={"verdict": "warning"}) for step in steps]

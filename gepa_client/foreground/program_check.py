@@ -118,6 +118,8 @@ def _findings(report: "CheckReport") -> str:
 def _trial(trial: "Trial") -> str:
     """Return `trying 15 rows …`, and after a while for which of them the check waits."""
     if not trial.running:
+        if trial.compares:
+            return f"comparing the servers on {counted(trial.count, 'row')} …"
         more, why = (f"{trial.count} more rows", f": {trial.why}") if trial.why else (counted(trial.count, "row"), "")
         return f"trying {more}{' again, to see how noisy their scores are' if trial.again else ''}{why} …"
     rows = f"row{'s' if len(trial.running) > 1 else ''} {_ranges(list(trial.running))}"
