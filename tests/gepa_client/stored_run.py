@@ -73,7 +73,6 @@ class Made:
     absent: frozenset[tuple[int, int]] = frozenset()
     """(candidate, row position) of which nothing is recorded."""
 
-
     def row(self, position: int) -> dict[str, Any]:
         """A validation row as `start` records it."""
         data = {"need": NEEDS[position], "text": f"row {position}"}
@@ -103,6 +102,7 @@ class Made:
         """The journal, the attempts, and the candidates."""
         training = [{"id": str(at), "data": {"need": "red"}} for at in range(3)]
         validation = [self.row(position) for position in range(len(NEEDS))]
+        first = len(training)
         rows: list[Row] = [
             _entry(START, 0, "discover", "d", DISCOVERY),
             _entry(START, 1, "rows", "t", training),
@@ -133,7 +133,7 @@ class Made:
                     iteration=index,
                     number=number,
                     score=sum(self.score(index, position) for position in range(len(NEEDS))) / len(NEEDS),
-                    scores={str(len(training) + position): self.score(index, position) for position in range(len(NEEDS))},
+                    scores={str(first + position): self.score(index, position) for position in range(len(NEEDS))},
                     metric_calls=index * 6,
                 )
             )

@@ -6,17 +6,14 @@ from typing import Any
 
 import gepa
 
-from gepa_client import ConcurrentReflection, RemoteAdapter, Row
+from gepa_client import ConcurrentReflection, RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.journal.run_events import Event
 from gepa_client.run import strategies
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.code_server import Model
 from tests.gepa_client.gepa.silent import Silent
-
-
-def rows(count: int, first: int = 0) -> list[Row]:
-    return [Row(str(number), {"n": number}) for number in range(first, first + count)]
+from tests.gepa_client.scripted_server import rows
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """Recorded names reach git neither as options nor as paths, and commits that git finds broken are refused."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -69,20 +68,3 @@ def test_a_commit_that_git_finds_dangerous_is_refused(code: StoredCode) -> None:
     with pytest.raises(CheckoutError, match="hasDotgit"):
         repository.make_branch(code.branch(9), commit, [bundle])
     assert repository.branches(RUN_ID) == {}
-
-
-def test_hooks_of_the_repository_do_not_run(code: StoredCode) -> None:
-    hook = code.user / ".git" / "hooks" / "reference-transaction"
-    hook.write_text("#!/bin/sh\ntouch ran\n")
-    hook.chmod(0o755)
-    LocalCheckout(code.user).make_branch(code.branch(1), code.commits[1], bundles(code, 1))
-    assert not (code.user / "ran").exists()
-
-
-def test_environment_variables_of_git_do_not_redirect_the_checkout(
-    code: StoredCode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GIT_DIR", str(code.server / ".git"))
-    assert LocalCheckout(code.user).top == code.user.resolve()
-    with pytest.raises(subprocess.CalledProcessError):  # proof that the variable would have led there
-        subprocess.run(["git", "rev-parse", "--verify", "origin/main"], cwd=code.user, check=True, capture_output=True)

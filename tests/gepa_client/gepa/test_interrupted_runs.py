@@ -7,21 +7,17 @@ import gepa
 import pytest
 from gepa.strategies.proposal_sampling import PxNSampling
 
-from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
+from gepa_client import Interrupted, ProgramReflection, RemoteAdapter
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import ProgramFailed, TrajectoryExpired
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import cut_after, recording, replaying, watched
-from tests.gepa_client.scripted_server import ScriptedServer, failed, ok
+from tests.gepa_client.scripted_server import ScriptedServer, failed, ok, rows
 from tests.support.rounds import rounds
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")
 BUDGET = 150
-
-
-def rows(count, first=0):
-    return [Row(str(number), {"n": number}) for number in range(first, first + count)]
 
 
 def scripted(host, *, whole_batches=False, keeps_state=False):

@@ -6,18 +6,15 @@ import tracemalloc
 import orjson
 import pytest
 
-from gepa_client import Interrupted, RemoteAdapter, Row
+from gepa_client import Interrupted, RemoteAdapter
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import InvalidParams, UnknownCandidate
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, replaying
+from tests.gepa_client.scripted_server import rows
 
 SEED = {"system": "s", "style": "t"}
 OTHER = {"system": "other", "style": "t"}
-
-
-def rows(count, first=0):
-    return [Row(str(number), {"n": number}) for number in range(first, first + count)]
 
 
 def connected(server, journal, **options):

@@ -88,20 +88,6 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
     ]
 
 
-@pytest.mark.parametrize(("more", "ends"), [({}, True), ({"max_metric_calls": 9}, False)])
-def test_a_run_that_only_money_would_end_fails_if_nothing_has_a_price(more: dict[str, Any], ends: bool) -> None:
-    events: list[Event] = []
-    journal = Journal("r")
-    guard = PriceGuard(limited(max_cost_usd=1.0, **more), journal, events.append)
-    journal.spending.finished("evaluate", None, examples=1, unpriced=1)
-    if ends:
-        with pytest.raises(Interrupted, match="nothing else ends this run: give `max_metric_calls`"):
-            guard.on_iteration_end(END)
-    else:
-        guard.on_iteration_end(END)
-    assert (guard.lacks_limit, len(events)) == (ends, int(not ends))
-
-
 def test_a_recorded_failure_that_was_hopeless_does_not_end_a_replay() -> None:
     run = Iterations(limit=5)
     run.guard.is_hopeless = lambda _: True
