@@ -28,7 +28,6 @@ def bundles(code: StoredCode, number: int) -> list[CommitBundle]:
 @pytest.mark.parametrize(
     "branch",
     [
-        "main",
         "--upload-pack=touch x",
         "evolve/../main",
         "evolve/a/b/c",

@@ -96,15 +96,6 @@ def test_a_run_interrupted_within_a_batch_keeps_what_came_and_runs_only_the_rest
     assert any(call_id.endswith("/3") for call_id in ran)  # the count of attempts continues
 
 
-def test_finalize_runs_once_for_each_number_of_metric_calls(server, store):
-    def finalized(calls):
-        run = {"id": RUN.id, "metric_calls": calls, "candidates": 1, "seed_score": 0.0}
-        return in_a_process(server, store, lambda adapter: adapter.finalize(SEED, 0.5, run))
-
-    assert [finalized(1), finalized(1), finalized(2)] == ["done at 0.5"] * 3
-    assert len(server.called("finalize")) == 2
-
-
 @pytest.mark.parametrize("capabilities", [["idempotency", "async", "cancel", "refs"], []])
 def test_a_failed_call_ends_the_batch_after_what_is_in_flight_and_the_first_failure_is_raised(
     server, store, capabilities

@@ -136,17 +136,10 @@ def test_the_first_is_ready_when_the_block_begins_and_all_are_gone_after_it(
     assert "the first of 3 sandboxes was ready" in output
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeUnavailable("there is no bwrap: apt-get install bubblewrap"),
-        SandboxNotReady("it ended", stage="main", log_tail="ModuleNotFoundError: x"),
-    ],
-)
 def test_if_no_sandbox_starts_the_reason_and_the_next_command_are_printed(
-    setup: FakeSetup, error: Exception, capsys: pytest.CaptureFixture[str]
+    setup: FakeSetup, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    setup.fails = error
+    setup.fails = RuntimeUnavailable("there is no bwrap: apt-get install bubblewrap")
     with (
         pytest.raises(typer.Exit) as ended,
         sandboxed(settings(), "run", AGAIN, failed=3, open_setup=setup.open),
@@ -154,9 +147,8 @@ def test_if_no_sandbox_starts_the_reason_and_the_next_command_are_printed(
         pytest.fail("nothing is there to work with")
     output = capsys.readouterr().err
     assert ended.value.exit_code == 3
-    assert str(error) in output
-    assert getattr(error, "log_tail", "") in output
-    assert f"{AGAIN}" in output
+    assert str(setup.fails) in output
+    assert AGAIN in output
     assert setup.closed == 1
 
 
