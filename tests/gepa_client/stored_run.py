@@ -25,7 +25,7 @@ from gepa_client.settings.run_config import RunConfig
 
 RUN_ID = "20260102-030405-1f3a"
 URL = "http://127.0.0.1:9"
-DISCOVERY = {
+DISCOVERY: dict[str, Any] = {
     "protocol_versions": ["1"],
     "server": {"name": "scripted", "version": "0", "language": "python", "instance_id": "first"},
     "program": {"name": "words", "version": "2", "components": [{"name": "rules"}], "seed_candidate": {"rules": ""}},

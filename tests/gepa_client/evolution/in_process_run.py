@@ -1,6 +1,5 @@
 """Whole runs in the test's own process, against servers whose program is made of commits."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +31,6 @@ class RunOutcome:
 def optimize(
     adapter: RemoteAdapter,
     model: Any = None,
-    watchers: Sequence[object] = (),
     check: AnswerCheck | None = None,
     **settings: Any,
 ) -> RunOutcome:
@@ -42,7 +40,6 @@ def optimize(
     events: list[Event] = []
     texts = ConcurrentReflection(model or Model(), failures=adapter.failures, journal=adapter.journal, check=check)
     arguments = strategies.arguments(config) | strategies.evolution_arguments(config, adapter, texts, events.append)
-    arguments["callbacks"] = [*arguments["callbacks"], *watchers]
     result = gepa.optimize(
         seed_candidate=adapter.seed_candidate,
         trainset=rows(20),

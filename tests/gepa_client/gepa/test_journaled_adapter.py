@@ -10,7 +10,7 @@ from gepa_client import Interrupted, RemoteAdapter
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import InvalidParams, UnknownCandidate
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import recording, replaying
+from tests.gepa_client.journal.stored_journals import discovery_of, recording, replaying
 from tests.gepa_client.scripted_server import rows
 
 SEED = {"system": "s", "style": "t"}
@@ -29,9 +29,7 @@ def in_a_process(server, store, work, **options):
 
 def replayed(store, server, work):
     """Run `work` from the journal, with an adapter that no server answers."""
-    discovery = None
-    with RemoteAdapter(server.url) as adapter:
-        discovery = adapter.discovery
+    discovery = discovery_of(server.url)
     before = len(server.calls)
     with RemoteAdapter(journal=replaying(store), recorded=discovery) as adapter:
         found = work(adapter)
