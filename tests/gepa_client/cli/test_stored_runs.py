@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, Claim, StoredRun
-from gepa_client.journal.store import find_run, open_store
+from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, Claim
+from gepa_client.journal.store import open_store
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
 from tests.gepa_client.conftest import Cli
 from tests.gepa_client.example_records import NASTY
@@ -19,14 +19,6 @@ STORE = Path("runs") / "evolverpc.db"
 def store(tmp_path: Path) -> Path:
     """Where the commands look by themselves."""
     return tmp_path / STORE
-
-
-def stored(path: Path, name: str) -> StoredRun:
-    opened = open_store(str(path))
-    try:
-        return find_run(opened, name)
-    finally:
-        opened.close()
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------
@@ -179,7 +171,9 @@ def test_a_run_whose_driver_is_gone_is_cancelled_after_its_lease(cli: Cli, store
     assert json.loads(ended.stdout) == {
         "run": RUN_ID, "status": "cancelled", "reason": "cancelled by hand", "stopped": True,
     }  # fmt: skip
-    run = stored(store, RUN_ID)
+    opened = open_store(str(store))
+    run = opened.run(RUN_ID)
+    opened.close()
     assert (run.status, run.requested_action, run.claim.owner) == ("cancelled", None, None)
     assert cli("cancel", RUN_ID).status == 0
 

@@ -1,12 +1,11 @@
 """Recorded names reach git neither as options nor as paths, and commits that git finds broken are refused."""
 
+import base64
 from pathlib import Path
 
 import pytest
 
-from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.evolution.checkout import CheckoutError, CommitBundle, LocalCheckout
-from gepa_client.journal.store import open_store
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import RUN_ID
 
@@ -14,15 +13,6 @@ from tests.gepa_client.stored_run import RUN_ID
 @pytest.fixture
 def code(tmp_path: Path) -> StoredCode:
     return StoredCode(tmp_path / "a folder: with a colon")
-
-
-def bundles(code: StoredCode, number: int) -> list[CommitBundle]:
-    code.into(code.folder / "code.db")
-    store = open_store(str(code.folder / "code.db"))
-    try:
-        return code_history(store, RUN_ID, store.candidates(RUN_ID)).bundles(code.commits[number])
-    finally:
-        store.close()
 
 
 @pytest.mark.parametrize(
@@ -46,7 +36,7 @@ def test_no_other_branch_is_made_or_switched_to(code: StoredCode, branch: str) -
 
 
 def test_a_bundle_with_other_commits_is_refused(code: StoredCode) -> None:
-    other = bundles(code, 1)[0].data
+    other = base64.b64decode(code.applied(1)["bundle"])
     repository = LocalCheckout(code.user)
     with pytest.raises(CheckoutError, match="holds something else"):
         repository.make_branch(code.branch(3), code.commits[3], [CommitBundle(code.commits[3], other)])

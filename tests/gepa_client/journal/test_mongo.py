@@ -1,6 +1,7 @@
 """What is particular to a store behind a network: secrets in its URL, restarts, lost replies."""
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -75,6 +76,37 @@ def test_a_store_of_another_version_is_refused(mongo_url: str) -> None:
         client.get_default_database()["store"].update_one({"_id": "schema"}, {"$set": {"version": 8}})
     with pytest.raises(StoreVersionDiffers, match=r"version 8, written by evolverpc .*; evolverpc .* reads version 7"):
         MongoDatabase(mongo_url)
+
+
+def test_restarts_of_the_server_lose_nothing_and_repeat_nothing(process: MongoProcess) -> None:
+    store = open_store(f"{process.url}/runs")
+    driven(store)
+    written = threading.Semaphore(0)
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            for number in range(60):
+                store.write(RUN.id, OWNER, [sent(number), ended(number), entry(number), KEPT])
+                store.beat(RUN.id, OWNER, {"counters": {"iteration": number}})
+                written.release()
+        except BaseException as error:  # the test reports it
+            failures.append(error)
+            raise
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    for _ in range(3):
+        for _ in range(10):
+            assert written.acquire(timeout=WAIT_S)
+        process.kill()
+        assert process.start()
+    writer.join(WAIT_S)
+    assert failures == []
+    assert store.entries(RUN.id, SEARCH) == [entry(number) for number in range(60)]
+    assert [spent.attempts for spent in store.spending(RUN.id)] == [60]
+    assert store.run(RUN.id).counters == {"iteration": 59}
+    store.close()
 
 
 def test_an_absent_server_is_an_error_and_the_write_can_be_repeated(process: MongoProcess) -> None:

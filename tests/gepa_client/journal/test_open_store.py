@@ -18,15 +18,6 @@ def test_the_store_given_comes_before_the_environments_before_the_default(monkey
     assert default_store("here.db") == "here.db"
 
 
-@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
-def test_a_store_opens_again_by_its_url(store: Store, store_url: str) -> None:
-    assert store.url == store_url
-    store.create(run("x"))
-    again = open_store(store.url)
-    assert [found.id for found in again.runs()] == ["x"]
-    again.close()
-
-
 @pytest.mark.parametrize("url", ["postgres://h/d", "sqlite:///x", ""])
 def test_what_is_no_store_is_refused_and_nothing_is_made(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

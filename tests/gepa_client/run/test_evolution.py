@@ -36,12 +36,10 @@ CHANGES = discovered(BOTH, "commits", "mutations")
     ("program", "settings", "wanted"),
     [
         (discovered({"rules": "r"}), {}, "prompts"),
-        (discovered({"rules": "r"}), {"reflection_lm": None}, "prompts"),
         (discovered(BOTH, "commits"), {}, "prompts"),
         (CHANGES, {}, "both"),
         (CHANGES, {"evolve": "code"}, "code"),
         (CHANGES, {"evolve": "prompts", "reflection_lm": None}, "prompts"),
-        (discovered(CODE, "mutations"), {}, "both"),
     ],
 )
 def test_what_evolves_follows_from_settings_and_capabilities(
