@@ -138,17 +138,6 @@ RULES_ROWS = [
 ]
 
 
-def improved_without_a_model(endpoint: ServerEndpoint, tmp_path: Path, fork_server: ForkServer) -> tuple[float, float]:
-    """Run `evolverpc optimize` without a reflection model; return the seed's score and the best one."""
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in RULES_ROWS))
-    command = ["optimize", endpoint.url, *("--trainset", "rows.jsonl", "--max-metric-calls", "30", "--output", "run")]
-    environment = os.environ | {"GEPA_TOKEN": endpoint.token}
-    status, stdout, stderr = fork_server.run(command, folder=tmp_path, environment=environment)
-    assert status == 0, (stdout + stderr).decode()
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
-    return result["seed_score"], result["best_score"]
-
-
 @pytest.mark.parametrize(
     ("page", "program", "first"),
     [("python", "rules.py", "evolverpc optimize"), ("other-languages", "router.pl", "evolverpc check")],
@@ -232,7 +221,13 @@ def test_the_typescript_rules_compile_strictly_and_improve_without_a_model(
         (tmp_path / name).write_text(pages.block("docs/guides/typescript.md", f"// {name}").text)
     compile_strictly(tmp_path, "serve.ts")
     with running_server(["node", "serve.js"], cwd=tmp_path) as endpoint:
-        assert improved_without_a_model(endpoint, tmp_path, fork_server) == (pytest.approx(2 / 3), 1.0)
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in RULES_ROWS))
+        command = ["optimize", endpoint.url, "--trainset", "rows.jsonl", "--max-metric-calls", "30", "--output", "run"]
+        environment = os.environ | {"GEPA_TOKEN": endpoint.token}
+        status, stdout, stderr = fork_server.run(command, folder=tmp_path, environment=environment)
+    assert status == 0, (stdout + stderr).decode()
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (result["seed_score"], result["best_score"]) == (pytest.approx(2 / 3), 1.0)
 
 
 @pytest.mark.long

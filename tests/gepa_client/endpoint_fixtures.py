@@ -14,8 +14,8 @@ from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer
 class LossyProxy:
     """Forward to `upstream`; each request takes the next of `faults`, and passes if none is left.
 
-    `drop_before`: the connection closes before the request is forwarded. The others forward it; then `drop_after`
-    closes the connection, `502` responds with that status, and `hang` does not respond for 30 s.
+    Each forwards it; then `drop_after` closes the connection, `502` responds with that status, and `hang` does not
+    respond for 30 s.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -28,10 +28,6 @@ class LossyProxy:
         body = await request.read()
         spared = self.only is not None and orjson.loads(body)["method"] != self.only
         fault = self.faults.popleft() if self.faults and not spared else "pass"
-        if fault == "drop_before":
-            assert request.transport is not None
-            request.transport.close()
-            return web.Response()
         kept = {name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers}
         async with ClientSession() as session, session.post(self.upstream, data=body, headers=kept) as response:
             answer = web.Response(body=await response.read(), status=response.status, content_type="application/json")

@@ -15,14 +15,11 @@ from gepa_client.journal.run_events import (
     Budget,
     CandidateFound,
     Event,
-    Mutated,
-    MutationRejected,
     Phase,
     Progress,
     Started,
 )
 from gepa_client.report.run_record import RunRecord
-from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 
 NASTY = "\x1b[2J[red]x[/]</pre><img src=x onerror=alert(1)>\u202e```"
 
@@ -65,60 +62,6 @@ def example_record(*more: Event) -> RunRecord:
         candidate(2, 0.75, [0, 1], "a\nc\nd", 2, 110),
         Budget(metric_calls=110, seconds=3.0),
         Progress(evaluated=112, in_flight=5, seconds=3.0),
-        *more,
-    ):
-        record.apply(event)
-    return record
-
-
-COMMITS = ("0" * 40, "1" * 40, "2" * 40)
-
-
-def mutated(number: int, **given: object) -> Mutated:
-    """A change of candidate 0's code that was made."""
-    facts = {
-        "number": number,
-        "kind": "change_request",
-        "parents": [0],
-        "parent_branch": git_branch("main", COMMITS[0]),
-        "request": f"make it {number} times better",
-        "branch": f"evolve/r1/{number}",
-        "commit": COMMITS[1],
-        "files": ["program.py"],
-        "lines_added": 1,
-        "lines_removed": 1,
-        "summary": "as asked",
-        "diff": "--- a/program.py\n+++ b/program.py\n@@ -1 +1 @@\n-old\n+new\n",
-    }
-    return Mutated.model_validate(facts | given)
-
-
-def refused(number: int, **given: object) -> MutationRejected:
-    """The same, refused by the server."""
-    facts = mutated(number).model_dump(include={"number", "kind", "parents", "parent_branch", "request", "diff"})
-    return MutationRejected.model_validate(facts | {"stage": "check", "reason": "pytest ended with 1"} | given)
-
-
-def code_candidate(index: int, commit: str, text: str, *, added: str = "{}") -> CandidateFound:
-    """Candidate `index`, from the one before it, with code."""
-    texts = {"rules": text, GIT_BRANCH: git_branch(f"evolve/r1/{index}", commit), ADDED_COMPONENTS: added}
-    return CandidateFound(
-        index=index, parents=[index - 1] if index else [], iteration=index, score=index / 4, texts=texts,
-        front=[index], best=index, metric_calls=index * 12,
-    )  # fmt: skip
-
-
-def code_record(*more: Event) -> RunRecord:
-    """Candidate 1 changed the seed's code, 2 the texts of 1; change 5 was made and dropped, 6 refused."""
-    record = RunRecord()
-    for event in (
-        started(evolve="both"),
-        code_candidate(0, COMMITS[0], "a"),
-        mutated(4),
-        code_candidate(1, COMMITS[1], "a"),
-        mutated(5, commit=COMMITS[2], request="the one that did not help"),
-        refused(6, log_tail="E  assert 1 == 2"),
-        code_candidate(2, COMMITS[1], "b", added='{"tone": "kind"}'),
         *more,
     ):
         record.apply(event)

@@ -12,10 +12,16 @@ import orjson
 from aiohttp import web
 from pydantic import ValidationError
 
+from gepa_client import Row
 from protocol import METHODS, DiscoverResult, EvaluateParams, EvaluateResult, Example
 from protocol.errors import CallNotFound, InvalidParams, MethodNotFound, RpcError, TrajectoryExpired
 
 TOKEN = "token-of-the-tests"
+
+
+def rows(count: int, first: int = 0) -> list[Row]:
+    """Rows that hold their number as `n`."""
+    return [Row(str(number), {"n": number}) for number in range(first, first + count)]
 
 
 def ok(score: float = 1.0, output: Any = None, **more: Any) -> dict[str, Any]:

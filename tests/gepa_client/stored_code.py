@@ -4,7 +4,7 @@ import base64
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -49,8 +49,7 @@ def new_repository(folder: Path) -> str:
 class StoredCode:
     """Builds a run of four changes: 1 kept, 3 (from 1) kept and the best, 4 (from 1) dropped, 6 rejected.
 
-    `bundles`: False for a server that gave none, a text for what is recorded in place of each. `also`: further
-    executable files of the best change, content by path.
+    `bundles`: what is recorded in place of each. `also`: further executable files of the best change, content by path.
 
     They are made in a server's repository; `user` is a clone from before them, as on the machine of a user.
     """
@@ -59,8 +58,7 @@ class StoredCode:
     run_id: str = RUN_ID
     status: str = "completed"
     texts_evolved: bool = False
-    bundles: bool | str = True
-    output: Path | None = None
+    bundles: str | None = None
     also: dict[str, str] = field(default_factory=dict)
     seed: str = field(init=False)
     commits: dict[int, str] = field(default_factory=dict, init=False)
@@ -117,7 +115,7 @@ class StoredCode:
             for index, (commit, branch) in texts.items()
         ]
         try:
-            opened.create(replace(run, output=str(self.output) if self.output else None), rows)
+            opened.create(run, rows)
         finally:
             opened.close()
 
@@ -150,7 +148,7 @@ class StoredCode:
                 "files": ["program.py"],
                 "summary": f"as asked: {request}",
                 "branch": branch,
-                **({"bundle": bundle if self.bundles is True else self.bundles} if self.bundles else {}),
+                "bundle": self.bundles or bundle,
             }
         }
 

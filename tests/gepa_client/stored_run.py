@@ -25,7 +25,7 @@ from gepa_client.settings.run_config import RunConfig
 
 RUN_ID = "20260102-030405-1f3a"
 URL = "http://127.0.0.1:9"
-DISCOVERY = {
+DISCOVERY: dict[str, Any] = {
     "protocol_versions": ["1"],
     "server": {"name": "scripted", "version": "0", "language": "python", "instance_id": "first"},
     "program": {"name": "words", "version": "2", "components": [{"name": "rules"}], "seed_candidate": {"rules": ""}},
@@ -63,7 +63,6 @@ class Made:
     status: str = "completed"
     reason: str | None = None
     claim: Claim = UNCLAIMED
-    requested_action: str | None = None
     identity: dict[str, Any] | None = field(default_factory=lambda: {"gepa": "0.1.4", "hash_seed": "0"})
     config: dict[str, Any] = field(default_factory=dict)
     texts: Sequence[str] = TEXTS
@@ -73,11 +72,6 @@ class Made:
 
     absent: frozenset[tuple[int, int]] = frozenset()
     """(candidate, row position) of which nothing is recorded."""
-
-    cost_usd: float | None = 0.01
-    output: str | None = None
-    train_only: bool = False
-    """The validation rows are the training rows, of which there are no others."""
 
     def row(self, position: int) -> dict[str, Any]:
         """A validation row as `start` records it."""
@@ -108,11 +102,11 @@ class Made:
         """The journal, the attempts, and the candidates."""
         training = [{"id": str(at), "data": {"need": "red"}} for at in range(3)]
         validation = [self.row(position) for position in range(len(NEEDS))]
-        first = 0 if self.train_only else len(training)
+        first = len(training)
         rows: list[Row] = [
             _entry(START, 0, "discover", "d", DISCOVERY),
-            _entry(START, 1, "rows", "t", validation if self.train_only else training),
-            _entry(START, 2, "rows", "v", None if self.train_only else validation),
+            _entry(START, 1, "rows", "t", training),
+            _entry(START, 2, "rows", "v", validation),
         ]
         number = 0
         for index, text in enumerate(self.texts):
@@ -129,8 +123,7 @@ class Made:
                 digest = evaluate_key(digest_of({"rules": text}), digest_of(row), row["id"], trace=False).digest
                 result = self.result(index, position)
                 rows.append(_entry(SEARCH, number, "evaluate", digest, result))
-                usage = {"cost_usd": self.cost_usd} if self.cost_usd is not None else None
-                rows += _attempt(number, "evaluate", result["status"], usage)
+                rows += _attempt(number, "evaluate", result["status"], {"cost_usd": 0.01})
                 number += 1
             rows.append(
                 CandidateRecord(
@@ -161,9 +154,9 @@ class Made:
             identity=self.identity,
             counters={"iteration": 4, "metric_calls": 30, "spent_usd": 0.208, "active_seconds": 12.5},
             best={"index": best.index, "score": best.score, "texts": best.texts},
-            output=self.output,
+            output=None,
             parent=None,
-            requested_action=self.requested_action,
+            requested_action=None,
             claim=self.claim,
             driver="pid 12 on here" if self.claim.owner else None,
             program="words",
@@ -193,9 +186,8 @@ def _entry(part: str, number: int, kind: str, digest: str, answer: Any) -> Entry
     return Entry(part, number, kind, digest, f"{kind} {number}", orjson.dumps(answer))
 
 
-def _attempt(number: int, kind: str, outcome: str, usage: Mapping[str, Any] | None) -> list[Row]:
-    unpriced = int(usage is None or usage.get("cost_usd") is None)
+def _attempt(number: int, kind: str, outcome: str, usage: Mapping[str, Any]) -> list[Row]:
     return [
         AttemptStarted(SEARCH, number, 1, kind, URL, "first"),
-        AttemptFinished(SEARCH, number, 1, outcome, 0.1, dict(usage) if usage else None, 1, unpriced),
+        AttemptFinished(SEARCH, number, 1, outcome, 0.1, dict(usage), 1, 0),
     ]

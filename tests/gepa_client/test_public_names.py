@@ -11,11 +11,6 @@ def test_every_public_name_is_there_and_none_is_missing():
     assert sorted(gepa_client.__all__) == gepa_client.__all__
 
 
-def test_importing_the_package_imports_nothing_heavy():
-    heavy = ("litellm", "gepa", "aiohttp", "pydantic", "openai", "modal", "claude_agent_sdk")
-    loaded_after("import gepa_client", heavy)
-
-
 def test_the_adapter_and_its_reflection_import_no_model_library():
     loaded_after(
         "from gepa_client import RemoteAdapter, ConcurrentReflection, ProgramReflection, LiteLLMModel; "

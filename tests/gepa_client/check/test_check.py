@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +40,12 @@ def failure(status: str, kind: str, message: str) -> dict[str, Any]:
     return {"status": status, "score": None, "output": None, "seconds": 0.5, "error": error}
 
 
-def failing_rows(
-    count: int, status: str = "program_error"
-) -> Callable[[dict[str, Any], dict[str, str]], dict[str, Any]]:
-    """The first `count` rows of the training rows fail."""
+def failing(numbers: Container[int]) -> Evaluate:
+    """A program that fails on these training rows."""
 
     def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         at = int(data["text"].split()[1])
-        return failure(status, "KeyError", f"row {at} broke") if at < count else scored(data, candidate)
+        return failure("program_error", "KeyError", f"row {at} broke") if at in numbers else scored(data, candidate)
 
     return evaluate
 
@@ -73,12 +71,8 @@ def test_a_misspelt_component_is_answered_with_the_components_and_the_nearest_na
 
 
 def test_more_rows_are_tried_while_failures_may_be_within_the_limit(serve: Serve, cli: Cli) -> None:
-    def script(failing: set[int]) -> Script:
-        def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-            at = int(data["text"].split()[1])
-            return failure("program_error", "ValueError", "broken") if at in failing else scored(data, candidate)
-
-        return Script(seed={"rules": "red"}, datasets={"train": rows(34)}, evaluate=evaluate)
+    def script(numbers: set[int]) -> Script:
+        return Script(seed={"rules": "red"}, datasets={"train": rows(34)}, evaluate=failing(numbers))
 
     within = cli("check", serve(script({0, 2, 10})))  # 2 of the 15 that are tried first
     assert "check: trying 19 more rows: 2 of 15 failed, and fewer may of more …" in within.stdout
@@ -154,7 +148,7 @@ def test_results_that_break_the_contract_are_a_failed_step_and_no_infrastructure
 
 
 def test_more_than_a_tenth_of_system_errors_fails_and_five_are_shown_in_full(serve: Serve, cli: Cli) -> None:
-    ended = cli("check", serve(learned(evaluate=failing_rows(7))))
+    ended = cli("check", serve(learned(evaluate=failing(range(7)))))
     assert ended.status == 1
     assert "failed evaluate: the program failed on 7 of 15 examples" in ended.stdout
     for at in range(5):
@@ -299,7 +293,7 @@ def test_the_reflection_model_is_called_once_before_a_budget_is_spent(
 
 
 def test_optimize_checks_first_and_does_not_start_when_the_check_fails(serve: Serve, cli: Cli, tmp_path: Any) -> None:
-    script = learned(evaluate=failing_rows(15))
+    script = learned(evaluate=failing(range(15)))
     ended = cli("optimize", serve(script), "--max-metric-calls", 50)
     assert ended.status == 1
     assert "no run was started" in ended.stderr
@@ -438,7 +432,7 @@ def test_a_limit_on_the_time_of_an_example_goes_to_servers_that_support_it_and_f
     assert {params["_meta"]["example_timeout_s"] for params in script.calls("evaluate")} == {2.0}
 
 
-def noisy(chance: float) -> Callable[[dict[str, Any], dict[str, str]], dict[str, Any]]:
+def noisy(chance: float) -> Evaluate:
     """Scores of 0 and 1 that change with this chance whenever a row is evaluated."""
     draw = random.Random(1)
 

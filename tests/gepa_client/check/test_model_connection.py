@@ -50,8 +50,6 @@ def provider(host: Host) -> Provider:
         (401, "no JSON object", r"the key of the model openai/gpt-99 is refused at .* \(status 401\)"),
         (404, UNKNOWN, r"there is no model openai/gpt-99 at .*/v1/models/gpt-99 \(status 404\)$"),
         (404, {"detail": "Not Found"}, None),
-        (404, {"error": {"message": "no such page"}}, None),
-        (403, {"error": {"message": "this key may not list models"}}, None),
         (500, {"error": {"message": "gpt-99 is loading"}}, None),
     ],
 )

@@ -15,17 +15,15 @@ CAPABILITIES = ("idempotency", "async", "cancel", "datasets", "commits", "mutati
 
 @dataclass
 class Evolving:
-    """Rows score 0 with the code of `seed` and 1 with that of `changed`; a mutation waits for `may_finish`."""
+    """Rows score 0 with the code of `SEED` and 1 with that of `CHANGED`; a mutation waits for `may_finish`."""
 
-    seed: str = SEED
-    changed: str = CHANGED
     script: Script = field(init=False)
     may_finish: asyncio.Event = field(default_factory=asyncio.Event)
     raises: Exception | None = None
 
     def __post_init__(self) -> None:
         self.script = Script(
-            seed={"rules": "red", GIT_BRANCH: git_branch("main", self.seed), ADDED_COMPONENTS: "{}"},
+            seed={"rules": "red", GIT_BRANCH: git_branch("main", SEED), ADDED_COMPONENTS: "{}"},
             datasets={"train": rows(9)},
             capabilities=CAPABILITIES,
             evaluate=self.scored,
@@ -34,7 +32,7 @@ class Evolving:
         self.may_finish.set()
 
     def scored(self, row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        changed = commit_of(candidate) == self.changed
+        changed = commit_of(candidate) == CHANGED
         output = f"{row['text']} {'works' if changed else 'fails'}"
         return {"status": "ok", "score": float(changed), "output": output, "feedback": output, "seconds": 0.001}
 
@@ -43,8 +41,8 @@ class Evolving:
         if self.raises is not None:
             raise self.raises
         return {
-            "candidate": params["candidate"] | {GIT_BRANCH: git_branch(BRANCH, self.changed)},
-            "commit": self.changed,
+            "candidate": params["candidate"] | {GIT_BRANCH: git_branch(BRANCH, CHANGED)},
+            "commit": CHANGED,
             "parent": commit_of(params["candidate"]),
             "branch": BRANCH,
             "diff": DIFF,

@@ -16,7 +16,6 @@ BEST = f"evolve/{RUN_ID}/3"
 def code(tmp_path: Path) -> StoredCode:
     """A run of four changes in the store where the commands look by themselves."""
     made = StoredCode(tmp_path)
-    (tmp_path / "runs").mkdir()
     made.into(tmp_path / "runs" / "evolverpc.db")
     return made
 
@@ -84,7 +83,6 @@ UNASKED = {".gitattributes": "* filter=own\n", ".husky/post-checkout": LEAVES_A_
 def unasked(tmp_path: Path) -> StoredCode:
     """The best change brings a hook and a filter that the user's configuration runs."""
     code = StoredCode(tmp_path, also=UNASKED | {".envrc": "", "Makefile": ""})
-    (tmp_path / "runs").mkdir()
     code.into(tmp_path / "runs" / "evolverpc.db")
     git(code.user, "config", "core.hooksPath", ".husky")
     git(code.user, "config", "filter.own.smudge", "./.smudge")

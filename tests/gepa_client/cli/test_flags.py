@@ -2,10 +2,7 @@
 
 from gepa_client.cli.app import COMMANDS
 from gepa_client.settings.flag_words import Typed
-from gepa_client.settings.run_config import SETTINGS
 from tests.gepa_client.conftest import Cli
-
-ALL = {each.flag for each in SETTINGS.values()}
 
 
 def test_a_command_to_paste_repeats_what_was_typed_as_far_as_the_command_takes_it() -> None:

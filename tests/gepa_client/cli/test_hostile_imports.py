@@ -29,10 +29,6 @@ def taken(cli: Cli, tmp_path: Path, document: dict[str, Any]) -> Ran:
     return cli("import", "file.json")
 
 
-def has_no_traceback(ran: Ran) -> bool:
-    return "Traceback" not in ran.stdout + ran.stderr
-
-
 def test_a_file_chooses_neither_the_servers_of_a_run_nor_where_it_writes(cli: Cli, tmp_path: Path) -> None:
     output, token = tmp_path / "theirs", tmp_path / "token"
     token.write_text("secret")
@@ -59,7 +55,7 @@ def test_an_imported_run_can_be_listed_shown_and_replayed_without_a_server(cli: 
     assert cli("runs").status == 0
     assert cli("show", "last").status == 0
     replayed = cli("replay", "last")
-    assert has_no_traceback(replayed)
+    assert "Traceback" not in replayed.stdout + replayed.stderr
     assert "URL" not in replayed.stderr
     forked = cli("fork", "last", "--at", 1)
     assert forked.status == 2

@@ -5,12 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.gepa_client.code_server import CodeServer
-from tests.gepa_client.scripted_server import TOKEN, Host
+from tests.gepa_client.endpoint_fixtures import token
+from tests.gepa_client.scripted_server import Host
 
-
-@pytest.fixture(autouse=True)
-def _token(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GEPA_TOKEN", TOKEN)
+__all__ = ["token"]
 
 
 @pytest.fixture

@@ -1,22 +1,18 @@
 """Whole runs in the test's own process, against servers whose program is made of commits."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import gepa
 
-from gepa_client import ConcurrentReflection, RemoteAdapter, Row
+from gepa_client import ConcurrentReflection, RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.journal.run_events import Event
 from gepa_client.run import strategies
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.code_server import Model
 from tests.gepa_client.gepa.silent import Silent
-
-
-def rows(count: int, first: int = 0) -> list[Row]:
-    return [Row(str(number), {"n": number}) for number in range(first, first + count)]
+from tests.gepa_client.scripted_server import rows
 
 
 @dataclass
@@ -35,7 +31,6 @@ class RunOutcome:
 def optimize(
     adapter: RemoteAdapter,
     model: Any = None,
-    watchers: Sequence[object] = (),
     check: AnswerCheck | None = None,
     **settings: Any,
 ) -> RunOutcome:
@@ -45,7 +40,6 @@ def optimize(
     events: list[Event] = []
     texts = ConcurrentReflection(model or Model(), failures=adapter.failures, journal=adapter.journal, check=check)
     arguments = strategies.arguments(config) | strategies.evolution_arguments(config, adapter, texts, events.append)
-    arguments["callbacks"] = [*arguments["callbacks"], *watchers]
     result = gepa.optimize(
         seed_candidate=adapter.seed_candidate,
         trainset=rows(20),

@@ -10,7 +10,7 @@ from gepa_client.evolution.lineage import Lineage
 from gepa_client.evolution.mutations import MutationRequest, MutationRunner
 from protocol.code import commit_of
 from protocol.errors import MutationRejected
-from tests.gepa_client.evolution.in_process_run import rows
+from tests.gepa_client.scripted_server import rows
 
 
 class Merging:

@@ -15,7 +15,7 @@ from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to, commit_of
 from tests.gepa_client.code_server import COST, SEED, Model
 from tests.gepa_client.evolution.in_process_run import optimize
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import dies_after, recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import dies_after, discovery_of, recording, replaying, watched
 from tests.support.rounds import rounds
 
 LONG = {"max_metric_calls": 400, "seed": 5, "reflection_minibatch_size": 6, "use_merge": True}
@@ -175,8 +175,7 @@ def test_a_run_that_dies_at_random_ends_as_an_undisturbed_one(code_server, tmp_p
 
 
 def check_replay(store, server, wanted):
-    with RemoteAdapter(server.url) as adapter:
-        discovery = adapter.discovery
+    discovery = discovery_of(server.url)
     asked = len(server.calls)
     with RemoteAdapter(journal=replaying(store), recorded=discovery) as adapter:
         replayed = optimize(adapter, **LONG)

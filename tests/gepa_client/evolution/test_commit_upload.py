@@ -4,12 +4,13 @@ from collections import Counter
 
 import pytest
 
-from gepa_client import Interrupted, RemoteAdapter, Row
+from gepa_client import Interrupted, RemoteAdapter
 from gepa_client.journal.entries import EVALUATE
 from gepa_client.journal.mutation_entries import MutationEntry
 from protocol.code import GIT_BRANCH, commit_of, git_branch
 from protocol.errors import LimitExceeded, UnknownCandidate
 from tests.gepa_client.code_server import CODE, SEED, CodeServer
+from tests.gepa_client.scripted_server import rows
 
 
 def chain(server, count):
@@ -33,10 +34,6 @@ def lacking(code_server):
         for entry in entries:
             adapter.commits.add(entry)
         yield server, adapter, candidate
-
-
-def rows(count):
-    return [Row(str(number), {"n": number}) for number in range(count)]
 
 
 def test_an_evaluation_uploads_the_commits_up_to_its_own_once(lacking):

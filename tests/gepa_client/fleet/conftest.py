@@ -128,7 +128,6 @@ class Ledger:
         self.count = 0
         self.sent_to: list[tuple[str, str | None, bool]] = []
         self.outcomes: list[str] = []
-        self.details: list[dict[str, Any]] = []
 
     def unfinished(self) -> None:
         return None
@@ -141,9 +140,8 @@ class Ledger:
         self.sent_to.append((url, instance, repeat))
         return f"{self.name}/{self.count}"
 
-    def finish(self, outcome: str, **more: Any) -> None:
+    def finish(self, outcome: str, **_more: Any) -> None:
         self.outcomes.append(outcome)
-        self.details.append(more)
 
 
 Script = Callable[[RpcClient, str | None], Awaitable[Reply[Any]]]

@@ -4,6 +4,7 @@ import pytest
 
 from gepa_client.fleet.handshake import differences, digests_differ
 from protocol import DiscoverResult
+from tests.gepa_client.stored_run import DISCOVERY
 
 
 def described(**changed: Any) -> DiscoverResult:
@@ -15,16 +16,10 @@ def described(**changed: Any) -> DiscoverResult:
         "components": [{"name": name} for name in names],
         "seed_candidate": dict.fromkeys(names, "text"),
     }
-    limits = {"max_concurrency": changed.get("slots", 1), "max_batch_size": 1, "max_request_bytes": 1}
+    limits = {"max_concurrency": changed.get("slots", 1), "whole_batches": changed.get("whole_batches", False)}
     return DiscoverResult.model_validate(
-        {
-            "protocol_versions": ["1"],
-            "server": {"name": "s", "version": "0", "instance_id": "i", "language": "python"}
-            | changed.get("server", {}),
-            "program": program,
-            "datasets": changed.get("datasets", {}),
-            "limits": limits | {"whole_batches": changed.get("whole_batches", False)},
-        }
+        DISCOVERY
+        | {"program": program, "datasets": changed.get("datasets", {}), "limits": DISCOVERY["limits"] | limits}
     )
 
 

@@ -48,11 +48,6 @@ def test_a_line_that_cannot_be_used_is_named(tmp_path, line):
         read_endpoints_file(path)
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path):
-    with pytest.raises(Refused, match="no such file"):
-        read_endpoints_file(tmp_path / "absent")
-
-
 def test_plain_http_beyond_this_machine_is_taken_when_allowed(tmp_path):
     path = tmp_path / "fleet"
     path.write_text("http://10.0.0.1:80\n", encoding="utf-8")

@@ -5,14 +5,10 @@ import threading
 import pytest
 
 from gepa_client import RemoteAdapter, Row, ServerRow
-from tests.gepa_client.scripted_server import ScriptedServer, ok
+from tests.gepa_client.scripted_server import ScriptedServer, ok, rows
 from tests.support.waiting import until
 
 SEED = {"system": "s", "style": "t"}
-
-
-def rows(count):
-    return [Row(str(number), {"n": number}) for number in range(count)]
 
 
 @pytest.fixture

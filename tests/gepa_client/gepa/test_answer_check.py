@@ -22,7 +22,6 @@ def judged(answer: str, *, before: str = BEFORE, block: bool = True, again: bool
         f"Here it is:\n```text\n{TEXT}\n```\nIt names the desks.",
         f"<think>\n{THOUGHT}\n</think>\n```\n{TEXT}\n```",
         f"{THOUGHT}\n</think>\n```\n{TEXT}\n```",  # a model whose chat template opens the tag
-        f"{THOUGHT}\n```\n{TEXT}\n```",
         f"```\nThink between <think> and </think>. {TEXT}\n```",
         f"```\n{TEXT} Begin with <think>.\n```",
         "```\nAn example:\n```json\n{}\n```\nAnswer so.\n```",
@@ -42,7 +41,6 @@ def test_a_block_with_a_text_is_usable(answer: str) -> None:
         (f"<reasoning>{THOUGHT}\nA draft:\n```\n{TEXT}\n```\nBut it is", "monologue"),
         (f"<thinking>A draft is\n```\n{TEXT}\n```\n</thinking>\n```\n{TEXT}\n```", "monologue"),
         (f"A draft is\n```\n{TEXT}\n```\n</think>\n```\n{TEXT}\n```", "monologue"),
-        (THOUGHT, "monologue"),
         (TEXT, "monologue"),
     ],
 )
@@ -71,7 +69,6 @@ INNER = f'{TEXT} Reply as\n```json\n{{"a": 1}}\n```'
         (f"````markdown\n{INNER}\nSo:\n```\n{{}}\n```\n````\nIt has a longer fence.", f"{INNER}\nSo:\n```\n{{}}\n```"),
         (f"~~~\n{INNER}\n~~~", INNER),
         (f"```\n{INNER}\nThat is all.\n```", f"{INNER}\nThat is all."),
-        (f"```\n{INNER}", "truncated"),
         (f"Here: ```\n{INNER}\nThat is all.\n```", "truncated"),
         (f"```plain text\n{TEXT}\n```", "ambiguous"),
         (f"1. This:\n   ```text\n   {TEXT}\n     - so\n   ```", f"{TEXT}\n  - so"),

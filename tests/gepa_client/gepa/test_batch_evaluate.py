@@ -20,11 +20,9 @@ def served(gepa_server, tmp_path):
     """A function that starts a server of the adapter; and what the adapter was called with."""
     log = tmp_path / "calls"
 
-    def start(adapter="batching_adapter:Adapter", *flags):
-        arguments = ["--adapter", adapter, "--seed-candidate", json.dumps(SEED)]
-        if adapter.startswith("batching"):
-            arguments += ["--adapter-args", json.dumps({"log": str(log)})]
-        return gepa_server(SERVED, *arguments, *flags)
+    def start(*flags):
+        adapter = ("--adapter", "batching_adapter:Adapter", "--adapter-args", json.dumps({"log": str(log)}))
+        return gepa_server(SERVED, *adapter, "--seed-candidate", json.dumps(SEED), *flags)
 
     return start, lambda: log.read_text(encoding="utf-8").splitlines()
 
@@ -66,7 +64,7 @@ def test_items_beyond_the_largest_batch_travel_in_several_calls(served):
     items = [
         ({"rules": f"{name} word1"}, [Row(str(at), WORDS[at]) for at in range(size)]) for name, size in sizes.items()
     ]
-    with start("batching_adapter:Adapter", "--max-batch-size", "5") as url, RemoteAdapter(url) as adapter:
+    with start("--max-batch-size", "5") as url, RemoteAdapter(url) as adapter:
         batches = adapter.batch_evaluate(items)
     assert [batch.scores for batch in batches] == [
         [float(WORDS[at] == "word1") for at in range(len(rows))] for _, rows in items

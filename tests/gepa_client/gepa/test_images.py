@@ -29,9 +29,9 @@ class Model:
 
 @pytest.fixture
 def served(gepa_server):
-    def start(adapter="Adapter", at="base64"):
+    def start(at="base64"):
         arguments = ["--adapter-args", json.dumps({"at": str(at)}), "--seed-candidate", json.dumps(SEED)]
-        return gepa_server(SERVED, "--adapter", f"drawing_adapter:{adapter}", *arguments)
+        return gepa_server(SERVED, "--adapter", "drawing_adapter:Adapter", *arguments)
 
     return start
 

@@ -7,21 +7,17 @@ import gepa
 import pytest
 from gepa.strategies.proposal_sampling import PxNSampling
 
-from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
+from gepa_client import Interrupted, ProgramReflection, RemoteAdapter
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import ProgramFailed, TrajectoryExpired
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import cut_after, recording, replaying, watched
-from tests.gepa_client.scripted_server import ScriptedServer, failed, ok
+from tests.gepa_client.journal.stored_journals import cut_after, discovery_of, recording, replaying, watched
+from tests.gepa_client.scripted_server import ScriptedServer, failed, ok, rows
 from tests.support.rounds import rounds
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")
 BUDGET = 150
-
-
-def rows(count, first=0):
-    return [Row(str(number), {"n": number}) for number in range(first, first + count)]
 
 
 def scripted(host, *, whole_batches=False, keeps_state=False):
@@ -133,11 +129,5 @@ def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(
             extra = server.evaluated - undisturbed.evaluated
             assert all(traced for *_, traced in extra)  # only what had to be traced anew
             assert not undisturbed.evaluated - server.evaluated
-        discovery = _discovery(server)
-        with RemoteAdapter(journal=replaying(store), recorded=discovery) as adapter:
+        with RemoteAdapter(journal=replaying(store), recorded=discovery_of(server.url)) as adapter:
             assert optimize(adapter) == wanted
-
-
-def _discovery(server):
-    with RemoteAdapter(server.url) as adapter:
-        return adapter.discovery

@@ -6,18 +6,15 @@ import tracemalloc
 import orjson
 import pytest
 
-from gepa_client import Interrupted, RemoteAdapter, Row
+from gepa_client import Interrupted, RemoteAdapter
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import InvalidParams, UnknownCandidate
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import recording, replaying
+from tests.gepa_client.journal.stored_journals import discovery_of, recording, replaying
+from tests.gepa_client.scripted_server import rows
 
 SEED = {"system": "s", "style": "t"}
 OTHER = {"system": "other", "style": "t"}
-
-
-def rows(count, first=0):
-    return [Row(str(number), {"n": number}) for number in range(first, first + count)]
 
 
 def connected(server, journal, **options):
@@ -32,9 +29,7 @@ def in_a_process(server, store, work, **options):
 
 def replayed(store, server, work):
     """Run `work` from the journal, with an adapter that no server answers."""
-    discovery = None
-    with RemoteAdapter(server.url) as adapter:
-        discovery = adapter.discovery
+    discovery = discovery_of(server.url)
     before = len(server.calls)
     with RemoteAdapter(journal=replaying(store), recorded=discovery) as adapter:
         found = work(adapter)
@@ -97,15 +92,6 @@ def test_a_run_interrupted_within_a_batch_keeps_what_came_and_runs_only_the_rest
     ran = [params["_meta"]["call_id"] for params in server.called("evaluate")[before:]]
     assert sorted(int(call_id.split("/")[1]) for call_id in ran) == sorted(set(range(24)) - kept)
     assert any(call_id.endswith("/3") for call_id in ran)  # the count of attempts continues
-
-
-def test_finalize_runs_once_for_each_number_of_metric_calls(server, store):
-    def finalized(calls):
-        run = {"id": RUN.id, "metric_calls": calls, "candidates": 1, "seed_score": 0.0}
-        return in_a_process(server, store, lambda adapter: adapter.finalize(SEED, 0.5, run))
-
-    assert [finalized(1), finalized(1), finalized(2)] == ["done at 0.5"] * 3
-    assert len(server.called("finalize")) == 2
 
 
 @pytest.mark.parametrize("capabilities", [["idempotency", "async", "cancel", "refs"], []])

@@ -2,7 +2,7 @@ import gepa
 import pytest
 
 from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
-from protocol.errors import InvalidParams, Overloaded, ProgramFailed
+from protocol.errors import InvalidParams, Overloaded
 from tests.gepa_client.gepa.silent import Silent
 
 SEED = {"system": "s", "style": "t"}
@@ -45,14 +45,6 @@ def raising(error):
         raise error
 
     return reply
-
-
-def test_a_programs_failure_is_an_ordinary_exception_and_on_record(server, adapter):
-    server.replies["make_reflective_dataset"] = raising(ProgramFailed("the program raised KeyError", stage="run"))
-    batch = traced(adapter)
-    with pytest.raises(ProgramFailed):
-        adapter.make_reflective_dataset(SEED, batch, ["system"])
-    assert str(adapter.failures.first) == "make_reflective_dataset: ProgramFailed: the program raised KeyError"
 
 
 @pytest.mark.parametrize(("error", "status"), [(InvalidParams(), "failed"), (Overloaded(retry_after_s=0), "paused")])

@@ -5,18 +5,14 @@ from collections import Counter
 
 import pytest
 
-from gepa_client import Interrupted, RemoteAdapter, Row
+from gepa_client import Interrupted, RemoteAdapter
 from gepa_client.errors import BadResponse, Refused
 from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording
-from tests.gepa_client.scripted_server import ScriptedServer, failed, ok
+from tests.gepa_client.scripted_server import ScriptedServer, failed, ok, rows
 
 SEED = {"system": "s", "style": "t"}
-
-
-def rows(count):
-    return [Row(str(number), {"n": number}) for number in range(count)]
 
 
 @pytest.fixture

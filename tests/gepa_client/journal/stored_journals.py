@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evolverpc_common.redaction import Secrets
+from gepa_client import RemoteAdapter
 from gepa_client.errors import Interrupted
 from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import Row
@@ -13,6 +14,7 @@ from gepa_client.journal.requests import RequestKey, SpendingTotals, request_key
 from gepa_client.journal.sqlite import SqliteDatabase
 from gepa_client.journal.store import Store
 from gepa_client.transport.event_loop import CancelToken
+from protocol import DiscoverResult
 from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, run
 
 
@@ -62,6 +64,12 @@ def replaying(store: Store, until: int | None = None) -> Journal:
 
     buffer = JournalBuffer(store, RUN.id, "", failed, reads_only=True)
     return Journal(RUN.id, buffer, replays=True, until=until)
+
+
+def discovery_of(url: str) -> DiscoverResult:
+    """What the server at this address describes, as a replay has it from the record."""
+    with RemoteAdapter(url) as adapter:
+        return adapter.discovery
 
 
 def asking(*words: str) -> list[RequestKey]:

@@ -18,15 +18,6 @@ def test_the_store_given_comes_before_the_environments_before_the_default(monkey
     assert default_store("here.db") == "here.db"
 
 
-@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
-def test_a_store_opens_again_by_its_url(store: Store, store_url: str) -> None:
-    assert store.url == store_url
-    store.create(run("x"))
-    again = open_store(store.url)
-    assert [found.id for found in again.runs()] == ["x"]
-    again.close()
-
-
 @pytest.mark.parametrize("url", ["postgres://h/d", "sqlite:///x", ""])
 def test_what_is_no_store_is_refused_and_nothing_is_made(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -51,9 +42,7 @@ def runs(store: Store) -> Store:
         ("20260102-1", "20260102-1"),
         ("20260102", "20260102-1"),
         ("intents", "20260103-1"),
-        ("int", "20260103-1"),
         ("TENT", "20260103-1"),
-        ("0102", "20260102-1"),
         ("last", "20260103-1"),
     ],
 )
@@ -67,7 +56,6 @@ def test_a_run_is_found_by_any_part_of_its_id_or_name_or_as_the_last(runs: Store
     [
         ("202601", "may be any of 20260103-1, 20260102-1, 20260101-1"),
         ("words", "may be any of 20260102-1, 20260101-1"),
-        ("word", "may be any of 20260102-1, 20260101-1"),
         ("5-1", "holds no run '5-1'; it has 20260103-1"),
         ("", "holds no run ''"),
     ],

@@ -65,11 +65,12 @@ def test_an_unknown_run_id_is_an_error(store: Store, act: Callable[[Store], obje
 
 
 @pytest.mark.parametrize("store_url", DATABASES, indirect=True)
-def test_runs_are_listed_with_the_last_one_first(store: Store) -> None:
+def test_runs_are_listed_with_the_last_one_first(store: Store, store_url: str) -> None:
     store.create(run("b", created="2026-01-02T00:00:00+00:00"))
     store.create(run("a", created="2026-01-01T00:00:00+00:00"))
     store.create(run("c", created="2026-01-02T00:00:00+00:00"))
     assert [found.id for found in store.runs()] == ["c", "b", "a"]
+    assert store.url == store_url, "it opens again by it"
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])

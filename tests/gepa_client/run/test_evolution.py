@@ -11,6 +11,7 @@ from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.settings.run_config import RunConfig
 from protocol import DiscoverResult
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
+from tests.gepa_client.stored_run import DISCOVERY
 
 URL = "http://127.0.0.1:1"
 CODE = {GIT_BRANCH: git_branch("main", "a" * 40), ADDED_COMPONENTS: "{}"}
@@ -18,15 +19,9 @@ BOTH = {**CODE, "rules": "r"}
 
 
 def discovered(seed: dict[str, str], *capabilities: str) -> DiscoverResult:
+    program = {"name": "p", "components": [{"name": name} for name in seed], "seed_candidate": seed}
     return DiscoverResult.model_validate(
-        {
-            "protocol_versions": ["1"],
-            "server": {"name": "s", "version": "0", "language": "python", "instance_id": "i"},
-            "program": {"name": "p", "components": [{"name": name} for name in seed], "seed_candidate": seed},
-            "datasets": {},
-            "capabilities": list(capabilities),
-            "limits": {"max_concurrency": 1, "max_batch_size": 1, "max_request_bytes": 1},
-        }
+        DISCOVERY | {"program": program, "datasets": {}, "capabilities": list(capabilities)}
     )
 
 
@@ -41,12 +36,10 @@ CHANGES = discovered(BOTH, "commits", "mutations")
     ("program", "settings", "wanted"),
     [
         (discovered({"rules": "r"}), {}, "prompts"),
-        (discovered({"rules": "r"}), {"reflection_lm": None}, "prompts"),
         (discovered(BOTH, "commits"), {}, "prompts"),
         (CHANGES, {}, "both"),
         (CHANGES, {"evolve": "code"}, "code"),
         (CHANGES, {"evolve": "prompts", "reflection_lm": None}, "prompts"),
-        (discovered(CODE, "mutations"), {}, "both"),
     ],
 )
 def test_what_evolves_follows_from_settings_and_capabilities(

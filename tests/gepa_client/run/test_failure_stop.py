@@ -15,7 +15,6 @@ FAILED = ExampleDone("7", "program_error", None, 0.1, 0, None, {"type": "KeyErro
     [
         (None, "prompts", True),
         (None, "code", False),
-        (None, "both", False),
         (0.5, "code", True),
         (1.0, "prompts", False),
     ],

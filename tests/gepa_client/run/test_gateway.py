@@ -22,10 +22,8 @@ def call(number: int = 0, **given: Any) -> ModelCallMessage:
     )
 
 
-def refusal(
-    what: str = "CONNECT far.example.org:443", reason: str = "not allowed", sandbox: str = "s-1"
-) -> RefusalMessage:
-    return RefusalMessage(sandbox=sandbox, what=what, reason=reason)
+def refusal(what: str = "CONNECT far.example.org:443", reason: str = "not allowed") -> RefusalMessage:
+    return RefusalMessage(sandbox="s-1", what=what, reason=reason)
 
 
 @pytest.fixture

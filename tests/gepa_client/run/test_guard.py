@@ -67,39 +67,19 @@ def test_a_run_pauses_after_three_iterations_in_a_row_without_a_connection_to_th
     assert all(isinstance(event, StepFailed) for event in run.events)
 
 
-END = cast("IterationEndEvent", {"iteration": 1})
-
-
-def limited(**limits: Any) -> RunConfig:
-    return RunConfig(url=("http://127.0.0.1:1",), reflection_lm="openai/x", **limits)
-
-
 def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price() -> None:
     events: list[Event] = []
     journal = Journal("r")
-    guard = PriceGuard(limited(max_cost_usd=1.0), journal, events.append)
+    config = RunConfig(url=("http://127.0.0.1:1",), reflection_lm="openai/x", max_cost_usd=1.0)
+    guard = PriceGuard(config, journal, events.append)
     journal.spending.finished("completion", {"cost_usd": 0.25}, examples=1, unpriced=0)
     journal.spending.finished("evaluate", {"cost_usd": None}, examples=1, unpriced=1)
     journal.spending.finished("score", None, examples=1, unpriced=1)
-    guard.on_iteration_end(END)
+    guard.on_iteration_end(cast("IterationEndEvent", {"iteration": 1}))
     assert [event.message for event in events if isinstance(event, Warned)] == [
         "no price is known for the program's examples, so `max_cost_usd` cannot hold",
         "no price is known for scores made elsewhere, so `max_cost_usd` cannot hold",
     ]
-
-
-@pytest.mark.parametrize(("more", "ends"), [({}, True), ({"max_metric_calls": 9}, False)])
-def test_a_run_that_only_money_would_end_fails_if_nothing_has_a_price(more: dict[str, Any], ends: bool) -> None:
-    events: list[Event] = []
-    journal = Journal("r")
-    guard = PriceGuard(limited(max_cost_usd=1.0, **more), journal, events.append)
-    journal.spending.finished("evaluate", None, examples=1, unpriced=1)
-    if ends:
-        with pytest.raises(Interrupted, match="nothing else ends this run: give `max_metric_calls`"):
-            guard.on_iteration_end(END)
-    else:
-        guard.on_iteration_end(END)
-    assert (guard.lacks_limit, len(events)) == (ends, int(not ends))
 
 
 def test_a_recorded_failure_that_was_hopeless_does_not_end_a_replay() -> None:

@@ -310,10 +310,16 @@ def test_a_run_with_a_live_driver_cannot_be_resumed_and_is_cancelled_by_another_
     assert f"is driven by pid {driver_of(tmp_path)} on " in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
     assert process.poll() is None
-    assert cli("cancel", "last").status == 0
+    driver = driver_of(tmp_path)
+    cancelled = cli("cancel", "last")
+    assert cancelled.status == 0
+    assert f"asking pid {driver} on " in cancelled.stdout
+    assert "is cancelled: on request" in cancelled.stdout
     stdout, stderr = process.communicate(TIMEOUT_S)
     assert process.returncode == 130, stdout + stderr
     assert "cancelled: on request" in stdout
+    with stored(tmp_path) as (store, run_id):
+        assert store.run(run_id).requested_action is None
     events = [json.loads(line) for line in (only_run(tmp_path) / "events.jsonl").read_text().splitlines()]
     assert [event["event"] for event in events][:2] == ["phase", "started"]
     numbers, attempts = evaluations(tmp_path)

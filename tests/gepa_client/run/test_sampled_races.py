@@ -23,7 +23,6 @@ SETTINGS = (
     *("--trainset", "train.jsonl", "--valset", "val.jsonl", "--validation", f"race:{SAMPLE}", "--past-perfect"),
     *("--max-metric-calls", 700, "--check", "off", "--json"),
 )
-URL = {"url": ("http://127.0.0.1:1",)}
 
 
 def write_rows(folder: Path) -> None:

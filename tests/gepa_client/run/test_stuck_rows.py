@@ -7,12 +7,9 @@ from typing import Any
 
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_text
+from tests.gepa_client.run.test_resume import program
 from tests.gepa_client.run_folder import only_run
-from tests.gepa_client.word_program import Script, rows, scored
-
-
-def program() -> Script:
-    return Script(datasets={"train": rows(30), "val": rows(12, 100)})
+from tests.gepa_client.word_program import scored
 
 
 def worked(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,9 +21,9 @@ from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import RunningSandbox, RuntimeUnavailable, SandboxNotReady
 from sandbox_runtime.gateway import GatewayRefusal, ProviderCall, TokenCounts
 from tests.sandbox_runtime.pool.fakes import FakeSandbox
+from tests.support.waiting import until
 
 COMMIT = "a" * 40
-LIMIT_S = 10.0
 AGAIN = "evolverpc optimize --repo ."
 
 
@@ -110,14 +109,6 @@ def settings(**given: Any) -> RunConfig:
     return RunConfig(**{"repo": "/somewhere", "max_metric_calls": 5, "max_cost_usd": 2.5, **given})
 
 
-def until(met: Callable[[], bool], meanwhile: Callable[[], object] = lambda: None) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not met():
-        assert time.monotonic() < end
-        meanwhile()
-        time.sleep(0.002)
-
-
 def test_the_first_is_ready_when_the_block_begins_and_all_are_gone_after_it(
     setup: FakeSetup, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,17 +127,10 @@ def test_the_first_is_ready_when_the_block_begins_and_all_are_gone_after_it(
     assert "the first of 3 sandboxes was ready" in output
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeUnavailable("there is no bwrap: apt-get install bubblewrap"),
-        SandboxNotReady("it ended", stage="main", log_tail="ModuleNotFoundError: x"),
-    ],
-)
 def test_if_no_sandbox_starts_the_reason_and_the_next_command_are_printed(
-    setup: FakeSetup, error: Exception, capsys: pytest.CaptureFixture[str]
+    setup: FakeSetup, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    setup.fails = error
+    setup.fails = RuntimeUnavailable("there is no bwrap: apt-get install bubblewrap")
     with (
         pytest.raises(typer.Exit) as ended,
         sandboxed(settings(), "run", AGAIN, failed=3, open_setup=setup.open),
@@ -154,9 +138,8 @@ def test_if_no_sandbox_starts_the_reason_and_the_next_command_are_printed(
         pytest.fail("nothing is there to work with")
     output = capsys.readouterr().err
     assert ended.value.exit_code == 3
-    assert str(error) in output
-    assert getattr(error, "log_tail", "") in output
-    assert f"{AGAIN}" in output
+    assert str(setup.fails) in output
+    assert AGAIN in output
     assert setup.closed == 1
 
 
@@ -173,7 +156,7 @@ def test_events_of_the_gateway_are_sent_to_the_optimizer(setup: FakeSetup) -> No
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
         for event in (call, GatewayRefusal("s0", "example.com", "not allowed"), BudgetExhausted(), Log("fetching [x]")):
             setup.receive(event)
-        until(lambda: len(driver.lines) == 3 and bool(notes), lambda: sandboxes.forward(driver, notes.append))
+        until(lambda: sandboxes.forward(driver, notes.append) or (len(driver.lines) == 3 and notes))
         assert sandboxes.has_gateway
     messages = [control_messages.parse_message(json.dumps(line)) for line in driver.lines]
     assert messages[0] == control_messages.ModelCallMessage(
@@ -225,7 +208,7 @@ def test_a_death_is_reported_and_the_run_pauses_if_no_sandbox_can_be_started(
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
         setup.fails = RuntimeUnavailable("the machine is full")
         setup.made[0].die_soon()
-        until(lambda: bool(driver.stopped), lambda: sandboxes.forward(driver, notes.append))
+        until(lambda: sandboxes.forward(driver, notes.append) or driver.stopped)
     assert "the machine is full" in (driver.stopped[0] or "")
     assert "has ended" in notes[0].text
 
@@ -236,7 +219,7 @@ def test_the_sandboxes_are_replaced_if_the_run_continues_at_the_spend_cap(
     monkeypatch.setattr("gepa_client.sandboxing.session.CAP_GRACE_S", 0.0)
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
         setup.receive(BudgetExhausted())
-        until(lambda: setup.up == 0, lambda: sandboxes.forward(FakeDriver(), print))
+        until(lambda: sandboxes.forward(FakeDriver(), print) or setup.up == 0)
 
 
 def test_what_the_server_in_a_sandbox_refused_comes_before_how_the_sandbox_ended() -> None:

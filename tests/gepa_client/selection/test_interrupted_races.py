@@ -12,7 +12,7 @@ from gepa_client.journal.entries import RACE, SEARCH, STOP
 from gepa_client.journal.history import entries
 from tests.gepa_client.endpoint_fixtures import token
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import cut_after, recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import cut_after, discovery_of, recording, replaying, watched
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.selection.raced_run import TRAIN, Program, RacedRun, run
 from tests.support.rounds import rounds
@@ -50,7 +50,7 @@ def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(host: Host, tmp_
         assert found == wanted
         kinds = Counter(made.kind for made in store.attempts(RUN.id, SEARCH) if made.outcome not in ("lost", "refused"))
         assert kinds["evaluate"] == sum(program.server.runs.values()) == wanted.metric_calls
-        with RemoteAdapter(journal=replaying(store), recorded=_discovery(url)) as adapter:
+        with RemoteAdapter(journal=replaying(store), recorded=discovery_of(url)) as adapter:
             assert run(adapter, **SETTINGS) == wanted
 
 
@@ -64,7 +64,7 @@ def test_a_limit_that_ends_a_run_within_a_race_is_replayed_and_resumed(host: Hos
                 run(adapter, **SETTINGS)
             journal.stop(spent.value)
         with (
-            RemoteAdapter(journal=replaying(store), recorded=_discovery(url)) as adapter,
+            RemoteAdapter(journal=replaying(store), recorded=discovery_of(url)) as adapter,
             pytest.raises(Interrupted, match=spent.value.reason),
         ):
             run(adapter, **SETTINGS)
@@ -79,8 +79,3 @@ def _cut_in_a_race(store: Any, journal: Any) -> Any:
             journal.cancel_token.cancel(Interrupted("paused", "cut"))
 
     return cut
-
-
-def _discovery(url: str) -> Any:
-    with RemoteAdapter(url) as adapter:
-        return adapter.discovery

@@ -66,14 +66,13 @@ def test_a_run_whose_proposals_never_lose_is_that_of_full_validation(
 def test_an_example_that_takes_long_holds_up_no_other_slot(host: Host) -> None:
     slots = 4
     program = Program(slots=slots)
-    others = asyncio.Event
     begun: Counter[str] = Counter()
     waiting: dict[str, asyncio.Event] = {}
 
     async def evaluated(candidate: dict[str, str], example: Example, traced: bool) -> dict[str, Any]:
         if int(example.id) >= TRAIN and candidate["rules"] != program.seed:
             begun[candidate["rules"]] += 1
-            enough = waiting.setdefault(candidate["rules"], others())
+            enough = waiting.setdefault(candidate["rules"], asyncio.Event())
             if begun[candidate["rules"]] == 1:  # it ends when as many others were begun as a fleet has ahead
                 await asyncio.wait_for(enough.wait(), 20)
             elif begun[candidate["rules"]] == AHEAD * slots + LEAST_BLOCK:

@@ -59,14 +59,11 @@ def test_a_setting_of_sandboxes_is_refused_without_a_repository(name: str) -> No
         "sandbox": "process",
         "model_prices": '{"m": [1, 2]}',
         "model_providers": '{"p": {"base_url": "http://127.0.0.1:1"}}',
+        "secret_headers": ["a.example X-Key=MY_KEY"],
+        "build_hosts": ["a"],
+        **dict.fromkeys(("ref", "server_args", "gateway", "modal_app", "git_token_file"), "a"),
     }
     given = values.get(name, ["a"] if SandboxSettings.model_fields[name].default == () else 7)
-    if name in ("ref", "server_args", "gateway", "modal_app", "git_token_file"):
-        given = "a"
-    if name == "build_hosts":
-        given = ["a"]
-    if name == "secret_headers":
-        given = ["a.example X-Key=MY_KEY"]
     with pytest.raises(SettingsError, match=f"`{name}` needs `repo`"):
         load(None, {"url": [URL], "max_metric_calls": 10, name: given})
 

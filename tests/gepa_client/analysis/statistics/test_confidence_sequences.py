@@ -1,6 +1,5 @@
 import itertools
 import math
-import random
 
 import pytest
 
@@ -24,13 +23,6 @@ def test_of_all_orders_at_most_the_error_ever_reach_the_evidence_against_a_true_
     orders = list(itertools.permutations(population))
     wrong = sum(wealth(order, len(order), 0.0, 1.0) >= 1 / error for order in orders)
     assert wrong <= error * len(orders)
-
-
-def test_a_false_claim_is_found_out_early() -> None:
-    source = random.Random(4)
-    population = [1.0] * 10 + [-1.0] * 60 + [0.0] * 130
-    found = sum(wealth(source.sample(population, 60), 200, 0.0, 1.0) >= 4 for _ in range(200))
-    assert found >= 100
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
