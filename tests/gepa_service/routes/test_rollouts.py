@@ -263,6 +263,7 @@ async def test_a_step_applies_a_patch_and_returns_its_branch(
 WRONG: list[tuple[str, dict[str, Any]]] = [
     ("/rollouts/batch", {}),
     ("/rollouts/batch", {"tasks": []}),
+    ("/rollouts/batch", {"tasks": [{}], "parallelism": 0}),
     ("/rollouts/batch", {"tasks": [{}], "candidate": {"a": 1}}),
     ("/rollouts/batch", {"tasks": [{}], "candidate": {"a": "b"}, "program_id": "p"}),
     ("/rollouts/batch", {"tasks": [{}], "options": {"seed": 1}}),
@@ -270,6 +271,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("/rollouts/batch", {"tasks": [{}], "timeout_s": 1e9}),
     ("/execute_step", {"mutation": {"kind": "merge"}}),
     ("/execute_step", {"mutation": {"kind": "prompt", "texts": {}}}),
+    ("/execute_step", {"mutation": {"kind": "patch", "diff": ""}}),
     ("/execute_step", {"mutation": {"kind": "change_request", "request": 5}}),
 ]
 

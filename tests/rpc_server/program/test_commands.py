@@ -61,6 +61,7 @@ async def test_limits_are_those_of_all_processes_and_the_smaller_of_a_commands_a
         ({"do": "result", "result": {"score": None}}, "score is missing"),
         ({"do": "result", "result": {"score": "high"}}, "score is a string ('high')"),
         ({"do": "result", "result": {"seconds": -1}}, "seconds"),
+        ({"do": "result", "result": {"feedback": 5}}, "feedback"),
         (written('{"status":"ok","score":NaN,"output":null}'), "score is NaN"),
         (written('{"status":"ok","score":-Infinity,"output":null}'), "score is infinite"),
         (written('{"status":"ok","score":1,"output":[NaN]}'), "output[0] is NaN"),

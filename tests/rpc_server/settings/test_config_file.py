@@ -63,6 +63,8 @@ def test_flags_override_the_file_and_their_paths_start_where_they_are_typed(tmp_
     ("text", "key"),
     [
         ('port = "80"', "port"),
+        ("port = 70000", "port"),
+        ("workers = 0", "workers"),
         ("trust_results = 1", "trust_results"),
         ("datasets = ['a']", "datasets"),
         ("env = { A = 1 }", "env"),
