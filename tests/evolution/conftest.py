@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_runtime import ServerEndpoint, running_server
+from sandbox_runtime import ServerEndpoint
 from tests.evolution.scenario import Reflection, changes, write_scripts
 from tests.gepa_client.scripted_server import Host
 from tests.support import scripted_anthropic
@@ -22,8 +21,6 @@ from tests.support.forked_client import ForkServer
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "repeats"
 RUN_S = 300.0
-MARK = "MARK_OF_THE_TEST"
-"""A variable that the server and every process it starts have."""
 
 sys.path.insert(0, str(EXAMPLE))
 import evolve  # noqa: E402  # a script beside its programs, as a user runs it
@@ -38,46 +35,33 @@ class World:
     reflection: Reflection
     model_url: str
     agent_environment: dict[str, str]
-    mark: str
     fork_server: ForkServer
 
     def serving(self) -> AbstractContextManager[ServerEndpoint]:
         """`with world.serving() as endpoint`: a server beside the program."""
-        return self.fork_server.running_server(cwd=self.repository, env=self._variables)
-
-    def serving_as_a_user(self) -> AbstractContextManager[ServerEndpoint]:
-        """The same, as a process whose environment shows `MARK`."""
-        return running_server(evolve.server_command(), cwd=self.repository, env=self._variables)
-
-    @property
-    def _variables(self) -> dict[str, str]:
-        return {**self.agent_environment, "XDG_CACHE_HOME": str(self.folder / "cache"), MARK: self.mark}
+        variables = {**self.agent_environment, "XDG_CACHE_HOME": str(self.folder / "cache")}
+        return self.fork_server.running_server(cwd=self.repository, env=variables)
 
     def client(
         self,
         endpoint: ServerEndpoint | None,
         *arguments: object,
         variables: Mapping[str, str] | None = None,
-        status: int = 0,
     ) -> str:
-        """Return what a `evolverpc` command prints, run in `folder`; its exit status must be this."""
+        """Return what a `evolverpc` command prints, run in `folder`; it must succeed."""
         ended, stdout, stderr = self.fork_server.run(
             [str(argument) for argument in arguments],
             folder=self.folder,
             environment={**self.environment(endpoint), **(variables or {})},
             timeout_s=RUN_S,
         )
-        assert ended == status, (stdout + stderr).decode()
+        assert ended == 0, (stdout + stderr).decode()
         return stdout.decode()
 
-    def optimize(self, endpoint: ServerEndpoint, *arguments: object) -> list[dict[str, Any]]:
-        """The events of a run."""
-        printed = self.client(endpoint, *self.optimize_arguments(endpoint), *arguments, "--json")
+    def optimize(self, endpoint: ServerEndpoint) -> list[dict[str, Any]]:
+        """The events of a run of the example with the scripted reflection model."""
+        printed = self.client(endpoint, "optimize", endpoint.url, *self.optimized, "--json")
         return [json.loads(line) for line in printed.splitlines()]
-
-    def optimize_arguments(self, endpoint: ServerEndpoint) -> list[object]:
-        """Of `evolverpc`, for a run of the example with the scripted reflection model."""
-        return ["optimize", endpoint.url, *self.optimized]
 
     @property
     def optimized(self) -> list[object]:
@@ -92,10 +76,6 @@ class World:
     def reached_by(self) -> list[str]:
         """How the reflection model is reached, which no record holds."""
         return ["--reflection-lm-kwargs", json.dumps({"api_base": self.model_url, "api_key": "none"})]
-
-    @staticmethod
-    def command(*arguments: object) -> list[str]:
-        return [sys.executable, "-m", "gepa_client", *map(str, arguments)]
 
     def environment(self, endpoint: ServerEndpoint | None) -> dict[str, str]:
         token = {} if endpoint is None else {"GEPA_TOKEN": endpoint.token}
@@ -127,7 +107,7 @@ def world(host: Host, tmp_path: Path, fork_server: ForkServer) -> Iterator[Calla
         url = host.serve(reflection.complete, "/v1/chat/completions").removesuffix("/chat/completions")
         repository = evolve.prepare(language, folder)
         environment = models.enter_context(scripted_anthropic.served(folder / "scripts.json"))
-        return World(folder, repository, reflection, url, environment, uuid.uuid4().hex, fork_server)
+        return World(folder, repository, reflection, url, environment, fork_server)
 
     with ExitStack() as models:
         yield make

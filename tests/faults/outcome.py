@@ -36,10 +36,6 @@ class Outcome:
     entries: dict[str, int]
     certificate: dict[str, Any] | None
 
-    def as_json(self) -> str:
-        """For keeping it; `Outcome(**json.loads(...))` reads it."""
-        return json.dumps(asdict(self))
-
 
 @dataclass(frozen=True)
 class Executions:

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import resource
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from tests.faults import execution_log
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
 from tests.faults.mongo import Mongo
-from tests.faults.optimizing import LEASE_S, LONG_LEASE_S, PAUSED, Driver
+from tests.faults.optimizing import LEASE_S, LONG_LEASE_S, PAUSED
 from tests.faults.runs import Setup, seeded
 from tests.faults.serving import PROCESSES
 
@@ -66,12 +65,6 @@ def test_a_full_disk_pauses_the_run_until_there_is_room(
         filler.unlink()
         made.finish(made.resume())
         check(made, expected, lost_examples=PROCESSES, lost_calls=PROCESSES)
-
-
-def limit_files(driver: Driver, size: int) -> None:
-    """No file that the optimizer's own process writes may become larger, in bytes."""
-    assert driver.child is not None
-    resource.prlimit(driver.child, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The records of a service."""
+"""The records of a service, and a clock."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,3 +14,17 @@ def records(tmp_path: Path) -> Iterator[RecordStore]:
     opened = open_records(str(tmp_path / "records.db"))
     yield opened
     opened.close()
+
+
+class Clock:
+    """Seconds, which a test lets pass."""
+
+    present = 1000.0
+
+    def __call__(self) -> float:
+        return self.present
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()

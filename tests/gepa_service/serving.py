@@ -4,7 +4,8 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -14,7 +15,13 @@ from evolverpc_common.open_connections import OpenConnections
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.api.connections import BoundedConnection
+from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.auth.keys import make_key
+from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.principal import Principal
+from gepa_service.auth.recognize import Recognizer
+from gepa_service.model.tenant import TENANTS, Role, Tenant
+from gepa_service.records.open_records import open_records
 from gepa_service.records.store import RecordStore
 
 READY_S = 30.0
@@ -34,6 +41,18 @@ def served(service: Service, prepare: Callable[[FastAPI], object] = lambda _: No
     prepare(app)
     with served_app(app, port) as url:
         yield url
+
+
+@contextmanager
+def served_with_key(folder: Path, role: Role) -> Iterator[tuple[str, str]]:
+    """Serve the API over new databases while the block runs; yield its URL, and a key of this role of a tenant."""
+    with closing(open_records(str(folder / "records.db"))) as records:
+        records.insert(Tenant(tenant=TENANTS, id="acme", name="acme"))
+        key, record = make_key("acme", "test", role)
+        records.insert(record)
+        recognize = Recognizer(records, JobTokens(records, [b"m" * 32]), OidcTokens([]))
+        with served(service_of(records, str(folder / "journals.db"), recognize)) as url:
+            yield url, key
 
 
 @contextmanager

@@ -20,6 +20,7 @@ import aiohttp
 import pytest
 
 from sandbox_runtime import (
+    Allow,
     Closed,
     Command,
     Egress,
@@ -151,7 +152,7 @@ async def bubblewrap_backend() -> AsyncIterator[BackendUnderTest]:
                 runtime=runtime,
                 prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
                 egress=Closed(),
-                refused=(Open(),),
+                refused=(Open(), Allow(domains=("example.com",))),
                 folders=folders.watched("bubblewrap"),
                 own_names=frozenset(
                     {

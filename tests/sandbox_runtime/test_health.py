@@ -66,13 +66,6 @@ async def test_a_request_waits_in_the_backlog_until_the_server_is_up(short: Path
     assert len(asked) == 1
 
 
-async def test_a_proxy_before_the_server_gets_its_own_token() -> None:
-    listening, url = on_tcp()
-    async with answering(listening, 200) as asked:
-        await wait_until_healthy(ServerEndpoint(url, "token", proxy_token="proxy"), 10)
-    assert b"Authorization: Bearer proxy\r\n" in asked[0]
-
-
 async def test_a_server_that_is_not_ready_in_time_is_an_error_with_its_last_fault(short: Path) -> None:
     listening, url = on_tcp()
     started = time.monotonic()

@@ -23,13 +23,6 @@ def test_a_record_is_read_as_it_was_written(records: SandboxRecords) -> None:
     assert str(os.getpid()) in read.found().owner
 
 
-def test_records_are_found_by_all_given_labels(records: SandboxRecords) -> None:
-    one, two = (records.add({"run": "r1", "name": name}) for name in ("one", "two"))
-    assert {record.id for record in records.all({"run": "r1"})} == {one.id, two.id}
-    assert [record.id for record in records.all({"run": "r1", "name": "two"})] == [two.id]
-    assert records.all({"run": "r2"}) == []
-
-
 def test_a_record_is_removed_regardless_of_file_modes(records: SandboxRecords) -> None:
     record = records.add({})
     closed = record.folder / "closed" / "deep"

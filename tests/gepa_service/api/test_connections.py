@@ -1,6 +1,5 @@
 """A request has to arrive in time, and one without a key is answered before its body is sent."""
 
-import contextlib
 import socket
 import time
 from collections.abc import Iterator
@@ -9,13 +8,7 @@ from pathlib import Path
 import pytest
 
 from gepa_service.api import connections
-from gepa_service.auth.job_tokens import JobTokens
-from gepa_service.auth.keys import make_key
-from gepa_service.auth.oidc import OidcTokens
-from gepa_service.auth.recognize import Recognizer
-from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.open_records import open_records
-from tests.gepa_service.serving import served, service_of
+from tests.gepa_service.serving import served_with_key
 
 WAIT_S = 30.0
 ARRIVAL_S = 0.6
@@ -25,13 +18,8 @@ ARRIVAL_S = 0.6
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[tuple[str, int], str]]:
     """Where the API listens, and the key of an editor."""
     monkeypatch.setattr(connections, "ARRIVAL_S", ARRIVAL_S)
-    with contextlib.closing(open_records(str(tmp_path / "records.db"))) as records:
-        records.insert(Tenant(tenant=TENANTS, id="acme", name="acme"))
-        key, record = make_key("acme", "test", "editor", None)
-        records.insert(record)
-        recognize = Recognizer(records, JobTokens(records, [b"m" * 32]), OidcTokens([]))
-        with served(service_of(records, str(tmp_path / "journals.db"), recognize)) as url:
-            yield ("127.0.0.1", int(url.rpartition(":")[2])), key
+    with served_with_key(tmp_path, "editor") as (url, key):
+        yield ("127.0.0.1", int(url.rpartition(":")[2])), key
 
 
 def head(length: int, key: str = "") -> bytes:

@@ -17,8 +17,6 @@ from gepa_service.records.store import RecordStore
 from tests.gepa_service.api.conftest import Client
 from tests.support.waiting import eventually
 
-MEMBER = {"issuer": "https://issuer.example", "subject": "ann", "role": "viewer"}
-
 
 class Counted:
     """A route that counts its calls, and can be held up or let fail."""

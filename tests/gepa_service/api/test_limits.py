@@ -14,18 +14,7 @@ from gepa_service.jobs.month_spending import month_id
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant, Usage
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore, RecordsUnavailable
-
-
-class Clock:
-    present = 100.0
-
-    def __call__(self) -> float:
-        return self.present
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+from tests.gepa_service.conftest import Clock
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import jwt
 import pytest
 
 from gepa_service.auth.job_tokens import LEEWAY_S, LIFETIME_S, LONGEST_S, JobTokens, is_job_token, signing_key
-from gepa_service.auth.principal import Principal
 from gepa_service.model.job import Job, JobClaim
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
@@ -41,19 +40,10 @@ def job(records: RecordStore) -> Job:
     return made
 
 
-def test_the_token_of_a_running_job_names_the_job_and_its_tenant(records: RecordStore, job: Job) -> None:
-    tokens = JobTokens(records, [MASTER])
-    token = tokens.issue(job)
-    assert is_job_token(token)
-    assert tokens.check(token) == Principal("acme", "job", "job:job_1", "job_1")
-
-
 @pytest.mark.parametrize(
     "change",
     [
         {"status": "cancelled"},
-        {"status": "paused"},
-        {"status": "pending"},
         {"claim": None},
         {"claim": JobClaim(worker="w2", beat=7)},
         {"attempts": 3},
@@ -126,8 +116,6 @@ FORGED: dict[str, Callable[[], str]] = {
     "another job": lambda: _with_claims(aud="job_2"),
     "a job that is absent": lambda: signed({"aud": "job_2"}),
     "a foreign tenant's job": lambda: signed({"tenant": "other"}),
-    "another worker": lambda: signed({"worker": "w2"}),
-    "another attempt": lambda: signed({"gen": 1}),
     "expired": lambda: signed({"iat": 1_000_000_000, "exp": 1_000_000_060}),
     "valid too long": lambda: signed({"exp": int(now().timestamp()) + LONGEST_S + 60}),
     "expiry is a text": lambda: signed({"exp": "9999999999"}),
@@ -142,15 +130,12 @@ def _with_claims(**changes: Any) -> str:
     return f"{header}.{part(claims(**changes))}.{signature}"
 
 
-def test_the_forged_tokens_are_refused_for_what_is_wrong_with_them_alone(records: RecordStore, job: Job) -> None:
-    assert JobTokens(records, [MASTER]).check(signed({})) is not None
-
-
 @pytest.mark.parametrize("forged", FORGED)
 def test_a_forged_token_is_refused(records: RecordStore, job: Job, forged: str) -> None:
-    token = FORGED[forged]()
+    token, tokens = FORGED[forged](), JobTokens(records, [MASTER])
     is_job_token(token)
-    assert JobTokens(records, [MASTER]).check(token) is None
+    assert tokens.check(token) is None
+    assert tokens.check(signed({})) is not None, "it is refused for what is wrong with it alone"
 
 
 def test_tokens_of_the_master_key_before_are_accepted_while_it_is_listed(records: RecordStore, job: Job) -> None:

@@ -12,18 +12,7 @@ import pytest
 from gepa_service.auth import oidc
 from gepa_service.auth.oidc import Identity, IssuerUnavailable, OidcTokens
 from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer
-
-
-class Clock:
-    present = 1000.0
-
-    def __call__(self) -> float:
-        return self.present
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+from tests.gepa_service.conftest import Clock
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ import pytest
 
 from gepa_service.api import openapi
 from gepa_service.auth.keys import make_key
-from gepa_service.cli.service_parts import ConfigurationError, parse_issuers, read_github_app
+from gepa_service.cli.listening import bound_socket
+from gepa_service.cli.service_parts import ConfigurationError, read_github_app
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.open_records import open_records
 from tests.gepa_service.cli.in_process import ran
@@ -133,9 +134,14 @@ def test_a_file_of_the_app_that_others_may_read_is_refused_and_no_secret_is_repe
     assert "hunter2" not in str(refused.value)
 
 
-def test_issuers_are_given_with_their_audience() -> None:
-    (found,) = parse_issuers(["https://issuer.example client"])
-    assert (found.issuer, found.audience) == ("https://issuer.example", "client")
+def test_connections_send_the_body_of_a_response_without_waiting_for_the_acknowledgement_of_its_head() -> None:
+    with (
+        bound_socket("127.0.0.1", 0) as listening,
+        socket.create_connection(listening.getsockname(), timeout=10),
+    ):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 def test_the_committed_document_is_that_of_the_routes() -> None:

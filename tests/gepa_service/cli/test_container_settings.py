@@ -24,7 +24,6 @@ SECRET = "the secret 'mine'"
     [
         ({"GEPA_SERVICE_DATABASE": ""}, "GEPA_SERVICE_DATABASE must be set: add it to the secret 'mine'"),
         ({"GEPA_SERVICE_JOURNALS": "  "}, "GEPA_SERVICE_JOURNALS must be set"),
-        ({"GEPA_SERVICE_MASTER_KEY": ""}, "GEPA_SERVICE_MASTER_KEY must be set"),
         ({"GEPA_SERVICE_DATABASE": "/data/records.db"}, "GEPA_SERVICE_DATABASE names no MongoDB database"),
         ({"GEPA_SERVICE_JOURNALS": "postgres://db/runs"}, "mongodb:// or mongodb\\+srv:// URL"),
         ({"GEPA_SERVICE_GITHUB_APP_TOML": 'app_id = "1"'}, "belong together: set both in the secret 'mine'"),

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,7 @@ from gepa_service.api.routes.jobs import BudgetChange, OptimizeRequest
 from gepa_service.api.routes.keys import KeyRequest
 from gepa_service.api.routes.programs import PromoteRequest
 from gepa_service.api.routes.repositories import ConnectRequest
-from gepa_service.auth.job_tokens import JobTokens
-from gepa_service.auth.keys import make_key
-from gepa_service.auth.oidc import OidcTokens
-from gepa_service.auth.recognize import Recognizer
 from gepa_service.client import ServiceClient, ServiceProblem, ServiceUnreachable
-from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.open_records import open_records
 from tests.docs import pages
 from tests.gepa_service import serving
 from tests.gepa_service.cli.test_up import up
@@ -35,13 +28,8 @@ def service(tmp_path: Path) -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """The address of an API in this process, and the key of an owner."""
-    with closing(open_records(str(tmp_path / "records.db"))) as records:
-        records.insert(Tenant(tenant=TENANTS, id="acme", name="acme"))
-        key, record = make_key("acme", "test", "owner")
-        records.insert(record)
-        recognize = Recognizer(records, JobTokens(records, [b"m" * 32]), OidcTokens([]))
-        with serving.served(serving.service_of(records, str(tmp_path / "journals.db"), recognize)) as url:
-            yield url, key
+    with serving.served_with_key(tmp_path, "owner") as served:
+        yield served
 
 
 def repository(folder: Path) -> Path:

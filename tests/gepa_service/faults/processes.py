@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from gepa_service.jobs.front_port import free_port
 from gepa_service.model.job import Job
 from tests.gepa_service.platform import MASTER, processes_of
 
@@ -32,7 +33,7 @@ class Processes:
     records: str
     journals: str
     sandbox: str = "process"
-    port: int = field(default_factory=lambda: free_port())
+    port: int = field(default_factory=free_port)
     reached_at: int | None = None
     _running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
@@ -133,12 +134,6 @@ def command_of(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as opened:
-        port: int = opened.getsockname()[1]
-    return port
 
 
 def listening(port: int, timeout_s: float = 240.0) -> None:

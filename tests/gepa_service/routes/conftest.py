@@ -1,7 +1,7 @@
 """An application over real databases, with keys `TENANT-ROLE`, called without a socket."""
 
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,8 @@ from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.auth.principal import Principal
 from gepa_service.model.job import Job
-from gepa_service.records.open_records import open_records
 from gepa_service.records.record import now
-from gepa_service.records.store import TenantRecords
+from gepa_service.records.store import RecordStore, TenantRecords
 from gepa_service.repositories.policy import RepositoryPolicy
 from tests.gepa_client.conftest import Host, environment
 from tests.gepa_client.word_program import Script, rows
@@ -87,10 +86,9 @@ def keys() -> Keys:
 
 
 @pytest.fixture
-def service(tmp_path: Path, keys: Keys) -> Iterator[Service]:
-    records = open_records(str(tmp_path / "records.db"))
+def service(records: RecordStore, tmp_path: Path, keys: Keys) -> Service:
     policy = RepositoryPolicy(allow_local=True, allow_networks=LOOPBACK, timeout_s=10)
-    yield Service(
+    return Service(
         records=records,
         journals=str(tmp_path / "journals.db"),
         recognize=keys.recognize,
@@ -98,7 +96,6 @@ def service(tmp_path: Path, keys: Keys) -> Iterator[Service]:
         repositories=policy,
         webhook_key=b"a key of the service of 32 bytes",
     )
-    records.close()
 
 
 @pytest.fixture

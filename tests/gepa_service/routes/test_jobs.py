@@ -171,3 +171,19 @@ async def test_work_beyond_a_quota_is_refused_with_the_quota_and_when_to_try_aga
         spent = await editor("POST", path, asked)
         assert (spent.status_code, spent.json()["quota"]) == (429, "usd_per_month")
         assert 0 < int(spent.headers["Retry-After"]) <= 31 * 24 * 3600 + 1
+
+
+async def test_a_paused_job_is_resumed_only_if_there_is_room_among_those_that_wait(
+    editor: Caller, program: str, service: Service
+) -> None:
+    service.records.insert(Tenant(tenant=TENANTS, id="acme", name="acme", quotas=Quotas(jobs_queued=1)))
+    paused = await submitted(editor, program)
+    assert (await editor("POST", f"/job/{paused}/pause")).json()["status"] == "paused"
+    other = await submitted(editor, program)
+    refused = await editor("POST", f"/job/{paused}/resume")
+    assert (refused.status_code, refused.json()["quota"]) == (429, "jobs_queued"), refused.text
+    assert int(refused.headers["Retry-After"]) > 0
+    assert (await editor("GET", f"/job/{paused}")).json()["status"] == "paused"
+    assert (await editor("POST", f"/job/{other}/resume")).status_code == 200, "it waits already"
+    await editor("POST", f"/job/{other}/cancel")
+    assert (await editor("POST", f"/job/{paused}/resume")).json()["status"] == "pending"

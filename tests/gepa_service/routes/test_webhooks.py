@@ -5,7 +5,6 @@ import hashlib
 import hmac
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -36,8 +35,8 @@ class Receiver:
         return web.Response(status=self.status, headers={"Location": "http://127.0.0.1:1/"})
 
 
-@asynccontextmanager
-async def receiving() -> AsyncIterator[Receiver]:
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
     receiver = Receiver()
     app = web.Application()
     app.router.add_post("/hook", receiver.take)
@@ -49,12 +48,6 @@ async def receiving() -> AsyncIterator[Receiver]:
         yield receiver
     finally:
         await runner.cleanup()
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with receiving() as started:
-        yield started
 
 
 @pytest.fixture

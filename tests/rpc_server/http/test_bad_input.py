@@ -119,7 +119,6 @@ async def test_a_defect_of_the_server_is_logged_and_never_sent(server: Any, capl
         b"POST /rpc HTTP/1.1\r\nHost: localhost\r\nAuthorization : Bearer the-token\r\n\r\n",
         b"POST /rpc HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer the-token\x01\r\n\r\n",
         b"the-token\r\n\r\n",
-        b"\x16\x03\x01\x02\x00the-token\r\n\r\n",
     ],
 )
 async def test_what_is_not_even_http_is_refused_without_a_word_of_it(server: Any, request_text: bytes) -> None:

@@ -30,17 +30,17 @@ async def test_partial_results_stay_within_the_size_of_an_answer(start: Any, mon
 
 
 async def test_a_late_answer_is_the_calls_own_error(server: Any) -> None:
-    failure = errors.ProgramFailed("broken", stage="run")
+    failure = errors.ProgramFailed("broken", stage="run", log_tail="the end")
     await running(server, {"wait": "gate", "raise": "late"}, call_id="c")
     server.program.gate("gate").set()
     with pytest.raises(errors.InternalError):
         await server.call("get_result", {"call_id": "c", "wait_s": 10})
     server.program.answers["make_reflective_dataset"] = failure
-    params = {"candidate": server.seed, "eval_batch": {"batch": [], "results": []}, "components_to_update": []}
+    params = {"candidate": server.seed, **NOTHING}
     for _ in range(2):
         with pytest.raises(errors.ProgramFailed) as caught:
             await server.call("make_reflective_dataset", params, call_id="d")
-        assert caught.value.details == {"stage": "run"}
+        assert (caught.value.message, caught.value.details) == ("broken", {"stage": "run", "log_tail": "the end"})
     assert len(server.program.calls) == 1
     server.program.answers["make_reflective_dataset"] = errors.Overloaded(retry_after_s=1.0)
     for _ in range(2):
@@ -50,11 +50,7 @@ async def test_a_late_answer_is_the_calls_own_error(server: Any) -> None:
 
 
 async def test_any_other_cancelled_call_ends_in_an_error(server: Any) -> None:
-    params = {
-        "candidate": {"system": "wait"},
-        "eval_batch": {"batch": [], "results": []},
-        "components_to_update": [],
-    }
+    params = {"candidate": {"system": "wait"}, **NOTHING}
     asked = asyncio.create_task(server.call("make_reflective_dataset", params, call_id="c"))
     async with asyncio.timeout(10):
         await server.program.waiting.wait()
@@ -62,15 +58,6 @@ async def test_any_other_cancelled_call_ends_in_an_error(server: Any) -> None:
     with pytest.raises(errors.CallCancelled) as caught:
         await asked
     assert caught.value.retryable
-
-
-async def test_a_call_without_requests_is_abandoned(start: Any) -> None:
-    server = await start(abandon_after_s=0.05)
-    await running(server, "done", WAITING, call_id="c")
-    async with asyncio.timeout(10):
-        await server.program.cancelled.wait()
-    answer = await server.call("get_result", {"call_id": "c", "wait_s": 1})
-    assert [result["status"] for result in answer["results"]] == ["ok", "cancelled"]
 
 
 async def test_a_call_that_a_client_waits_for_is_not_abandoned(start: Any) -> None:
@@ -82,16 +69,6 @@ async def test_a_call_that_a_client_waits_for_is_not_abandoned(start: Any) -> No
     assert not server.program.cancelled.is_set()
     server.program.gate("gate").set()
     assert "results" in await server.call("get_result", {"call_id": "c", "wait_s": 10})
-
-
-async def test_a_result_is_evicted_after_a_while_without_requests(start: Any) -> None:
-    server = await start(keep_answers_s=0.05)
-    await server.evaluate("a", call_id="c")
-    await asyncio.sleep(0.1)  # the time that passes is what is tested
-    with pytest.raises(errors.CallNotFound):
-        await server.call("get_result", {"call_id": "c"})
-    await server.evaluate("a", call_id="c")
-    assert server.program.ran == ["a", "a"]
 
 
 async def test_answers_longest_unasked_are_let_go_when_they_grow_too_large(start: Any) -> None:

@@ -64,17 +64,7 @@ async def test_a_programs_answer_that_breaks_the_contract_is_its_failure(
     await server.still_works()
 
 
-async def test_a_programs_failure_is_returned_unchanged(server: Any) -> None:
-    server.program.answers["make_reflective_dataset"] = errors.ProgramFailed("it broke", stage="x", log_tail="the end")
-    with pytest.raises(errors.ProgramFailed) as caught:
-        await server.call("make_reflective_dataset", reflective(server))
-    assert (caught.value.message, caught.value.details) == ("it broke", {"stage": "x", "log_tail": "the end"})
-
-
-class TestRowsHeldHere:
-    ROWS = Datasets({"train": [{"q": number} for number in range(5)]})
-
-    async def test_without_sharing_only_ids_leave(self, start: Any) -> None:
-        server = await start(datasets=Datasets({"train": [{"q": 1}]}, share_rows=False))
-        page = await server.call("list_examples", {"split": "train"})
-        assert page == {"examples": [{"id": "0", "split": "train"}], "total": 1}
+async def test_of_rows_that_are_not_shared_only_ids_leave(start: Any) -> None:
+    server = await start(datasets=Datasets({"train": [{"q": 1}]}, share_rows=False))
+    page = await server.call("list_examples", {"split": "train"})
+    assert page == {"examples": [{"id": "0", "split": "train"}], "total": 1}

@@ -12,9 +12,9 @@ def traced(size: int = 10) -> dict[str, Any]:
     return {"trajectory": {"steps": "x" * size}}
 
 
-async def reflect(server: Any, *results: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the program gets to see of these results."""
-    server.program.answers["make_reflective_dataset"] = {"dataset": {}}
+async def reflect(server: Any, *results: dict[str, Any], answer: Any = None) -> list[dict[str, Any]]:
+    """What the program gets to see of these results. `answer`: of the program, if it is not an empty dataset."""
+    server.program.answers["make_reflective_dataset"] = answer or {"dataset": {}}
     eval_batch = {"batch": [{"id": "0", "data": "a"}] * len(results), "results": list(results)}
     params = {"candidate": server.seed, "eval_batch": eval_batch, "components_to_update": ["system"]}
     await server.call("make_reflective_dataset", params)
@@ -55,25 +55,14 @@ async def test_the_group_that_was_not_used_for_longest_is_let_go(start: Any) -> 
         await reflect(server, kept["b"])
 
 
-class TestAProgramThatKeepsItsOwn:
-    async def test_its_refs_carry_the_instance_on_the_way_out_and_lose_it_on_the_way_in(
-        self, start: Any, fake_program: Any
-    ) -> None:
-        server = await start(fake_program("refs"))
-        (result,) = await server.evaluate({"ref": "7"}, capture_traces=True)
-        assert result["trajectory_ref"] == f"{server.service.instance_id}/7"
-        (seen,) = await reflect(server, result)
-        assert seen["trajectory_ref"] == "7"
-
-    async def test_expired_trajectories_are_named_by_the_clients_refs(self, start: Any, fake_program: Any) -> None:
-        server = await start(fake_program("refs"))
-        (result,) = await server.evaluate({"ref": "7"}, capture_traces=True)
-        server.program.answers["make_reflective_dataset"] = errors.TrajectoryExpired(refs=["7"])
-        params = {
-            "candidate": server.seed,
-            "eval_batch": {"batch": [{"id": "0", "data": "a"}], "results": [result]},
-            "components_to_update": [],
-        }
-        with pytest.raises(errors.TrajectoryExpired) as caught:
-            await server.call("make_reflective_dataset", params)
-        assert caught.value.details["refs"] == [result["trajectory_ref"]]
+async def test_refs_that_a_program_keeps_itself_carry_the_instance_outside_and_lose_it_inside(
+    start: Any, fake_program: Any
+) -> None:
+    server = await start(fake_program("refs"))
+    (result,) = await server.evaluate({"ref": "7"}, capture_traces=True)
+    assert result["trajectory_ref"] == f"{server.service.instance_id}/7"
+    (seen,) = await reflect(server, result)
+    assert seen["trajectory_ref"] == "7"
+    with pytest.raises(errors.TrajectoryExpired) as caught:
+        await reflect(server, result, answer=errors.TrajectoryExpired(refs=["7"]))
+    assert caught.value.details["refs"] == [result["trajectory_ref"]]

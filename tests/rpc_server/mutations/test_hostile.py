@@ -1,4 +1,4 @@
-"""Some three hundred patches and agents, most of them hostile: each is applied or refused, and nothing else changes.
+"""Some 250 patches and agents, most of them hostile: each is applied or refused, and nothing else changes.
 
 `make test` runs one of each way to harm, `make faults` all.
 """

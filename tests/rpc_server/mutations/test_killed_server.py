@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import MutationRejected, RpcError
+from protocol.errors import RpcError
 from sandbox_runtime import ServerEndpoint
 from tests.rpc_server.mutations.mutation_server import SCRIPTED, served
 from tests.rpc_server.mutations.patches import added, changed
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.mutations.test_transaction import GREETING, greets
+from tests.rpc_server.mutations.test_transaction import GREETING
 from tests.support.forked_client import ForkServer
 from tests.support.processes import processes_with
 from tests.support.waiting import until
@@ -100,22 +100,6 @@ def seed_of(endpoint: ServerEndpoint) -> dict[str, str]:
 @pytest.fixture
 def server(tmp_path: Path, fork_server: ForkServer) -> Served:
     return Served(tmp_path, fork_server)
-
-
-def test_a_mutation_over_http_is_evaluated_and_a_rejected_one_reported(server: Served) -> None:
-    with server.running() as endpoint:
-        reported = ask(endpoint, "discover")
-        assert {"mutations", "commits"} <= set(reported["capabilities"])
-        seed = reported["program"]["seed_candidate"]
-        name = {"run": "r", "number": 1}
-        params = {"candidate": seed, "mutation": {"kind": "patch", "diff": greets("bye")}, "name": name}
-        made = ask(endpoint, "apply_mutation", params)
-        batch = [{"id": "0", "data": {}}]
-        (result,) = ask(endpoint, "evaluate", {"candidate": made["candidate"], "batch": batch})["results"]
-        assert result["output"] == "bye"
-        with pytest.raises(MutationRejected) as caught:
-            ask(endpoint, "apply_mutation", {"candidate": seed, "mutation": {"kind": "patch", "diff": added("../x")}})
-        assert caught.value.details["stage"] == "edit"
 
 
 def test_a_server_without_the_flag_changes_nothing(server: Served, fork_server: ForkServer) -> None:

@@ -164,7 +164,9 @@ async def test_a_build_that_fails_rejects(serve: Callable[..., Any]) -> None:
 
 async def test_an_agent_that_takes_too_long_is_ended(serve: Callable[..., Any]) -> None:
     server = await serve(agent_timeout_s=0.5)
-    assert (await server.rejected("change_request", request="sleep 300"))["stage"] == "agent"
+    reported = await server.rejected("change_request", request="echo begun; sleep 300")
+    assert (reported["stage"], reported["log_tail"]) == ("agent", "begun\n")
+    assert "sh was not done after 0.5 s (`agent_timeout_s`)" in reported["reason"]
 
 
 @pytest.mark.parametrize(

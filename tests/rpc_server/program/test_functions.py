@@ -65,21 +65,6 @@ async def test_a_score_may_be_a_number_a_number_with_feedback_or_a_mapping(opene
     assert [(result["score"], result.get("feedback")) for result in results] == [*SCORES.values()]
 
 
-async def test_the_programs_own_methods_are_called(opened):
-    async with opened("full.py") as running:
-        call = running.program.call
-        (result,) = await running.evaluate({"output": "x"}, capture_traces=True)
-        batch = [{"id": "0", "data": {"output": "x"}}]
-        asked = {"candidate": {"prompt": "p"}, "components_to_update": ["prompt"]}
-        made = await call("make_reflective_dataset", {**asked, "eval_batch": {"batch": batch, "results": [result]}})
-        assert made == {"dataset": {"prompt": [{"Inputs": {"output": "x"}, "Steps": 2}]}}
-        texts = await call("propose_new_texts", {**asked, "reflective_dataset": made["dataset"]})
-        assert texts == {"texts": {"prompt": "p better"}}
-        run = {"id": "r", "metric_calls": 7, "candidates": 1, "seed_score": 0.0}
-        done = await call("finalize", {"best_candidate": {"prompt": "p"}, "best_score": 1.0, "run": run})
-        assert done == {"message": "best is p after 7 calls"}
-
-
 async def test_an_exception_in_a_method_is_program_failed_with_stage_and_traceback(opened):
     async with opened("full.py") as running:
         run = {"id": "r", "metric_calls": 7, "candidates": 1, "seed_score": 0.0}

@@ -1,9 +1,7 @@
 """A bubblewrap runtime whose records are a test's own; skipped if bubblewrap does not work here."""
 
 import os
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -24,10 +22,8 @@ def find_control_groups() -> None:
 
 
 @pytest.fixture
-def sockets() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="gepa-", dir="/tmp"))  # short, as sockets must be
-    yield folder
-    shutil.rmtree(folder)
+def sockets(short: Path) -> Path:
+    return short
 
 
 @pytest.fixture

@@ -113,8 +113,3 @@ async def pool_of(
 def listed(folder: Path) -> list[str]:
     """The addresses in the fleet file."""
     return [line.split()[0] for line in (folder / "fleet").read_text().splitlines()]
-
-
-def modes(folder: Path) -> list[int]:
-    """Of every file there."""
-    return [path.stat().st_mode & 0o777 for path in folder.iterdir()]

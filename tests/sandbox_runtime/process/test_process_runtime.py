@@ -22,6 +22,7 @@ from sandbox_runtime.backends.process.commands import run_build
 from sandbox_runtime.backends.process.runtime import NO_ISOLATION_WARNING, ProcessRuntime
 from sandbox_runtime.backends.records import SandboxRecords
 from tests.sandbox_runtime.backend import BackendUnderTest, process_backend
+from tests.sandbox_runtime.bubblewrap.test_gateway_session import Echoing
 from tests.sandbox_runtime.stub_server import SOURCE
 from tests.sandbox_runtime.suite.acting import another_process, line_of, until, up
 
@@ -134,6 +135,19 @@ async def test_nothing_starts_without_the_environment_or_outside_the_block(
     with pytest.raises(RuntimeUnavailable, match="async with"):
         await ProcessRuntime(records=SandboxRecords("process", state=backend.folders[1])).start(spec)
     assert await backend.left() == []
+
+
+async def test_a_gateway_session_without_addresses_answers_on_loopback(backend: BackendUnderTest) -> None:
+    session = Echoing()
+    code = """
+import os, socket
+for name in ("MODELS", "HTTPS_PROXY"):
+    port = int(os.environ[name].rpartition(":")[2])
+    print(socket.create_connection(("127.0.0.1", port)).makefile().read())
+"""
+    async with up(backend, gateway_session=session) as sandbox:
+        assert (await sandbox.exec(backend.python(code))).stdout == b"models\ntunnel\n"
+    await session.close()
 
 
 async def test_a_build_runs_with_its_own_environment_and_leaves_no_process(

@@ -31,23 +31,6 @@ class Finding:
         assert await backend.left() == []
 
     @local
-    async def test_sandboxes_of_a_killed_process_are_swept_and_those_of_a_live_one_are_not(
-        self, backend: BackendUnderTest
-    ) -> None:
-        with another_process(backend) as other:
-            id_ = await line_of(other)
-            labels = {"suite": backend.run}
-            (found,) = await backend.runtime.found(labels)
-            assert (found.id, found.orphan) == (id_, False)
-            assert str(other.pid) in found.owner
-            assert await backend.runtime.sweep(labels) == []
-            other.kill()
-            other.wait(SOON_S)
-            assert [each.orphan for each in await backend.runtime.found(labels)] == [True]
-            assert await backend.runtime.sweep(labels) == [id_]
-            assert await backend.left() == []
-
-    @local
     async def test_the_owner_is_notified_when_another_process_sweeps_its_sandbox(
         self, backend: BackendUnderTest
     ) -> None:

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.sandbox_runtime.backend import NAMES_OF_ANY_SHELL, BackendUnderTest, local, parse_request
+from tests.sandbox_runtime.backend import NAMES_OF_ANY_SHELL, BackendUnderTest, parse_request
 from tests.sandbox_runtime.suite.acting import command_lines, environment_of, output, records_of, some, until, up
-from tests.sandbox_runtime.suite.session import Answering
 
 ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 
@@ -45,14 +44,3 @@ class Keeping:
             await asyncio.wait([running])
         finally:
             await sandbox.close()
-
-    @local
-    async def test_a_gateway_session_answers_at_the_address_of_its_variables(self, backend: BackendUnderTest) -> None:
-        session = Answering()
-        try:
-            async with up(backend, gateway_session=session) as sandbox:
-                code = "import os, urllib.request as u; print(u.urlopen(os.environ['OPENAI_BASE_URL']).read().decode())"
-                result = await sandbox.exec(backend.python(code))
-                assert (result.stdout, result.stderr) == (b"from outside\n", b"")
-        finally:
-            await session.close()

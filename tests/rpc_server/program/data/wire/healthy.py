@@ -14,7 +14,6 @@ import anthropic
 import httpx
 import openai
 import requests
-
 from clients import ASKED, MESSAGES, deltas, text_of
 
 seed_candidate = {"prompt": "Hi"}
