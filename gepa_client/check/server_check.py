@@ -48,10 +48,16 @@ from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.fleet.example_retries import ExampleRetries, conclusive
-from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT, changed_since_start, differences, lacking
+from gepa_client.fleet.handshake import (
+    NEEDED_FOR_TIMEOUT,
+    OWN_RECORDS,
+    changed_since_start,
+    differences,
+    lacking,
+)
 from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.gepa.noise_warning import noise_warning
-from gepa_client.gepa.reflective_records import OWN_RECORDS, customary_records
+from gepa_client.gepa.reflective_records import customary_records
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, list_server_rows
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.row_content import content_key

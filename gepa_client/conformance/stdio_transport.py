@@ -185,7 +185,7 @@ class StdioTransport:
             answer = await self._exchange(message)
             for result in _results(answer) or ():
                 if isinstance(result, dict):
-                    result.setdefault("seconds", time.monotonic() - started)
+                    result |= {"score": _score(result), "seconds": result.get("seconds", time.monotonic() - started)}
             return answer
 
     async def _exchange(self, message: Message) -> Message:
@@ -231,6 +231,12 @@ def _results(answer: Message) -> list[Any] | None:
     return results if isinstance(results, list) else None
 
 
+def _score(result: dict[str, Any]) -> Any:
+    """Return the score as the server before a program states it: that of a failure is null, and true is 1."""
+    score = result.get("score")
+    return int(score) if isinstance(score, bool) else score
+
+
 def _filled_discovery(answer: Message) -> Message:
     """Return the answer with what the server before a program states for it, where the program does not."""
     result = answer.get("result")
@@ -240,12 +246,17 @@ def _filled_discovery(answer: Message) -> Message:
     seed = program.get("seed_candidate")
     components = [{"name": name} for name in seed] if isinstance(seed, dict) else []
     server = {"name": program.get("name", ""), "version": "", "language": "unknown", "instance_id": "stdio"}
-    limits = result.get("limits", {})
+    limits = result.get("limits") or {}
     filled = {
         "protocol_versions": ["1"],
         "server": server,
-        **result,
-        "program": {"components": components, **program},
-        "limits": {**FILLED_LIMITS, **limits} if isinstance(limits, dict) else limits,
+        **_stated(result),
+        "program": {"components": components, **_stated(program)},
+        "limits": {**FILLED_LIMITS, **_stated(limits)} if isinstance(limits, dict) else limits,
     }
     return {**answer, "result": filled}
+
+
+def _stated(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields without those that are null, which count as absent."""
+    return {name: value for name, value in fields.items() if value is not None}

@@ -13,6 +13,9 @@ from protocol import Candidate, DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, code_at
 from protocol.errors import RpcError
 
+OWN_RECORDS = "reflective_datasets"
+"""The capability of a program that makes the records of reflection itself."""
+
 SplitChoice = Callable[[DiscoverResult], list[str]]
 """Returns the names of the splits that a run uses, of those a server declares."""
 
@@ -122,8 +125,8 @@ def differences(
     """Return how `other` differs from `leader`, one phrase each; empty if they agree.
 
     Compared are the programs' names (unless `allow_mixed_programs`), the components' names, the commit that the code
-    starts from (on any branch), the digests of `splits`, the program's version where both declare one, and whether
-    batches must stay whole.
+    starts from (on any branch), the digests of `splits`, the program's version where both declare one, whether batches
+    must stay whole, and whether the program makes its own records.
     """
     found = []
     names = (leader.program.name, other.program.name)
@@ -153,6 +156,10 @@ def differences(
         found.append(
             f"batches: it {wants[other.limits.whole_batches]}, the first server {wants[leader.limits.whole_batches]}"
         )
+    own = [OWN_RECORDS in each.capabilities for each in (leader, other)]
+    if own[0] != own[1]:
+        makes = ("makes no records of its own", "makes its own records")
+        found.append(f"records: it {makes[own[1]]}, the first server {makes[own[0]]}")
     return found
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 from gepa.image import Image
 
-from evolverpc_common.exact_values import MAX_SAFE_INTEGER, readable
+from evolverpc_common.exact_values import readable
 from evolverpc_common.model_prices import PriceTable
-from gepa_client.errors import BadResponse, Interrupted
+from gepa_client.errors import AnswerTooLarge, BadResponse, Interrupted
 from gepa_client.fleet import Fleet, Pin
+from gepa_client.fleet.handshake import OWN_RECORDS
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem
 from gepa_client.gepa.evaluation_results import Trajectory, instance_of, priced_reply
-from gepa_client.gepa.reflective_records import OWN_RECORDS, REFERENCE, customary_records
+from gepa_client.gepa.reflective_records import REFERENCE, customary_records
 from gepa_client.gepa.row_loaders import EXACT_VALUES
 from gepa_client.journal.entries import PROPOSAL, REFLECTIVE_DATASET
 from gepa_client.journal.journal import Journal, KeyedCall, execute_missing, gather_recorded
@@ -32,7 +33,7 @@ from protocol import (
     MakeReflectiveDatasetResult,
     ProposeNewTextsResult,
 )
-from protocol.errors import ProgramFailed, TrajectoryExpired
+from protocol.errors import LimitExceeded, MethodNotFound, ProgramFailed, TrajectoryExpired
 
 Dataset = dict[str, list[dict[str, JsonValue]]]
 """Records by component."""
@@ -191,8 +192,7 @@ class ReflectiveDatasets:
                 (trace.get("data") if one.row.data is None else one.row.data, {**result, **trace})
                 for one, result, trace in zip(job.traced, results, traces, strict=True)
             ]
-            seed = (self.seed + request.number) % (MAX_SAFE_INTEGER + 1)
-            return customary_records(examples, job.components, job.candidate, seed=seed)
+            return customary_records(examples, job.components, job.candidate, seed=self.seed + request.number)
         if EXACT_VALUES not in self.discovery.capabilities:
             results = [{**result, "output": readable(result.get("output"))} for result in results]
         batch = {"batch": [trajectory.row.wire for trajectory in job.traced], "results": results}
@@ -207,15 +207,22 @@ class ReflectiveDatasets:
         if not any(refs):
             return [{}] * len(results)
         kept = [ref for ref in refs if ref]
-        call = Call(
-            "get_traces",
-            {"refs": kept},
-            functools.partial(_traces_of, kept),
-            about=REFLECTIVE_DATASET,
-            timeout_s=self.call_timeout_s,
-        )
-        reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET, task), pin=pin)
-        return [reply.value.get(ref, {}) for ref in refs]
+
+        async def fetched(refs: list[str]) -> dict[str, dict[str, JsonValue]]:
+            read = functools.partial(_traces_of, refs)
+            call = Call("get_traces", {"refs": refs}, read, about=REFLECTIVE_DATASET, timeout_s=self.call_timeout_s)
+            reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET, task), pin=pin)
+            return reply.value
+
+        try:
+            traces = await fetched(kept)
+        except (AnswerTooLarge, LimitExceeded):
+            traces = {}
+            for ref in kept:
+                traces |= await fetched([ref])
+        except MethodNotFound as error:  # of another server, as that which kept them has gone
+            raise TrajectoryExpired(refs=kept) from error
+        return [traces.get(ref, {}) for ref in refs]
 
     async def _call(self, request: RecordedRequest, params: Mapping[str, Any], pin: Pin, task: GroupTask) -> JsonValue:
         call = Call(

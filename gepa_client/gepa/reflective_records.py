@@ -16,9 +16,6 @@ from protocol.code import ADDED_COMPONENTS, CODE_COMPONENTS, GIT_BRANCH, added_t
 from protocol.evaluation import PARSE_FAILURE
 from protocol.reflection import MAX_IMAGE_BYTES
 
-OWN_RECORDS = "reflective_datasets"
-"""The capability of programs that make their own records."""
-
 REFERENCE = "$image"
 """The one member of what stands for an image in a record: its id among the images."""
 

@@ -50,8 +50,9 @@ class AnswerWatch:
             self._stop()
 
     def strayed(self, line: bytes, message: dict[str, Any] | None) -> None:
-        """Note a line that answers no open request; `message`: what was read of it."""
-        if self._report is not None and self._due and line.strip():
+        """Note a line that answers no open request, unless it is log text; `message`: what was read of it."""
+        is_log = message is None and self._answers and not line.lstrip().startswith((b"{", b"["))
+        if self._report is not None and self._due and line.strip() and not is_log:
             self._stray = self._described(line, message)
             self._wait()
 
@@ -73,7 +74,7 @@ class AnswerWatch:
         method, since = next(iter(self._due.values()))
         sent, waited = f"sent {method}; received", f"for {round(self._loop.time() - since, 1):g} s"
         if instead := self._instead():
-            return f"{sent} {instead}" if self._ended else f"{sent} no answer {waited}, but {instead}"
+            return f"{sent} {'' if self._ended else 'no answer, but '}{instead}"
         if self._ended:
             return "it must read requests until its input ends" if self._status == 0 else ""
         return "" if self._answers else f"{sent} nothing {waited}: does the program read stdin and flush each line?"

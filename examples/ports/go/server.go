@@ -35,7 +35,7 @@ var (
 	ours     = regexp.MustCompile(`^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$`)
 	jsonType = regexp.MustCompile(`(?i)^application/json *(;|$)`)
 	shapes   = map[string]string{"discover": "DiscoverParams", "evaluate": "EvaluateParams"}
-	messages = map[int]string{-32700: "Parse error", -32600: "Invalid Request", -32601: "Method not found", -32602: "Invalid params",
+	messages = map[int]string{-32700: "Parse error", -32600: "Invalid Request", -32601: "Method not found", -32602: "Invalid params", -32603: "Internal error",
 		-32020: "Version not supported", -32021: "Unauthorized", -32022: "Unknown candidate", -32023: "Unknown example", -32031: "Limit exceeded"}
 )
 
@@ -68,7 +68,10 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	body, status := any(reply), 200
 	defer func() {
 		if problem := recover(); problem != nil {
-			found := problem.(failure)
+			found, known := problem.(failure)
+			if !known {
+				found = failure{200, -32603, object{}}
+			}
 			status, found.data["retryable"] = found.status, false
 			reply["error"] = object{"code": found.code, "message": messages[found.code], "data": found.data}
 		}

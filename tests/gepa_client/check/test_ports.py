@@ -39,5 +39,5 @@ def test_two_languages_give_the_same_results_and_a_port_with_another_lower_does_
         ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     shown = " ".join(ended.stdout.split())
     assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert f"ok servers: {urls[1]} gives the results of {urls[0]} with the seed, on 5 rows" in shown
+    assert f"ok servers: {urls[1]} gives the results of {urls[0]} with the seed, on 15 rows" in shown
     assert 'row 1: output "red" instead of "Red"' in shown

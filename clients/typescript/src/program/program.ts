@@ -103,7 +103,7 @@ interface ProgramBase<Data, Output, Component extends string> extends ProgramHea
   seedCandidate: Candidate<Component> | (() => Candidate<Component> | Promise<Candidate<Component>>);
   /** Component name -> its purpose, for the reflection model. */
   componentDescriptions?: Partial<Record<NoInfer<Component>, string>>;
-  /** Make the records for reflection; `evalBatch` has data and trajectories inline. Without it, default records are made. */
+  /** Make the records for reflection; `evalBatch` has data and trajectories inline. Without it, the optimizer makes them. */
   makeReflectiveDataset?(
     candidate: Candidate<Component>,
     evalBatch: EvalBatch,
