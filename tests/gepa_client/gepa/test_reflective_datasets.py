@@ -2,7 +2,7 @@ import gepa
 import pytest
 
 from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
-from protocol.errors import InvalidParams, Overloaded
+from protocol.errors import InvalidParams, LimitExceeded, MethodNotFound, Overloaded
 from tests.gepa_client.gepa.silent import Silent
 
 SEED = {"system": "s", "style": "t"}
@@ -111,6 +111,30 @@ def test_records_are_made_here_of_the_traces_of_a_program_that_makes_none(server
         assert adapter.retraced.examples == 3 * kept
     assert len(server.called("get_traces")) == 2 * kept
     assert server.called("make_reflective_dataset") == []
+
+
+@pytest.mark.parametrize(
+    ("error", "calls", "retraced"),
+    [
+        (LimitExceeded(limit="answer_bytes", allowed=1, given=3), [3, 1, 1, 1], 0),
+        (MethodNotFound(method="get_traces"), [3, 3], 3),  # of another server, which keeps no traces
+    ],
+)
+def test_traces_that_cannot_be_had_at_once_are_fetched_one_by_one_or_made_again(server, error, calls, retraced):
+    server.makes_records = False
+    server.capabilities = ["idempotency", "refs"]
+
+    def reply(params):
+        if len(server.called("get_traces")) == 1:
+            raise error
+        return {"traces": [{"trajectory": {"of": server.traces[ref][1]}} for ref in params["refs"]]}
+
+    server.replies["get_traces"] = reply
+    with RemoteAdapter(server.url, first_backoff_s=0.001) as adapter:
+        dataset = adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
+        assert [each["Trace"] for each in dataset["system"]] == [{"of": row.id} for row in ROWS]
+        assert adapter.retraced.examples == retraced
+    assert [len(params["refs"]) for params in server.called("get_traces")] == calls
 
 
 def test_each_dataset_draws_steps_by_a_seed_of_its_own_made_from_the_runs(server):
