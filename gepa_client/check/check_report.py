@@ -127,6 +127,11 @@ def _known_keys(missing: str, data: Mapping[str, Any], components: Sequence[str]
     return "; ".join([*meant, *of_candidate, f"fields of this row: {line(', '.join(data), 200)}"])
 
 
+def naming(url: str, message: str) -> str:
+    """Return the message with the server's URL, if it has none."""
+    return message if url in message else f"{url}: {message}"
+
+
 class ComparedResult(_ReportModel):
     """What a server gave for the seed on the row with this id; the first server's come before those compared with it.
 

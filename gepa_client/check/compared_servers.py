@@ -5,11 +5,11 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from gepa_client.check.check_report import CheckStep, ComparedResult, StepVerdict
+from gepa_client.check.check_report import CheckStep, ComparedResult, StepVerdict, naming
 from gepa_client.errors import ClientError, summary
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.fleet.endpoints_file import Address
-from gepa_client.fleet.handshake import code_of
+from gepa_client.fleet.handshake import code_of, has_unknown_code
 from gepa_client.fleet.membership import UNKNOWN_CODE
 from gepa_client.fleet.result_comparison import Results
 from gepa_client.fleet.seed_comparison import Comparison, SeedComparison
@@ -51,7 +51,7 @@ async def compare_servers(
         yield first
 
     steps, results = [], list[ComparedResult]()
-    if _is_unknown(leader):
+    if has_unknown_code(leader):
         steps.append(_step("warning", f"{first.url}: {UNKNOWN_CODE}"))
     for address in others:
         try:
@@ -59,14 +59,14 @@ async def compare_servers(
             async with endpoint.client:
                 endpoint.read_token(lambda _token: None)
                 described = await endpoint.client.discover(resends=0)
-                if _is_unknown(described):
+                if has_unknown_code(described):
                     steps.append(_step("warning", f"{endpoint.url}: {UNKNOWN_CODE}"))
                 if code_of(leader) is not None and code_of(leader) == code_of(described):
                     steps.append(_step("ok", f"{endpoint.url} runs the code of {first.url}, by its digest"))
                     continue
                 found = await comparison.compare(endpoint, slot)
         except (ClientError, RpcError) as error:
-            steps.append(_step("failed", f"{address.url} was not compared: {summary(error)}"))
+            steps.append(_step("failed", f"not compared: {naming(address.url, summary(error))}"))
             continue
         steps.append(_judged(config, first.url, endpoint.url, found))
         results += _results(first.url, endpoint.url, found)
@@ -86,10 +86,6 @@ def _call(seed: Candidate, rows: Sequence[AnyRow], example_timeout_s: float | No
         rows=[row.id for row in rows],
         example_timeout_s=example_timeout_s,
     )
-
-
-def _is_unknown(discovery: DiscoverResult) -> bool:
-    return discovery.program.version is None and discovery.program.digest is None
 
 
 def _judged(config: RunConfig, first: str, url: str, found: Comparison) -> CheckStep:

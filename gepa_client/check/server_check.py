@@ -33,6 +33,7 @@ from gepa_client.check.check_report import (
     hold_scores_alone,
     may_be_tolerated,
     mean,
+    naming,
     output_fault,
     perfect_for,
     scores_verdict,
@@ -159,7 +160,7 @@ async def check_server(
             await check.run()
             if alone:
                 for url, step in unreachable.items():
-                    check.note("servers", "failed", f"{url} was not compared: {step.message}")
+                    check.note("servers", "failed", f"not compared: {naming(url, step.message)}")
             return check.report(server.url)
     return CheckReport(url=servers[-1].url, steps=list(unreachable.values()), reached=False, lost=lost)
 
@@ -321,7 +322,7 @@ class _ServerCheck:
         answers = await discovered(self.others, resend=False)
         for server, found in zip(self.others, answers, strict=True):
             if isinstance(found, Exception):
-                self.note("handshake", "warning", f"{server.url}: {summary(found)}")
+                self.note("handshake", "warning", naming(server.url, summary(found)))
                 continue
             self.at_once += found.limits.max_concurrency
             self._example_timeout(server.url, found)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from gepa_client.conformance.case_language import as_json
 from gepa_client.conformance.raw_transport import MAX_ANSWER_BYTES, NoAnswer, NotConnected, RawAnswer, RawRequest
 from gepa_client.errors import Refused
+from protocol.over_stdio import filled_discovery, filled_result
 
 EXIT_S = 5.0
 """Seconds in which a program exits when its input ends."""
@@ -31,7 +32,7 @@ LOG_S = 1.0
 LOG_BYTES = 2000
 LINE_SHOWN = 120
 ABOUT_EXAMPLES = ("evaluate", "score")
-FILLED_LIMITS = {"max_concurrency": 1, "max_batch_size": 1000, "max_request_bytes": 64 * 2**20}
+LIMITS = {"max_batch_size": 1000, "max_request_bytes": 64 * 2**20}
 
 Message = dict[str, Any]
 
@@ -171,7 +172,9 @@ class StdioTransport:
     async def _answer(self, message: Message) -> Message:
         if message.get("method") not in ABOUT_EXAMPLES:
             answer = await self._exchange(message)
-            return _filled_discovery(answer) if message.get("method") == "discover" else answer
+            if message.get("method") == "discover" and "result" in answer:
+                answer = {**answer, "result": filled_discovery(answer["result"], LIMITS)}
+            return answer
         answers = await asyncio.gather(*map(self._about_examples, self.messages(message)))
         if len(answers) == 1:
             return answers[0]
@@ -185,7 +188,7 @@ class StdioTransport:
             answer = await self._exchange(message)
             for result in _results(answer) or ():
                 if isinstance(result, dict):
-                    result |= {"score": _score(result), "seconds": result.get("seconds", time.monotonic() - started)}
+                    result |= filled_result(result, time.monotonic() - started)
             return answer
 
     async def _exchange(self, message: Message) -> Message:
@@ -229,34 +232,3 @@ def _results(answer: Message) -> list[Any] | None:
     result = answer.get("result")
     results = result.get("results") if isinstance(result, dict) else None
     return results if isinstance(results, list) else None
-
-
-def _score(result: dict[str, Any]) -> Any:
-    """Return the score as the server before a program states it: that of a failure is null, and true is 1."""
-    score = result.get("score")
-    return int(score) if isinstance(score, bool) else score
-
-
-def _filled_discovery(answer: Message) -> Message:
-    """Return the answer with what the server before a program states for it, where the program does not."""
-    result = answer.get("result")
-    if not isinstance(result, dict) or not isinstance(result.get("program"), dict):
-        return answer
-    program = result["program"]
-    seed = program.get("seed_candidate")
-    components = [{"name": name} for name in seed] if isinstance(seed, dict) else []
-    server = {"name": program.get("name", ""), "version": "", "language": "unknown", "instance_id": "stdio"}
-    limits = result.get("limits") or {}
-    filled = {
-        "protocol_versions": ["1"],
-        "server": server,
-        **_stated(result),
-        "program": {"components": components, **_stated(program)},
-        "limits": {**FILLED_LIMITS, **_stated(limits)} if isinstance(limits, dict) else limits,
-    }
-    return {**answer, "result": filled}
-
-
-def _stated(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields without those that are null, which count as absent."""
-    return {name: value for name, value in fields.items() if value is not None}

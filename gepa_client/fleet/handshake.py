@@ -191,6 +191,11 @@ def digests_differ(leader: DiscoverResult, other: DiscoverResult) -> bool:
     return ours is not None and theirs is not None and ours != theirs and ours[:2] == theirs[:2]
 
 
+def has_unknown_code(discovery: DiscoverResult) -> bool:
+    """Return whether nothing shows which code the program has."""
+    return discovery.program.version is None and discovery.program.digest is None
+
+
 def code_of(discovery: DiscoverResult) -> tuple[str, str, str] | None:
     """Return what is the same where the same code runs: the server's name and language, the program's digest.
 

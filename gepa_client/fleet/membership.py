@@ -18,6 +18,7 @@ from gepa_client.fleet.handshake import (
     changed_since_start,
     differences,
     digests_differ,
+    has_unknown_code,
     lacking,
     shake_hands,
 )
@@ -235,9 +236,9 @@ class Membership:
                 self.slots.start(endpoint)
 
         tasks = [GroupTask(functools.partial(compare_one, *each)) for each in new]
-        alone = 0 if self.slots.up else 1  # with the results of the first of these the others are compared
-        await run_group(tasks[:alone])
-        await run_group(tasks[alone:])
+        while tasks and not self.slots.up:  # with the results of the first of these the others are compared
+            await run_group([tasks.pop(0)])
+        await run_group(tasks)
         self._availability_changed()
         if refused:
             raise Refused("the endpoints do not serve the same:\n  " + "\n  ".join(refused))
@@ -310,8 +311,7 @@ class Membership:
             self._warn(endpoint, OTHER_DIGEST, about_scores=True)
         else:
             endpoint.last_warning = ""
-        unknown = discovery.program.version is None and discovery.program.digest is None
-        if unknown and endpoint.url not in self._unknown:
+        if has_unknown_code(discovery) and endpoint.url not in self._unknown:
             self._unknown.add(endpoint.url)
             self._on_event(FleetEvent("warning", endpoint.url, UNKNOWN_CODE, about_scores=True))
         was, away_s = endpoint.cooldown, time.monotonic() - endpoint.since

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import functools
-import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,8 +16,8 @@ from gepa_client.fleet import Fleet, Pin
 from gepa_client.fleet.handshake import OWN_RECORDS
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem
 from gepa_client.gepa.evaluation_results import Trajectory, instance_of, priced_reply
-from gepa_client.gepa.reflective_records import REFERENCE, customary_records
-from gepa_client.gepa.row_loaders import EXACT_VALUES
+from gepa_client.gepa.reflective_records import REFERENCE, customary_records, reference_to
+from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, Row
 from gepa_client.journal.entries import PROPOSAL, REFLECTIVE_DATASET
 from gepa_client.journal.journal import Journal, KeyedCall, execute_missing, gather_recorded
 from gepa_client.journal.requests import RecordedRequest, RequestKey, complete, request_key
@@ -189,7 +188,7 @@ class ReflectiveDatasets:
         if OWN_RECORDS not in self.discovery.capabilities:
             traces = await self._traces(results, request, pin, task)
             examples = [
-                (trace.get("data") if one.row.data is None else one.row.data, {**result, **trace})
+                (_data_of(one.row, trace), {**result, **trace})
                 for one, result, trace in zip(job.traced, results, traces, strict=True)
             ]
             return customary_records(examples, job.components, job.candidate, seed=self.seed + request.number)
@@ -372,16 +371,23 @@ def _resolved(value: Any, images: Images, made_of: Callable[[Mapping[str, str]],
     return value
 
 
+def _data_of(row: AnyRow, trace: Mapping[str, JsonValue]) -> JsonValue:
+    if isinstance(row, Row) or row.data is not None:
+        return row.data
+    if "data" not in trace:
+        raise BadResponse(
+            f"row {row.id!r} is at the server alone, which gave neither its data nor a ref: no record can show it"
+        )
+    return trace["data"]
+
+
 def without_images(value: Any) -> tuple[Any, dict[str, dict[str, str]]]:
     """Return records as JSON, with `{"$image": id}` in place of each `Image`; and the images by id."""
     images: dict[str, dict[str, str]] = {}
 
     def replaced(part: Any) -> Any:
         if isinstance(part, Image):
-            content = _content(part)
-            digest = hashlib.sha256((content["media_type"] + content["base64"]).encode()).hexdigest()[:32]
-            images[digest] = content
-            return {REFERENCE: digest}
+            return reference_to(_content(part), images)
         if isinstance(part, Mapping):
             return {key: replaced(each) for key, each in part.items()}
         if isinstance(part, list | tuple):

@@ -29,6 +29,13 @@ _MAX_BASE64 = (MAX_IMAGE_BYTES + 2) // 3 * 4
 Record = dict[str, JsonValue]
 
 
+def reference_to(content: dict[str, str], images: dict[str, dict[str, str]]) -> Record:
+    """Return what stands for an image in a record, and add its content, `{media_type, base64}`, to the images."""
+    digest = hashlib.sha256((content["media_type"] + content["base64"]).encode()).hexdigest()[:32]
+    images[digest] = content
+    return {REFERENCE: digest}
+
+
 def customary_records(
     examples: Sequence[tuple[JsonValue, Mapping[str, Any]]],
     components: Sequence[str],
@@ -151,6 +158,4 @@ def _with_references(value: Any, images: dict[str, dict[str, str]]) -> Any:
     media_type, text = inline.groups()
     if len(text) > _MAX_BASE64:
         return {"type": media_type, "repr": f"an image of {len(text)} characters in base64"}
-    digest = hashlib.sha256((media_type + text).encode()).hexdigest()[:32]
-    images[digest] = {"media_type": media_type, "base64": text}
-    return {REFERENCE: digest}
+    return reference_to({"media_type": media_type, "base64": text}, images)

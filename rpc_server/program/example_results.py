@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from protocol import ExampleResult, Usage
 from protocol.base import MAX_RESULT_NESTING, is_nested_deeper
 from protocol.errors import LimitExceeded
+from protocol.over_stdio import filled_result
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import find_non_finite
 from rpc_server.rpc import wire
@@ -34,10 +35,7 @@ def checked(given: Any, seconds: float, log: Callable[[], str], *, lenient: bool
     `log`, or that of its error, unless the program gives one itself.
     """
     if isinstance(given, dict):
-        stated = given.get("seconds")
-        given = {**given, "score": _number(given.get("score")), "seconds": seconds if stated is None else stated}
-        if isinstance(given.get("objective_scores"), dict):
-            given["objective_scores"] = {name: _number(score) for name, score in given["objective_scores"].items()}
+        given = filled_result(given, seconds)
     problem = _problem(given, lenient=lenient)
     if problem is not None:
         return failure("program_error", "invalid_result", problem, seconds, log())
@@ -133,11 +131,6 @@ def _problem(given: Any, *, lenient: bool) -> str | None:
     except ValidationError as error:
         return first_error(error)
     return None
-
-
-def _number(score: Any) -> Any:
-    """Return a score that is a boolean as 1 or 0."""
-    return int(score) if isinstance(score, bool) else score
 
 
 def _score_problem(given: dict[str, Any]) -> str | None:

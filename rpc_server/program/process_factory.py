@@ -11,6 +11,7 @@ from evolverpc_common.exact_values import MAX_SAFE_INTEGER
 from evolverpc_common.output_tail import node_failure
 from protocol import CURRENT_VERSION, DiscoverResult
 from protocol.errors import ProgramFailed, RpcError
+from protocol.over_stdio import filled_discovery
 from rpc_server.program.launcher import Launcher
 from rpc_server.program.process import ProgramProcess
 from rpc_server.program.stdio import UnreadableMessage
@@ -18,9 +19,8 @@ from rpc_server.rpc.params import first_error
 
 _DISCOVER_TRIES = 3
 
-_SERVER = {"name": "program", "version": "", "language": "", "instance_id": "1"}
-_LIMITS = {"max_concurrency": 1, "max_batch_size": MAX_SAFE_INTEGER, "max_request_bytes": MAX_SAFE_INTEGER}
-"""What a program behind the server may leave out: the server has an identity and limits of its own."""
+_LIMITS = {"max_batch_size": MAX_SAFE_INTEGER, "max_request_bytes": MAX_SAFE_INTEGER}
+"""Those of a program that states none: the server has limits of its own."""
 
 _LEAST = '{"program": {"name": "NAME", "seed_candidate": {"COMPONENT": "TEXT"}}}'
 
@@ -104,7 +104,7 @@ def _read(message: dict[str, Any]) -> DiscoverResult:
     if isinstance(message, UnreadableMessage):
         raise ProgramFailed(f"its answer to discover {message.problem}", stage="discover")
     try:
-        discovery = DiscoverResult.model_validate(_filled(message.get("result")))
+        discovery = DiscoverResult.model_validate(filled_discovery(message.get("result"), _LIMITS))
     except ValidationError as error:
         reason = f"{first_error(error)}; the least is {_LEAST}"
         raise ProgramFailed(f"its answer to discover: {reason}", stage="discover") from None
@@ -116,25 +116,11 @@ def _read(message: dict[str, Any]) -> DiscoverResult:
         raise ProgramFailed("its components and its seed_candidate differ", stage="discover")
     if not program.components and "scoring" not in discovery.capabilities:
         raise ProgramFailed("it has no components, and does not score what others answer either", stage="discover")
+    idle = {"refs", "adapter_state"} & {*discovery.capabilities}
+    if idle and "reflective_datasets" not in discovery.capabilities:
+        offered = ", ".join(sorted(idle))
+        raise ProgramFailed(f"it offers {offered}, which need `reflective_datasets` over stdio", stage="discover")
     return discovery
-
-
-def _filled(result: Any) -> dict[str, Any]:
-    """Return the result of a program's `discover` with what it may leave out."""
-    given = _completed({"protocol_versions": [CURRENT_VERSION]}, result)
-    program = _completed({}, given.get("program"))
-    components = [{"name": name} for name in _completed({}, program.get("seed_candidate"))]
-    return given | {
-        "server": _completed(_SERVER, given.get("server")),
-        "program": {"components": components, **program},
-        "limits": _completed(_LIMITS, given.get("limits")),
-    }
-
-
-def _completed(fields: dict[str, Any], given: Any) -> dict[str, Any]:
-    """Return the fields, replaced and completed by those of an object that are not null."""
-    members = given.items() if isinstance(given, dict) else ()
-    return fields | {name: value for name, value in members if value is not None}
 
 
 def _refusal(given: Any) -> ProgramFailed:

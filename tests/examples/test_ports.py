@@ -27,7 +27,7 @@ ROWS = [json.loads(line) for line in re.findall(r'^{"text".*$', GUIDE, re.MULTIL
 RULES = ["charged billing", "parcel shipping", "late other", "again shipping"]
 TOKEN = "the-token-of-every-server-here"
 PYTHON = """
-name, seed_candidate = "router", {"rules": "refund billing"}
+seed_candidate = {"rules": "refund billing"}
 
 def run(row, candidate):
     label = "other"
@@ -68,17 +68,6 @@ const name, version = "router", ""
 
 var components = []string{"rules"}
 var seed = map[string]string{"rules": "refund billing"}
-
-type Result struct {
-	Output          any
-	Score           float64
-	Feedback        string
-	ObjectiveScores map[string]float64
-}
-
-type Outage string
-
-func (problem Outage) Error() string { return string(problem) }
 
 func run(example json.RawMessage, candidate map[string]string, trace func(any)) (Result, error) {
 	var row struct{ Text, Label string }

@@ -14,20 +14,6 @@ const name, version = "conformance", "1"
 var components = []string{"system", "style"}
 var seed = map[string]string{"system": "seed system", "style": "seed style"}
 
-// Result is what the program made of an example. The model that proposes better texts reads Feedback.
-type Result struct {
-	Output          any
-	Score           float64
-	Feedback        string
-	ObjectiveScores map[string]float64
-}
-
-// Outage is the error of a run that failed through what the program depends on, such as a model's provider. The optimizer
-// evaluates the example again, and counts no failure of the candidate.
-type Outage string
-
-func (problem Outage) Error() string { return string(problem) }
-
 // run answers an example, which is any JSON, with a candidate. What it gives to trace is shown to the model that proposes
 // better texts. An error, or a panic, is a failure of this example alone.
 func run(example json.RawMessage, candidate map[string]string, trace func(any)) (Result, error) {

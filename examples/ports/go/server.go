@@ -39,6 +39,20 @@ var (
 		-32020: "Version not supported", -32021: "Unauthorized", -32022: "Unknown candidate", -32023: "Unknown example", -32031: "Limit exceeded"}
 )
 
+// Result is what the program made of an example. The model that proposes better texts reads Feedback.
+type Result struct {
+	Output          any
+	Score           float64
+	Feedback        string
+	ObjectiveScores map[string]float64
+}
+
+// Outage is the error of a run that failed through what the program depends on, such as a model's provider. The optimizer
+// evaluates the example again, and counts no failure of the candidate.
+type Outage string
+
+func (problem Outage) Error() string { return string(problem) }
+
 func main() {
 	listener, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("PORT"))
 	if err == nil {

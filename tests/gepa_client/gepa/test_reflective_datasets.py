@@ -2,6 +2,7 @@ import gepa
 import pytest
 
 from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
+from gepa_client.gepa.row_loaders import ServerRow
 from protocol.errors import InvalidParams, LimitExceeded, MethodNotFound, Overloaded
 from tests.gepa_client.gepa.silent import Silent
 
@@ -135,6 +136,14 @@ def test_traces_that_cannot_be_had_at_once_are_fetched_one_by_one_or_made_again(
         assert [each["Trace"] for each in dataset["system"]] == [{"of": row.id} for row in ROWS]
         assert adapter.retraced.examples == retraced
     assert [len(params["refs"]) for params in server.called("get_traces")] == calls
+
+
+def test_a_row_whose_data_stays_at_a_server_that_gives_none_of_it_has_no_record(server):
+    server.makes_records = False
+    server.capabilities = ["idempotency", "datasets"]
+    server.datasets = {"train": [{"n": 0}]}
+    with RemoteAdapter(server.url) as adapter, pytest.raises(Interrupted, match="no record can show it"):
+        adapter.make_reflective_dataset(SEED, traced(adapter, [ServerRow("0", "train", None)]), ["system"])
 
 
 def test_each_dataset_draws_steps_by_a_seed_of_its_own_made_from_the_runs(server):

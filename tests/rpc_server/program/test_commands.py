@@ -126,7 +126,9 @@ async def test_a_command_that_exits_at_an_example_is_that_examples_failure_with_
 
 
 async def test_a_program_with_refs_gets_one_process_whose_state_is_given_to_the_one_that_replaces_it(opened):
-    async with opened(command=(*COMMAND, "refs", "adapter_state"), workers=1, example_timeout_s=1.0) as running:
+    async with opened(
+        command=(*COMMAND, "refs", "adapter_state", "reflective_datasets"), workers=1, example_timeout_s=1.0
+    ) as running:
         assert running.program.limits.max_concurrency == 4
         assert "refs" in running.program.capabilities
         assert len({result["output"] for result in await running.evaluate(*[{"do": "pid"}] * 12)}) == 1

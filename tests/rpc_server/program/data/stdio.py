@@ -22,7 +22,8 @@ def discovery():
     if "least" in MANNERS:
         return {"program": {"name": "least", "seed_candidate": SEED}}
     limit_s = {"example_timeout_s": 0.3} if "hurried" in MANNERS else {}
-    capabilities = [name for name in ("refs", "adapter_state", "cancel", "datasets", "scoring") if name in MANNERS]
+    offered = ("refs", "adapter_state", "reflective_datasets", "cancel", "datasets", "scoring")
+    capabilities = [name for name in offered if name in MANNERS]
     return {
         "protocol_versions": ["1"],
         "server": {"name": "stdio", "version": "1", "language": "python", "instance_id": str(os.getpid())},
