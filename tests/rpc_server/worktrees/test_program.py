@@ -162,7 +162,7 @@ for line in sys.stdin:
             "server": {"name": "s", "version": "1", "language": "x", "instance_id": "i"},
             "program": {"name": "p", "components": [{"name": "a"}], "seed_candidate": {"a": "x"}},
             "datasets": {},
-            "capabilities": ["refs"],
+            "capabilities": ["refs", "reflective_datasets"],
             "limits": {"max_concurrency": 1, "max_batch_size": 10, "max_request_bytes": 1000000},
         }
     elif method == "evaluate":
