@@ -1,7 +1,6 @@
-"""Write the JSON Schema and the OpenRPC document from the models, which are the only source of the contract."""
+"""Write the contract as an OpenRPC document from the models, which are its only source."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -11,7 +10,7 @@ from protocol import base, errors
 from protocol.base import CURRENT_VERSION
 from protocol.evaluation import Step
 from protocol.lifecycle import Pending
-from protocol.methods import CAPABILITIES, METHODS, OPENRPC_FILE, SCHEMA_DIR, SCHEMA_FILE, Method
+from protocol.methods import CAPABILITIES, CONTRACT_FILE, METHODS, Method
 
 
 def wire_types() -> list[type[BaseModel]]:
@@ -30,50 +29,37 @@ def wire_types() -> list[type[BaseModel]]:
     return types
 
 
-def schema() -> dict[str, Any]:
-    """One JSON Schema (2020-12) whose `$defs` hold every wire type by name, plus the tables a reader needs."""
-    _, document = models_json_schema([(kind, "validation") for kind in wire_types()])
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"Evaluation protocol, version {CURRENT_VERSION}",
-        "x-methods": {
-            name: {
-                "params": method.params.__name__,
-                "result": method.result.__name__ if method.result is not None else None,
-                "capability": method.capability,
-                "since": method.since,
-                "idempotent": method.idempotent,
-            }
-            for name, method in METHODS.items()
-        },
-        "x-capabilities": {name: capability.summary for name, capability in CAPABILITIES.items()},
-        "x-errors": {
-            kind.__name__: {
-                "code": kind.code,
-                "message": kind.default_message,
-                "retryable": kind.default_retryable,
-            }
-            for kind in errors.ALL
-        },
-        "$defs": document["$defs"],
-    }
+def contract() -> dict[str, Any]:
+    """Return the contract as one OpenRPC document, as `rpc.discover` answers it.
 
-
-def openrpc() -> dict[str, Any]:
-    """Return the same contract as an OpenRPC 1.3 document, as `rpc.discover` answers it."""
-    definitions = _moved(schema()["$defs"])
+    `components.schemas` holds every type of the wire by name (JSON Schema 2020-12), `components.errors` every error,
+    which any method may answer. OpenRPC has no place for the type of a method's params, its first version and its
+    idempotence, nor for capabilities: their names begin with `x-`.
+    """
+    _, document = models_json_schema(
+        [(kind, "validation") for kind in wire_types()], ref_template="#/components/schemas/{model}"
+    )
+    definitions = document["$defs"]
     return {
         "openrpc": "1.3.2",
         "info": {"title": "EvolveRPC evaluation protocol", "version": CURRENT_VERSION},
-        "methods": [_openrpc_method(method, definitions) for method in METHODS.values()],
+        "methods": [_method(method, definitions) for method in METHODS.values()],
+        "x-capabilities": {name: capability.summary for name, capability in CAPABILITIES.items()},
         "components": {
+            "errors": {
+                kind.__name__: {
+                    "code": kind.code,
+                    "message": kind.default_message,
+                    "data": {"retryable": kind.default_retryable},
+                }
+                for kind in errors.ALL
+            },
             "schemas": definitions,
-            "errors": {kind.__name__: {"code": kind.code, "message": kind.default_message} for kind in errors.ALL},
         },
     }
 
 
-def _openrpc_method(method: Method, definitions: dict[str, Any]) -> dict[str, Any]:
+def _method(method: Method, definitions: dict[str, Any]) -> dict[str, Any]:
     params = definitions[method.params.__name__]
     required = params.get("required", [])
     result = {"$ref": f"#/components/schemas/{method.result.__name__}"} if method.result is not None else {}
@@ -86,44 +72,23 @@ def _openrpc_method(method: Method, definitions: dict[str, Any]) -> dict[str, An
             for name, shape in params["properties"].items()
         ],
         "result": {"name": "result", "schema": result},
-        "errors": [{"$ref": f"#/components/errors/{kind.__name__}"} for kind in errors.ALL],
         **({"tags": [{"name": method.capability}]} if method.capability is not None else {}),
+        "x-params": method.params.__name__,
+        "x-since": method.since,
+        "x-idempotent": method.idempotent,
     }
 
 
-def _moved(node: Any) -> Any:
-    """Return the same schema with its references pointing into an OpenRPC document."""
-    if isinstance(node, dict):
-        return {key: _moved(value) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_moved(value) for value in node]
-    if isinstance(node, str) and node.startswith("#/$defs/"):
-        return node.replace("#/$defs/", "#/components/schemas/")
-    return node
+def write() -> None:
+    """Write the document into the package."""
+    CONTRACT_FILE.parent.mkdir(exist_ok=True)
+    CONTRACT_FILE.write_text(_text(), encoding="utf-8")
 
 
-def documents() -> dict[Path, str]:
-    """Each generated file with the text it should hold."""
-    return {
-        SCHEMA_DIR / SCHEMA_FILE: _text(schema()),
-        SCHEMA_DIR / OPENRPC_FILE: _text(openrpc()),
-    }
+def drifted() -> bool:
+    """Return whether the file is absent or no longer matches the models."""
+    return not CONTRACT_FILE.is_file() or CONTRACT_FILE.read_text(encoding="utf-8") != _text()
 
 
-def write() -> list[Path]:
-    """Write the files; returns their paths."""
-    SCHEMA_DIR.mkdir(exist_ok=True)
-    for path, text in documents().items():
-        path.write_text(text, encoding="utf-8")
-    return list(documents())
-
-
-def drifted() -> list[Path]:
-    """Return the files that are absent or no longer match the models."""
-    return [
-        path for path, text in documents().items() if not path.is_file() or path.read_text(encoding="utf-8") != text
-    ]
-
-
-def _text(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+def _text() -> str:
+    return json.dumps(contract(), indent=2, ensure_ascii=False) + "\n"

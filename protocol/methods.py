@@ -24,10 +24,8 @@ from protocol.reflection import (
     ProposeNewTextsResult,
 )
 
-SCHEMA_DIR = Path(__file__).parent / "schema"
-SCHEMA_FILE = f"v{CURRENT_VERSION}.json"
-OPENRPC_FILE = "openrpc.json"
-"""The documents that are generated from these tables, in `SCHEMA_DIR`."""
+CONTRACT_FILE = Path(__file__).parent / "schema" / f"v{CURRENT_VERSION}.json"
+"""The OpenRPC document that is generated from these tables."""
 
 
 class RpcDiscoverParams(Params):

@@ -18,7 +18,6 @@ from sandbox_runtime import running_server  # noqa: E402  a script finds the che
 
 EXPECTED = (
     "protocol/schema/v1.json",
-    "protocol/schema/openrpc.json",
     "protocol/conformance/core.json",
     "protocol/py.typed",
     "rpc_server/worker/main.py",

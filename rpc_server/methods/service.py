@@ -43,7 +43,7 @@ from protocol import (
 )
 from protocol.code import added_to, commit_of
 from protocol.errors import LimitExceeded, UnknownCandidate
-from protocol.methods import OPENRPC_FILE, SCHEMA_DIR, RpcDiscoverParams
+from protocol.methods import CONTRACT_FILE, RpcDiscoverParams
 from rpc_server.methods.call_ledger import AdmissionController, CallLedger
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.jobs import CallJob, EvaluateJob, MutationJob, ProgramCallJob, ScoreJob
@@ -110,7 +110,7 @@ class Service:
         self._agent = None if mutations is None else agent_label(settings)
         self._folders = [settings.root, *([(settings.root / settings.program).parent] if settings.program else [])]
         self._discovery = orjson.Fragment(self._describe(program.info))
-        self._openrpc = orjson.Fragment(orjson.dumps(orjson.loads((SCHEMA_DIR / OPENRPC_FILE).read_bytes())))
+        self._openrpc = orjson.Fragment(orjson.dumps(orjson.loads(CONTRACT_FILE.read_bytes())))
         self.dispatcher = Dispatcher(self._table(), max_batch_entries=settings.max_batch_entries)
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 from protocol import DiscoverResult, JsonValue
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownExample
-from protocol.generate import openrpc
+from protocol.generate import contract
 from rpc_server.worker.exact_values import packed, unpacked
 from tests.conformance.reference_commits import Commits
 from tests.conformance.reference_images import with_images
@@ -284,7 +284,7 @@ class Methods:
         return {} if self.bad("silent_finalize") else {"message": "done"}
 
     async def rpc_discover(self, _params: dict[str, Any]) -> JsonValue:
-        return openrpc() | ({"methods": []} if self.bad("empty_openrpc") else {})
+        return contract() | ({"methods": []} if self.bad("empty_openrpc") else {})
 
     def data(self, example: dict[str, Any]) -> JsonValue:
         if "split" not in example or "data" in example:

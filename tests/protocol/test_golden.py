@@ -11,10 +11,11 @@ from pydantic import BaseModel, ValidationError
 
 import protocol
 from protocol import base, discovery, evaluation, mutation
-from protocol.methods import SCHEMA_DIR, SCHEMA_FILE, RpcDiscoverParams
+from protocol.methods import CONTRACT_FILE, RpcDiscoverParams
 
 EXAMPLES = Path(protocol.__file__).parent / "examples"
-SCHEMA: dict[str, Any] = json.loads((SCHEMA_DIR / SCHEMA_FILE).read_text(encoding="utf-8"))
+COMPONENTS: dict[str, Any] = json.loads(CONTRACT_FILE.read_text(encoding="utf-8"))["components"]
+TYPES = COMPONENTS["schemas"]
 MODELS: dict[str, type[BaseModel]] = {
     kind.__name__: kind
     for place in (protocol, base, mutation)
@@ -25,7 +26,7 @@ MODELS: dict[str, type[BaseModel]] = {
 
 @cache
 def validator(name: str) -> Draft202012Validator:
-    return Draft202012Validator({"$defs": SCHEMA["$defs"], "$ref": f"#/$defs/{name}"})
+    return Draft202012Validator({"components": COMPONENTS, "$ref": f"#/components/schemas/{name}"})
 
 
 def model_accepts(name: str, value: Any) -> bool:
@@ -40,7 +41,7 @@ def load(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", sorted(SCHEMA["$defs"]))
+@pytest.mark.parametrize("name", sorted(TYPES))
 def test_models_and_schema_agree_with_the_file_names(name: str) -> None:
     for path in (EXAMPLES / name).glob("*.json"):
         expected = path.name.startswith("valid-")
@@ -49,7 +50,7 @@ def test_models_and_schema_agree_with_the_file_names(name: str) -> None:
         assert validator(name).is_valid(value) is expected, path
 
 
-@pytest.mark.parametrize("name", sorted(SCHEMA["$defs"]))
+@pytest.mark.parametrize("name", sorted(TYPES))
 def test_every_wire_type_has_several_valid_and_several_invalid_examples(name: str) -> None:
     names = [path.name for path in (EXAMPLES / name).glob("*.json")]
     assert sum(file.startswith("valid-") for file in names) >= 2
@@ -57,7 +58,7 @@ def test_every_wire_type_has_several_valid_and_several_invalid_examples(name: st
     assert all(file.startswith(("valid-", "invalid-")) for file in names)
 
 
-@pytest.mark.parametrize("name", sorted(SCHEMA["$defs"]))
+@pytest.mark.parametrize("name", sorted(TYPES))
 def test_valid_examples_come_back_the_same_from_a_round_trip(name: str) -> None:
     kind = MODELS[name]
     for path in (EXAMPLES / name).glob("valid-*.json"):
@@ -69,12 +70,12 @@ def test_valid_examples_come_back_the_same_from_a_round_trip(name: str) -> None:
 
 
 def wire_kinds(below: type[BaseModel]) -> list[type[BaseModel]]:
-    return [MODELS[name] for name in sorted(SCHEMA["$defs"]) if issubclass(MODELS[name], below)]
+    return [MODELS[name] for name in sorted(TYPES) if issubclass(MODELS[name], below)]
 
 
 @pytest.mark.parametrize("kind", wire_kinds(base.RequestModel), ids=lambda kind: kind.__name__)
 def test_request_models_refuse_unknown_fields_and_so_does_their_schema(kind: type[BaseModel]) -> None:
-    assert SCHEMA["$defs"][kind.__name__]["additionalProperties"] is False
+    assert TYPES[kind.__name__]["additionalProperties"] is False
     for path in (EXAMPLES / kind.__name__).glob("valid-*.json"):
         value = load(path) | {"definitely_not_a_field": 1}
         assert not model_accepts(kind.__name__, value)

@@ -8,22 +8,23 @@ import standaloneCode from "ajv/dist/standalone/index.js";
 import { buildSync } from "esbuild";
 import { compile, type JSONSchema } from "json-schema-to-typescript";
 
-interface MethodRow {
-  params: string;
-  result: string | null;
-  capability: string | null;
-  since: string;
-  idempotent: boolean;
-}
-
 interface Contract {
-  "x-methods": Record<string, MethodRow>;
-  "x-capabilities": Record<string, string>;
-  "x-errors": Record<string, { code: number; message: string; retryable: boolean }>;
-  $defs: Record<string, JSONSchema>;
+  methods: {
+    name: string;
+    result: { schema: { $ref?: string } };
+    tags?: { name: string }[];
+    "x-params": string;
+    "x-since": string;
+    "x-idempotent": boolean;
+  }[];
+  components: {
+    errors: Record<string, { code: number; message: string; data: { retryable: boolean } }>;
+    schemas: Record<string, JSONSchema>;
+  };
 }
 
 const VERSION = "1";
+const REFERENCE = "#/components/schemas/";
 const packageRoot = new URL("../", import.meta.url);
 const repository = new URL("../../", packageRoot);
 const protocolRoot = new URL("protocol/", repository);
@@ -38,6 +39,7 @@ const optimizer = JSON.parse(
   }),
 ) as { settings: Record<string, JSONSchema>; events: JSONSchema; pageEvents: JSONSchema; pageAnswers: JSONSchema };
 const contract = readJson(new URL(`schema/v${VERSION}.json`, protocolRoot)) as Contract;
+const wireTypes = contract.components.schemas;
 
 function readJson(file: URL): unknown {
   return JSON.parse(readFileSync(file, "utf8"));
@@ -75,12 +77,12 @@ function mapEntries<In, Out>(object: Record<string, In>, change: (value: In) => 
 
 async function types(): Promise<string> {
   const schema = {
-    $defs: mapped(contract.$defs, forTypes),
+    components: { schemas: mapped(wireTypes, forTypes) },
     title: "WireTypes",
     description: "Every type of the wire by its name.",
     type: "object",
-    properties: Object.fromEntries(Object.keys(contract.$defs).map((name) => [name, { $ref: `#/$defs/${name}` }])),
-    required: Object.keys(contract.$defs),
+    properties: Object.fromEntries(Object.keys(wireTypes).map((name) => [name, { $ref: `${REFERENCE}${name}` }])),
+    required: Object.keys(wireTypes),
   };
   return compile(schema as JSONSchema, "WireTypes", {
     additionalProperties: false,
@@ -91,7 +93,19 @@ async function types(): Promise<string> {
 }
 
 function tables(): string {
-  const methods = contract["x-methods"];
+  const methods = Object.fromEntries(
+    contract.methods.map((method) => [
+      method.name,
+      {
+        params: method["x-params"],
+        result: method.result.schema.$ref?.replace(REFERENCE, "") ?? null,
+        capability: method.tags?.[0]?.name ?? null,
+        since: method["x-since"],
+        idempotent: method["x-idempotent"],
+      },
+    ]),
+  );
+  const errors = mapEntries(contract.components.errors, ({ data, ...error }) => ({ ...error, ...data }));
   const used = [...new Set(Object.values(methods).flatMap((row) => [row.params, row.result ?? []].flat()))].sort();
   return [
     banner,
@@ -107,7 +121,7 @@ function tables(): string {
     ),
     "}\n\n",
     "/** Every error: its code, its text where none better is known, whether trying again can help. */\n",
-    `export const ERRORS = ${JSON.stringify(contract["x-errors"], null, 2)} as const;\n`,
+    `export const ERRORS = ${JSON.stringify(errors, null, 2)} as const;\n`,
   ].join("");
 }
 
@@ -116,7 +130,7 @@ function tables(): string {
  * rule broken is the most specific one.
  */
 function forValidators(object: Record<string, unknown>): Record<string, unknown> {
-  if (typeof object.$ref === "string") return { ...object, $ref: object.$ref.replace("#/$defs/", "") };
+  if (typeof object.$ref === "string") return { ...object, $ref: object.$ref.replace(REFERENCE, "") };
   const { oneOf, not, if: condition, then, else: otherwise, ...fields } = object;
   if (fields.properties === undefined || (oneOf ?? not ?? condition) === undefined) return object;
   const conditions = [{ oneOf }, { not }, { if: condition, then, else: otherwise }];
@@ -125,10 +139,10 @@ function forValidators(object: Record<string, unknown>): Record<string, unknown>
 
 /** One plain function per wire type, compiled ahead of time: nothing is evaluated where it runs (Workers forbid it). */
 function validators(): string {
-  const names = Object.keys(contract.$defs);
+  const names = Object.keys(wireTypes);
   const ajv = new Ajv2020({
     // A schema of its own for each type: they then share one function per type instead of repeating each other.
-    schemas: names.map((name) => ({ ...(mapped(contract.$defs[name], forValidators) as object), $id: name })),
+    schemas: names.map((name) => ({ ...(mapped(wireTypes[name], forValidators) as object), $id: name })),
     code: { source: true, esm: true, lines: false },
     strict: "log",
     strictSchema: false,
@@ -160,12 +174,11 @@ const validatorTypes = (): string =>
     "  instancePath: string;\n  schemaPath: string;\n  keyword: string;\n  params: Record<string, unknown>;\n  message?: string;\n}\n\n",
     "/** True if the value fits; else `errors` holds the reasons until the next call. */\n",
     "export interface SchemaValidator {\n  (value: unknown): boolean;\n  errors?: SchemaError[] | null;\n}\n\n",
-    ...Object.keys(contract.$defs).map((name) => `export const ${name}: SchemaValidator;\n`),
+    ...Object.keys(wireTypes).map((name) => `export const ${name}: SchemaValidator;\n`),
   ].join("");
 
 function openrpc(): string {
-  const document = readJson(new URL("schema/openrpc.json", protocolRoot));
-  return `${banner}/** The contract as an OpenRPC document. */\nexport const OPENRPC: object = ${JSON.stringify(document)};\n`;
+  return `${banner}/** The contract as an OpenRPC document. */\nexport const OPENRPC: object = ${JSON.stringify(contract)};\n`;
 }
 
 const camelCase = (name: string): string => name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());

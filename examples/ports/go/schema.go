@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"unicode/utf8"
 )
 
 // misfit is the path of a value that does not fit a schema, such as `.batch[0].id`; "" if all fits.
 func misfit(shape object, value any, path string) string {
 	if name, ok := shape["$ref"].(string); ok {
-		shape = contract.Types[name[len("#/$defs/"):]]
+		shape = contract.Components.Schemas[strings.TrimPrefix(name, "#/components/schemas/")]
 	}
 	kind, typed := shape["type"].(string)
 	constant, fixed := shape["const"]

@@ -25,7 +25,7 @@ const maxBatch, maxBytes, atOnce = 1000, 64 << 20, 8
 //go:embed v1.json
 var document []byte
 var contract struct {
-	Types map[string]object `json:"$defs"`
+	Components struct{ Schemas map[string]object }
 }
 
 var (
@@ -123,7 +123,7 @@ func answer(body []byte, reply object) object {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
 	insist(utf8.Valid(body) && json.Valid(body) && decoder.Decode(&decoded) == nil, 400, -32700, object{"reason": "not JSON in UTF-8"})
-	found := misfit(contract.Types["Request"], decoded, "request")
+	found := misfit(contract.Components.Schemas["Request"], decoded, "request")
 	fields, _ := decoded.(object)
 	_, positional := fields["params"].([]any)
 	insist(found == "" || positional && found == "request.params", 400, -32600, object{"reason": "wrong or missing: " + found})
@@ -140,7 +140,7 @@ func answer(body []byte, reply object) object {
 	insist(named == "" || named == "1", 200, -32020, object{"supported": []string{"1"}, "requested": named})
 	method := fields["method"].(string)
 	insist(shapes[method] != "", 200, -32601, object{"method": method})
-	found = misfit(contract.Types[shapes[method]], fields["params"], "params")
+	found = misfit(contract.Components.Schemas[shapes[method]], fields["params"], "params")
 	insist(found == "", 200, -32602, wrongField(strings.Trim(strings.TrimPrefix(found, "params"), ". ")))
 	if method == "evaluate" {
 		return evaluate(body)

@@ -427,6 +427,7 @@ export interface EvaluateParams {
   batch: Example[];
   capture_traces?: boolean;
   items?: CandidateItem[] | null;
+  minItems?: 0;
 }
 /**
  * `results[i]` belongs to `batch[i]`; the two have the same length.
