@@ -9,7 +9,7 @@ from gepa_client.check.check_report import CheckStep, ComparedResult, StepVerdic
 from gepa_client.errors import ClientError, summary
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.fleet.endpoints_file import Address
-from gepa_client.fleet.handshake import code_of, has_unknown_code
+from gepa_client.fleet.handshake import has_unknown_code, same_code
 from gepa_client.fleet.membership import UNKNOWN_CODE
 from gepa_client.fleet.result_comparison import Results
 from gepa_client.fleet.seed_comparison import Comparison, SeedComparison
@@ -61,7 +61,7 @@ async def compare_servers(
                 described = await endpoint.client.discover(resends=0)
                 if has_unknown_code(described):
                     steps.append(_step("warning", f"{endpoint.url}: {UNKNOWN_CODE}"))
-                if code_of(leader) is not None and code_of(leader) == code_of(described):
+                if same_code(leader, described):
                     steps.append(_step("ok", f"{endpoint.url} runs the code of {first.url}, by its digest"))
                     continue
                 found = await comparison.compare(endpoint, slot)

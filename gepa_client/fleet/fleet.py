@@ -83,8 +83,8 @@ class Fleet:
     async def compare(self, comparison: SeedComparison, recorded: DiscoverResult | None = None) -> None:
         """Compare the results of the endpoints now, and of each that joins or is back from now on.
 
-        `recorded`: what the first server of a run declared that is resumed. With a single endpoint nothing is compared
-        now. Endpoints with the code of one that agrees are not compared either.
+        `recorded`: what the first server of a run declared that is resumed. Endpoints with the code of one that agrees
+        are not compared.
 
         Raises:
             Refused: the results of some differ beyond noise, unless mixed programs are allowed; all are named.

@@ -16,6 +16,9 @@ from protocol.errors import RpcError
 OWN_RECORDS = "reflective_datasets"
 """The capability of a program that makes the records of reflection itself."""
 
+OWN_SERVER = "evolverpc"
+"""The name of the servers of this project; their digests cover the files of the program."""
+
 SplitChoice = Callable[[DiscoverResult], list[str]]
 """Returns the names of the splits that a run uses, of those a server declares."""
 
@@ -203,6 +206,14 @@ def code_of(discovery: DiscoverResult) -> tuple[str, str, str] | None:
     """
     digest = discovery.program.digest
     return None if digest is None else (discovery.server.name, discovery.server.language, digest)
+
+
+def same_code(one: DiscoverResult, other: DiscoverResult) -> bool:
+    """Return whether two servers surely run the same code: their digests are equal, and such as our servers make.
+
+    What the digest of another server covers is not known, so an equal one shows nothing.
+    """
+    return one.server.name == OWN_SERVER and code_of(one) is not None and code_of(one) == code_of(other)
 
 
 def _commit(candidate: Candidate) -> str | None:

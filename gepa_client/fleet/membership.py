@@ -205,7 +205,7 @@ class Membership:
     # --- joining -----------------------------------------------------------------------------------------------------
 
     async def compare(self, comparison: SeedComparison, recorded: DiscoverResult | None) -> None:
-        """Compare the results of several endpoints now, and of each that joins or is back from now on.
+        """Compare the results of the endpoints now, and of each that joins or is back from now on.
 
         `recorded`: what the first server of the run declared when it began, None if it begins now.
 
@@ -215,11 +215,11 @@ class Membership:
         self._comparison = comparison
         up = [endpoint for endpoint in self.endpoints if endpoint.up]
         described = [endpoint.described for endpoint in up if endpoint.described is not None]
-        if recorded is not None and len(up) > 1:
+        if recorded is not None:
             comparison.agree(recorded)
         elif described:
-            comparison.agree(described[0])
-        new = [each for each in zip(up, described, strict=True) if comparison.verdict(each[1]) is None]
+            comparison.agree(described[0], up[0].url)
+        new = [each for each in zip(up, described, strict=True) if comparison.verdict(each[0].url, each[1]) is None]
         for endpoint, _ in new:
             self.slots.stop(endpoint)
         refused: list[str] = []
@@ -249,7 +249,7 @@ class Membership:
         Raises: as `SeedComparison.compare`.
         """
         comparison = self._comparison
-        if comparison is None or (known := comparison.verdict(discovery)) == "":
+        if comparison is None or (known := comparison.verdict(endpoint.url, discovery)) == "":
             return ""
         if known is not None:
             return known
@@ -260,11 +260,11 @@ class Membership:
             found = await comparison.compare(endpoint, slot)
             if found.differences and found.certain and not self._allow_mixed_programs:
                 why = f"{found} (`allow_mixed_programs` lets it join)"
-                comparison.refuse(discovery, why)
+                comparison.refuse(endpoint.url, discovery, why)
                 return why
             if found.differences:
                 self._on_event(FleetEvent("warning", endpoint.url, str(found), about_scores=True))
-        comparison.agree(discovery)
+        comparison.agree(discovery, endpoint.url)
         return ""
 
     @asynccontextmanager

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from evolverpc_common.display_text import counted, line
 from gepa_client.errors import ClientError, NoVerdict, summary
 from gepa_client.fleet.endpoint import Endpoint
-from gepa_client.fleet.handshake import code_of
+from gepa_client.fleet.handshake import same_code
 from gepa_client.fleet.result_comparison import NO_VERDICT, Difference, Results, difference, is_certain
 from gepa_client.fleet.single_attempt import attempt_once
 from gepa_client.transport.calls import AttemptLog, Call
@@ -79,22 +79,27 @@ class SeedComparison:
         self._recorded = recorded
         self._width = width
         self._evaluating = asyncio.Lock()
-        self._verdicts: dict[object, str] = {}
+        self._agreeing: list[DiscoverResult] = []
+        self._verdicts: dict[tuple[str, str], str] = {}
 
-    def verdict(self, discovery: DiscoverResult) -> str | None:
-        """Return why a server process is refused, "" if it is not; None if it must be compared."""
-        places = (discovery.server.instance_id, code_of(discovery))
-        return next((self._verdicts[place] for place in places if place in self._verdicts), None)
+    def verdict(self, url: str, discovery: DiscoverResult) -> str | None:
+        """Return why the server process at an address is refused, "" if it is not; None if it must be compared."""
+        if any(same_code(agreeing, discovery) for agreeing in self._agreeing):
+            return ""
+        return self._verdicts.get((url, discovery.server.instance_id))
 
-    def agree(self, discovery: DiscoverResult) -> None:
-        """Note that this server process, and all with the same code, give the results of the run."""
-        for place in (discovery.server.instance_id, code_of(discovery)):
-            if place is not None:
-                self._verdicts[place] = ""
+    def agree(self, discovery: DiscoverResult, url: str | None = None) -> None:
+        """Note that this server process, and all that surely have the same code, give the results of the run.
 
-    def refuse(self, discovery: DiscoverResult, why: str) -> None:
+        `url`: None if the process is not known to run.
+        """
+        self._agreeing.append(discovery)
+        if url is not None:
+            self._verdicts[url, discovery.server.instance_id] = ""
+
+    def refuse(self, url: str, discovery: DiscoverResult, why: str) -> None:
         """Note that this server process does not, so that it is not compared over and over."""
-        self._verdicts[discovery.server.instance_id] = why
+        self._verdicts[url, discovery.server.instance_id] = why
 
     async def has_results(self) -> bool:
         """Return whether results of the run are there to compare with, without another evaluation."""

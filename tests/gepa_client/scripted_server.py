@@ -62,7 +62,8 @@ class ScriptedServer:
         self.instance_id = "first"
         self.name = "scripted"  # the program's
         self.version: str | None = None  # the program's
-        self.digest: str | None = "scripted"  # the program's: servers with one digest are not compared
+        self.digest: str | None = "scripted"  # the program's: those of our servers with one digest are not compared
+        self.server = {"name": "evolverpc", "version": "0", "language": "python"}
         self.token = TOKEN
         self.proxy_token: str | None = None  # of the proxy in front of it
         self.keeps_alive = True  # otherwise each request has a connection of its own
@@ -146,7 +147,7 @@ class ScriptedServer:
         return DiscoverResult.model_validate(
             {
                 "protocol_versions": ["1"],
-                "server": {"name": "scripted", "version": "0", "language": "python", "instance_id": self.instance_id},
+                "server": self.server | {"instance_id": self.instance_id},
                 "program": {
                     "name": self.name,
                     "version": self.version,

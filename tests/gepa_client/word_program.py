@@ -27,6 +27,7 @@ class Script:
     capabilities: tuple[str, ...] = ("proposals", "finalize", "datasets")
     name: str = "scripted"
     digest: str | None = "scripted"
+    server_name: str = "evolverpc"
     max_concurrency: int = 8
     delay_s: float = 0.0
     evaluate: Callable[[dict[str, Any], dict[str, str]], dict[str, Any]] | None = None
@@ -45,6 +46,7 @@ class Script:
         made = ScriptedServer()
         made.seed_candidate, made.rows, made.calls = self.seed, self.datasets, self.seen
         made.name, made.digest = self.name, self.digest
+        made.server["name"] = self.server_name
         made.capabilities = list(self.capabilities)
         made.limits["max_concurrency"] = self.max_concurrency
         made.evaluate_one = self._evaluate

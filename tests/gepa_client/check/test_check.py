@@ -548,3 +548,5 @@ def test_of_several_servers_the_others_are_compared_with_the_first_row_by_row(se
     assert [each["differs"] for each in compared if each["row"] == "7"] == [None, "score"]
     by_digest = cli("check", urls[0], serve(learned(digest="a")))
     assert "runs the code of" in by_digest.stdout
+    wrong.digest, wrong.server_name = "a", "another"  # what such a digest covers is not known
+    assert "RED missing" in cli("check", urls[0], serve(wrong)).stdout

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.fleet.handshake import differences, digests_differ
+from gepa_client.fleet.handshake import differences
 from protocol import DiscoverResult
 from tests.gepa_client.stored_run import DISCOVERY
 
@@ -46,10 +46,3 @@ def described(**changed: Any) -> DiscoverResult:
 )
 def test_what_could_change_a_score_is_a_difference_and_nothing_else(leader, other, difference):
     assert differences(described(**leader), described(**other), ["val"]) == ([difference] if difference else [])
-
-
-@pytest.mark.parametrize(("ours", "theirs", "doubtful"), [("x", "y", True), ("x", "x", False), (None, "y", False)])
-def test_another_digest_of_the_program_is_a_doubt_and_no_difference(ours, theirs, doubtful):
-    leader, other = described(digest=ours), described(digest=theirs)
-    assert digests_differ(leader, other) is doubtful
-    assert differences(leader, other, []) == []

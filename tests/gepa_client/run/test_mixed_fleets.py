@@ -79,3 +79,13 @@ def test_a_server_with_other_results_is_refused_at_the_start_and_an_equal_one_is
     assert resumed.status == 0, resumed.stderr
     spending = json.loads(cli("show", "last", "--json").stdout)["spending"]
     assert sum(each["attempts"] for each in spending if each["kind"] == "compare") == 15  # the run knows the first's
+
+
+def test_a_server_that_states_no_code_is_compared_with_the_run_that_is_resumed(serve: Serve, cli: Cli) -> None:
+    script = port(None)
+    assert cli("optimize", serve(script), *ARGUMENTS, "--check", "off", "--deterministic").status == 0
+    assert cli("resume", "last", "--max-metric-calls", 110).status == 0
+    script.evaluate = port(None, lowers=False).evaluate
+    changed = cli("resume", "last", "--max-metric-calls", 120, "--json")
+    assert changed.status == 2
+    assert 'row 10: output "RED missing" instead of "red missing"' in changed.event("summary")["reason"]
