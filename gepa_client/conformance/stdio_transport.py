@@ -131,7 +131,12 @@ class StdioTransport:
         """Return the messages that are sent for one: of one about several examples, a message for each example."""
         params = message.get("params") or {}
         columns = [name for name in ("batch", "results") if name in params]
-        if self._whole_batches or "items" in params or message.get("method") not in ABOUT_EXAMPLES or not columns:
+        if (
+            self._whole_batches
+            or "items" in params
+            or message.get("method") not in ABOUT_EXAMPLES
+            or not any(params[name] for name in columns)
+        ):
             return [message]
         rows = zip(*(params[name] for name in columns), strict=True)
         singles = [dict(zip(columns, ([one] for one in row), strict=True)) for row in rows]
