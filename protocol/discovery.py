@@ -49,7 +49,7 @@ class ProgramInfo(ResultModel):
     """
 
     name: str
-    version: str | None = None
+    version: Annotated[str, Field(min_length=1)] | None = None
     digest: Annotated[str, Field(min_length=1)] | None = None
     files: dict[str, str] | None = None
     changed_files: Items[str] | None = None

@@ -8,6 +8,7 @@ from gepa_client.conformance.case_language import DEEP, FLAT, GENERATORS
 from protocol import CAPABILITIES, METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
+LANGUAGE = (ROOT / "protocol" / "conformance" / "README.md").read_text(encoding="utf-8")
 
 
 def steps_of(steps: list[CaseStep]) -> list[CaseStep]:
@@ -44,6 +45,12 @@ def test_checks_come_from_sections_of_the_document() -> None:
     assert {check.section for check in load_checks()} <= headings
 
 
+def test_the_checks_that_only_warn_are_listed() -> None:
+    listed = re.findall(r"^- `(.+?)`: (.+)$", LANGUAGE.partition("## SHOULD")[2], re.MULTILINE)
+    assert listed == [(check.id, check.title) for check in load_checks() if check.level == "should"]
+
+
 def test_the_language_is_documented() -> None:
-    page = (ROOT / "protocol" / "conformance" / "README.md").read_text(encoding="utf-8")
-    assert [name for name in (*DEEP, *FLAT, *GENERATORS) if f'"{name}"' not in page and f"`{name}`" not in page] == []
+    assert [
+        name for name in (*DEEP, *FLAT, *GENERATORS) if f'"{name}"' not in LANGUAGE and f"`{name}`" not in LANGUAGE
+    ] == []
