@@ -3,20 +3,21 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"math"
 	"strings"
 	"time"
 )
 
-const name, version = "conformance", "1"
+const name = "conformance"
 
-var components = []string{"system", "style"}
+// The conformance program has a version. Yours has nil if its code is all that it depends on: the digest shows a change.
+var version any = "1"
+
+var components = []object{{"name": "system"}, {"name": "style"}}
 var seed = map[string]string{"system": "seed system", "style": "seed style"}
 
-// run answers an example, which is any JSON, with a candidate. What it gives to trace is shown to the model that proposes
-// better texts. An error, or a panic, is a failure of this example alone.
-func run(example json.RawMessage, candidate map[string]string, trace func(any)) (Result, error) {
+// run answers an example, which is any JSON, with a candidate. An error, or a panic, is a failure of this example alone.
+func run(example json.RawMessage, candidate map[string]string) (Result, error) {
 	var wanted struct {
 		SleepMS         float64 `json:"sleep_ms"`
 		TraceBytes      int     `json:"trace_bytes"`
@@ -32,14 +33,14 @@ func run(example json.RawMessage, candidate map[string]string, trace func(any)) 
 		return Result{}, err
 	}
 	time.Sleep(time.Duration(wanted.SleepMS * float64(time.Millisecond)))
-	trace(object{"system": candidate["system"], "style": candidate["style"], "data": example, "pad": strings.Repeat("x", wanted.TraceBytes)})
+	trajectory := object{"system": candidate["system"], "style": candidate["style"], "data": example, "pad": strings.Repeat("x", wanted.TraceBytes)}
 	if wanted.Raise != "" {
-		return Result{}, errors.New(wanted.Raise)
+		panic(wanted.Raise)
 	}
 	if wanted.InfraError != "" {
-		return Result{}, wanted.InfraError
+		return Result{Trajectory: trajectory}, wanted.InfraError
 	}
-	result := Result{Output: wanted.Output, Score: 1, Feedback: wanted.Feedback}
+	result := Result{Output: wanted.Output, Score: 1, Feedback: wanted.Feedback, Trajectory: trajectory}
 	if wanted.EchoCandidate {
 		result.Output = candidate
 	}

@@ -2,9 +2,8 @@
 package main
 
 import (
-	"bytes"
+	"crypto/sha256"
 	"crypto/subtle"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,33 +17,30 @@ import (
 	"unicode/utf8"
 )
 
-type object = map[string]any
-
 const maxBatch, maxBytes, atOnce = 1000, 64 << 20, 8
 
-//go:embed v1.json
-var document []byte
-var contract struct {
-	Components struct{ Schemas map[string]object }
-}
-
 var (
+	digest   string // of this program: another one after each change
 	token    = os.Getenv("GEPA_TOKEN")
 	slots    = make(chan bool, atOnce)
-	instance = time.Now().Format(time.RFC3339Nano)
+	server   = object{"name": "go", "version": "1", "language": "go", "instance_id": time.Now().Format(time.RFC3339Nano)}
+	limits   = object{"max_concurrency": atOnce, "max_batch_size": maxBatch, "max_request_bytes": maxBytes}
 	ours     = regexp.MustCompile(`^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$`)
 	jsonType = regexp.MustCompile(`(?i)^application/json *(;|$)`)
-	shapes   = map[string]string{"discover": "DiscoverParams", "evaluate": "EvaluateParams"}
+	methods  = map[string]object{"discover": {"_meta": 0}, "evaluate": {"_meta": 0, "candidate": 0, "batch": 0, "capture_traces": 0}}
 	messages = map[int]string{-32700: "Parse error", -32600: "Invalid Request", -32601: "Method not found", -32602: "Invalid params", -32603: "Internal error",
 		-32020: "Version not supported", -32021: "Unauthorized", -32022: "Unknown candidate", -32023: "Unknown example", -32031: "Limit exceeded"}
 )
 
-// Result is what the program made of an example. The model that proposes better texts reads Feedback.
+// Result is what the program made of an example. The model that proposes better texts reads Feedback and Trajectory.
 type Result struct {
-	Output          any
-	Score           float64
-	Feedback        string
-	ObjectiveScores map[string]float64
+	Output          any                `json:"output"`
+	Score           float64            `json:"score"`
+	Feedback        string             `json:"feedback,omitempty"`
+	ObjectiveScores map[string]float64 `json:"objective_scores,omitempty"`
+	Trajectory      any                `json:"trajectory,omitempty"`
+	Status          string             `json:"status"`  // The server sets
+	Seconds         float64            `json:"seconds"` // these two.
 }
 
 // Outage is the error of a run that failed through what the program depends on, such as a model's provider. The optimizer
@@ -54,16 +50,18 @@ type Outage string
 func (problem Outage) Error() string { return string(problem) }
 
 func main() {
+	path, _ := os.Executable()
+	code, unread := os.ReadFile(path)
+	digest = fmt.Sprintf("%x", sha256.Sum256(code))
 	listener, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("PORT"))
-	if err == nil {
-		err = json.Unmarshal(document, &contract)
-	}
-	if err != nil || token == "" {
-		panic(fmt.Sprint("GEPA_TOKEN must be set, and PORT free: ", err))
+	if err != nil || unread != nil || token == "" {
+		panic(fmt.Sprint("GEPA_TOKEN must be set, PORT free, and the program's file readable: ", err, unread))
 	}
 	fmt.Printf("{\"event\":\"ready\",\"url\":\"http://%s/rpc\"}\n", listener.Addr())
 	panic(http.Serve(listener, http.HandlerFunc(serve)))
 }
+
+type object = map[string]any
 
 // failure is an error of the contract, with its HTTP status.
 type failure struct {
@@ -78,7 +76,7 @@ func insist(holds bool, status, code int, data object) {
 }
 
 func serve(w http.ResponseWriter, r *http.Request) {
-	reply := object{"jsonrpc": "2.0", "id": nil}
+	reply := object{"jsonrpc": "2.0", "id": json.RawMessage("null")}
 	body, status := any(reply), 200
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -86,11 +84,11 @@ func serve(w http.ResponseWriter, r *http.Request) {
 			if !known {
 				found = failure{200, -32603, object{}}
 			}
-			status, found.data["retryable"] = found.status, false
+			status, found.data["retryable"] = found.status, !known
 			reply["error"] = object{"code": found.code, "message": messages[found.code], "data": found.data}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		if _, asked := reply["id"]; !asked { // a notification
+		if len(reply["id"].(json.RawMessage)) == 0 { // a notification
 			w.WriteHeader(204)
 			return
 		}
@@ -108,102 +106,22 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	insist(r.Method == "POST", 405, -32600, object{"reason": "the verb must be POST"})
 	sent := strings.Join(r.Header.Values("Authorization"), ", ") // two headers match no token
 	insist(subtle.ConstantTimeCompare([]byte(sent), []byte("Bearer "+token)) == 1, 401, -32021, object{"reason": "token"})
-	insist(jsonType.MatchString(r.Header.Get("Content-Type")), 415, -32600, object{"reason": "the content type must be application/json"})
-	encoding := r.Header.Get("Content-Encoding")
-	insist(encoding == "" || encoding == "identity", 415, -32600, object{"reason": "the body must have no Content-Encoding"})
+	plain := jsonType.MatchString(r.Header.Get("Content-Type")) && strings.TrimPrefix(r.Header.Get("Content-Encoding"), "identity") == ""
+	insist(plain, 415, -32600, object{"reason": "the body must be application/json, without a Content-Encoding"})
 	insist(r.ContentLength <= maxBytes, 413, -32031, object{"limit": "max_request_bytes", "allowed": maxBytes})
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBytes))
 	insist(err == nil, 413, -32031, object{"limit": "max_request_bytes", "allowed": maxBytes})
+	insist(utf8.Valid(text) && json.Valid(text), 400, -32700, object{"reason": "not JSON in UTF-8"})
 	reply["result"] = answer(text, reply)
 }
 
-// answer is the result of a request; it puts the id of the request into the reply.
-func answer(body []byte, reply object) object {
-	var decoded any
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.UseNumber()
-	insist(utf8.Valid(body) && json.Valid(body) && decoder.Decode(&decoded) == nil, 400, -32700, object{"reason": "not JSON in UTF-8"})
-	found := misfit(contract.Components.Schemas["Request"], decoded, "request")
-	fields, _ := decoded.(object)
-	_, positional := fields["params"].([]any)
-	insist(found == "" || positional && found == "request.params", 400, -32600, object{"reason": "wrong or missing: " + found})
-	reply["id"] = fields["id"]
-	if _, asked := fields["id"]; !asked {
-		delete(reply, "id")
-	}
-	if fields["params"] == nil {
-		fields["params"] = object{}
-	}
-	params, _ := fields["params"].(object)
-	meta, _ := params["_meta"].(object)
-	named, _ := meta["protocol_version"].(string)
-	insist(named == "" || named == "1", 200, -32020, object{"supported": []string{"1"}, "requested": named})
-	method := fields["method"].(string)
-	insist(shapes[method] != "", 200, -32601, object{"method": method})
-	found = misfit(contract.Components.Schemas[shapes[method]], fields["params"], "params")
-	insist(found == "", 200, -32602, wrongField(strings.Trim(strings.TrimPrefix(found, "params"), ". ")))
-	if method == "evaluate" {
-		return evaluate(body)
-	}
-	described := []object{}
-	for _, component := range components {
-		described = append(described, object{"name": component})
-	}
-	return object{
-		"protocol_versions": []string{"1"},
-		"server":            object{"name": "go", "version": "1", "language": "go", "instance_id": instance},
-		"program":           object{"name": name, "version": version, "components": described, "seed_candidate": seed},
-		"limits":            object{"max_concurrency": atOnce, "max_batch_size": maxBatch, "max_request_bytes": maxBytes},
-	}
-}
+// fields are those of a JSON object, each as it was sent.
+type fields map[string]json.RawMessage
 
-func wrongField(path string) object {
-	return object{"errors": []object{{"path": path, "message": "missing, unknown or of the wrong kind"}}}
-}
-
-func evaluate(body []byte) object {
-	var request struct {
-		Params struct {
-			Candidate map[string]string
-			Batch     []struct {
-				ID, Split string
-				Data      json.RawMessage
-			}
-			Items         any
-			CaptureTraces bool `json:"capture_traces"`
-		}
-	}
-	_ = json.Unmarshal(body, &request) // it fits the schema
-	params := request.Params
-	insist(len(params.Batch) <= maxBatch, 200, -32031, object{"limit": "max_batch_size", "allowed": maxBatch, "given": len(params.Batch)})
-	insist(params.Items == nil, 200, -32602, wrongField("items"))
-	unknown, missing := without(params.Candidate, seed), without(seed, params.Candidate)
-	insist(len(unknown)+len(missing) == 0, 200, -32022, object{"unknown": unknown, "missing": missing})
-	split, ids := "", []string{}
-	for _, example := range params.Batch {
-		if example.Data == nil && (len(ids) == 0 || example.Split == split) {
-			split, ids = example.Split, append(ids, example.ID)
-		}
-	}
-	insist(len(ids) == 0, 200, -32023, object{"split": split, "ids": ids}) // this server holds no rows
-	results, running := make([]json.RawMessage, len(params.Batch)), sync.WaitGroup{}
-	for i, example := range params.Batch {
-		running.Add(1)
-		go func(i int, data json.RawMessage) {
-			defer running.Done()
-			slots <- true
-			defer func() { <-slots }()
-			results[i] = one(data, params.Candidate, params.CaptureTraces)
-		}(i, example.Data)
-	}
-	running.Wait()
-	return object{"results": results}
-}
-
-// without lists the components of a candidate that another one lacks.
-func without(candidate, other map[string]string) []string {
+// without lists the fields of an object, or the components of a candidate, that another one lacks.
+func without[V, W any](all map[string]V, other map[string]W) []string {
 	names := []string{}
-	for name := range candidate {
+	for name := range all {
 		if _, there := other[name]; !there {
 			names = append(names, name)
 		}
@@ -211,40 +129,121 @@ func without(candidate, other map[string]string) []string {
 	return names
 }
 
+// read is the value of a field; it does not fit if it is missing, null or of another kind.
+func read[T any](field json.RawMessage) (value T, fits bool) {
+	fits = string(field) != "null" && json.Unmarshal(field, &value) == nil
+	return
+}
+
+// need is a value of the params, which are refused if it does not fit.
+func need[T any](field json.RawMessage, path string) T {
+	value, fits := read[T](field)
+	require(fits, path)
+	return value
+}
+
+func require(holds bool, path string) {
+	insist(holds, 200, -32602, object{"errors": []object{{"path": path, "message": "missing, unknown or of the wrong kind"}}})
+}
+
+// answer is the result of a request; it puts the id of the request into the reply.
+func answer(body []byte, reply object) object {
+	request, _ := read[fields](body)
+	method, named := read[string](request["method"])
+	sent, given := request["params"]
+	id, asked := request["id"]
+	number, isNumber := read[float64](id)
+	_, isText := read[string](id)
+	identified := !asked || string(id) == "null" || isText || isNumber && number == float64(int64(number)) && -1<<53 < number && number < 1<<53
+	structured := !given || sent[0] == '{' || sent[0] == '['
+	stray := without(request, object{"jsonrpc": 0, "method": 0, "params": 0, "id": 0})
+	insist(string(request["jsonrpc"]) == `"2.0"` && named && identified && structured && len(stray) == 0, 400, -32600, object{"reason": "no request of JSON-RPC 2.0"})
+	reply["id"] = id
+	params, byName := read[fields](sent)
+	meta, isObject := read[fields](params["_meta"])
+	spoken, isVersion := read[string](meta["protocol_version"])
+	insist(!isVersion || spoken == "1", 200, -32020, object{"supported": []string{"1"}, "requested": spoken})
+	insist(methods[method] != nil, 200, -32601, object{"method": method})
+	require(byName || !given, "")
+	require(isObject || params["_meta"] == nil, "_meta")
+	require(isVersion || meta["protocol_version"] == nil, "_meta.protocol_version")
+	stray = without(params, methods[method])
+	require(len(stray) == 0, strings.Join(stray, ", "))
+	if method == "evaluate" {
+		return evaluate(params)
+	}
+	program := object{"name": name, "version": version, "digest": digest, "components": components, "seed_candidate": seed}
+	return object{"protocol_versions": []string{"1"}, "server": server, "program": program, "limits": limits}
+}
+
+func evaluate(params fields) object {
+	candidate := map[string]string{}
+	for name, text := range need[fields](params["candidate"], "candidate") {
+		candidate[name] = need[string](text, "candidate."+name)
+	}
+	traced := params["capture_traces"] != nil && need[bool](params["capture_traces"], "capture_traces")
+	rows, absent := []json.RawMessage{}, map[string][]string{}
+	for i, sent := range need[[]json.RawMessage](params["batch"], "batch") {
+		path := fmt.Sprintf("batch[%d]", i)
+		example := need[fields](sent, path)
+		stray := without(example, object{"id": 0, "data": 0, "split": 0})
+		require(len(stray) == 0, path+"."+strings.Join(stray, ", "))
+		id := need[string](example["id"], path+".id")
+		require(id != "" && utf8.RuneCountInString(id) <= 256, path+".id")
+		row, inline := example["data"]
+		split, held := example["split"]
+		require(inline != held, path)
+		if held {
+			name := need[string](split, path+".split")
+			absent[name] = append(absent[name], id)
+		}
+		rows = append(rows, row)
+	}
+	insist(len(rows) <= maxBatch, 200, -32031, object{"limit": "max_batch_size", "allowed": maxBatch, "given": len(rows)})
+	unknown, missing := without(candidate, seed), without(seed, candidate)
+	insist(len(unknown)+len(missing) == 0, 200, -32022, object{"unknown": unknown, "missing": missing})
+	for split, ids := range absent { // this server holds no rows
+		panic(failure{200, -32023, object{"split": split, "ids": ids}})
+	}
+	results, running := make([]json.RawMessage, len(rows)), sync.WaitGroup{}
+	for i, row := range rows {
+		running.Add(1)
+		go func(i int, row json.RawMessage) {
+			defer running.Done()
+			slots <- true
+			defer func() { <-slots }()
+			results[i] = one(row, candidate, traced)
+		}(i, row)
+	}
+	running.Wait()
+	return object{"results": results}
+}
+
 // one is the wire form of an example's result.
-func one(data json.RawMessage, candidate map[string]string, traced bool) (encoded json.RawMessage) {
-	began, trace, result := time.Now(), []any{}, object{}
-	fail := func(kind string, message any) {
-		problem := object{"type": kind, "message": fmt.Sprint(message)}
-		result = object{"status": "program_error", "score": nil, "output": nil, "error": problem, "seconds": time.Since(began).Seconds()}
+func one(row json.RawMessage, candidate map[string]string, traced bool) (encoded json.RawMessage) {
+	began := time.Now()
+	failed := func(kind string, problem, trajectory any) object {
+		status, found := "program_error", object{"type": kind, "message": fmt.Sprint(problem)}
+		if _, outage := problem.(Outage); outage {
+			status = "infra_error"
+		}
+		return object{"status": status, "score": nil, "output": nil, "error": found, "trajectory": trajectory, "seconds": time.Since(began).Seconds()}
 	}
 	defer func() {
 		if problem := recover(); problem != nil {
-			fail("panic", problem)
-		}
-		if traced && len(trace) > 0 {
-			result["trajectory"] = trace
-		}
-		var err error
-		if encoded, err = json.Marshal(result); err != nil { // a score that is not finite, for example
-			fail("invalid_result", err)
-			encoded, _ = json.Marshal(result)
+			encoded, _ = json.Marshal(failed("panic", problem, nil))
 		}
 	}()
-	made, err := run(data, candidate, func(entry any) { trace = append(trace, entry) })
+	result, err := run(row, candidate)
+	if result.Status, result.Seconds = "ok", time.Since(began).Seconds(); !traced {
+		result.Trajectory = nil
+	}
+	var made any = result
 	if err != nil {
-		fail(fmt.Sprintf("%T", err), err)
-		if _, outage := err.(Outage); outage {
-			result["status"] = "infra_error"
-		}
-		return
+		made = failed(fmt.Sprintf("%T", err), err, result.Trajectory)
 	}
-	result = object{"status": "ok", "output": made.Output, "score": made.Score, "seconds": time.Since(began).Seconds()}
-	if made.Feedback != "" {
-		result["feedback"] = made.Feedback
-	}
-	if made.ObjectiveScores != nil {
-		result["objective_scores"] = made.ObjectiveScores
+	if encoded, err = json.Marshal(made); err != nil { // a score that is not finite, for example
+		encoded, _ = json.Marshal(failed("invalid_result", err, nil))
 	}
 	return
 }
