@@ -3,6 +3,7 @@
 EVALUATE = ("func evaluate(params", "var kept map[string]string\nvar cache sync.Map\n\nfunc evaluate(params")
 ONE = "results[i] = one(row, candidate, traced)"
 CACHED = "key := string(row) + fmt.Sprint(candidate)\nfound, _ := cache.LoadOrStore(key, one(row, candidate, traced))\n"
+LOWER = [("strings.ToLower(row.Text)", "row.Text")]
 RECOVER = "problem := recover(); problem != nil {\n\t\t\tencoded"
 
 BUGS = {
@@ -15,11 +16,8 @@ BUGS = {
     "core.discover.stable": [('"digest": digest', '"digest": time.Now().String()')],
     "core.discover.complete": [('"version": version', '"version": ""')],
     "evaluate.traces": [EVALUATE, (ONE, CACHED + "results[i] = found.(json.RawMessage)")],
-    "evaluate.scores": [("var made any =", "result.Score = float64(float32(result.Score))\nvar made any =")],
     "evaluate.raise": [(RECOVER, RECOVER.replace("recover()", "any(nil)"))],
 }
-
-LOWER = [("strings.ToLower(row.Text)", "row.Text")]
 
 FLEETS = {
     "no lower()": [],
