@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -38,12 +39,16 @@ def python_with(name: str, requirements: Path) -> Path:
     return installed(name, requirements.read_text(), install) / "bin" / "python"
 
 
-def node_with(name: str, project: Path) -> Path:
-    """A copy of a folder with `package-lock.json`, with what that lists, installed by npm."""
+def node_with(name: str, project: Path, *packages: str) -> Path:
+    """A copy of a folder with `package-lock.json`, with what that lists, or these packages of it, installed by npm."""
+    wanted = json.loads((project / "package.json").read_text())
+    chosen = {each: wanted["dependencies"][each] for each in packages or wanted["dependencies"]}
 
     def install(folder: Path) -> None:
         shutil.copytree(project, folder)
+        (folder / "package.json").write_text(json.dumps(wanted | {"dependencies": chosen}))
         omitted = ["--omit=optional", "--omit=peer", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-        subprocess.run(["npm", "ci", *omitted], cwd=folder, check=True, timeout=500, stdout=subprocess.DEVNULL)
+        command = ["npm", "install" if packages else "ci", *omitted]
+        subprocess.run(command, cwd=folder, check=True, timeout=500, stdout=subprocess.DEVNULL)
 
-    return installed(name, (project / "package-lock.json").read_text(), install)
+    return installed(name, json.dumps(chosen) + (project / "package-lock.json").read_text(), install)

@@ -31,16 +31,13 @@ export async function show(page: Page, hash: string): Promise<void> {
 }
 
 /** Return what axe finds, by all of its rules or these. */
-export function violations(page: Page, rules: readonly string[] | null = null): Promise<string[]> {
-  return page.evaluate(
-    async ([source, only]) => {
-      if (!("axe" in window)) new Function(source as string)();
-      const { axe } = window as unknown as { axe: { run(where: Document, options: object): Promise<AxeResult> } };
-      const found = await axe.run(document, only ? { runOnly: only } : {});
-      return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
-    },
-    [AXE, rules] as const,
-  );
+export async function violations(page: Page, rules: readonly string[] | null = null): Promise<string[]> {
+  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(AXE);
+  return page.evaluate(async (only) => {
+    const { axe } = window as unknown as { axe: { run(where: Document, options: object): Promise<AxeResult> } };
+    const found = await axe.run(document, { resultTypes: ["violations"], ...(only ? { runOnly: only } : {}) });
+    return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+  }, rules);
 }
 
 /** Note in `wrong` each error, dialog, violation of the policy, and request to an address that is not `permitted`. */

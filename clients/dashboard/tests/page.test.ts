@@ -8,7 +8,7 @@ import { collectWrong, show, VIEWS, violations } from "./opened-page";
 import { PageServer } from "./page-server";
 import { RUN, sampleRun } from "./sample-run";
 
-/** With HOSTILE_STRINGS=all each field gets each of the strings, else a twentieth of them, another one than its neighbours. */
+/** With HOSTILE_STRINGS=all each field gets each of the strings, else a fortieth of them, another one than its neighbours. */
 const ALL_STRINGS = process.env.HOSTILE_STRINGS === "all";
 
 if (!hasBrowser)
@@ -74,7 +74,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
       (name) => VIEWS[name] as string,
     );
     const plain = await page.evaluate(tagNames, [...Object.values(VIEWS), "#/now"]);
-    for (let number = 0; number < HOSTILE.length; number += ALL_STRINGS ? 1 : 20) {
+    for (let number = 0; number < HOSTILE.length; number += ALL_STRINGS ? 1 : 40) {
       const hostile = (field: string) => HOSTILE[(number + shift(field)) % HOSTILE.length] as string;
       server.sample = sampleRun({ candidates: 3, rows: 3, code: true, text: hostile });
       server.reset(`string ${number}`);
@@ -82,7 +82,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
         .locator("code", { hasText: `string ${number}` })
         .first()
         .waitFor({ state: "attached" });
-      const shown = await page.evaluate(tagNames, number % 40 ? views : [...Object.values(VIEWS), "#/now"]);
+      const shown = await page.evaluate(tagNames, number % 80 ? views : [...Object.values(VIEWS), "#/now"]);
       expect(
         shown.filter((name) => !plain.includes(name)),
         String(number),

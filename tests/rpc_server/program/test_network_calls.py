@@ -49,7 +49,9 @@ async def test_no_failure_is_a_score_with_any_client(opened):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("executor", [pytest.param("main thread", marks=pytest.mark.long), "threads", "event loop"])
+@pytest.mark.parametrize(
+    "executor", ["threads", *(pytest.param(way, marks=pytest.mark.long) for way in ("main thread", "event loop"))]
+)
 async def test_programs_that_handle_failures_are_judged_by_what_they_return(opened, executor):
     """Of each way, none is held up."""
     program = "healthy_async.py" if executor == "event loop" else "healthy.py"
