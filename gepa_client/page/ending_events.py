@@ -4,9 +4,10 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from gepa_client.analysis.proposals import Excerpt
 from gepa_client.journal.run_events import CopiedExample
 from gepa_client.journal.tie_entries import TiedCandidate
-from gepa_client.page.page_fact import Fact, Part, SentText
+from gepa_client.page.page_fact import Fact, Part
 
 
 class SealedRows(Fact):
@@ -139,7 +140,7 @@ class FailedStep(Part):
 
     iteration: int
     step: str
-    text: SentText
+    text: Excerpt
 
 
 class Summary(Fact):

@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from gepa_client.analysis.proposals import Excerpt
+
 TEXT_SENT = 20_000
 """Characters of a text that events hold; of a longer one they hold the first `TEXT_BEGINNING`."""
 
@@ -21,15 +23,8 @@ class Fact(Part):
     """From 0 in the order of this server; given when the event is added to a log."""
 
 
-class SentText(Part):
-    """The beginning of a text. `omitted`: characters that are left out; `text` of the server's interface has them."""
-
-    text: str
-    omitted: int = 0
-
-
-def sent_text(text: str) -> SentText:
+def sent_text(text: str) -> Excerpt:
     """Return a text as events hold it."""
     if len(text) <= TEXT_SENT:
-        return SentText(text=text)
-    return SentText(text=text[:TEXT_BEGINNING], omitted=len(text) - TEXT_BEGINNING)
+        return Excerpt(text=text)
+    return Excerpt(text=text[:TEXT_BEGINNING], omitted=len(text) - TEXT_BEGINNING)

@@ -2,8 +2,9 @@
 
 from typing import Literal
 
+from gepa_client.analysis.proposals import Excerpt
 from gepa_client.journal.run_events import RacedOut
-from gepa_client.page.page_fact import Fact, Part, SentText
+from gepa_client.page.page_fact import Fact, Part
 
 
 class Rows(Fact):
@@ -49,7 +50,7 @@ class Candidate(Fact):
     cost_usd: float | None
     objective_scores: dict[str, float] | None
     scores: list[float | None]
-    texts: dict[str, SentText]
+    texts: dict[str, Excerpt]
     code: CodeVersion | None
 
 
@@ -155,7 +156,7 @@ class Mutation(Fact):
     branch: str
     commit: str | None
     parent_commit: str
-    request: SentText
+    request: Excerpt
     location: str | None
     stage: str | None
     reason: str | None

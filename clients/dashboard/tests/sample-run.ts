@@ -1,6 +1,6 @@
 /** A run of any size: its events, and the server's answers about it. Every text passes through `text`. */
 
-import type { PageEvent, SentText } from "../src/generated/events";
+import type { Excerpt, PageEvent } from "../src/generated/events";
 
 export interface SampleOptions {
   readonly candidates?: number;
@@ -35,7 +35,7 @@ function random(seed: number): () => number {
 export function sampleRun(options: SampleOptions = {}): Sample {
   const { candidates: size = 12, rows = 30, driven = false, code = false } = options;
   const text = options.text ?? ((_field: string, usual: string) => usual);
-  const sent = (field: string, usual: string): SentText => ({ text: text(field, usual), omitted: 0 });
+  const sent = (field: string, usual: string): Excerpt => ({ text: text(field, usual), omitted: 0 });
   const draw = random(7);
   const events: Record<string, unknown>[] = [];
   const answers: Record<string, unknown> = {};
@@ -449,7 +449,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
 }
 
 type Text = (field: string, usual: string) => string;
-type Sent = (field: string, usual: string) => SentText;
+type Sent = (field: string, usual: string) => Excerpt;
 
 function result(sent: Sent, text: Text) {
   return {

@@ -125,14 +125,14 @@ export interface Candidate {
   } | null;
   scores: (number | null)[];
   texts: {
-    [k: string]: SentText;
+    [k: string]: Excerpt;
   };
   code: CodeVersion | null;
 }
 /**
- * The beginning of a text. `omitted`: characters that are left out; `text` of the server's interface has them.
+ * The beginning of a text, or of a JSON value as text. `omitted`: characters that are left out.
  */
-export interface SentText {
+export interface Excerpt {
   text: string;
   omitted: number;
 }
@@ -261,7 +261,7 @@ export interface Mutation {
   branch: string;
   commit: string | null;
   parent_commit: string;
-  request: SentText;
+  request: Excerpt;
   location: string | null;
   stage: string | null;
   reason: string | null;
@@ -588,7 +588,7 @@ export interface SummaryTable {
 export interface FailedStep {
   iteration: number;
   step: string;
-  text: SentText;
+  text: Excerpt;
 }
 /**
  * What the run is doing at this moment, by the last heartbeat of its driver.
