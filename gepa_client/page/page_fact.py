@@ -1,4 +1,4 @@
-"""What events of the page have in common: a number, and texts of which they hold the beginning."""
+"""What events of the page have in common: texts of which they hold the beginning."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -11,16 +11,9 @@ TEXT_BEGINNING = 2_000
 
 
 class Part(BaseModel):
-    """A part of an event."""
+    """An event, or a part of one."""
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings", defer_build=True)
-
-
-class Fact(Part):
-    """An event."""
-
-    id: int = 0
-    """From 0 in the order of this server; given when the event is added to a log."""
 
 
 def sent_text(text: str) -> Excerpt:

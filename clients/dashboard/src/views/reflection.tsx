@@ -109,7 +109,7 @@ function Item({ proposal }: { proposal: Proposal }) {
 
 function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Proposal }) {
   const path = `${api}/proposal?at=${proposal.at}`;
-  const answer = useAnswer<ProposalShown>(path, proposal.id);
+  const answer = useAnswer<ProposalShown>(path, proposal.decided ?? (proposal.digest === null ? -2 : -1));
   const prompts = view.reflections.filter((reflection) => reflection.proposal === proposal.at);
   const mutation = view.mutations.find(({ at }) => at === proposal.mutation);
   return (
