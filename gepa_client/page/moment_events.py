@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from gepa_client.journal.run_events import FailureGroup, ModelTally, PhaseName
 from gepa_client.page.page_fact import Part
@@ -123,9 +123,9 @@ class EndpointNow(Part):
 
     name: str
     state: str
-    slots: int | None
-    in_flight: int | None
-    detail: str | None
+    slots: int | None = None
+    in_flight: int | None = None
+    detail: str | None = None
 
 
 class LongInFlight(Part):
@@ -162,23 +162,23 @@ class Now(Part):
     """
 
     event: Literal["now"] = "now"
-    phase: PhaseName | None
+    phase: PhaseName | None = None
     iteration: int | None
     metric_calls: int | None
-    evaluated: int | None
-    in_flight: int | None
-    rate: float | None
+    evaluated: int | None = None
+    in_flight: int | None = None
+    rate: float | None = None
     longest: list[LongInFlight]
-    last_result: str | None
-    no_result_s: float | None
+    last_result: str | None = None
+    no_result_s: float | None = None
     timeouts: int = 0
     usual_s: float | None = None
-    waiting: int | None
-    waiting_for: str | None
-    waiting_since: str | None
-    reflecting_since: str | None
-    reflecting: list[str]
-    endpoints: list[EndpointNow]
+    waiting: int | None = None
+    waiting_for: str | None = None
+    waiting_since: str | None = None
+    reflecting_since: str | None = None
+    reflecting: list[str] = Field(default_factory=list)
+    endpoints: list[EndpointNow] = Field(default_factory=list)
     spent_usd: float | None
     active_seconds: float | None
     beat_age_s: float | None

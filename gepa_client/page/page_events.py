@@ -1,7 +1,7 @@
 """What the page of a run receives: facts with their place in the journal, one JSON object each.
 
 `at` is a place in the part `search` of the journal: how many of its numbers GEPA had requested. The page at N is the
-state by all facts with `at` <= N, in any order of arrival: what `evolverpc replay --until N` shows. Facts that
+state by all facts with `at` <= N: what `evolverpc replay --until N` shows. Facts that
 are not of the search (`run`, `now`, `spending`, ...) have no `at`; a later one replaces an earlier one of its kind,
 unless its class states another rule, or `event_log.KEYS`.
 """
