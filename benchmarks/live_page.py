@@ -86,7 +86,7 @@ async def look(address: str, run: str, arrived: dict[int, float], over: asyncio.
                 if line.startswith(b"data:"):
                     event = orjson.loads(line[5:])
                     now = time.monotonic()
-                    if event["type"] == "results":
+                    if event["event"] == "results":
                         arrived.update((number, now) for number in event["numbers"])
 
 

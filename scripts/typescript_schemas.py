@@ -1,7 +1,7 @@
 """Print, as one JSON object, the schemas that `npm run generate` of `clients/typescript` makes types of."""
 
 import json
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from pydantic import TypeAdapter
 
@@ -18,13 +18,14 @@ def schemas() -> dict[str, Any]:
     return {
         "settings": {name: _property(setting) for name, setting in KEYWORDS.items()},
         "events": _schema(Event),
-        "pageEvents": _schema(AnyPageEvent),
+        "pageEvents": _schema(AnyPageEvent, "validation"),
         "pageAnswers": _schema(AnyPageAnswer),
     }
 
 
-def _schema(union: Any) -> dict[str, Any]:
-    return TypeAdapter[Any](union).json_schema(mode="serialization")
+def _schema(union: Any, mode: Literal["serialization", "validation"] = "serialization") -> dict[str, Any]:
+    """Return the schema; `validation` has the members of a certificate, which leaves out absent ones itself."""
+    return TypeAdapter[Any](union).json_schema(mode=mode)
 
 
 def _property(setting: Setting) -> dict[str, Any]:

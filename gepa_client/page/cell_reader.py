@@ -5,12 +5,12 @@ from typing import Any
 
 import orjson
 
+from gepa_client.analysis.proposals import RowResult
 from gepa_client.journal.entries import EVALUATE, SEARCH, CandidateRecord
-from gepa_client.journal.history import RecordedRow, entries, entries_at, results_at, validation_rows
+from gepa_client.journal.history import RecordedRow, entries, entries_at, results_at, score_of, validation_rows
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
-from gepa_client.page.page_answers import Cell, RowShown, StepShown
-from gepa_client.page.page_fact import SentText
+from gepa_client.page.page_answers import Cell, StepShown, TextPart
 from gepa_client.page.shown_text import NotThere, as_text, candidate_of, part_of, shown
 
 STEPS_SENT = 500
@@ -22,6 +22,7 @@ class CellReader:
 
     def __init__(self, store: Store, run_id: str) -> None:
         self._store, self._id = store, run_id
+        self._failure_score = float(store.run(run_id).config.get("failure_score") or 0.0)
         self._rows: list[RecordedRow] = []
         self._numbers: dict[bytes, list[int]] = {}
         self._read_to = 0
@@ -36,7 +37,7 @@ class CellReader:
         return Cell(
             row=row.id,
             input=shown(row.data),
-            result=None if result is None else _row_shown(result),
+            result=None if result is None else _row_shown(result, self._failure_score),
             number=number,
             seconds=(result or {}).get("seconds"),
             input_tokens=usage.get("input_tokens"),
@@ -46,7 +47,7 @@ class CellReader:
             no_steps=why,
         )
 
-    def part(self, candidate: int, place: int, name: str, start: int) -> SentText:
+    def part(self, candidate: int, place: int, name: str, start: int) -> TextPart:
         """Return a member of the result (`output`, `feedback`, `trajectory`, ...) or `input` from a character on."""
         kept, row = candidate_of(self._store, self._id, candidate), self._row(place)
         result = self._result(kept, row)[1] or {}
@@ -85,15 +86,15 @@ class CellReader:
                 self._read_to += 1  # up to the first number that is missing yet
 
 
-def _row_shown(result: Mapping[str, Any]) -> RowShown:
+def _row_shown(result: Mapping[str, Any], failure_score: float) -> RowResult:
     error = result.get("error") or {}
     message = None
     if error:
         message = f"{error.get('type')}: {error.get('message')}"
         message += f"\n{error['traceback']}" if error.get("traceback") else ""
-    return RowShown(
+    return RowResult(
         status=str(result.get("status")),
-        score=result.get("score"),
+        score=score_of(result, failure_score),
         output=shown(result.get("output")),
         feedback=shown(result.get("feedback")),
         component_feedback=shown(result.get("component_feedback") or None),

@@ -8,10 +8,9 @@ from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
 from gepa_client.page.entry_reader import EntryReader
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.moment_events import RunWarning
 from gepa_client.page.pool_reader import PoolReader
 from gepa_client.page.proposal_reader import ProposalReader
-from gepa_client.page.search_events import Iteration, MetricCalls, PoolState, Reflection
+from gepa_client.page.search_events import PoolState, Reflection
 
 
 class DecisionReader:
@@ -49,16 +48,14 @@ class DecisionReader:
         match event:
             case run_events.CandidateFound():
                 add(PoolState(at=at, front=event.front, best=event.best))
-                add(MetricCalls(at=at, metric_calls=event.metric_calls))
-            case run_events.Budget():
-                add(MetricCalls(at=at, metric_calls=event.metric_calls))
+                add(run_events.Budget(at=at, metric_calls=event.metric_calls))
+            case run_events.Budget() | run_events.NoProposal():
+                add(event)
             case run_events.ProposalMade():
                 self._add_reflections(event)
-            case run_events.NoProposal():
-                add(Iteration(at=at, iteration=event.iteration, why=event.reason))
             case run_events.StepFailed():
                 message = line(f"iteration {event.iteration}: {event.step} failed: {event.message}")
-                add(RunWarning(at=at, message=message))
+                add(run_events.Warned(at=at, message=message))
             case run_events.Steered() if event.best is not None:
                 add(PoolState(at=at, front=event.front, best=event.best))
             case _:

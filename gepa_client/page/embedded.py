@@ -58,7 +58,7 @@ def exported(store: Store, url: str, run_id: str, until: int | None = None) -> b
     events = _events(store, url, run_id, until)
     found = explain(store, store.run(run_id), until)
     if until is not None:
-        events = [event for event in events if event["type"] != "results" and (event.get("at") or 0) <= until]
+        events = [event for event in events if event["event"] != "results" and (event.get("at") or 0) <= until]
     left_out: list[str] = []
     written = _bounded_events(events, found, left_out)
     answers = _Answers(f"/api/runs/{quote(run_id, safe=SAFE)}")
@@ -102,13 +102,13 @@ def _bounded_events(events: list[Event], found: Explanation | None, left_out: li
     on_way = {0, *(step.candidate for step in found.steps)} if found is not None else {0}
 
     def without_texts(event: Event) -> Event:
-        if event["type"] != "candidate" or event["index"] in on_way:
+        if event["event"] != "candidate" or event["index"] in on_way:
             return event
         sizes = {name: len(sent["text"]) + sent["omitted"] for name, sent in event["texts"].items()}
         return {**event, "texts": {name: {"text": "", "omitted": size} for name, size in sizes.items()}}
 
     def without_scores(event: Event) -> Event:
-        return {**event, "scores": []} if event["type"] == "candidate" and event["index"] not in on_way else event
+        return {**event, "scores": []} if event["event"] == "candidate" and event["index"] not in on_way else event
 
     written = [to_json(event) for event in events]
     for what, reduced in (
@@ -125,7 +125,7 @@ def _bounded_events(events: list[Event], found: Explanation | None, left_out: li
 
 
 def _no_results(event: Event) -> Event | None:
-    return None if event["type"] == "results" else event
+    return None if event["event"] == "results" else event
 
 
 @dataclass
@@ -154,7 +154,7 @@ def _wanted(
     steps = [step.reason.number for step in found.steps if step.reason is not None]
     others = [one.number for one in found.others]
     shown = proposals(store, run_id, [*steps, *others]) if steps or others else {}
-    candidates = {event["index"]: event for event in events if event["type"] == "candidate"}
+    candidates = {event["index"]: event for event in events if event["event"] == "candidate"}
     for index in dict.fromkeys((found.best, 0)):
         for name, sent in candidates[index]["texts"].items() if index in candidates else ():
             if sent["omitted"]:
@@ -165,7 +165,7 @@ def _wanted(
         if number in shown:
             yield f"/proposal?at={number}", partial(shown.__getitem__, number)
     made = [step.reason.mutation for step in found.steps if step.reason is not None]
-    changes = [event["at"] for event in events if event["type"] == "mutation"]
+    changes = [event["at"] for event in events if event["event"] == "mutation"]
     for at in dict.fromkeys((*made, *changes[-TRANSCRIPTS:])):
         if at is not None:
             yield f"/transcript?at={at}", partial(transcript, store, run_id, at)
@@ -176,7 +176,7 @@ def _wanted(
 
 def _cells(explained_: Explanation, events: list[Event]) -> list[tuple[int, int]]:
     """Return candidates and places of the rows that a change to the best candidate moved, or left wrong."""
-    ids = [row for event in events if event["type"] == "rows" for row in event["ids"]]
+    ids = [row for event in events if event["event"] == "rows" for row in event["ids"]]
     places: Mapping[str, int] = {row: place for place, row in enumerate(ids)}
     *earlier, last = explained_.steps or (None,)
     changes = [change for change in (last, explained_.overall, *reversed(earlier)) if change is not None]

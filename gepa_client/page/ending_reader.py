@@ -1,20 +1,17 @@
 """Read what is known once a run has ended for now: its certificate, its summary, what was copied from rows."""
 
 from gepa_client.analysis.explanation import explain
-from gepa_client.certificate.certificate import Certificate, certify
+from gepa_client.certificate.certificate import certify
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.run_events import Budget, Warned
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
-from gepa_client.page.ending_events import CertificateFound, Copied, FinishedRun, LeaksFound, ScoreOnTestRows, Ties
+from gepa_client.page.ending_events import CertificateFound, FinishedRun
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.moment_events import RunWarning
-from gepa_client.page.search_events import MetricCalls
 from gepa_client.page.summary import summary_of
 from gepa_client.report.recorded_run import record_of
 from gepa_client.report.run_record import RunRecord
-
-NO_CERTIFICATE = dict.fromkeys(name for name in CertificateFound.model_fields if name not in ("id", "type"))
 
 
 class EndingReader:
@@ -55,17 +52,14 @@ class EndingReader:
             return
         record = record_of(self._store, run, self._until)
         for message in record.warnings:
-            self._log.add(RunWarning(at=None, message=message))
+            self._log.add(Warned(message=message))
         if record.ties is not None:
-            fields = ("best", "rows", "validation_rows", "validation_left", "candidates")
-            self._log.add(Ties(**{name: getattr(record.ties, name) for name in fields}))
-            self._log.add(MetricCalls(at=record.ties.at or 0, metric_calls=record.ties.metric_calls))
-        for index, tested in record.tested.items():
-            self._log.add(
-                ScoreOnTestRows(candidate=index, score=tested.score, rows=tested.rows, repeats=tested.repeats)
-            )
-        if (copied := record.copied) is not None:
-            self._log.add(Copied(count=copied.count, candidates=copied.candidates, copies=copied.copies))
+            self._log.add(record.ties)
+            self._log.add(Budget(at=record.ties.at, metric_calls=record.ties.metric_calls))
+        for tested in record.tested.values():
+            self._log.add(tested)
+        if record.copied is not None:
+            self._log.add(record.copied)
         if run.status in OVER and record.sealed is not None and self._until is None:
             self._add_certificate(run, record)
         self._log.add(summary_of(record, explain(self._store, run, self._until)))
@@ -75,32 +69,9 @@ class EndingReader:
             found = record.certificate = certify(self._store, run)
         except NoCertificate as error:
             record.no_certificate = str(error)
-            self._log.add(CertificateFound(**{**NO_CERTIFICATE, "none": str(error)}))
+            self._log.add(CertificateFound(none=record.no_certificate))
             return
-        self._log.add(_certificate_event(found))
-        self._log.add(LeaksFound.model_validate({"type": "leaks", **found.leaks.model_dump()}))
-
-
-def _certificate_event(found: Certificate) -> CertificateFound:
-    test, validation = found.test, found.validation
-    return CertificateFound(
-        none=None,
-        verdict=found.verdict,
-        statement=found.statement,
-        candidate=found.candidate,
-        rows=test.rows,
-        repeats=test.repeats,
-        seed=test.seed,
-        best=test.best,
-        difference=test.difference,
-        low=test.low,
-        high=test.high,
-        confidence=test.confidence,
-        p_value=test.p_value,
-        validation_estimate=validation.estimate,
-        validation_low=validation.low,
-        validation_high=validation.high,
-    )
+        self._log.add(CertificateFound(certificate=found))
 
 
 def _mark(run: StoredRun) -> tuple[str, str]:

@@ -10,7 +10,6 @@ from gepa_client.evolution.names import branch_run_name
 from gepa_client.journal.entries import (
     EVALUATE,
     MUTATION,
-    RACE,
     SEARCH,
     STEER,
     STOP,
@@ -24,7 +23,7 @@ from gepa_client.page.ending_events import Stopped
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.page_fact import TEXT_BEGINNING, sent_text
 from gepa_client.page.pool_reader import PoolReader
-from gepa_client.page.search_events import Mutation, Race, RaceStanding
+from gepa_client.page.search_events import Mutation
 
 PAGES_AT_ONCE = 8
 """Pages of entries that one poll reads at most, so that what it found is sent soon."""
@@ -72,7 +71,7 @@ class EntryReader:
             self.ordered += 1
             if entry_.kind == STEER:
                 self.steered.append(entry_.number)
-        self._read_answers([entry.number for entry in fresh if entry.kind in (MUTATION, RACE, STOP)])
+        self._read_answers([entry.number for entry in fresh if entry.kind in (MUTATION, STOP)])
         self.evaluated = [entry for entry in fresh if entry.kind == EVALUATE]
         return more
 
@@ -95,9 +94,7 @@ class EntryReader:
     def _read_answers(self, numbers: Sequence[int]) -> None:
         """Add what small entries hold."""
         for entry in entries_at(self._store, self._id, SEARCH, numbers):
-            if entry.kind == RACE:
-                self._log.add(_race(entry))
-            elif entry.kind == MUTATION:
+            if entry.kind == MUTATION:
                 self._add_mutation(entry)
             elif entry.kind == STOP:
                 stop = orjson.loads(entry.answer)
@@ -125,13 +122,3 @@ class EntryReader:
                 cost_usd=usage.cost_usd if usage is not None else None,
             )
         )
-
-
-def _race(entry: Entry) -> Race:
-    decision = orjson.loads(entry.answer)
-    standings = [
-        RaceStanding(**{name: found[name] for name in ("candidate", "compared", "mean", "bound", "drops")})
-        for found in decision["proposals"]
-    ]
-    rows, block = decision["validation_rows"], len(decision["rows"])
-    return Race(at=entry.number + 1, validation_rows=rows, rows=block, proposals=standings)

@@ -16,21 +16,20 @@ EPOCH_BYTES = 8
 KEYS = {
     "candidate": "index",
     "pool": "at",
-    "metric_calls": "at",
+    "budget": "at",
     "proposal": "key",
-    "iteration": "at",
+    "no_proposal": "at",
     "reflection": "at",
     "mutation": "at",
-    "race": "at",
     "steer": "key",
     "warning": "message",
-    "tested": "candidate",
+    "tested": "index",
     "rows": "start",
 }
-"""The field by which events of a type differ. Of the other types a later event replaces an earlier one."""
+"""The field by which events of a kind differ. Of the other kinds a later event replaces an earlier one."""
 
 COLUMNS = "results"
-"""The type whose events are all kept."""
+"""The kind whose events are all kept."""
 
 
 class EventLog:
@@ -60,16 +59,16 @@ class EventLog:
 
     def add(self, event: PageEvent) -> None:
         """Add an event, unless it repeats the one that it would replace."""
-        body = to_json(event.model_dump(exclude={"id"}))
-        key = (event.type, getattr(event, KEYS[event.type]) if event.type in KEYS else None)
+        body = to_json(event.model_dump())
+        key = (event.event, getattr(event, KEYS[event.event]) if event.event in KEYS else None)
         with self._lock:
-            number, before = self._last.get(key, (-1, b"")) if event.type != COLUMNS else (-1, b"")
+            number, before = self._last.get(key, (-1, b"")) if event.event != COLUMNS else (-1, b"")
             if before == body:
                 return
             if number >= 0:
                 self._events[number] = None
             self._last[key] = (len(self._events), body)
-            self._events.append(b'{"id":%d,' % len(self._events) + body[1:])
+            self._events.append(body)
 
     def since(self, first: int, limit: int) -> tuple[list[tuple[int, bytes]], int]:
         """Return events from the id `first` on with their ids, about `limit` bytes of them, and the id that follows."""
@@ -85,7 +84,7 @@ class EventLog:
         return found, number
 
     def last_of(self, kind: str) -> list[Any]:
-        """Return the events of a type as JSON values, without their ids, those that were replaced left out."""
+        """Return the events of a kind as JSON values, those that were replaced left out."""
         with self._lock:
             bodies = [body for (type_, _), (_, body) in self._last.items() if type_ == kind]
         return [json.loads(body) for body in bodies]

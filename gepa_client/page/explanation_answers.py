@@ -4,23 +4,21 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from gepa_client.analysis.explanation import Change, Explanation, explain
+from gepa_client.analysis.proposals import ComparedRow
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.history import recorded_events
 from gepa_client.journal.run_events import CandidateFound
 from gepa_client.journal.store import Store
 from gepa_client.page.page_answers import (
-    ChangedText,
     ChangeShown,
     Explained,
-    MarkedWords,
     Origin,
     ProposalShown,
     Provenance,
     ProvenanceSpan,
-    RowCompared,
     RowGroup,
 )
-from gepa_client.page.proposal_answers import proposals, row_compared
+from gepa_client.page.proposal_answers import proposals
 from gepa_client.page.provenance import spans_of
 from gepa_client.page.shown_text import NotThere, candidate_of
 from gepa_client.report import summary_fields as fields
@@ -50,15 +48,10 @@ def _change(change: Change) -> ChangeShown:
         title=fields.step_title(change),
         origin=fields.step_origin(change),
         moved=fields.moved_rows(change.scores),
-        texts=[
-            ChangedText(
-                component=text_.component, words=[MarkedWords(kind=part.kind, text=part.text) for part in text_.words]
-            )
-            for text_ in change.texts
-        ],
+        texts=change.texts,
         proposal=change.reason.number if change.reason is not None else None,
         groups=[
-            RowGroup(name=name, count=moved.count, rows=[row_compared(row) for row in moved.rows])
+            RowGroup(name=name, count=moved.count, rows=moved.rows)
             for name, moved in fields.row_groups(change)
             if moved.count
         ],
@@ -99,8 +92,9 @@ def _origin(
     return Origin(candidate=index, proposal=number, rows=rows, worth=worth)
 
 
-def _improved(row: RowCompared) -> bool:
+def _improved(row: ComparedRow) -> bool:
     """Whether the parent failed on a row of the minibatch, or the proposal scored more."""
-    before = row.before.score if row.before is not None else None
-    after = row.after.score if row.after is not None else None
-    return before is None or (after is not None and after > before)
+    before, after = row.before, row.after
+    if before is None or before.status != "ok":
+        return True
+    return after is not None and after.status == "ok" and after.score > before.score

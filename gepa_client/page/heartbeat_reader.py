@@ -9,8 +9,11 @@ from gepa_client.journal.entries import EVALUATE, SEARCH, Entry, StoredRun
 from gepa_client.journal.history import selection_rows
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.store import Store
-from gepa_client.page.moment_events import EndpointNow, Forecast, LongInFlight, Now
+from gepa_client.page.moment_events import Forecast, LongInFlight, Now
 from gepa_client.page.pool_reader import PoolReader
+
+OF_A_DRIVER = ("in_flight", "rate", "no_result_s", "timeouts")
+"""What a heartbeat states that is nothing any more once the run is not driven."""
 
 
 class HeartbeatReader:
@@ -33,38 +36,20 @@ class HeartbeatReader:
         age = now - self._beat[1] if driven else None
         counters = run.counters
         found: dict[str, Any] = counters.get("now") or {}
-        return Now(
-            phase=found.get("phase"),
-            iteration=counters.get("iteration"),
-            metric_calls=counters.get("metric_calls"),
-            evaluated=found.get("evaluated"),
-            in_flight=found.get("in_flight") if driven else None,
-            rate=found.get("rate") if driven else None,
-            longest=self._longest(found.get("longest") or (), tests=found.get("phase") == "testing") if driven else [],
-            last_result=found.get("last_result"),
-            no_result_s=found.get("no_result_s") if driven else None,
-            timeouts=found.get("timeouts") or 0 if driven else 0,
-            usual_s=found.get("usual_s"),
-            waiting=found.get("waiting"),
-            waiting_for=found.get("waiting_for"),
-            waiting_since=found.get("waiting_since"),
-            reflecting_since=found.get("reflecting_since"),
-            reflecting=found.get("reflecting") or [],
-            endpoints=[
-                EndpointNow(
-                    name=str(each.get("name")),
-                    state=str(each.get("state")),
-                    slots=each.get("slots"),
-                    in_flight=each.get("in_flight"),
-                    detail=each.get("detail"),
-                )
-                for each in found.get("endpoints") or ()
-            ],
-            spent_usd=counters.get("spent_usd"),
-            active_seconds=counters.get("active_seconds"),
-            beat_age_s=None if age is None else float(int(age)),
-            lost=age is not None and age > lease_seconds(run),
-            forecast=_forecast(run, found) if driven else None,
+        shown = {name: value for name, value in found.items() if driven or name not in OF_A_DRIVER}
+        tests = found.get("phase") == "testing"
+        return Now.model_validate(
+            {
+                **{name: value for name, value in shown.items() if name in Now.model_fields},
+                "iteration": counters.get("iteration"),
+                "metric_calls": counters.get("metric_calls"),
+                "longest": self._longest(found.get("longest") or (), tests=tests) if driven else [],
+                "spent_usd": counters.get("spent_usd"),
+                "active_seconds": counters.get("active_seconds"),
+                "beat_age_s": None if age is None else float(int(age)),
+                "lost": age is not None and age > lease_seconds(run),
+                "forecast": _forecast(run, found) if driven else None,
+            }
         )
 
     def _longest(self, found: Sequence[dict[str, Any]], *, tests: bool) -> list[LongInFlight]:
@@ -79,17 +64,12 @@ class HeartbeatReader:
                 each["digest"]: names.row_and_candidate(Entry(SEARCH, 0, EVALUATE, each["digest"], each["about"], b""))
                 for each in found
             }
-        return [
-            LongInFlight(
-                row=f"test {row}" if tests else row,
-                candidate=candidate,
-                seconds=each["seconds"],
-                limit_s=each["limit_s"],
-                endpoint=each.get("endpoint"),
-            )
-            for each in found
-            for row, candidate in [self._in_flight[each["digest"]]]
-        ]
+        longest = []
+        for each in found:
+            row, candidate = self._in_flight[each["digest"]]
+            known = {name: value for name, value in each.items() if name not in ("digest", "about")}
+            longest.append(LongInFlight(row=f"test {row}" if tests else row, candidate=candidate, **known))
+        return longest
 
 
 def _forecast(run: StoredRun, now: dict[str, Any]) -> Forecast | None:

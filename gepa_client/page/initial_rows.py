@@ -7,8 +7,8 @@ import orjson
 from gepa_client.journal.entries import COMMITMENT, START
 from gepa_client.journal.history import DISCOVERY, RecordedRow, discovery, row_counts, selection_rows
 from gepa_client.journal.requests import digest_of
+from gepa_client.journal.run_events import Sealed
 from gepa_client.journal.store import Store
-from gepa_client.page.ending_events import SealedRows
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.search_events import Rows
 
@@ -73,4 +73,4 @@ class InitialRows:
         sealed = self._store.entries(self._id, COMMITMENT, 0, 1)
         if sealed:
             answer = orjson.loads(sealed[0].answer)
-            self._log.add(SealedRows(rows=len(answer["rows"]), digest=answer["digest"]))
+            self._log.add(Sealed(rows=len(answer["rows"]), digest=answer["digest"]))

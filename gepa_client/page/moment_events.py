@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from gepa_client.journal.run_events import FailureGroup, ModelTally, PhaseName
-from gepa_client.page.page_fact import Fact, Part
+from gepa_client.page.page_fact import Part
 
 
 class CommandHint(Part):
@@ -22,7 +22,7 @@ class ParentRun(Part):
     at: int | None
 
 
-class Run(Fact):
+class Run(Part):
     """The record of the run. `settings`: without secrets. `budget`: metric calls, None without that limit.
 
     `splits`: rows by split. `sampled`: on how many validation rows the search scores candidates; None if on all.
@@ -30,7 +30,7 @@ class Run(Fact):
     holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
     """
 
-    type: Literal["run"] = "run"
+    event: Literal["run"] = "run"
     run_id: str
     name: str | None
     status: str
@@ -57,14 +57,14 @@ class Run(Fact):
     commands: list[CommandHint]
 
 
-class Steer(Fact):
+class Steer(Part):
     """What a user asked of the run. All are kept, by `key`.
 
     `at`: the place after its entry in the search, None without one. `detail`: the action as it was posted.
     `outcome`: in the words of `evolverpc steer list`; None while it waits.
     """
 
-    type: Literal["steer"] = "steer"
+    event: Literal["steer"] = "steer"
     key: str
     at: int | None
     action: str
@@ -74,22 +74,14 @@ class Steer(Fact):
     outcome: str | None
 
 
-class RunWarning(Fact):
-    """Something to know of; the run continued. All are kept, by `message`."""
-
-    type: Literal["warning"] = "warning"
-    at: int | None
-    message: str
-
-
-class FailureCounts(Fact):
+class FailureCounts(Part):
     """Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
 
     `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest. `first`: the
     place of the first failed example in the journal; None if only test rows failed.
     """
 
-    type: Literal["failures"] = "failures"
+    event: Literal["failures"] = "failures"
     failed: int
     evaluated: int
     groups: list[FailureGroup]
@@ -114,10 +106,10 @@ class KindSpending(Part):
     unreported: int
 
 
-class SpendingSoFar(Fact):
+class SpendingSoFar(Part):
     """What the run spent, by kind, and through a gateway by model. `refused`: calls that the gateway refused."""
 
-    type: Literal["spending"] = "spending"
+    event: Literal["spending"] = "spending"
     cost_usd: float
     unpriced: int
     unreported: int
@@ -131,9 +123,9 @@ class EndpointNow(Part):
 
     name: str
     state: str
-    slots: int | None
-    in_flight: int | None
-    detail: str | None
+    slots: int | None = None
+    in_flight: int | None = None
+    detail: str | None = None
 
 
 class LongInFlight(Part):
@@ -157,7 +149,7 @@ class Forecast(Part):
     cost_usd: float | None
 
 
-class Now(Fact):
+class Now(Part):
     """What the run is doing at this moment, by the last heartbeat of its driver.
 
     `rate`: examples per second; 0 if none has finished for half a minute. `longest`: the examples that have been in
@@ -169,24 +161,24 @@ class Now(Fact):
     heartbeat for longer than the lease: the driver is dead or cut off.
     """
 
-    type: Literal["now"] = "now"
-    phase: PhaseName | None
+    event: Literal["now"] = "now"
+    phase: PhaseName | None = None
     iteration: int | None
     metric_calls: int | None
-    evaluated: int | None
-    in_flight: int | None
-    rate: float | None
+    evaluated: int | None = None
+    in_flight: int | None = None
+    rate: float | None = None
     longest: list[LongInFlight]
-    last_result: str | None
-    no_result_s: float | None
+    last_result: str | None = None
+    no_result_s: float | None = None
     timeouts: int = 0
     usual_s: float | None = None
-    waiting: int | None
-    waiting_for: str | None
-    waiting_since: str | None
-    reflecting_since: str | None
-    reflecting: list[str]
-    endpoints: list[EndpointNow]
+    waiting: int | None = None
+    waiting_for: str | None = None
+    waiting_since: str | None = None
+    reflecting_since: str | None = None
+    reflecting: list[str] = Field(default_factory=list)
+    endpoints: list[EndpointNow] = Field(default_factory=list)
     spent_usd: float | None
     active_seconds: float | None
     beat_age_s: float | None
@@ -194,7 +186,7 @@ class Now(Fact):
     forecast: Forecast | None
 
 
-class Position(Fact):
+class Position(Part):
     """How far this server has read. `end`: the place after the last entry of the search: the slider's range.
 
     `read`: all results below this place were sent. `decided`: all facts below it that follow from GEPA's decisions
@@ -202,16 +194,16 @@ class Position(Fact):
     driven.
     """
 
-    type: Literal["position"] = "position"
+    event: Literal["position"] = "position"
     end: int
     read: int
     decided: int
     complete: bool
 
 
-class StoreTrouble(Fact):
+class StoreTrouble(Part):
     """The run cannot be read, and why; `problem` is None if it can be again. `gone`: it was deleted."""
 
-    type: Literal["store"] = "store"
+    event: Literal["store"] = "store"
     problem: str | None
     gone: bool

@@ -1,14 +1,19 @@
 """What the server of the page answers when a part of a run is asked for."""
 
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from gepa_client.page.page_fact import SentText
+from gepa_client.analysis.proposals import ComparedRow, Excerpt, RowResult, TextChange
 
 
 class _Answer(BaseModel):
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings", defer_build=True)
+
+
+class TextPart(_Answer):
+    """A part of a text. `omitted`: the characters after it."""
+
+    text: str
+    omitted: int = 0
 
 
 class RunListed(_Answer):
@@ -32,7 +37,7 @@ class RunListed(_Answer):
     unreported: int
     curve: list[tuple[int, float]]
     settings: dict[str, JsonValue]
-    best_texts: dict[str, SentText]
+    best_texts: dict[str, Excerpt]
 
 
 class RunList(_Answer):
@@ -46,33 +51,21 @@ class StepShown(_Answer):
 
     name: str
     component: str | None
-    input: SentText | None
-    output: SentText | None
-    error: SentText | None
+    input: Excerpt | None
+    output: Excerpt | None
+    error: Excerpt | None
     seconds: float | None
     input_tokens: int | None
     output_tokens: int | None
     steps: list["StepShown"]
 
 
-class RowShown(_Answer):
-    """The result of a candidate on a row. `score`: None if the program failed."""
-
-    status: str
-    score: float | None
-    output: SentText | None
-    feedback: SentText | None
-    component_feedback: SentText | None
-    error: SentText | None
-    log: SentText | None
-
-
 class Cell(_Answer):
     """A candidate on a validation row. `no_steps`: why there are none. `seconds`, tokens, cost: of the attempt."""
 
     row: str
-    input: SentText | None
-    result: RowShown | None
+    input: Excerpt | None
+    result: RowResult | None
     number: int | None
     seconds: float | None
     input_tokens: int | None
@@ -91,26 +84,17 @@ class PromptShown(_Answer):
 
     component: str | None
     model: str | None
-    prompt: SentText | None
+    prompt: TextPart | None
     hints: list[str]
-    records: SentText | None
-    answer: SentText | None
-
-
-class RowCompared(_Answer):
-    """A row of a minibatch, with the parent and with the proposal."""
-
-    row: str
-    input: SentText | None
-    before: RowShown | None
-    after: RowShown | None
+    records: Excerpt | None
+    answer: Excerpt | None
 
 
 class TextsCompared(_Answer):
     """A component before and after."""
 
-    before: SentText
-    after: SentText
+    before: Excerpt
+    after: Excerpt
 
 
 class ProposalShown(_Answer):
@@ -120,7 +104,7 @@ class ProposalShown(_Answer):
     """
 
     size: int
-    rows: list[RowCompared]
+    rows: tuple[ComparedRow, ...]
     prompts: list[PromptShown]
     texts: dict[str, TextsCompared]
 
@@ -149,26 +133,12 @@ class Provenance(_Answer):
     origins: list[Origin]
 
 
-class MarkedWords(_Answer):
-    """A part of two texts compared: in both, only in the new or the old one, or in words what is left out."""
-
-    kind: Literal["same", "add", "del", "cut"]
-    text: str
-
-
-class ChangedText(_Answer):
-    """A component with the words that a change added and removed."""
-
-    component: str
-    words: list[MarkedWords]
-
-
 class RowGroup(_Answer):
     """Rows that a change made better, made worse or left: how many, and the first of them."""
 
     name: str
     count: int
-    rows: list[RowCompared]
+    rows: tuple[ComparedRow, ...]
 
 
 class ChangeShown(_Answer):
@@ -181,7 +151,7 @@ class ChangeShown(_Answer):
     title: str
     origin: str
     moved: str
-    texts: list[ChangedText]
+    texts: tuple[TextChange, ...]
     proposal: int | None
     groups: list[RowGroup]
 
@@ -202,14 +172,14 @@ class TranscriptEntry(_Answer):
     """A part of a change of code: the request, the summary, the reason of its rejection, its log."""
 
     role: str
-    text: SentText
+    text: Excerpt
 
 
 class Transcript(_Answer):
     """A change of code: its request, its outcome, and its diff."""
 
     entries: list[TranscriptEntry]
-    diff: SentText | None
+    diff: TextPart | None
 
 
-AnyPageAnswer = RunList | Cell | SentText | ProposalShown | Provenance | Explained | Transcript
+AnyPageAnswer = RunList | Cell | TextPart | ProposalShown | Provenance | Explained | Transcript

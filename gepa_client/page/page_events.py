@@ -1,44 +1,36 @@
 """What the page of a run receives: facts with their place in the journal, one JSON object each.
 
 `at` is a place in the part `search` of the journal: how many of its numbers GEPA had requested. The page at N is the
-state by all facts with `at` <= N, in any order of arrival: what `evolverpc replay --until N` shows. Facts that
-are not of the search (`run`, `now`, `spending`, ...) have no `at`; a later one replaces an earlier one of its `type`,
-unless its class states another rule.
+state by all facts with `at` <= N: what `evolverpc replay --until N` shows. Facts that
+are not of the search (`run`, `now`, `spending`, ...) have no `at`; a later one replaces an earlier one of its kind,
+unless its class states another rule, or `event_log.KEYS`.
 """
 
 from typing import Annotated
 
 from pydantic import Field
 
+from gepa_client.journal import run_events
 from gepa_client.page.ending_events import (
     CertificateFound,
-    Copied,
     FinishedRun,
-    LeaksFound,
-    ScoreOnTestRows,
-    SealedRows,
     Stopped,
     Summary,
-    Ties,
 )
 from gepa_client.page.moment_events import (
     FailureCounts,
     Now,
     Position,
     Run,
-    RunWarning,
     SpendingSoFar,
     Steer,
     StoreTrouble,
 )
 from gepa_client.page.search_events import (
     Candidate,
-    Iteration,
-    MetricCalls,
     Mutation,
     PoolState,
     Proposal,
-    Race,
     Reflection,
     Results,
     Rows,
@@ -49,23 +41,21 @@ PageEvent = (
     | Rows
     | Candidate
     | PoolState
-    | MetricCalls
     | Proposal
-    | Iteration
+    | run_events.Budget
+    | run_events.NoProposal
     | Results
     | Reflection
     | Mutation
-    | Race
     | Steer
-    | RunWarning
+    | run_events.Warned
     | FailureCounts
     | SpendingSoFar
-    | SealedRows
-    | Ties
-    | ScoreOnTestRows
+    | run_events.Sealed
+    | run_events.TiesCompared
+    | run_events.Tested
     | CertificateFound
-    | LeaksFound
-    | Copied
+    | run_events.CopiedExamples
     | Stopped
     | FinishedRun
     | Summary
@@ -74,4 +64,4 @@ PageEvent = (
     | StoreTrouble
 )
 
-AnyPageEvent = Annotated[PageEvent, Field(discriminator="type")]
+AnyPageEvent = Annotated[PageEvent, Field(discriminator="event")]

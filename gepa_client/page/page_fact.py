@@ -1,6 +1,8 @@
-"""What events of the page have in common: a number, and texts of which they hold the beginning."""
+"""What events of the page have in common: texts of which they hold the beginning."""
 
 from pydantic import BaseModel, ConfigDict
+
+from gepa_client.analysis.proposals import Excerpt
 
 TEXT_SENT = 20_000
 """Characters of a text that events hold; of a longer one they hold the first `TEXT_BEGINNING`."""
@@ -9,27 +11,13 @@ TEXT_BEGINNING = 2_000
 
 
 class Part(BaseModel):
-    """A part of an event."""
+    """An event, or a part of one."""
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings", defer_build=True)
 
 
-class Fact(Part):
-    """An event."""
-
-    id: int = 0
-    """From 0 in the order of this server; given when the event is added to a log."""
-
-
-class SentText(Part):
-    """The beginning of a text. `omitted`: characters that are left out; `text` of the server's interface has them."""
-
-    text: str
-    omitted: int = 0
-
-
-def sent_text(text: str) -> SentText:
+def sent_text(text: str) -> Excerpt:
     """Return a text as events hold it."""
     if len(text) <= TEXT_SENT:
-        return SentText(text=text)
-    return SentText(text=text[:TEXT_BEGINNING], omitted=len(text) - TEXT_BEGINNING)
+        return Excerpt(text=text)
+    return Excerpt(text=text[:TEXT_BEGINNING], omitted=len(text) - TEXT_BEGINNING)

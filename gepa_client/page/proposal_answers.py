@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from gepa_client.analysis.proposals import ROWS_SHOWN, AnalyzedProposal, Excerpt, ProposalHistory
-from gepa_client.analysis.proposals import ComparedRow as AnalyzedRow
-from gepa_client.analysis.proposals import RowResult as AnalyzedResult
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.store import Store
-from gepa_client.page.page_answers import PromptShown, ProposalShown, RowCompared, RowShown, TextsCompared
-from gepa_client.page.page_fact import SentText, sent_text
+from gepa_client.page.page_answers import PromptShown, ProposalShown, TextsCompared
+from gepa_client.page.page_fact import sent_text
 from gepa_client.page.recovered_prompts import recovered_prompts
 from gepa_client.page.shown_text import NotThere, part_of
 
@@ -55,40 +53,17 @@ def _proposal(
             prompt=part_of(asked[name]) if name in asked else None,
             hints=hints if name in asked else [],
             records=_records_shown(one.records.get(name, ())),
-            answer=_excerpt(one.answers.get(name)),
+            answer=one.answers.get(name),
         )
         for name in one.components
     ]
-    return ProposalShown(size=one.size, rows=[row_compared(row) for row in one.rows], prompts=prompts, texts=compared)
+    return ProposalShown(size=one.size, rows=one.rows, prompts=prompts, texts=compared)
 
 
-def row_compared(row: AnalyzedRow) -> RowCompared:
-    """Return a row before and after a change as the page gets it."""
-    return RowCompared(row=row.row, input=_excerpt(row.input), before=_analyzed(row.before), after=_analyzed(row.after))
-
-
-def _analyzed(result: AnalyzedResult | None) -> RowShown | None:
-    if result is None:
-        return None
-    return RowShown(
-        status=result.status,
-        score=result.score if result.status == "ok" else None,
-        output=_excerpt(result.output),
-        feedback=_excerpt(result.feedback),
-        component_feedback=_excerpt(result.component_feedback),
-        error=_excerpt(result.error),
-        log=_excerpt(result.log),
-    )
-
-
-def _records_shown(records: Sequence[Mapping[str, Excerpt]]) -> SentText | None:
+def _records_shown(records: Sequence[Mapping[str, Excerpt]]) -> Excerpt | None:
     """Return the records that reflection read as one text."""
     blocks = [
         "\n".join(f"{name}: {value.text}{' ...' if value.omitted else ''}" for name, value in record.items())
         for record in records
     ]
     return sent_text("\n\n".join(blocks)) if blocks else None
-
-
-def _excerpt(value: Excerpt | None) -> SentText | None:
-    return None if value is None else SentText(text=value.text, omitted=value.omitted)

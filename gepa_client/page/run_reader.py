@@ -2,6 +2,7 @@
 
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.run_events import Warned
 from gepa_client.journal.store import Store, named_store
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.ending_reader import EndingReader
@@ -9,7 +10,7 @@ from gepa_client.page.entry_reader import EntryReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.heartbeat_reader import HeartbeatReader
 from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.moment_events import Position, RunWarning, StoreTrouble
+from gepa_client.page.moment_events import Position, StoreTrouble
 from gepa_client.page.pool_reader import PoolReader
 from gepa_client.page.request_reader import RequestReader
 from gepa_client.page.result_reader import ResultReader
@@ -97,7 +98,7 @@ class RunReader:
                 self._requests.read_outcomes(run, self._entries, self._pool.candidates)
         ended = not driven and not more
         for message in run.counters.get("warnings") or ():
-            self._log.add(RunWarning(at=None, message=str(message)))
+            self._log.add(Warned(message=str(message)))
         if ended and not self._ending.is_read(run):
             self._add_position(more=more, complete=False)  # what follows takes seconds of a long run
             self._log.published()

@@ -2,18 +2,19 @@
 
 from typing import Literal
 
+from gepa_client.analysis.proposals import Excerpt
 from gepa_client.journal.run_events import RacedOut
-from gepa_client.page.page_fact import Fact, Part, SentText
+from gepa_client.page.page_fact import Part
 
 
-class Rows(Fact):
+class Rows(Part):
     """Ids of validation rows from place `start` on, in order; several events give all `total`. Each adds to the others.
 
     `held_by_server`: the store has only the rows' names, the server has their contents. `training`: no validation rows
     were given, and these are the training rows.
     """
 
-    type: Literal["rows"] = "rows"
+    event: Literal["rows"] = "rows"
     start: int
     ids: list[str]
     total: int
@@ -29,7 +30,7 @@ class CodeVersion(Part):
     mutation: int | None
 
 
-class Candidate(Fact):
+class Candidate(Part):
     """A candidate of the pool; a later one of the same `index` replaces it.
 
     `digest`: the beginning of the digest of its texts. `scores`: by place of the validation row, None if there is
@@ -37,7 +38,7 @@ class Candidate(Fact):
     the search was known to have cost by then, None if nothing was priced. Two `parents`: a merge; none: the seed.
     """
 
-    type: Literal["candidate"] = "candidate"
+    event: Literal["candidate"] = "candidate"
     at: int
     index: int
     digest: str
@@ -49,32 +50,24 @@ class Candidate(Fact):
     cost_usd: float | None
     objective_scores: dict[str, float] | None
     scores: list[float | None]
-    texts: dict[str, SentText]
+    texts: dict[str, Excerpt]
     code: CodeVersion | None
 
 
-class PoolState(Fact):
+class PoolState(Part):
     """The pool from `at` on: the candidates on the Pareto front, and the best one. All are kept, by `at`."""
 
-    type: Literal["pool"] = "pool"
+    event: Literal["pool"] = "pool"
     at: int
     front: list[int]
     best: int
-
-
-class MetricCalls(Fact):
-    """The metric calls as GEPA counts them from `at` on. All are kept, by `at`."""
-
-    type: Literal["metric_calls"] = "metric_calls"
-    at: int
-    metric_calls: int
 
 
 ProposalOutcome = Literal["pending", "kept", "rejected", "raced_out", "empty", "unfinished"]
 """`empty`: reflection gave no new text, or a merge was not tried. `unfinished`: the run ended before the decision."""
 
 
-class Proposal(Fact):
+class Proposal(Part):
     """A proposal of reflection, or a merge; a later one of the same `key` replaces it.
 
     `at`: where it begins, which details are asked for by. `decided`: where its outcome was known: before that place,
@@ -83,7 +76,7 @@ class Proposal(Fact):
     texts of its parent. `mutation`: the number of its change of code.
     """
 
-    type: Literal["proposal"] = "proposal"
+    event: Literal["proposal"] = "proposal"
     key: str
     at: int
     decided: int | None
@@ -103,23 +96,14 @@ class Proposal(Fact):
     mutation: int | None
 
 
-class Iteration(Fact):
-    """An iteration of GEPA that ended without a proposal, and why. All are kept, by `at`."""
-
-    type: Literal["iteration"] = "iteration"
-    at: int
-    iteration: int
-    why: str
-
-
-class Results(Fact):
+class Results(Part):
     """Results on validation rows, in columns; each adds to the others, a later one of a cell replaces it.
 
     A candidate's `scores` come before them. `candidates`: beginnings of digests; `rows`: places of rows; `numbers`: of
     their entries in the journal, so that a result counts from its number + 1 on; `scores`: None for a failure.
     """
 
-    type: Literal["results"] = "results"
+    event: Literal["results"] = "results"
     candidates: list[str]
     rows: list[int]
     numbers: list[int]
@@ -127,14 +111,14 @@ class Results(Fact):
     statuses: list[str]
 
 
-class Reflection(Fact):
+class Reflection(Part):
     """A prompt for new texts was answered; a later one of the same `at` replaces it.
 
     `proposal`: the `at` of its proposal, None if that is not known. `component`: None if the program proposed several.
     `again`: why the first answer could not be used, if this is the second one.
     """
 
-    type: Literal["reflection"] = "reflection"
+    event: Literal["reflection"] = "reflection"
     at: int
     proposal: int | None
     component: str | None
@@ -146,42 +130,19 @@ class Reflection(Fact):
     seconds: float | None
 
 
-class Mutation(Fact):
+class Mutation(Part):
     """A change of code was made, or rejected at `stage` for `reason`; a later one of the same `at` replaces it."""
 
-    type: Literal["mutation"] = "mutation"
+    event: Literal["mutation"] = "mutation"
     at: int
     kind: Literal["change_request", "merge"]
     branch: str
     commit: str | None
     parent_commit: str
-    request: SentText
+    request: Excerpt
     location: str | None
     stage: str | None
     reason: str | None
     files: list[str]
     summary: str | None
     cost_usd: float | None
-
-
-class RaceStanding(Part):
-    """A proposal in a race: on `compared` rows its scores differ by `mean`.
-
-    `bound`: over all rows, from above; None if there is none.
-    """
-
-    candidate: str
-    compared: int
-    mean: float
-    bound: float | None
-    drops: bool
-
-
-class Race(Fact):
-    """A decision of a race. `rows`: how many validation rows its next block has. All are kept, by `at`."""
-
-    type: Literal["race"] = "race"
-    at: int
-    validation_rows: int
-    rows: int
-    proposals: list[RaceStanding]

@@ -5,10 +5,12 @@ from typing import Any
 import orjson
 
 from evolverpc_common.exact_values import readable
+from gepa_client.analysis.proposals import Excerpt
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.store import Store
-from gepa_client.page.page_fact import SentText, sent_text
+from gepa_client.page.page_answers import TextPart
+from gepa_client.page.page_fact import sent_text
 
 PART_SENT = 200_000
 """Characters of a part of a text that one answer holds."""
@@ -18,7 +20,7 @@ class NotThere(Exception):
     """What was asked for does not exist; the message names it."""
 
 
-def text_part(store: Store, run_id: str, candidate: int, component: str, start: int) -> SentText:
+def text_part(store: Store, run_id: str, candidate: int, component: str, start: int) -> TextPart:
     """Return a component of a candidate from the character `start` on."""
     texts = component_texts(candidate_of(store, run_id, candidate).texts)
     if component not in texts:
@@ -26,10 +28,10 @@ def text_part(store: Store, run_id: str, candidate: int, component: str, start: 
     return part_of(texts[component], start)
 
 
-def part_of(whole: str, start: int = 0) -> SentText:
-    """Return a text from a character on; `omitted`: the characters after the part."""
+def part_of(whole: str, start: int = 0) -> TextPart:
+    """Return a text from a character on."""
     part = whole[start : start + PART_SENT]
-    return SentText(text=part, omitted=max(0, len(whole) - start - len(part)))
+    return TextPart(text=part, omitted=max(0, len(whole) - start - len(part)))
 
 
 def candidate_of(store: Store, run_id: str, index: int) -> CandidateRecord:
@@ -40,7 +42,7 @@ def candidate_of(store: Store, run_id: str, index: int) -> CandidateRecord:
     return found[0]
 
 
-def shown(value: Any) -> SentText | None:
+def shown(value: Any) -> Excerpt | None:
     """Return a value as text; None for null."""
     return None if value is None else sent_text(as_text(value))
 

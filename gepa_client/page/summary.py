@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from evolverpc_common.display_text import line
 from gepa_client.analysis.explanation import Explanation
+from gepa_client.analysis.proposals import Excerpt
 from gepa_client.page.ending_events import FailedStep, StatedFact, Summary, SummaryTable
-from gepa_client.page.page_fact import TEXT_SENT, SentText
+from gepa_client.page.page_fact import TEXT_SENT
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.no_improvement import no_improvement, unused_iterations
 from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
@@ -57,5 +58,5 @@ def _stated(facts: Sequence[tuple[str, str]]) -> list[StatedFact]:
     return [StatedFact(label=label, text=text) for label, text in facts]
 
 
-def _beginning(text: str) -> SentText:
-    return SentText(text=text[:TEXT_SENT], omitted=max(0, len(text) - TEXT_SENT))
+def _beginning(text: str) -> Excerpt:
+    return Excerpt(text=text[:TEXT_SENT], omitted=max(0, len(text) - TEXT_SENT))

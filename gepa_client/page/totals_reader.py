@@ -19,6 +19,9 @@ SHARE = 0.05
 
 LEAST_PAUSE_S = 1.0
 
+FIGURES = [name for name in KindSpending.model_fields if name not in ("kind", "calls")]
+"""What is added up over the outcomes of a kind of attempts."""
+
 
 class Periodic:
     """Work that is repeated, with pauses that grow with the time it takes."""
@@ -66,26 +69,18 @@ class TotalsReader:
         kinds: dict[str, KindSpending] = {}
         for spent in spending:
             before = kinds.get(spent.kind)
-            kinds[spent.kind] = KindSpending(
-                kind=spent.kind,
-                calls=spent.attempts + (before.calls if before else 0),
-                examples=spent.examples + (before.examples if before else 0),
-                input_tokens=spent.input_tokens + (before.input_tokens if before else 0),
-                output_tokens=spent.output_tokens + (before.output_tokens if before else 0),
-                cost_usd=spent.cost_usd + (before.cost_usd if before else 0.0),
-                seconds=spent.seconds + (before.seconds if before else 0.0),
-                unpriced=spent.unpriced + (before.unpriced if before else 0),
-                unreported=spent.unreported + (before.unreported if before else 0),
-            )
-        calls, _ = recorded_gateway_events(store, self._id)
+            figures = {name: getattr(spent, name) + getattr(before, name, 0) for name in FIGURES}
+            calls = spent.attempts + (before.calls if before is not None else 0)
+            kinds[spent.kind] = KindSpending(kind=spent.kind, calls=calls, **figures)
+        gateway, _ = recorded_gateway_events(store, self._id)
         self._log.add(
             SpendingSoFar(
                 cost_usd=sum(each.cost_usd for each in kinds.values()),
                 unpriced=sum(each.unpriced for each in kinds.values()),
                 unreported=sum(each.unreported for each in kinds.values()),
                 kinds=list(kinds.values()),
-                models=calls.by_model,
-                refused=calls.refused,
+                models=gateway.by_model,
+                refused=gateway.refused,
             )
         )
 

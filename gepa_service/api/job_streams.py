@@ -44,8 +44,7 @@ TROUBLE = "the run cannot be read at present; the service tries again"
 class JobEvent(BaseModel):
     """The state of the job itself; a later one replaces an earlier one."""
 
-    id: int = 0
-    type: Literal["job"] = "job"
+    event: Literal["job"] = "job"
     status: Status
     reason: str | None
     wanted: Literal["run", "pause", "cancel"]
@@ -57,7 +56,7 @@ class JobEvent(BaseModel):
     @classmethod
     def of(cls, job: Job) -> "JobEvent":
         """Return the event of a record."""
-        return cls(**{name: getattr(job, name) for name in cls.model_fields if name not in ("id", "type")})
+        return cls(**{name: getattr(job, name) for name in cls.model_fields if name != "event"})
 
 
 class JobEventLog(EventLog):

@@ -26,7 +26,7 @@ class ServiceClient(Operations):
 
         `away_s`: after how many seconds without an event a lost connection is given up.
 
-        The events of the job itself have the type `job`. `{"type": "reset"}` precedes those of another server, which
+        The events of the job itself are of the kind `job`. `{"event": "reset"}` precedes those of another server, which
         come from the beginning.
 
         Raises:
@@ -42,7 +42,7 @@ class ServiceClient(Operations):
                     if name == "end":
                         return
                     if name != "revoked":  # the next request has the reason
-                        yield {"type": name} if name else event
+                        yield {"event": name} if name else event
             except (httpx.TransportError, ServiceUnreachable) as error:
                 lost = lost or time.monotonic()
                 if time.monotonic() - lost > away_s:

@@ -3,7 +3,7 @@
 import { createContext } from "preact";
 import { useContext, useEffect, useState } from "preact/hooks";
 import type { Embedded } from "./embedded";
-import type { SentText } from "./generated/events";
+import type { Excerpt } from "./generated/events";
 
 export type Answer<Value> =
   | { readonly kind: "none" }
@@ -36,10 +36,10 @@ export class Answers {
   }
 
   /** Return a text that the server sends in parts, each with the number of characters after it. */
-  async whole(path: string): Promise<Answer<SentText>> {
+  async whole(path: string): Promise<Answer<Excerpt>> {
     let text = "";
     for (;;) {
-      const part = (await this.get(`${path}&from=${text.length}`, 0)) as Answer<SentText>;
+      const part = (await this.get(`${path}&from=${text.length}`, 0)) as Answer<Excerpt>;
       if (part.kind !== "ready") return part;
       text += part.value.text;
       if (part.value.omitted === 0 || part.value.text === "") return { kind: "ready", value: { ...part.value, text } };
@@ -81,9 +81,9 @@ export function wholeText(api: string, candidate: number, component: string): st
 }
 
 /** Return a whole text, all of its parts loaded; `null` asks for nothing. */
-export function useWhole(path: string | null): Answer<SentText> {
+export function useWhole(path: string | null): Answer<Excerpt> {
   const answers = useContext(AnswersContext);
-  const [answer, setAnswer] = useState<{ path: string | null; found: Answer<SentText> }>({ path: null, found: NONE });
+  const [answer, setAnswer] = useState<{ path: string | null; found: Answer<Excerpt> }>({ path: null, found: NONE });
   useEffect(() => {
     let current = true;
     if (path !== null) {

@@ -1,4 +1,4 @@
-/** Arbitrary events of a run, with ids by their places in the list. */
+/** Arbitrary events of a run. */
 
 import fc from "fast-check";
 import type { PageEvent } from "../src/generated/events";
@@ -8,14 +8,14 @@ const score = fc.option(fc.constantFrom(0, 0.25, 0.5, 1));
 
 const shapes: fc.Arbitrary<Record<string, unknown>>[] = [
   fc.record({
-    type: fc.constant("rows"),
+    event: fc.constant("rows"),
     start: fc.constantFrom(0, 3),
     ids: fc.constant(["a", "b", "c"]),
     total: fc.constant(6),
   }),
   fc.nat(5).chain((index) =>
     fc.record({
-      type: fc.constant("candidate"),
+      event: fc.constant("candidate"),
       index: fc.constant(index),
       at,
       digest: fc.constant(`d${index}`),
@@ -27,10 +27,10 @@ const shapes: fc.Arbitrary<Record<string, unknown>>[] = [
       texts: fc.constant({}),
     }),
   ),
-  fc.record({ type: fc.constant("pool"), at, front: fc.subarray([0, 1, 2, 3]), best: fc.nat(3) }),
-  fc.record({ type: fc.constant("metric_calls"), at, metric_calls: fc.nat(200) }),
+  fc.record({ event: fc.constant("pool"), at, front: fc.subarray([0, 1, 2, 3]), best: fc.nat(3) }),
+  fc.record({ event: fc.constant("budget"), at, metric_calls: fc.nat(200) }),
   fc.record({
-    type: fc.constant("proposal"),
+    event: fc.constant("proposal"),
     key: fc.constantFrom("p1", "p2", "p3"),
     at,
     decided: fc.option(at),
@@ -39,19 +39,19 @@ const shapes: fc.Arbitrary<Record<string, unknown>>[] = [
   fc
     .array(fc.record({ digest: fc.constantFrom("d0", "d1", "x"), row: fc.nat(5), number: at, score }), { maxLength: 4 })
     .map((cells) => ({
-      type: "results",
+      event: "results",
       candidates: cells.map((cell) => cell.digest),
       rows: cells.map((cell) => cell.row),
       numbers: cells.map((cell) => cell.number),
       scores: cells.map((cell) => cell.score),
       statuses: cells.map((cell) => (cell.score === null ? "timeout" : "ok")),
     })),
-  fc.record({ type: fc.constantFrom("reflection", "mutation", "race", "iteration"), at }),
-  fc.record({ type: fc.constant("steer"), key: fc.constantFrom("s1", "s2"), at: fc.option(at) }),
-  fc.record({ type: fc.constant("warning"), message: fc.constantFrom("w1", "w2"), at: fc.option(at) }),
-  fc.record({ type: fc.constantFrom("now", "run", "spending", "position", "store"), some: fc.nat() }),
+  fc.record({ event: fc.constantFrom("reflection", "mutation", "no_proposal"), at }),
+  fc.record({ event: fc.constant("steer"), key: fc.constantFrom("s1", "s2"), at: fc.option(at) }),
+  fc.record({ event: fc.constant("warning"), message: fc.constantFrom("w1", "w2"), at: fc.option(at) }),
+  fc.record({ event: fc.constantFrom("now", "run", "spending", "position", "store"), some: fc.nat() }),
 ];
 
-export const events: fc.Arbitrary<PageEvent[]> = fc
-  .array(fc.oneof(...shapes), { maxLength: 40 })
-  .map((list) => list.map((event, id) => ({ ...event, id })) as unknown as PageEvent[]);
+export const events: fc.Arbitrary<PageEvent[]> = fc.array(fc.oneof(...shapes), {
+  maxLength: 40,
+}) as unknown as fc.Arbitrary<PageEvent[]>;

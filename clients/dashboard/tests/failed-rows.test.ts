@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { FailureCounts, Run } from "../src/generated/events";
 import { failedAt, failedRows, scaleOf } from "../src/state/failed-rows";
 
-const failures = { type: "failures", cells: { abc: [0, 2, 3] } } as unknown as FailureCounts;
+const failures = { event: "failures", cells: { abc: [0, 2, 3] } } as unknown as FailureCounts;
 
 test("A cell has failed if a failure of its candidate is known there and its score is none, or that of failures", () => {
   const run = { settings: {} } as unknown as Run;

@@ -12,8 +12,16 @@ const TIED = [
 ];
 
 function headline({ candidates = TIED, left = 18, at = LIVE }) {
-  const ties = { type: "ties", best: 3, rows: 18, validation_rows: 6, validation_left: left, candidates };
-  return headlineOf(viewAt(reduce(EMPTY, [...events, { ...ties, id: events.length + 1 } as PageEvent]), at));
+  const ties = {
+    event: "ties_compared",
+    at: 500,
+    best: 3,
+    rows: 18,
+    validation_rows: 6,
+    validation_left: left,
+    candidates,
+  };
+  return headlineOf(viewAt(reduce(EMPTY, [...events, ties as unknown as PageEvent]), at));
 }
 
 test("After a search on a sample the scores of a run are those of all compared rows", () => {
@@ -21,11 +29,19 @@ test("After a search on a sample the scores of a run are those of all compared r
 });
 
 test("A comparison counts until the pool changes", () => {
-  const ties = { type: "ties", best: 3, rows: 18, validation_rows: 6, validation_left: 18, candidates: TIED };
-  const pool = { type: "pool", at: 90, front: [1], best: 1, id: events.length + 2 };
-  const later = [...events, { ...ties, id: events.length + 1 }, pool] as PageEvent[];
+  const ties = {
+    event: "ties_compared",
+    at: 500,
+    best: 3,
+    rows: 18,
+    validation_rows: 6,
+    validation_left: 18,
+    candidates: TIED,
+  };
+  const pool = { event: "pool", at: 501, front: [1], best: 1 };
+  const later = [...events, { ...ties }, pool] as PageEvent[];
   expect(headlineOf(viewAt(reduce(EMPTY, later), LIVE))).toMatchObject({ rows: 6, left: 0 });
-  const again = [...later, { ...ties, id: events.length + 3 }] as PageEvent[];
+  const again = [...later, { ...ties, at: 502 }] as PageEvent[];
   expect(headlineOf(viewAt(reduce(EMPTY, again), LIVE))).toMatchObject({ best: 0.6, left: 18 });
 });
 

@@ -66,7 +66,7 @@ export class PageServer {
   /** Announce to the pages that everything comes again, with a command by which a test knows that it has come. */
   reset(command: string): void {
     const events = this.sample.events.map((event) =>
-      event.type === "run" ? { ...event, commands: [...event.commands, { command, what: "" }] } : event,
+      event.event === "run" ? { ...event, commands: [...event.commands, { command, what: "" }] } : event,
     );
     for (const response of this.streams) response.write(`event: reset\ndata: {}\n\n${stream(events)}`);
   }
@@ -84,5 +84,5 @@ export class PageServer {
 }
 
 function stream(events: readonly PageEvent[]): string {
-  return events.map((event) => `id: e-${event.id}\ndata: ${JSON.stringify(event)}\n\n`).join("");
+  return events.map((event, id) => `id: e-${id}\ndata: ${JSON.stringify(event)}\n\n`).join("");
 }

@@ -143,12 +143,11 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     server.sample = sampleRun({ driven: true });
     await load("#token=t&run=last");
     const { events } = server.sample;
-    const best = events.findLast((event) => event.type === "candidate") as Extract<PageEvent, { type: "candidate" }>;
-    const id = events.length;
+    const best = events.findLast((event) => event.event === "candidate") as Extract<PageEvent, { event: "candidate" }>;
     const found = [
-      { ...best, id, index: 12, digest: "d12", at: 800, score: 0.99, parents: [3] },
-      { id: id + 1, type: "pool", at: 800, front: [12], best: 12 },
-      { ...(events.at(-1) as object), id: id + 2, end: 900 },
+      { ...best, index: 12, digest: "d12", at: 800, score: 0.99, parents: [3] },
+      { event: "pool", at: 800, front: [12], best: 12 },
+      { ...(events.at(-1) as object), end: 900 },
     ] as PageEvent[];
     server.sample.events.push(...found);
     server.send(found);
@@ -175,8 +174,8 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     await page.getByText("connection lost, retrying").waitFor({ state: "detached" });
     await page.getByText("0.99 (candidate 12)").waitFor();
 
-    const lost = { ...events.find(({ type }) => type === "now"), id: id + 3, lost: true } as PageEvent;
-    server.send([lost, { id: id + 4, type: "store", problem: null, gone: true }]);
+    const lost = { ...events.find(({ event }) => event === "now"), lost: true } as PageEvent;
+    server.send([lost, { event: "store", problem: null, gone: true }]);
     await page.getByText("The optimizer sends no heartbeat").waitFor();
     await page.getByText("The run was deleted from its store").waitFor();
   });
@@ -184,8 +183,8 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
   test("Without a reflection model no hint is offered, and training rows that select are named as such", async () => {
     server.sample = sampleRun({ driven: true });
     for (const event of server.sample.events) {
-      if (event.type === "run") Object.assign(event, { reflection_model: null });
-      if (event.type === "rows") Object.assign(event, { training: true });
+      if (event.event === "run") Object.assign(event, { reflection_model: null });
+      if (event.event === "rows") Object.assign(event, { training: true });
     }
     await load("#token=t&run=last");
     await page.getByRole("button", { name: "Propose a text" }).waitFor();
@@ -201,17 +200,17 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     await load();
     await page.getByText("ends in about").waitFor();
     const { events } = server.sample;
-    const [now, failures] = ["now", "failures"].map((kind) => events.find(({ type }) => type === kind)) as [
-      Extract<PageEvent, { type: "now" }>,
-      Extract<PageEvent, { type: "failures" }>,
+    const [now, failures] = ["now", "failures"].map((kind) => events.find(({ event }) => event === kind)) as [
+      Extract<PageEvent, { event: "now" }>,
+      Extract<PageEvent, { event: "failures" }>,
     ];
     const traceback = '  File "status.py", line 51, in status\n    s.recv(1)';
     const groups = [{ ...failures.groups[0], type: "timeout", status: "timeout", count: 6, traceback }];
     const stuck = { waiting_for: null, waiting_since: null, in_flight: 2, timeouts: 2, no_result_s: 360, usual_s: 0.2 };
     const longest = [{ ...now.longest[0], row: "train 94", candidate: "x80" }];
     server.send([
-      { ...now, ...stuck, longest, id: events.length },
-      { ...failures, groups, id: events.length + 1 },
+      { ...now, ...stuck, longest },
+      { ...failures, groups },
     ] as PageEvent[]);
     for (const [name, hash] of Object.entries(VIEWS)) {
       await show(page, hash);
@@ -228,7 +227,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
       expect(text, name).toContain("--example-timeout-s 10");
       expect(await page.getByText("ends in about").count(), name).toBe(0);
     }
-    server.send([{ ...now, waiting_for: null, no_result_s: 1, id: events.length + 2 }] as PageEvent[]);
+    server.send([{ ...now, waiting_for: null, no_result_s: 1 }] as PageEvent[]);
     await page.getByRole("region", { name: "No result" }).waitFor({ state: "detached" });
     expect(wrong).toEqual([]);
   });
@@ -239,10 +238,10 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     const command = `evolverpc resume ${"a".repeat(200)} --failure-stop 1`;
     const reason = `26 of the last 50 examples failed (to continue regardless: \`${command}\`)`;
     const paused = events.map((event) => {
-      if (event.type === "run") return { ...event, status: "paused", reason };
-      if (event.type === "finished") return { ...event, status: "paused", reason };
-      if (event.type === "proposal" && event.at === 140) return { ...event, outcome: "unfinished" };
-      if (event.type !== "failures") return event;
+      if (event.event === "run") return { ...event, status: "paused", reason };
+      if (event.event === "finished") return { ...event, status: "paused", reason };
+      if (event.event === "proposal" && event.at === 140) return { ...event, outcome: "unfinished" };
+      if (event.event !== "failures") return event;
       return {
         ...event,
         groups: event.groups.map((group) => ({ ...group, candidates: { x80: 7 }, candidate: "x80" })),
@@ -255,7 +254,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     expect(await banner.innerText()).toContain(command);
     expect(await banner.innerText()).toMatch(/evolverpc fork \S+ --at 41/);
     expect(await banner.innerText()).toContain("begins with the 41 entries recorded before the first failure");
-    const proposal = events.find((event) => event.type === "proposal" && event.digest === "x80");
+    const proposal = events.find((event) => event.event === "proposal" && event.digest === "x80");
     const link = page.locator("main a", { hasText: "proposal x80" }).first();
     expect(await link.getAttribute("href")).toBe(`#/reflection?proposal=${(proposal as { at: number }).at}`);
     const failures = await page.locator(".panel", { hasText: "Failed examples" }).innerText();
@@ -269,14 +268,13 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     const long = (index: number) => Array.from({ length: 20 + index }, (_, line) => `rule ${line}`).join("\n");
     const sample = sampleRun({ candidates: 3 });
     const events = sample.events.map((event) => {
-      if (event.type === "run") return { ...event, components: ["rules"] };
-      if (event.type !== "candidate") return event;
+      if (event.event === "run") return { ...event, components: ["rules"] };
+      if (event.event !== "candidate") return event;
       const parents = event.index === 0 ? [] : [event.index - 1];
       return { ...event, parents, score: event.index / 4, texts: { rules: { text: long(event.index), omitted: 0 } } };
     });
     const pool = {
-      ...(events.findLast(({ type }) => type === "pool") as object),
-      id: events.length,
+      ...(events.findLast(({ event }) => event === "pool") as object),
       front: [2],
       best: 2,
     };
@@ -344,7 +342,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     const sample = sampleRun({ candidates: 3 });
     const path = `/api/runs/${RUN}/proposal?at=60`;
     const answer = sample.answers[path] as { rows: { row: string; after: object }[] };
-    const rows = answer.rows.map((row) => ({ ...row, after: { ...row.after, status: "program_error", score: null } }));
+    const rows = answer.rows.map((row) => ({ ...row, after: { ...row.after, status: "program_error", score: 0 } }));
     const all = ["a", "b", "c"].map((row) => ({ ...rows[0], row }));
     const answers = { [path]: { ...answer, rows }, [`${path}&rows=all`]: { ...answer, rows: all } };
     server.sample = { ...sample, answers: { ...sample.answers, ...answers } };
@@ -357,12 +355,14 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
 
   test("Outcomes of proposals are not counted before they have been read", async () => {
     const sample = sampleRun({ driven: true });
-    const position = sample.events.find(({ type }) => type === "position") as Extract<PageEvent, { type: "position" }>;
-    const id = sample.events.length;
-    server.sample = { ...sample, events: [...sample.events, { ...position, id, decided: 0, complete: false }] };
+    const position = sample.events.find(({ event }) => event === "position") as Extract<
+      PageEvent,
+      { event: "position" }
+    >;
+    server.sample = { ...sample, events: [...sample.events, { ...position, decided: 0, complete: false }] };
     await load();
     await page.getByText("their outcomes are being read").waitFor();
-    server.send([{ ...position, id: id + 1, complete: false }]);
+    server.send([{ ...position, complete: false }]);
     await page.getByText(/\d+ proposals: \d+ kept/).waitFor();
     await show(page, "#/result");
     await page.getByText("The run has not ended. Its best text so far is below").waitFor();

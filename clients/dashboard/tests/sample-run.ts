@@ -1,6 +1,6 @@
 /** A run of any size: its events, and the server's answers about it. Every text passes through `text`. */
 
-import type { PageEvent, SentText } from "../src/generated/events";
+import type { Excerpt, PageEvent } from "../src/generated/events";
 
 export interface SampleOptions {
   readonly candidates?: number;
@@ -35,14 +35,14 @@ function random(seed: number): () => number {
 export function sampleRun(options: SampleOptions = {}): Sample {
   const { candidates: size = 12, rows = 30, driven = false, code = false } = options;
   const text = options.text ?? ((_field: string, usual: string) => usual);
-  const sent = (field: string, usual: string): SentText => ({ text: text(field, usual), omitted: 0 });
+  const sent = (field: string, usual: string): Excerpt => ({ text: text(field, usual), omitted: 0 });
   const draw = random(7);
   const events: Record<string, unknown>[] = [];
   const answers: Record<string, unknown> = {};
   const api = `/api/runs/${RUN}`;
   const difficulty = Array.from({ length: rows }, () => draw());
   events.push({
-    type: "run",
+    event: "run",
     run_id: RUN,
     name: text("name", "tickets, second try"),
     status: driven ? "running" : "completed",
@@ -72,7 +72,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     ],
   });
   events.push({
-    type: "rows",
+    event: "rows",
     start: 0,
     ids: difficulty.map((_, row) => text("row", `ticket-${row}`)),
     total: rows,
@@ -96,7 +96,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     if (index > 5 && index % 7 === 0) parent.push((parent[0] as number) > 0 ? (parent[0] as number) - 1 : 1);
     const words = WORDS.map((word, at) => ((at * 31 + index * 7) % 11 === 0 ? `${word}${index}` : word));
     events.push({
-      type: "candidate",
+      event: "candidate",
       at: 30 + index * 60,
       index,
       digest: `d${index}`,
@@ -116,7 +116,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         ? { branch: text("branch", `evolve/x/${index}`), commit: `c0ffee${index}`, mutation: 20 + index * 60 }
         : null,
     });
-    events.push({ type: "pool", at: 30 + index * 60, front: index > 3 ? [best, index - 1] : [best], best });
+    events.push({ event: "pool", at: 30 + index * 60, front: index > 3 ? [best, index - 1] : [best], best });
     if (index === 0) continue;
     addProposals(events, answers, index, parent);
   }
@@ -134,7 +134,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       const at = 30 + index * 60 - 30 + shift;
       const kept = outcome === "kept";
       list.push({
-        type: "proposal",
+        event: "proposal",
         key: `p${at}`,
         at,
         decided: kept ? 30 + index * 60 : at + 15,
@@ -157,7 +157,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         mutation: code ? 20 + index * 60 : null,
       });
       list.push({
-        type: "reflection",
+        event: "reflection",
         at: at + 2,
         proposal: at,
         component: text("component", "instructions"),
@@ -170,10 +170,10 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       });
       if (size <= 40) found[`${api}/proposal?at=${at}`] = proposalAnswer(sent, text);
     }
-    list.push({ type: "metric_calls", at: 30 + index * 60, metric_calls: rows + index * (rows + 6) });
+    list.push({ event: "budget", at: 30 + index * 60, metric_calls: rows + index * (rows + 6) });
     if (code) {
       list.push({
-        type: "mutation",
+        event: "mutation",
         at: 20 + index * 60,
         kind: "change_request",
         branch: `evolve/x/${index}`,
@@ -190,7 +190,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     }
   }
   events.push({
-    type: "results",
+    event: "results",
     candidates: ["pending", "pending"],
     rows: [0, 1],
     numbers: [size * 60, size * 60 + 1],
@@ -198,7 +198,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     statuses: ["ok", "timeout"],
   });
   events.push({
-    type: "failures",
+    event: "failures",
     failed: 7,
     evaluated: 900,
     cells: {},
@@ -225,7 +225,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     ],
   });
   events.push({
-    type: "spending",
+    event: "spending",
     cost_usd: 1.4321,
     unpriced: 2,
     unreported: 0,
@@ -265,9 +265,13 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     },
     refused: 0,
   });
-  events.push({ type: "warning", at: null, message: text("message", "2 of 30 validation rows have the same content") });
   events.push({
-    type: "copied_examples",
+    event: "warning",
+    at: null,
+    message: text("message", "2 of 30 validation rows have the same content"),
+  });
+  events.push({
+    event: "copied_examples",
     count: 1,
     candidates: [1],
     copies: [
@@ -282,24 +286,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     ],
   });
   events.push({
-    type: "leaks",
-    searched: { val: rows },
-    rows: 1,
-    listed: [
-      {
-        split: "val",
-        row: text("row", "ticket-9"),
-        component: text("component", "instructions"),
-        line: 1,
-        words: 9,
-        verbatim: true,
-        answer: false,
-      },
-    ],
-    shared: { train: 0, val: 0 },
-  });
-  events.push({
-    type: "steer",
+    event: "steer",
     key: "s1",
     at: 200,
     action: text("action", "pin"),
@@ -309,7 +296,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     outcome: text("outcome", "taken"),
   });
   events.push({
-    type: "now",
+    event: "now",
     phase: driven ? "optimizing" : null,
     iteration: size,
     metric_calls: rows + (size - 1) * (rows + 6) + (driven ? 9 : 0),
@@ -356,7 +343,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
   });
   if (!driven) {
     events.push({
-      type: "finished",
+      event: "finished",
       status: "completed",
       reason: text("reason", "max_metric_calls was reached"),
       completed: "2026-01-05T11:12:00Z",
@@ -364,7 +351,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     });
     const fact = (label: string, usual: string) => ({ label: text("label", label), text: text("fact", usual) });
     events.push({
-      type: "summary",
+      event: "summary",
       story: [text("story", "On 25 test rows the seed scores 0.52 and the best candidate (11) 0.81.")],
       certificate: [fact("verdict", "improved: the best candidate scores 0.29 more"), fact("test", "25 rows")],
       no_improvement: [fact("because", "3 worse on their minibatch"), fact("try", "another `reflection_lm`")],
@@ -382,31 +369,40 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       ],
     });
     events.push({
-      type: "certificate",
+      event: "certificate",
       none: null,
-      verdict: "improved",
-      statement: text(
-        "statement",
-        `improved: on 25 sealed test rows the seed scores 0.42 and candidate ${best} 0.63 (difference +0.21, 96 % interval +0.12 to +0.3, p = 0.001); this is weakened by leaks: the best candidate contains texts of 1 validation or test row`,
-      ),
-      candidate: best,
-      rows: 25,
-      repeats: 1,
-      seed: 0.42,
-      best: 0.63,
-      difference: 0.21,
-      low: 0.12,
-      high: 0.3,
-      confidence: 0.96,
-      p_value: 0.001,
-      validation_estimate: (means[best] as number) - 0.02,
-      validation_low: (means[best] as number) - 0.07,
-      validation_high: (means[best] as number) + 0.03,
+      certificate: {
+        statement: text(
+          "statement",
+          `improved: on 25 sealed test rows the seed scores 0.42 and candidate ${best} 0.63 (difference +0.21, 96 % interval +0.12 to +0.3, p = 0.001); this is weakened by leaks: the best candidate contains texts of 1 validation or test row`,
+        ),
+        validation: {
+          estimate: (means[best] as number) - 0.02,
+          low: (means[best] as number) - 0.07,
+          high: (means[best] as number) + 0.03,
+        },
+        leaks: {
+          searched: { val: rows },
+          rows: 1,
+          listed: [
+            {
+              split: "val",
+              row: text("row", "ticket-9"),
+              component: text("component", "instructions"),
+              line: 1,
+              words: 9,
+              verbatim: true,
+              answer: false,
+            },
+          ],
+          shared: { train: 0, val: 0 },
+        },
+      },
     });
-    events.push({ type: "tested", candidate: 0, score: 0.42, rows: 25, repeats: 1 });
+    events.push({ event: "tested", index: 0, score: 0.42, rows: 25, repeats: 1 });
   }
   events.push({
-    type: "position",
+    event: "position",
     end: size * 60 + 10,
     read: size * 60 + 10,
     decided: size * 60 + 10,
@@ -445,11 +441,11 @@ export function sampleRun(options: SampleOptions = {}): Sample {
   }
   answers[`${api}/explanation`] = explanation(size - 1, sent, text);
   answers["/api/runs"] = { runs: [0, 1, 2].map((at) => runSummary(at, sent, text)) };
-  return { events: events.map((event, id) => ({ id, ...event })) as unknown as PageEvent[], answers };
+  return { events: events as unknown as PageEvent[], answers };
 }
 
 type Text = (field: string, usual: string) => string;
-type Sent = (field: string, usual: string) => SentText;
+type Sent = (field: string, usual: string) => Excerpt;
 
 function result(sent: Sent, text: Text) {
   return {
@@ -521,6 +517,7 @@ function proposalAnswer(sent: Sent, text: Text) {
     rows: [
       {
         row: text("row", "ticket-3"),
+        split: "train",
         input: sent("input", "Where is my refund?"),
         before: result(sent, text),
         after: result(sent, text),

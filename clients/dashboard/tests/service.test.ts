@@ -206,7 +206,7 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
 
   test("Why a run cannot be read is stated in its place", async () => {
     const where = await opened(context);
-    const trouble = { id: 0, type: "store", problem: "the run cannot be read at present", gone: false };
+    const trouble = { event: "store", problem: "the run cannot be read at present", gone: false };
     const body = `id: abc-0\ndata: ${JSON.stringify(trouble)}\n\n`;
     await where.route(/\/stream/, (route) => route.fulfill({ contentType: "text/event-stream", body }));
     await where.goto(`${service.url}/?job=${job}#/now`);

@@ -11,11 +11,11 @@ const LIMIT_S = 300;
 
 function viewOf(changed: Partial<Now>, timedOut = 0) {
   const { events } = sampleRun({ driven: true });
-  const now = { ...(events.find(({ type }) => type === "now") as Now), ...CALM, ...changed, id: events.length };
-  const failures = events.find(({ type }) => type === "failures") as FailureCounts;
+  const now = { ...(events.find(({ event }) => event === "now") as Now), ...CALM, ...changed };
+  const failures = events.find(({ event }) => event === "failures") as FailureCounts;
   const [group] = failures.groups as [FailureGroup];
   const groups = timedOut === 0 ? [] : [{ ...group, type: "timeout", status: "timeout" as const, count: timedOut }];
-  return viewAt(reduce(EMPTY, [...events, now, { ...failures, id: events.length + 1, groups }]), LIVE);
+  return viewAt(reduce(EMPTY, [...events, now, { ...failures, groups }]), LIVE);
 }
 
 function waiting(seconds: number) {

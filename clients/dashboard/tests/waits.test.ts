@@ -10,7 +10,7 @@ const CALM = { lost: false, waiting_for: null, waiting_since: null, reflecting_s
 
 function waits(changed: Partial<Now>) {
   const { events } = sampleRun({ driven: true });
-  const now = { ...(events.find(({ type }) => type === "now") as Now), ...CALM, ...changed, id: events.length };
+  const now = { ...(events.find(({ event }) => event === "now") as Now), ...CALM, ...changed };
   return waitsOf(viewAt(reduce(EMPTY, [...events, now]), LIVE), AT);
 }
 

@@ -3,7 +3,7 @@
 import type { components } from "./generated/schema.js";
 
 /** An event of the job or of its run; `reset` precedes those of another server, which come from the beginning. */
-export type JobEvent = components["schemas"]["EventPage"]["events"][number] | { type: "reset" };
+export type JobEvent = components["schemas"]["EventPage"]["events"][number] | { event: "reset" };
 
 export interface FollowOptions {
   signal?: AbortSignal;
@@ -48,7 +48,7 @@ export async function* follow(
         last = message.id || last;
         retries = 0;
         if (message.event === "end") return;
-        if (message.event === "reset") yield { type: "reset" };
+        if (message.event === "reset") yield { event: "reset" };
         else if (message.event === "") yield JSON.parse(message.data) as JobEvent;
       }
     } catch (error) {

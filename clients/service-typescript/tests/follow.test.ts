@@ -29,8 +29,8 @@ test("a stream that is cut continues after the last event that came", async () =
     seen.push(request.headers["last-event-id"]);
     response.writeHead(200, { "Content-Type": "text/event-stream" });
     const first =
-      'id: a-0\ndata: {"type":"job","n":0}\n\n: nothing new\n\nid: a-1\ndata: {"type":"job","n":1}\n\nid: a-2\ndata: {"t';
-    response.end(seen.length === 1 ? first : 'id: a-2\ndata: {"type":"job","n":2}\n\nevent: end\ndata: {}\n\n');
+      'id: a-0\ndata: {"event":"job","n":0}\n\n: nothing new\n\nid: a-1\ndata: {"event":"job","n":1}\n\nid: a-2\ndata: {"t';
+    response.end(seen.length === 1 ? first : 'id: a-2\ndata: {"event":"job","n":2}\n\nevent: end\ndata: {}\n\n');
   });
   expect((await all(url)).map((event) => (event as unknown as { n: number }).n)).toEqual([0, 1, 2]);
   expect(seen).toEqual([undefined, "a-1"]);

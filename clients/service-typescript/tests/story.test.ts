@@ -58,7 +58,7 @@ test("a program is connected, optimized, followed and promoted", { timeout: WAIT
   });
   const jobId = submitted.data?.job_id ?? "";
   const types = new Set<string>();
-  for await (const event of client.follow(jobId)) types.add(event.type);
+  for await (const event of client.follow(jobId)) types.add(event.event);
   expect([...types]).toEqual(expect.arrayContaining(["job", "run", "results", "candidate"]));
   const job = await client.GET("/job/{job_id}", { params: { path: { job_id: jobId } } });
   expect(job.data?.status).toBe("completed");

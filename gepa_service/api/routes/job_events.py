@@ -57,7 +57,7 @@ class EventPage(BaseModel):
     the page begins with the first event. `complete`: the job has ended, and these are its last events.
     """
 
-    events: list[Annotated[PageEvent | JobEvent, Field(discriminator="type")]]
+    events: list[Annotated[PageEvent | JobEvent, Field(discriminator="event")]]
     next: str
     reset: bool
     complete: bool

@@ -71,6 +71,7 @@ class Browser:
                         self.state, self.resets, name = PageState(), self.resets + 1, None
                         continue
                     assert identity is not None
+                    self.state.ids.append(int(identity.rpartition("-")[2]))
                     self.state.apply(orjson.loads(value))
                     self.last = identity
                     received += 1

@@ -18,21 +18,19 @@ READ_TIMEOUT_S = 60.0
 
 @dataclass
 class PageState:
-    """Applies events in any order of places; `ids` of all, in the order of arrival."""
+    """Applies events in any order of places; `ids` of all that a stream sent, in the order of arrival."""
 
     facts: dict[tuple[str, Any], dict[str, Any]] = field(default_factory=dict)
     results: dict[tuple[str, int], Any] = field(default_factory=dict)
     ids: list[int] = field(default_factory=list)
 
     def apply(self, event: dict[str, Any]) -> None:
-        self.ids.append(event["id"])
-        if event["type"] == "results":
+        if event["event"] == "results":
             for candidate, row, score in zip(event["candidates"], event["rows"], event["scores"], strict=True):
                 self.results[candidate, row] = score
             return
-        key = KEYS.get(event["type"])
-        fact = {name: value for name, value in event.items() if name != "id"}
-        self.facts[event["type"], None if key is None else event[key]] = fact
+        key = KEYS.get(event["event"])
+        self.facts[event["event"], None if key is None else event[key]] = event
 
     def one(self, kind: str) -> dict[str, Any] | None:
         return self.facts.get((kind, None))
@@ -48,7 +46,7 @@ class PageState:
     def at(self, number: int) -> dict[str, Any]:
         """What the page shows at this place: what `replay --until` prints."""
         pools = [each for each in self.of("pool") if each["at"] <= number]
-        calls = [each for each in self.of("metric_calls") if each["at"] <= number]
+        calls = [each for each in self.of("budget") if each["at"] <= number]
         pool = max(pools, key=lambda each: each["at"], default={"front": [], "best": None})
         candidates = sorted((each for each in self.of("candidate") if each["at"] <= number), key=lambda c: c["index"])
         decided = [each for each in self.of("proposal") if each["decided"] is not None and each["decided"] <= number]

@@ -35,7 +35,7 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
     file = only_run(tmp_path) / "report.html"
     data = page_data(file)
     assert data["left_out"] == []
-    kinds = {event["type"] for event in data["events"]}
+    kinds = {event["event"] for event in data["events"]}
     assert {"run", "candidate", "pool", "proposal", "summary", "certificate", "position"} <= kinds
     api = f"/api/runs/{only_run(tmp_path).name}/"
     answers = {path.removeprefix(api): answer for path, answer in data["answers"].items()}
@@ -50,8 +50,8 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
     monkeypatch.setattr(initial_rows, "ROWS_SENT", 4)
     smaller = bounded(tmp_path, monkeypatch, events=1_000, answers=len(str(answers["explanation"])) + 5_000)
     assert len(smaller["left_out"]) == 4
-    assert [len(event["ids"]) for event in smaller["events"] if event["type"] == "rows"] == [4, 2]
-    assert LONE in [event["message"] for event in smaller["events"] if event["type"] == "warning"]
+    assert [len(event["ids"]) for event in smaller["events"] if event["event"] == "rows"] == [4, 2]
+    assert LONE in [event["message"] for event in smaller["events"] if event["event"] == "warning"]
     assert f"{api}explanation" in smaller["answers"]
     assert len(smaller["answers"]) < len(answers)
     watched = cli(*shlex.split(smaller["command"])[1:], "--no-open", "--ends-with-stdin")

@@ -87,8 +87,8 @@ def test_the_page_of_a_steered_run_with_races_equals_its_replay(
     assert all(each["after"] is not None for each in proposals if each["outcome"] in ("kept", "rejected", "raced_out"))
     position = page.one("position")
     assert position is not None and position["decided"] == position["end"], position
-    steers = {each["key"]: {**each, "id": 0} for each in page.of("steer")}
-    assert {each["key"]: {**each, "id": 0} for each in followed.of("steer")} == steers
+    steers = {each["key"]: each for each in page.of("steer")}
+    assert {each["key"]: each for each in followed.of("steer")} == steers
     listed = {
         each.partition("  ")[0]: each for each in cli("steer", "list", run_id, "--store", store).stdout.splitlines()
     }

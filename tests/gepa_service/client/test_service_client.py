@@ -58,7 +58,7 @@ def test_a_program_is_connected_optimized_followed_and_promoted(service: dict[st
         submitted = client.optimize(request, idempotency_key="once")
         assert client.optimize(request, idempotency_key="once") == submitted
         events = list(client.follow(submitted.job_id))
-        assert {"job", "run", "results", "candidate"} <= {event["type"] for event in events}
+        assert {"job", "run", "results", "candidate"} <= {event["event"] for event in events}
         job = client.job(submitted.job_id)
         assert job.status == "completed", job
         assert client.certificate(job.job_id).verdict == "improved"
@@ -104,9 +104,9 @@ def test_a_stream_that_is_cut_continues_after_the_last_event_that_came() -> None
     def stream(job_id: str, request: Request) -> Response:
         seen.append(request.headers.get("last-event-id"))
         first = (
-            b'id: a-0\ndata: {"type": "job", "n": 0}\n\nid: a-1\ndata: {"type": "job", "n": 1}\n\nid: a-2\ndata: {"ty'
+            b'id: a-0\ndata: {"event": "job", "n": 0}\n\nid: a-1\ndata: {"event": "job", "n": 1}\n\nid: a-2\ndata: {"ev'
         )
-        last = b'id: a-2\ndata: {"type": "job", "n": 2}\n\nevent: end\ndata: {}\n\n'
+        last = b'id: a-2\ndata: {"event": "job", "n": 2}\n\nevent: end\ndata: {}\n\n'
         return Response(first if len(seen) == 1 else last, media_type="text/event-stream")
 
     with serving.served_app(app) as url, ServiceClient(url, "key") as client:

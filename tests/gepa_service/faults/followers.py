@@ -3,6 +3,7 @@
 import threading
 from typing import Any
 
+from gepa_client.page.event_log import KEYS
 from gepa_service.client import ServiceClient
 from gepa_service.model.job import Job
 from tests.gepa_service.routes.test_job_events import state
@@ -12,14 +13,14 @@ AWAY_S = 300.0
 """Seconds for which the API may be away: it starts slowly on a busy machine, and may be killed again."""
 
 OF_THE_READER = ("store", "position", "now")
-"""Types of events about this moment and how far a server has read, which another one that reads the run sends anew."""
+"""Kinds of events about this moment and how far a server has read, which another one that reads the run sends anew."""
 
 
 class Follower:
     """Follows the stream of a job in a thread, by the product's own client, until its end.
 
-    `events`: of the last server. `resets`: how often another server began again. `doubled`: ids that came again, or
-    after a later one. `differences`: between the stream and one that is read right after its end, in words; from the
+    `events`: of the last server. `resets`: how often another server began again. `doubled`: what came again
+    unchanged. `differences`: between the stream and one that is read right after its end, in words; from the
     same server, as another one does not state what it did not see of proposals that were dropped.
     """
 
@@ -27,7 +28,9 @@ class Follower:
         self.job = job
         self.events: list[dict[str, Any]] = []
         self.resets = 0
-        self.doubled: list[int] = []
+        self.doubled: list[str] = []
+        self._last: dict[str, dict[str, Any]] = {}
+        """The last event of each kind and key."""
         self.error: BaseException | None = None
         self.differences: list[str] = []
         self.is_comparing = False
@@ -60,12 +63,14 @@ class Follower:
             self.is_comparing = False
 
     def _take(self, event: dict[str, Any]) -> None:
-        if event["type"] == "reset":
+        if event["event"] == "reset":
             self.resets += 1
-            self.events = []
+            self.events, self._last = [], {}
             return
-        if self.events and event["id"] <= self.events[-1]["id"]:
-            self.doubled.append(event["id"])
+        key = f"{event['event']} {event.get(KEYS.get(event['event'], ''))}"
+        if self._last.get(key) == event:
+            self.doubled.append(key)
+        self._last[key] = event
         self.events.append(event)
 
     def _compared(self, whole: list[dict[str, Any]]) -> list[str]:
@@ -74,19 +79,19 @@ class Follower:
         found += [f"{name}: only while the job ran" for name in seen.keys() - now.keys()]
         both = sorted(now.keys() & seen.keys())
         found += [f"{name}: {seen[name]}, and at the end {now[name]}" for name in both if seen[name] != now[name]]
-        return found + [f"{number}: doubled" for number in self.doubled]
+        return found + [f"{name}: doubled" for name in self.doubled]
 
 
 def shown(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """What these events come to: by type and key, results by their number, rows by their place."""
-    whole = [event for event in events if event["type"] not in (*OF_THE_READER, "results", "rows")]
+    """What these events come to: by kind and key, results by their number, rows by their place."""
+    whole = [event for event in events if event["event"] not in (*OF_THE_READER, "results", "rows")]
     found = state(whole)
     for event in events:
-        if event["type"] == "results":
+        if event["event"] == "results":
             columns = ("numbers", "candidates", "rows", "scores", "statuses")
             for number, *result in zip(*(event[name] for name in columns), strict=True):
                 assert f"results {number}" not in found, f"result {number} was sent twice"
                 found[f"results {number}"] = result
-        elif event["type"] == "rows":
+        elif event["event"] == "rows":
             found |= {f"rows {at}": row for at, row in enumerate(event["ids"], event["start"])}
     return found

@@ -3,7 +3,7 @@
 /**
  * What the server of the page answers.
  */
-export type PageAnswer = RunList | Cell | SentText | ProposalShown | Provenance | Explained | Transcript;
+export type PageAnswer = RunList | Cell | TextPart | ProposalShown | Provenance | Explained | Transcript;
 export type JsonValue = unknown;
 
 /**
@@ -36,13 +36,13 @@ export interface RunListed {
     [k: string]: JsonValue;
   };
   best_texts: {
-    [k: string]: SentText;
+    [k: string]: Excerpt;
   };
 }
 /**
- * The beginning of a text. `omitted`: characters that are left out; `text` of the server's interface has them.
+ * The beginning of a text, or of a JSON value as text. `omitted`: characters that are left out.
  */
-export interface SentText {
+export interface Excerpt {
   text: string;
   omitted: number;
 }
@@ -51,8 +51,8 @@ export interface SentText {
  */
 export interface Cell {
   row: string;
-  input: SentText | null;
-  result: RowShown | null;
+  input: Excerpt | null;
+  result: RowResult | null;
   number: number | null;
   seconds: number | null;
   input_tokens: number | null;
@@ -62,16 +62,16 @@ export interface Cell {
   no_steps: string | null;
 }
 /**
- * The result of a candidate on a row. `score`: None if the program failed.
+ * The result of a candidate on a row. `score`: the failure score if the program failed. `log`: what it wrote.
  */
-export interface RowShown {
+export interface RowResult {
   status: string;
-  score: number | null;
-  output: SentText | null;
-  feedback: SentText | null;
-  component_feedback: SentText | null;
-  error: SentText | null;
-  log: SentText | null;
+  score: number;
+  output: Excerpt | null;
+  feedback: Excerpt | null;
+  component_feedback: Excerpt | null;
+  error: Excerpt | null;
+  log: Excerpt | null;
 }
 /**
  * A step of an example's run.
@@ -79,13 +79,20 @@ export interface RowShown {
 export interface StepShown {
   name: string;
   component: string | null;
-  input: SentText | null;
-  output: SentText | null;
-  error: SentText | null;
+  input: Excerpt | null;
+  output: Excerpt | null;
+  error: Excerpt | null;
   seconds: number | null;
   input_tokens: number | null;
   output_tokens: number | null;
   steps: StepShown[];
+}
+/**
+ * A part of a text. `omitted`: the characters after it.
+ */
+export interface TextPart {
+  text: string;
+  omitted: number;
 }
 /**
  * What a proposal was made from, and what it changed, by component.
@@ -94,20 +101,21 @@ export interface StepShown {
  */
 export interface ProposalShown {
   size: number;
-  rows: RowCompared[];
+  rows: ComparedRow[];
   prompts: PromptShown[];
   texts: {
     [k: string]: TextsCompared;
   };
 }
 /**
- * A row of a minibatch, with the parent and with the proposal.
+ * A row before and after a change. `input`: None if the server did not show it; results: None if not recorded.
  */
-export interface RowCompared {
+export interface ComparedRow {
   row: string;
-  input: SentText | null;
-  before: RowShown | null;
-  after: RowShown | null;
+  input: Excerpt | null;
+  before: RowResult | null;
+  after: RowResult | null;
+  split: string;
 }
 /**
  * A prompt for new texts and its answer.
@@ -118,17 +126,17 @@ export interface RowCompared {
 export interface PromptShown {
   component: string | null;
   model: string | null;
-  prompt: SentText | null;
+  prompt: TextPart | null;
   hints: string[];
-  records: SentText | null;
-  answer: SentText | null;
+  records: Excerpt | null;
+  answer: Excerpt | null;
 }
 /**
  * A component before and after.
  */
 export interface TextsCompared {
-  before: SentText;
-  after: SentText;
+  before: Excerpt;
+  after: Excerpt;
 }
 /**
  * Where each part of a candidate's texts is from; parts of the seed first in `origins`.
@@ -177,21 +185,21 @@ export interface ChangeShown {
   title: string;
   origin: string;
   moved: string;
-  texts: ChangedText[];
+  texts: TextChange[];
   proposal: number | null;
   groups: RowGroup[];
 }
 /**
- * A component with the words that a change added and removed.
+ * A component's words, those that are only in one of two texts marked.
  */
-export interface ChangedText {
+export interface TextChange {
   component: string;
-  words: MarkedWords[];
+  words: Words[];
 }
 /**
- * A part of two texts compared: in both, only in the new or the old one, or in words what is left out.
+ * Consecutive words that are in both texts, or only in the new one (`add`) or the old one (`del`).
  */
-export interface MarkedWords {
+export interface Words {
   kind: "same" | "add" | "del" | "cut";
   text: string;
 }
@@ -201,19 +209,19 @@ export interface MarkedWords {
 export interface RowGroup {
   name: string;
   count: number;
-  rows: RowCompared[];
+  rows: ComparedRow[];
 }
 /**
  * A change of code: its request, its outcome, and its diff.
  */
 export interface Transcript {
   entries: TranscriptEntry[];
-  diff: SentText | null;
+  diff: TextPart | null;
 }
 /**
  * A part of a change of code: the request, the summary, the reason of its rejection, its log.
  */
 export interface TranscriptEntry {
   role: string;
-  text: SentText;
+  text: Excerpt;
 }

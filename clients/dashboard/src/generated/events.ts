@@ -8,23 +8,21 @@ export type PageEvent =
   | Rows
   | Candidate
   | PoolState
-  | MetricCalls
   | Proposal
-  | Iteration
+  | Budget
+  | NoProposal
   | Results
   | Reflection
   | Mutation
-  | Race
   | Steer
-  | RunWarning
+  | Warned
   | FailureCounts
   | SpendingSoFar
-  | SealedRows
-  | Ties
-  | ScoreOnTestRows
+  | Sealed
+  | TiesCompared
+  | Tested
   | CertificateFound
-  | LeaksFound
-  | Copied
+  | CopiedExamples
   | Stopped
   | FinishedRun
   | Summary
@@ -41,8 +39,7 @@ export type JsonValue = unknown;
  * holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
  */
 export interface Run {
-  id: number;
-  type: "run";
+  event: "run";
   run_id: string;
   name: string | null;
   status: string;
@@ -93,8 +90,7 @@ export interface CommandHint {
  * were given, and these are the training rows.
  */
 export interface Rows {
-  id: number;
-  type: "rows";
+  event: "rows";
   start: number;
   ids: string[];
   total: number;
@@ -109,8 +105,7 @@ export interface Rows {
  * the search was known to have cost by then, None if nothing was priced. Two `parents`: a merge; none: the seed.
  */
 export interface Candidate {
-  id: number;
-  type: "candidate";
+  event: "candidate";
   at: number;
   index: number;
   digest: string;
@@ -125,14 +120,14 @@ export interface Candidate {
   } | null;
   scores: (number | null)[];
   texts: {
-    [k: string]: SentText;
+    [k: string]: Excerpt;
   };
   code: CodeVersion | null;
 }
 /**
- * The beginning of a text. `omitted`: characters that are left out; `text` of the server's interface has them.
+ * The beginning of a text, or of a JSON value as text. `omitted`: characters that are left out.
  */
-export interface SentText {
+export interface Excerpt {
   text: string;
   omitted: number;
 }
@@ -148,20 +143,10 @@ export interface CodeVersion {
  * The pool from `at` on: the candidates on the Pareto front, and the best one. All are kept, by `at`.
  */
 export interface PoolState {
-  id: number;
-  type: "pool";
+  event: "pool";
   at: number;
   front: number[];
   best: number;
-}
-/**
- * The metric calls as GEPA counts them from `at` on. All are kept, by `at`.
- */
-export interface MetricCalls {
-  id: number;
-  type: "metric_calls";
-  at: number;
-  metric_calls: number;
 }
 /**
  * A proposal of reflection, or a merge; a later one of the same `key` replaces it.
@@ -172,8 +157,7 @@ export interface MetricCalls {
  * texts of its parent. `mutation`: the number of its change of code.
  */
 export interface Proposal {
-  id: number;
-  type: "proposal";
+  event: "proposal";
   key: string;
   at: number;
   decided: number | null;
@@ -207,14 +191,23 @@ export interface RacedOut {
   bound: number;
 }
 /**
- * An iteration of GEPA that ended without a proposal, and why. All are kept, by `at`.
+ * Metric calls as GEPA counts them.
  */
-export interface Iteration {
-  id: number;
-  type: "iteration";
-  at: number;
+export interface Budget {
+  seconds: number;
+  at: number | null;
+  event: "budget";
+  metric_calls: number;
+}
+/**
+ * An iteration ended with nothing to evaluate: all scores perfect, or no new text.
+ */
+export interface NoProposal {
+  seconds: number;
+  at: number | null;
+  event: "no_proposal";
   iteration: number;
-  why: string;
+  reason: string;
 }
 /**
  * Results on validation rows, in columns; each adds to the others, a later one of a cell replaces it.
@@ -223,8 +216,7 @@ export interface Iteration {
  * their entries in the journal, so that a result counts from its number + 1 on; `scores`: None for a failure.
  */
 export interface Results {
-  id: number;
-  type: "results";
+  event: "results";
   candidates: string[];
   rows: number[];
   numbers: number[];
@@ -238,8 +230,7 @@ export interface Results {
  * `again`: why the first answer could not be used, if this is the second one.
  */
 export interface Reflection {
-  id: number;
-  type: "reflection";
+  event: "reflection";
   at: number;
   proposal: number | null;
   component: string | null;
@@ -254,14 +245,13 @@ export interface Reflection {
  * A change of code was made, or rejected at `stage` for `reason`; a later one of the same `at` replaces it.
  */
 export interface Mutation {
-  id: number;
-  type: "mutation";
+  event: "mutation";
   at: number;
   kind: "change_request" | "merge";
   branch: string;
   commit: string | null;
   parent_commit: string;
-  request: SentText;
+  request: Excerpt;
   location: string | null;
   stage: string | null;
   reason: string | null;
@@ -270,37 +260,13 @@ export interface Mutation {
   cost_usd: number | null;
 }
 /**
- * A decision of a race. `rows`: how many validation rows its next block has. All are kept, by `at`.
- */
-export interface Race {
-  id: number;
-  type: "race";
-  at: number;
-  validation_rows: number;
-  rows: number;
-  proposals: RaceStanding[];
-}
-/**
- * A proposal in a race: on `compared` rows its scores differ by `mean`.
- *
- * `bound`: over all rows, from above; None if there is none.
- */
-export interface RaceStanding {
-  candidate: string;
-  compared: number;
-  mean: number;
-  bound: number | null;
-  drops: boolean;
-}
-/**
  * What a user asked of the run. All are kept, by `key`.
  *
  * `at`: the place after its entry in the search, None without one. `detail`: the action as it was posted.
  * `outcome`: in the words of `evolverpc steer list`; None while it waits.
  */
 export interface Steer {
-  id: number;
-  type: "steer";
+  event: "steer";
   key: string;
   at: number | null;
   action: string;
@@ -312,12 +278,12 @@ export interface Steer {
   outcome: string | null;
 }
 /**
- * Something to know of; the run continued. All are kept, by `message`.
+ * A warning; the run continues.
  */
-export interface RunWarning {
-  id: number;
-  type: "warning";
+export interface Warned {
+  seconds: number;
   at: number | null;
+  event: "warning";
   message: string;
 }
 /**
@@ -327,8 +293,7 @@ export interface RunWarning {
  * place of the first failed example in the journal; None if only test rows failed.
  */
 export interface FailureCounts {
-  id: number;
-  type: "failures";
+  event: "failures";
   failed: number;
   evaluated: number;
   groups: FailureGroup[];
@@ -369,8 +334,7 @@ export interface FailureGroup {
  * What the run spent, by kind, and through a gateway by model. `refused`: calls that the gateway refused.
  */
 export interface SpendingSoFar {
-  id: number;
-  type: "spending";
+  event: "spending";
   cost_usd: number;
   unpriced: number;
   unreported: number;
@@ -408,27 +372,33 @@ export interface ModelTally {
   unpriced: number;
 }
 /**
- * The test rows were committed to before the first iteration.
+ * The test rows were committed to before the first iteration. `digest`: of their ids and contents.
  */
-export interface SealedRows {
-  id: number;
-  type: "sealed";
+export interface Sealed {
+  seconds: number;
+  at: number | null;
+  event: "sealed";
   rows: number;
   digest: string;
 }
 /**
- * The best candidates were compared on `rows` fresh rows; `best` is the best of the run.
+ * The best candidates were compared on `rows` fresh rows: with `tie_rows` all that tie; after a race, the seed too.
  *
- * `validation_rows`: those of the search. `validation_left`: validation rows among the fresh ones.
+ * `best`: the one with the highest mean over validation and fresh rows. `validation_rows`: those of the search.
+ * `validation_left`: fresh rows that are validation rows; the others are training rows, of which `asked` were asked
+ * for. `candidates`: each with its means. `metric_calls`: of the run, with these evaluations.
  */
-export interface Ties {
-  id: number;
-  type: "ties";
+export interface TiesCompared {
+  seconds: number;
+  at: number | null;
+  event: "ties_compared";
   best: number;
   rows: number;
   validation_rows: number;
   validation_left: number;
+  asked: number;
   candidates: TiedCandidate[];
+  metric_calls: number;
 }
 /**
  * A candidate's means: over the validation rows of the search, over the fresh rows, and over all of these rows.
@@ -440,62 +410,157 @@ export interface TiedCandidate {
   mean: number;
 }
 /**
- * A candidate's mean score on the test rows, each scored `repeats` times; replaces an earlier one of its.
+ * A candidate's mean score over the test rows, each of which was scored `repeats` times.
  */
-export interface ScoreOnTestRows {
-  id: number;
-  type: "tested";
-  candidate: number;
+export interface Tested {
+  seconds: number;
+  at: number | null;
+  event: "tested";
+  index: number;
   score: number;
   rows: number;
   repeats: number;
 }
 /**
- * The certificate, or in `none` why there is none; then all other members are None.
- *
- * `low` to `high`: the interval of the mean `difference` per row at `confidence`.
+ * The certificate, or in `none` why there is none.
  */
 export interface CertificateFound {
-  id: number;
-  type: "certificate";
+  event: "certificate";
+  certificate: Certificate | null;
   none: string | null;
-  verdict: ("improved" | "no difference" | "worse") | null;
-  statement: string | null;
-  candidate: number | null;
-  rows: number | null;
-  repeats: number | null;
-  seed: number | null;
-  best: number | null;
-  difference: number | null;
-  low: number | null;
-  high: number | null;
-  confidence: number | null;
-  p_value: number | null;
-  validation_estimate: number | null;
-  validation_low: number | null;
-  validation_high: number | null;
 }
 /**
- * Texts of validation and test rows in the best candidate. `searched`: rows by split; `rows`: how many leak.
+ * Whether a run improved the program. Every member follows from the record of the run and from nothing else.
  *
- * `shared`: how many test rows are equal to training rows (`train`) and to validation rows (`val`).
+ * `program`: the name, version and digest that the server declares. `candidate`: the best one's index, 0 if it is the
+ * seed. `noise`: None if no evaluation was repeated. `by_hand`: absent if no user steered the run.
  */
-export interface LeaksFound {
-  id: number;
-  type: "leaks";
+export interface Certificate {
+  format: "evolverpc-certificate";
+  version: 3;
+  verdict: "improved" | "no difference" | "worse";
+  statement: string;
+  run: string;
+  program: {
+    [k: string]: string | null;
+  };
+  candidate: number;
+  test: SealedTest;
+  validation: Validation;
+  noise: NoiseFound | null;
+  budget: UsedBudget;
+  by_hand: ByHand | null;
+  leaks: Leaks;
+  digests: Digests;
+}
+/**
+ * Seed and best candidate on the sealed test rows; `seed` and `best` are means of the units' mean scores.
+ *
+ * `units`: rows that differ; those that are equal, apart from white space and the order of keys, count as one.
+ * `repeats`: how often each row was scored with each of the two. `opened`: candidates other than the seed that the run
+ * has scored on these rows. `score_range`: the lowest and the highest score that there can be, on which the test
+ * rests: as declared, else from 0 to the perfect score.
+ *
+ * `low` to `high`: the interval of the mean difference of a unit at `confidence`, 1 less the `error` that the run may
+ * spend on this opening; `p_value`: two-sided, a difference if it is at most `error`.
+ */
+export interface SealedTest {
+  rows: number;
+  units: number;
+  repeats: number;
+  repeats_reason: string;
+  opened: number;
+  seed: number;
+  best: number;
+  difference: number;
+  low: number;
+  high: number;
+  confidence: number;
+  p_value: number;
+  error: number;
+  method: string;
+  /**
+   * @minItems 2
+   * @maxItems 2
+   */
+  score_range: [unknown, unknown];
+}
+/**
+ * Mean scores on the validation rows. `best` is too high: the candidate was chosen among `compared` by this score.
+ *
+ * `complete`: those of them that have a score on every row; the others were dropped in a race. `estimate`: without the
+ * luck of the choice among the complete ones, with the 95 % interval `low` to `high`; None with a single row.
+ * `left`: validation rows that the search left out, on which the best candidate and the seed were scored after it;
+ * `left_seed`: the seed's mean on them. `estimate` then follows from these rows. Absent if there are fewer than two.
+ */
+export interface Validation {
+  rows: number;
+  compared: number;
+  complete: number;
+  seed: number;
+  best: number;
+  estimate: number | null;
+  low: number | null;
+  high: number | null;
+  left: number | null;
+  left_seed: number | null;
+}
+/**
+ * Variances of scores, estimated from the `rows` evaluations that the search repeated.
+ *
+ * `within`: of a row's score if it is evaluated again. `between`: of the true mean scores of rows.
+ */
+export interface NoiseFound {
+  rows: number;
+  within: number;
+  between: number;
+}
+/**
+ * What the run used. `evaluations`, `test_evaluations`: recorded results of the search and of the test.
+ *
+ * `cost_usd`: US dollars, as far as they were reported. `unpriced`: results of an unknown price. `unreported`: results
+ * that reported no usage, as a program that calls no model has none.
+ */
+export interface UsedBudget {
+  evaluations: number;
+  test_evaluations: number;
+  cost_usd: number;
+  unpriced: number;
+  unreported: number;
+}
+/**
+ * What users asked of the run while it ran. `requests`: those that it took, at least one.
+ *
+ * `texts`: those among them that proposed texts by hand; `best_has_them`: whether the best candidate, or one that it
+ * descends from, was proposed so: then the gain is not the optimizer's alone.
+ */
+export interface ByHand {
+  requests: number;
+  texts: number;
+  best_has_them: boolean;
+}
+/**
+ * Leaks in a candidate. `searched`: how many rows have known contents, by split; `rows`: how many rows leak.
+ *
+ * `shared`: how many test rows are equal to training rows (`train`) and to validation rows (`val`), apart from white
+ * space and the order of keys.
+ */
+export interface Leaks {
   searched: {
     [k: string]: number;
   };
   rows: number;
-  listed: LeakFound[];
+  listed: Leak[];
   shared: {
     [k: string]: number;
   };
 }
 /**
- * A text of a row in a component of the best candidate. `line`: where it begins, from 1.
+ * A text of a row in a component. `line`: where it begins, from 1. `words`: how many are copied.
+ *
+ * `verbatim`: the words are copied in one run, not nearly. `answer`: another text of the row stands beside them.
  */
-export interface LeakFound {
+export interface Leak {
   split: string;
   row: string;
   component: string;
@@ -505,11 +570,28 @@ export interface LeakFound {
   answer: boolean;
 }
 /**
- * What candidates copied from training rows: `count` parts, the longest first.
+ * Digests of all that the numbers rest on. `test_rows`: the commitment, made before the first iteration.
+ *
+ * `settings`: of the settings and of the fingerprint of the run. `entries`, `attempts`: of the whole journal.
  */
-export interface Copied {
-  id: number;
-  type: "copied_examples";
+export interface Digests {
+  seed: string;
+  best: string;
+  test_rows: string;
+  train_rows: string;
+  val_rows: string;
+  settings: string;
+  entries: string;
+  attempts: string;
+  candidates: string;
+}
+/**
+ * What candidates copied from training rows: `count` parts, the longest of each candidate first.
+ */
+export interface CopiedExamples {
+  seconds: number;
+  at: number | null;
+  event: "copied_examples";
   count: number;
   candidates: number[];
   copies: CopiedExample[];
@@ -531,8 +613,7 @@ export interface CopiedExample {
  * A limit on money or time ended the search at this place; gone if the run is resumed (`reason` None).
  */
 export interface Stopped {
-  id: number;
-  type: "stop";
+  event: "stop";
   at: number;
   status: string | null;
   reason: string | null;
@@ -541,8 +622,7 @@ export interface Stopped {
  * The run has ended for now; None in `status` if it was resumed.
  */
 export interface FinishedRun {
-  id: number;
-  type: "finished";
+  event: "finished";
   status: string | null;
   reason: string | null;
   completed: string | null;
@@ -555,8 +635,7 @@ export interface FinishedRun {
  * improve, with what to try; empty for other runs. `settings`: those that differ from their defaults.
  */
 export interface Summary {
-  id: number;
-  type: "summary";
+  event: "summary";
   story: string[];
   certificate: StatedFact[];
   no_improvement: StatedFact[];
@@ -588,7 +667,7 @@ export interface SummaryTable {
 export interface FailedStep {
   iteration: number;
   step: string;
-  text: SentText;
+  text: Excerpt;
 }
 /**
  * What the run is doing at this moment, by the last heartbeat of its driver.
@@ -602,8 +681,7 @@ export interface FailedStep {
  * heartbeat for longer than the lease: the driver is dead or cut off.
  */
 export interface Now {
-  id: number;
-  type: "now";
+  event: "now";
   phase: ("connecting" | "seed" | "replaying" | "optimizing" | "ties" | "testing" | "finalizing") | null;
   iteration: number | null;
   metric_calls: number | null;
@@ -665,8 +743,7 @@ export interface Forecast {
  * driven.
  */
 export interface Position {
-  id: number;
-  type: "position";
+  event: "position";
   end: number;
   read: number;
   decided: number;
@@ -676,8 +753,7 @@ export interface Position {
  * The run cannot be read, and why; `problem` is None if it can be again. `gone`: it was deleted.
  */
 export interface StoreTrouble {
-  id: number;
-  type: "store";
+  event: "store";
   problem: string | null;
   gone: boolean;
 }

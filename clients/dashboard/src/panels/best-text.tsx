@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { useWhole, wholeText } from "../answers";
-import type { SentText } from "../generated/events";
+import type { Excerpt } from "../generated/events";
 import { counted } from "../parts/format";
 import { Block, Inline } from "../parts/text";
 import { href } from "../route";
@@ -36,7 +36,7 @@ export function BestText({ view, best, api }: { view: View; best: Candidate; api
 }
 
 /** The first lines of a text; how many are left out, and a link to the whole. */
-function Beginning({ text, label, whole }: { text: SentText; label: string; whole: string }) {
+function Beginning({ text, label, whole }: { text: Excerpt; label: string; whole: string }) {
   const lines = text.text.split("\n");
   const left = lines.length - LINES;
   return (
@@ -63,7 +63,7 @@ function loadCall(output: string): string {
 }
 
 /** Puts a text on the clipboard; one of which the events hold a part is loaded first. */
-function Copy({ text, name, path }: { text: SentText; name: string; path: string }) {
+function Copy({ text, name, path }: { text: Excerpt; name: string; path: string }) {
   const [wanted, setWanted] = useState(false);
   const [copied, setCopied] = useState(false);
   const whole = useWhole(wanted && text.omitted > 0 ? path : null);

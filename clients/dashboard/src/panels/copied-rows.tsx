@@ -7,7 +7,8 @@ import { href } from "../route";
 import type { View } from "../state/view";
 
 export function CopiedRows({ view }: { view: View }) {
-  const { leaks, copied_examples: copied } = view.latest;
+  const { certificate, copied_examples: copied } = view.latest;
+  const leaks = certificate?.certificate?.leaks;
   return (
     <>
       {leaks !== undefined && leaks.rows > 0 && (

@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import type { Cell } from "../generated/answers";
-import type { SentText } from "../generated/events";
+import type { Excerpt } from "../generated/events";
 import { candidateName, count, counted, score } from "../parts/format";
 import { scoredRow } from "../parts/row-name";
 import { scoreName } from "../parts/score-name";
@@ -128,7 +128,7 @@ function RowText({ path }: { path: string }) {
 }
 
 /** Return the fields of a row without the marks of JSON, if all of it was sent. */
-function plainFields({ text, omitted }: SentText): string {
+function plainFields({ text, omitted }: Excerpt): string {
   if (omitted > 0 || !text.startsWith("{")) return text;
   try {
     const fields = Object.entries(JSON.parse(text) as Record<string, unknown>);

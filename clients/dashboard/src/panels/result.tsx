@@ -1,6 +1,6 @@
 /** What the run has found so far, or came to, and why it ended. */
 
-import type { CommandHint, Run, Ties } from "../generated/events";
+import type { CommandHint, Run, TiesCompared } from "../generated/events";
 import { Commands } from "../parts/commands";
 import { candidateName, count, counted, score, signed } from "../parts/format";
 import { scoreName, selectingRow } from "../parts/score-name";
@@ -90,14 +90,14 @@ export function Result({ view, api }: { view: View; api: string }) {
         <>
           <h3>Is the gain real?</h3>
           <p>
-            {certificate.none !== null ? (
+            {certificate.certificate === null ? (
               <>
-                No <Term of="certificate" />: <Inline text={certificate.none} length={400} />
+                No <Term of="certificate" />: <Inline text={certificate.none ?? ""} length={400} />
               </>
             ) : (
               <>
                 <Term of="certificate">Certificate</Term> (test scores):{" "}
-                <Inline text={certificate.statement ?? certificate.verdict ?? ""} length={800} />
+                <Inline text={certificate.certificate.statement} length={800} />
               </>
             )}
           </p>
@@ -117,7 +117,7 @@ export function Result({ view, api }: { view: View; api: string }) {
   );
 }
 
-function means({ candidates }: Ties, over: "validation" | "mean"): string {
+function means({ candidates }: TiesCompared, over: "validation" | "mean"): string {
   return candidates.map((each) => `${candidateName(each.index)}: ${score(each[over])}`).join(", ");
 }
 

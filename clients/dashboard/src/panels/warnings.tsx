@@ -10,7 +10,7 @@ export function Warnings({ view }: { view: View }) {
       <h2>Warnings</h2>
       <ul>
         {view.warnings.map((warning) => (
-          <li key={warning.id}>
+          <li key={warning.message}>
             <Inline text={warning.message} length={600} />
           </li>
         ))}

@@ -32,8 +32,8 @@ export class JobStore extends Observed<KnownJob> {
   }
 
   private add(events: readonly (PageEvent | JobEvent)[]): void {
-    const ofRun = events.filter((event): event is PageEvent => event.type !== "job");
-    const job = events.findLast((event): event is JobEvent => event.type === "job");
+    const ofRun = events.filter((event): event is PageEvent => event.event !== "job");
+    const job = events.findLast((event): event is JobEvent => event.event === "job");
     this.set({
       ...(ofRun.length > 0 ? { state: reduce(this.known.state, ofRun) } : {}),
       ...(job !== undefined ? { job } : {}),

@@ -1,34 +1,29 @@
-/**
- * The state of a run by its events. Events are facts: of two with the same key the one with the greater id counts, so
- * that the state does not depend on the order in which they arrive.
- */
+/** The state of a run by its events, in the order of the server: of two with the same key the later one counts. */
 
 import type {
+  Budget,
   Candidate as CandidateEvent,
-  Iteration,
-  MetricCalls,
   Mutation,
+  NoProposal,
   PageEvent,
   PoolState,
   Proposal,
-  Race,
   Reflection,
   Results,
   Rows,
-  RunWarning,
-  ScoreOnTestRows,
   Steer,
+  Tested,
+  Warned,
 } from "../generated/events";
 
-/** Types of which only the latest event counts. */
+/** Kinds of which only the latest event counts. */
 const REPLACED = [
   "run",
   "failures",
   "spending",
   "sealed",
-  "ties",
+  "ties_compared",
   "certificate",
-  "leaks",
   "copied_examples",
   "stop",
   "finished",
@@ -37,9 +32,12 @@ const REPLACED = [
   "position",
   "store",
 ] as const;
-type ReplacedType = (typeof REPLACED)[number];
-type Replaced = Extract<PageEvent, { type: ReplacedType }>;
-export type Latest = { readonly [Type in ReplacedType]?: Extract<PageEvent, { type: Type }> };
+type ReplacedKind = (typeof REPLACED)[number];
+type Replaced = Extract<PageEvent, { event: ReplacedKind }>;
+export type Latest = { readonly [Kind in ReplacedKind]?: Extract<PageEvent, { event: Kind }> };
+
+/** An event with its place in the journal. */
+export type Placed<Event> = Event & { readonly at: number };
 
 /** `scores`: by place of the validation row, NaN for a missing one. */
 export interface Candidate extends Omit<CandidateEvent, "scores"> {
@@ -53,7 +51,6 @@ export interface RowResults {
   readonly scores: Float64Array;
   readonly numbers: Int32Array;
   readonly statuses: Uint8Array;
-  readonly ids: Int32Array;
 }
 
 export interface State {
@@ -63,14 +60,13 @@ export interface State {
   readonly proposals: ReadonlyMap<string, Proposal>;
   readonly results: ReadonlyMap<string, RowResults>;
   readonly pools: ReadonlyMap<number, PoolState>;
-  readonly metricCalls: ReadonlyMap<number, MetricCalls>;
-  readonly iterations: ReadonlyMap<number, Iteration>;
+  readonly metricCalls: ReadonlyMap<number, Placed<Budget>>;
+  readonly iterations: ReadonlyMap<number, Placed<NoProposal>>;
   readonly reflections: ReadonlyMap<number, Reflection>;
   readonly mutations: ReadonlyMap<number, Mutation>;
-  readonly races: ReadonlyMap<number, Race>;
   readonly steers: ReadonlyMap<string, Steer>;
-  readonly warnings: ReadonlyMap<string, RunWarning>;
-  readonly tested: ReadonlyMap<number, ScoreOnTestRows>;
+  readonly warnings: ReadonlyMap<string, Warned>;
+  readonly tested: ReadonlyMap<number, Tested>;
 }
 
 export const EMPTY: State = {
@@ -84,7 +80,6 @@ export const EMPTY: State = {
   iterations: new Map(),
   reflections: new Map(),
   mutations: new Map(),
-  races: new Map(),
   steers: new Map(),
   warnings: new Map(),
   tested: new Map(),
@@ -98,7 +93,6 @@ export function reduce(state: State, events: readonly PageEvent[]): State {
 }
 
 type Name = Exclude<keyof State, "latest">;
-type Fact = { readonly id: number };
 
 /** A state in the making, which copies a collection before it changes it first. */
 class Draft {
@@ -115,7 +109,7 @@ class Draft {
   }
 
   add(event: PageEvent): void {
-    switch (event.type) {
+    switch (event.event) {
       case "candidate":
         this.keep("candidates", event.index, { ...event, scores: numbers(event.scores) });
         break;
@@ -131,20 +125,17 @@ class Draft {
       case "pool":
         this.keep("pools", event.at, event);
         break;
-      case "metric_calls":
-        this.keep("metricCalls", event.at, event);
+      case "budget":
+        this.keepPlaced("metricCalls", event);
         break;
-      case "iteration":
-        this.keep("iterations", event.at, event);
+      case "no_proposal":
+        this.keepPlaced("iterations", event);
         break;
       case "reflection":
         this.keep("reflections", event.at, event);
         break;
       case "mutation":
         this.keep("mutations", event.at, event);
-        break;
-      case "race":
-        this.keep("races", event.at, event);
         break;
       case "steer":
         this.keep("steers", event.key, event);
@@ -153,7 +144,7 @@ class Draft {
         this.keep("warnings", event.message, event);
         break;
       case "tested":
-        this.keep("tested", event.candidate, event);
+        this.keep("tested", event.index, event);
         break;
       default:
         this.replace(event);
@@ -161,14 +152,16 @@ class Draft {
   }
 
   private replace(event: Replaced): void {
-    if (!REPLACED.includes(event.type)) return; // of a newer server
-    const known = this.latest[event.type];
-    if (known === undefined || known.id < event.id) this.latest = { ...this.latest, [event.type]: event };
+    if (REPLACED.includes(event.event)) this.latest = { ...this.latest, [event.event]: event }; // or of a newer server
   }
 
-  private keep<Kept extends Fact>(name: Name, key: string | number, fact: Kept): void {
-    const known = (this.changed[name] ?? this.before[name]).get(key as never) as Fact | undefined;
-    if (known === undefined || known.id < fact.id) this.collection(name).set(key, fact);
+  private keep(name: Name, key: string | number, fact: object): void {
+    this.collection(name).set(key, fact);
+  }
+
+  private keepPlaced(name: Name, event: { readonly at: number | null }): void {
+    const at = event.at ?? 0;
+    this.keep(name, at, { ...event, at });
   }
 
   private collection(name: Name): Map<unknown, unknown> {
@@ -181,8 +174,6 @@ class Draft {
     for (const [at, digest] of event.candidates.entries()) {
       const row = event.rows[at] as number;
       const found = this.resultsOf(digest, row);
-      if ((found.ids[row] as number) >= event.id) continue;
-      found.ids[row] = event.id;
       found.scores[row] = event.scores[at] ?? Number.NaN;
       found.numbers[row] = event.numbers[at] as number;
       found.statuses[row] = Math.max(0, STATUSES.indexOf(event.statuses[at] as (typeof STATUSES)[number]));
@@ -193,14 +184,13 @@ class Draft {
   private resultsOf(digest: string, row: number): RowResults {
     const results = this.collection("results") as Map<string, RowResults>;
     const known = results.get(digest);
-    const length = known === undefined ? 64 : known.ids.length;
+    const length = known === undefined ? 64 : known.numbers.length;
     if (known !== undefined && row < length && this.changedResults.has(digest)) return known;
     const copy = emptyResults(row < length ? length : Math.max(row + 1, 2 * length));
     if (known !== undefined) {
       copy.scores.set(known.scores);
       copy.numbers.set(known.numbers);
       copy.statuses.set(known.statuses);
-      copy.ids.set(known.ids);
     }
     results.set(digest, copy);
     this.changedResults.add(digest);
@@ -213,7 +203,6 @@ function emptyResults(length: number): RowResults {
     scores: new Float64Array(length).fill(Number.NaN),
     numbers: new Int32Array(length).fill(-1),
     statuses: new Uint8Array(length),
-    ids: new Int32Array(length).fill(-1),
   };
 }
 

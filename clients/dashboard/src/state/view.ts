@@ -1,19 +1,18 @@
 /** The run at a place of its journal: what `evolverpc replay --until N` shows, or with `LIVE` all that is known. */
 
 import type {
-  Iteration,
-  MetricCalls,
+  Budget,
   Mutation,
+  NoProposal,
   Proposal,
-  Race,
   Reflection,
-  RunWarning,
-  ScoreOnTestRows,
   Steer,
-  Ties,
+  Tested,
+  TiesCompared,
+  Warned,
 } from "../generated/events";
 import { paretoFront } from "./front";
-import type { Candidate, Latest, State } from "./reduce";
+import type { Candidate, Latest, Placed, State } from "./reduce";
 
 export const LIVE = Number.POSITIVE_INFINITY;
 
@@ -47,20 +46,19 @@ export interface View {
   /** The index of the best candidate. */
   readonly best: number | null;
   /** How the best candidates of the pool were compared; undefined if they were not, and at an earlier entry. */
-  readonly ties: Ties | undefined;
+  readonly ties: TiesCompared | undefined;
   readonly metricCalls: number;
   /** Counts of metric calls by place, in order. */
-  readonly metricCallCounts: readonly MetricCalls[];
-  readonly tested: readonly ScoreOnTestRows[];
+  readonly metricCallCounts: readonly Placed<Budget>[];
+  readonly tested: readonly Tested[];
   /** In the order in which they began; one decided later is pending. */
   readonly proposals: readonly Proposal[];
   readonly counts: Counts;
-  readonly iterations: readonly Iteration[];
+  readonly iterations: readonly Placed<NoProposal>[];
   readonly reflections: readonly Reflection[];
   readonly mutations: readonly Mutation[];
-  readonly races: readonly Race[];
   readonly steers: readonly Steer[];
-  readonly warnings: readonly RunWarning[];
+  readonly warnings: readonly Warned[];
 }
 
 /** Return the state of all facts with `at` <= `n`. */
@@ -100,22 +98,21 @@ export function viewAt(state: State, n: number): View {
       (live ? state.latest.now?.metric_calls : 0) ?? 0,
     ),
     metricCallCounts,
-    tested: [...state.tested.values()].sort((a, b) => a.candidate - b.candidate),
+    tested: [...state.tested.values()].sort((a, b) => a.index - b.index),
     proposals,
     counts: derived(proposals, n, () => counted(proposals)),
     iterations: until(state.iterations),
     reflections: until(state.reflections),
     mutations: until(state.mutations),
-    races: until(state.races),
     steers: [...state.steers.values()].filter(({ at }) => live || (at !== null && at <= n)).sort(byRequest),
-    warnings: [...state.warnings.values()].filter(({ at }) => at === null || at <= n).sort(byId),
+    warnings: [...state.warnings.values()].filter(({ at }) => at === null || at <= n),
   };
 }
 
 /** Return the last comparison of the best candidates, unless the pool has changed since: the run was continued. */
-function tiesOf({ latest: { ties }, pools }: State): Ties | undefined {
-  const compared = ties?.id ?? 0;
-  return [...pools.values()].some(({ id }) => id > compared) ? undefined : ties;
+function tiesOf({ latest: { ties_compared: ties }, pools }: State): TiesCompared | undefined {
+  const compared = ties?.at ?? 0;
+  return [...pools.values()].some(({ at }) => at > compared) ? undefined : ties;
 }
 
 const lastDerived = new WeakMap<object, { readonly n: number; readonly value: unknown }>();
@@ -132,14 +129,10 @@ function derived<Value>(source: object, n: number, make: () => Value): Value {
   return value;
 }
 
-/** As they were made: an outcome that comes later gives an event another id. */
+/** As they were made. */
 function byRequest(a: Steer, b: Steer): number {
   const [first, second] = [`${a.requested} ${a.key}`, `${b.requested} ${b.key}`];
   return first < second ? -1 : first > second ? 1 : 0;
-}
-
-function byId(a: { readonly id: number }, b: { readonly id: number }): number {
-  return a.id - b.id;
 }
 
 function last<Item>(items: readonly Item[]): Item | undefined {

@@ -2,8 +2,8 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useAnswer, useWhole } from "../answers";
-import type { Cell, RowShown, StepShown } from "../generated/answers";
-import type { SentText } from "../generated/events";
+import type { Cell, RowResult, StepShown } from "../generated/answers";
+import type { Excerpt } from "../generated/events";
 import { candidateName, count, counted, duration, money, score } from "../parts/format";
 import { Loaded } from "../parts/loaded";
 import { scoredRow } from "../parts/row-name";
@@ -85,7 +85,7 @@ export function CellDetails({ view, api, candidate, row }: Props) {
 }
 
 /** `path`: what asks for the whole of a part, without the part's name; null if nothing does. */
-export function Result({ result, path = null }: { result: RowShown; path?: string | null }) {
+export function Result({ result, path = null }: { result: RowResult; path?: string | null }) {
   const more = (part: string) => (path === null ? null : `${path}&part=${part}`);
   return (
     <>
@@ -104,7 +104,7 @@ export function Result({ result, path = null }: { result: RowShown; path?: strin
 }
 
 /** A part of a result. `more`: asks for the whole of one that is cut. */
-export function Part({ name, value, more = null }: { name: string; value: SentText | null; more?: string | null }) {
+export function Part({ name, value, more = null }: { name: string; value: Excerpt | null; more?: string | null }) {
   const [wanted, setWanted] = useState(false);
   const answer = useWhole(wanted ? more : null);
   if (value === null) return null;

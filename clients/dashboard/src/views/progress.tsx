@@ -3,6 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import uPlot from "uplot";
 import type { ViewProps } from "../app";
+import type { Certificate as Certified } from "../generated/events";
 import { Chart } from "../parts/chart";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, money, score, time } from "../parts/format";
@@ -76,7 +77,7 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
   const theme = useTheme();
   const [near, setNear] = useState<number | null>(null);
   const data = useMemo(() => columns(found), [found]);
-  const estimate = view.at === LIVE ? view.latest.certificate : undefined;
+  const estimate = view.at === LIVE ? (view.latest.certificate?.certificate ?? undefined) : undefined;
   const options = useMemo(
     () =>
       plotOptions(
@@ -118,7 +119,7 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
           </>
         )}
       </p>
-      <Legend withEstimate={estimate?.validation_low != null} />
+      <Legend withEstimate={estimate?.validation.low != null} />
       {found.missing > 0 && <p class="quiet">{counted(found.missing, "candidate")} without a value on this axis.</p>}
     </figure>
   );
@@ -132,7 +133,7 @@ function plotOptions(
   theme: Theme,
   axis: Axis,
   found: () => Progress,
-  estimate: () => View["latest"]["certificate"],
+  estimate: () => Certified | undefined,
   onNear: (point: number | null) => void,
 ): Omit<uPlot.Options, "width" | "height"> {
   const lines = {
@@ -182,20 +183,15 @@ function plotOptions(
   };
 }
 
-function range(low: number, high: number, estimate: View["latest"]["certificate"]): [number, number] {
-  const least = Math.min(low, estimate?.validation_low ?? low);
-  const most = Math.max(high, estimate?.validation_high ?? high);
+function range(low: number, high: number, estimate: Certified | undefined): [number, number] {
+  const least = Math.min(low, estimate?.validation.low ?? low);
+  const most = Math.max(high, estimate?.validation.high ?? high);
   const room = (most - least) * 0.08 || 0.1;
   return [least - room, most + room];
 }
 
 /** Draw rejected proposals as crosses and raced out ones as triangles below the plot, and the estimate's interval. */
-function drawMarks(
-  plot: uPlot,
-  { points, marks }: Progress,
-  estimate: View["latest"]["certificate"],
-  theme: Theme,
-): void {
+function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Certified | undefined, theme: Theme): void {
   const { ctx } = plot;
   const unit = devicePixelRatio;
   const top = plot.height - STRIP + 6;
@@ -227,9 +223,9 @@ function drawMarks(
   }
   ctx.globalAlpha = 1;
   const best = points.find(({ candidate }) => candidate.index === estimate?.candidate);
-  if (best !== undefined && estimate?.validation_low != null && estimate.validation_high != null) {
+  if (best !== undefined && estimate?.validation.low != null && estimate.validation.high != null) {
     const x = plot.valToPos(best.x, "x", true);
-    const [top, bottom] = [estimate.validation_high, estimate.validation_low].map((value) =>
+    const [top, bottom] = [estimate.validation.high, estimate.validation.low].map((value) =>
       plot.valToPos(value, "y", true),
     );
     ctx.strokeStyle = theme.ink;
@@ -373,6 +369,7 @@ function Table({ view }: { view: View }) {
 function Certificate({ view }: { view: View }) {
   const { certificate } = view.latest;
   const { tested } = view;
+  const validation = certificate?.certificate?.validation;
   if (view.at !== LIVE || (certificate === undefined && tested.length === 0)) return null;
   return (
     <section class="panel">
@@ -381,21 +378,20 @@ function Certificate({ view }: { view: View }) {
       </h2>
       {certificate !== undefined && (
         <p>
-          <Inline text={certificate.none ?? certificate.statement ?? ""} length={800} />
+          <Inline text={certificate.none ?? certificate.certificate?.statement ?? ""} length={800} />
         </p>
       )}
-      {certificate?.validation_estimate != null && (
+      {validation?.estimate != null && (
         <p>
           Without the luck of the choice, its score on the {selectingRow(view)}s is estimated as{" "}
-          {score(certificate.validation_estimate)}, between {score(certificate.validation_low)} and{" "}
-          {score(certificate.validation_high)}.
+          {score(validation.estimate)}, between {score(validation.low)} and {score(validation.high)}.
         </p>
       )}
       {tested.length > 0 && (
         <ul>
           {tested.map((each) => (
-            <li key={each.candidate}>
-              Test: {candidateName(each.candidate)} scores {score(each.score)} on {counted(each.rows, "row")}
+            <li key={each.index}>
+              Test: {candidateName(each.index)} scores {score(each.score)} on {counted(each.rows, "row")}
               {each.repeats > 1 && `, each scored ${each.repeats} times`}.
             </li>
           ))}

@@ -3,13 +3,12 @@
 import { useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import type { ViewProps } from "../app";
-import type { PromptShown, ProposalShown, RowCompared, RowShown } from "../generated/answers";
+import type { ComparedRow, PromptShown, ProposalShown, RowResult } from "../generated/answers";
 import type { Proposal, Reflection } from "../generated/events";
 import { candidateName, count, counted, duration, money, score } from "../parts/format";
 import { Loaded } from "../parts/loaded";
 import { Compared, Inline } from "../parts/text";
 import { href, numberOf } from "../route";
-import { failureScoreOf } from "../state/failed-rows";
 import type { View } from "../state/view";
 import { compare } from "../text/compare";
 import { Part, Result } from "./cell";
@@ -110,7 +109,7 @@ function Item({ proposal }: { proposal: Proposal }) {
 
 function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Proposal }) {
   const path = `${api}/proposal?at=${proposal.at}`;
-  const answer = useAnswer<ProposalShown>(path, proposal.id);
+  const answer = useAnswer<ProposalShown>(path, proposal.decided ?? (proposal.digest === null ? -2 : -1));
   const prompts = view.reflections.filter((reflection) => reflection.proposal === proposal.at);
   const mutation = view.mutations.find(({ at }) => at === proposal.mutation);
   return (
@@ -177,7 +176,6 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
             found={found}
             path={path}
             byProgram={view.latest.run?.reflection_model === null}
-            failed={failureScoreOf(view.latest.run)}
           />
         )}
       </Loaded>
@@ -213,11 +211,9 @@ interface DetailsProps {
   readonly path: string;
   /** The program proposed, so that there was no prompt. */
   readonly byProgram: boolean;
-  /** The score of a failed example. */
-  readonly failed: number;
 }
 
-export function Details({ found: first, path, byProgram, failed }: DetailsProps) {
+export function Details({ found: first, path, byProgram }: DetailsProps) {
   const [all, setAll] = useState(false);
   const answer = useAnswer<ProposalShown>(all ? `${path}&rows=all` : null);
   const found = answer.kind === "ready" ? answer.value : first;
@@ -235,7 +231,7 @@ export function Details({ found: first, path, byProgram, failed }: DetailsProps)
         <section class="panel">
           <h2>Rows of its minibatch{part} (training rows)</h2>
           {found.rows.map((row) => (
-            <Row key={row.row} row={row} split="train" failed={failed} />
+            <Row key={row.row} row={row} />
           ))}
           {omitted > 0 && !all && (
             <button type="button" onClick={() => setAll(true)}>
@@ -289,25 +285,16 @@ function Changed({ component, before, after }: { component: string; before: stri
   );
 }
 
-/** The score of a result; of a failed example the score that it counts as. */
-function outcomeOf(result: RowShown | null, failed: number): string {
+function outcomeOf(result: RowResult | null): string {
   if (result === null) return "no result";
-  return result.status === "ok" ? score(result.score) : `failed (counts as ${score(failed)})`;
+  return result.status === "ok" ? score(result.score) : `failed (counts as ${score(result.score)})`;
 }
 
-interface RowProps {
-  readonly row: RowCompared;
-  readonly split: string;
-  /** The score of a failed example. */
-  readonly failed: number;
-}
-
-export function Row({ row, split, failed }: RowProps) {
+export function Row({ row }: { row: ComparedRow }) {
   return (
     <details>
       <summary>
-        {split} <Inline text={row.row} length={60} />: {outcomeOf(row.before, failed)} {"\u2192"}{" "}
-        {outcomeOf(row.after, failed)}{" "}
+        {row.split} <Inline text={row.row} length={60} />: {outcomeOf(row.before)} {"\u2192"} {outcomeOf(row.after)}{" "}
         {row.input !== null && (
           <span class="quiet">
             <Inline text={row.input.text} length={200} />

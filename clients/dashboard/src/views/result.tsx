@@ -11,12 +11,10 @@ import { Warnings } from "../panels/warnings";
 import { Commands } from "../parts/commands";
 import { candidateName, count, counted } from "../parts/format";
 import { Loaded } from "../parts/loaded";
-import { scoredSplit } from "../parts/row-name";
 import { selectingRow } from "../parts/score-name";
 import { Scrolled } from "../parts/scrolled";
 import { Frame, Inline } from "../parts/text";
 import { href } from "../route";
-import { failureScoreOf } from "../state/failed-rows";
 import { failuresFirst } from "../state/failing";
 import { parentOf } from "../state/last-change";
 import { stallOf } from "../state/stall";
@@ -180,7 +178,6 @@ function Best({ view, api }: { view: View; api: string }) {
 }
 
 function Explanation({ found, view, api }: { found: Explained; view: View; api: string }) {
-  const failed = failureScoreOf(view.latest.run);
   return (
     <>
       {found.overall !== null && (
@@ -189,7 +186,7 @@ function Explanation({ found, view, api }: { found: Explained; view: View; api: 
           <p>
             Seed against best on the {selectingRow(view)}s: {found.overall.moved}.
           </p>
-          <Groups groups={found.overall.groups} split={scoredSplit(view)} failed={failed} />
+          <Groups groups={found.overall.groups} />
         </section>
       )}
       {found.steps.length > 0 && (
@@ -200,14 +197,7 @@ function Explanation({ found, view, api }: { found: Explained; view: View; api: 
             {found.steps_omitted > 0 && ` ${counted(found.steps_omitted, "earlier change")} left out.`}
           </p>
           {found.steps.map((step, at) => (
-            <Step
-              key={step.candidate}
-              step={step}
-              place={found.steps_omitted + at + 1}
-              failed={failed}
-              view={view}
-              api={api}
-            />
+            <Step key={step.candidate} step={step} place={found.steps_omitted + at + 1} view={view} api={api} />
           ))}
         </section>
       )}
@@ -218,12 +208,11 @@ function Explanation({ found, view, api }: { found: Explained; view: View; api: 
 interface StepProps {
   readonly step: ChangeShown;
   readonly place: number;
-  readonly failed: number;
   readonly view: View;
   readonly api: string;
 }
 
-function Step({ step, place, failed, view, api }: StepProps) {
+function Step({ step, place, view, api }: StepProps) {
   const mutation = changeOf(view, step.candidate);
   const candidate = view.candidates.find(({ index }) => index === step.candidate);
   const parent = candidate && parentOf(view, candidate);
@@ -246,13 +235,9 @@ function Step({ step, place, failed, view, api }: StepProps) {
       ))}
       {mutation !== undefined && <Change api={api} mutation={mutation} />}
       {step.proposal !== null && (
-        <Reason
-          path={`${api}/proposal?at=${step.proposal}`}
-          byProgram={view.latest.run?.reflection_model === null}
-          failed={failed}
-        />
+        <Reason path={`${api}/proposal?at=${step.proposal}`} byProgram={view.latest.run?.reflection_model === null} />
       )}
-      <Groups groups={step.groups} split={scoredSplit(view)} failed={failed} />
+      <Groups groups={step.groups} />
     </details>
   );
 }
@@ -281,7 +266,7 @@ function Marked({ words, label }: { words: ChangeShown["texts"][number]["words"]
 }
 
 /** The minibatch that a proposal was made from, what reflection read, and its answer: loaded when it is opened. */
-function Reason({ path, byProgram, failed }: { path: string; byProgram: boolean; failed: number }) {
+function Reason({ path, byProgram }: { path: string; byProgram: boolean }) {
   const [opened, setOpened] = useState(false);
   const answer = useAnswer<ProposalShown>(opened ? path : null);
   return (
@@ -289,14 +274,12 @@ function Reason({ path, byProgram, failed }: { path: string; byProgram: boolean;
       <summary>
         Why it was proposed: its minibatch, what {byProgram ? "the program read" : "reflection read, and the answer"}
       </summary>
-      <Loaded answer={answer}>
-        {(found) => <Details found={found} path={path} byProgram={byProgram} failed={failed} />}
-      </Loaded>
+      <Loaded answer={answer}>{(found) => <Details found={found} path={path} byProgram={byProgram} />}</Loaded>
     </details>
   );
 }
 
-function Groups({ groups, split, failed }: { groups: readonly RowGroup[]; split: string; failed: number }) {
+function Groups({ groups }: { groups: readonly RowGroup[] }) {
   return (
     <>
       {groups.map((group) => (
@@ -306,7 +289,7 @@ function Groups({ groups, split, failed }: { groups: readonly RowGroup[]; split:
             {group.count > group.rows.length && `, ${count(group.rows.length)} of them here`}
           </summary>
           {group.rows.map((row) => (
-            <Row key={row.row} row={row} split={split} failed={failed} />
+            <Row key={row.row} row={row} />
           ))}
         </details>
       ))}

@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 import { useAnswer, useWhole, wholeText } from "../answers";
 import type { ViewProps } from "../app";
 import type { Origin, Provenance, ProvenanceSpan, Transcript } from "../generated/answers";
-import type { Mutation, SentText } from "../generated/events";
+import type { Excerpt, Mutation } from "../generated/events";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, money, score, signed } from "../parts/format";
 import { Loaded } from "../parts/loaded";
@@ -174,7 +174,7 @@ export function Component({ api, component, candidate, other }: ComponentProps) 
   const [whole, setWhole] = useState(false);
   const [now, was] = [candidate.texts[component], other?.texts[component]];
   const cut = (now?.omitted ?? 0) + (was?.omitted ?? 0);
-  const path = (index: number, text: SentText | undefined) =>
+  const path = (index: number, text: Excerpt | undefined) =>
     whole && text !== undefined && text.omitted > 0 ? wholeText(api, index, component) : null;
   const nowLoaded = useWhole(path(candidate.index, now));
   const wasLoaded = useWhole(path(other?.index ?? 0, was));
@@ -383,7 +383,7 @@ export function Change({ api, mutation }: { api: string; mutation: Mutation }) {
 }
 
 /** A unified diff by line. */
-function DiffLines({ text }: { text: SentText }) {
+function DiffLines({ text }: { text: Excerpt }) {
   const lines = text.text.split("\n");
   return (
     <Frame label="Difference" size={text.text.length}>
