@@ -1,10 +1,11 @@
 """The generated OpenRPC document is valid, matches the models, and fails the check if it does not."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,6 @@ def run(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_file_matches_the_models(copy: Path) -> None:
-    checked = run(copy, "--check")
-    assert (checked.returncode, checked.stderr) == (0, "")
-
-
 @pytest.mark.parametrize("change", [lambda file: file.write_text("{}"), Path.unlink], ids=["altered", "absent"])
 def test_an_altered_or_absent_file_fails_the_check_until_written_anew(
     copy: Path, change: Callable[[Path], Any]
@@ -49,30 +45,11 @@ def test_an_altered_or_absent_file_fails_the_check_until_written_anew(
     assert file.read_text(encoding="utf-8") == good
 
 
-def references(node: Any) -> Iterator[str]:
-    if isinstance(node, dict):
-        for key, value in node.items():
-            if key == "$ref":
-                yield value
-            else:
-                yield from references(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from references(value)
-
-
-def target(reference: str) -> Any:
-    assert reference.startswith("#/")
-    node: Any = OPENRPC
-    for part in reference[2:].split("/"):
-        node = node[part]
-    return node
-
-
 def test_every_reference_leads_somewhere() -> None:
-    found = list(references(OPENRPC))
-    assert found
-    assert all(isinstance(target(reference), dict) for reference in found)
+    text = CONTRACT_FILE.read_text(encoding="utf-8")
+    found = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', text)
+    assert len(found) == text.count('"$ref"') > 0
+    assert set(found) <= OPENRPC["components"]["schemas"].keys()
 
 
 def test_the_document_has_the_structure_that_openrpc_asks_for() -> None:
@@ -82,16 +59,12 @@ def test_the_document_has_the_structure_that_openrpc_asks_for() -> None:
     assert [method["name"] for method in OPENRPC["methods"]] == list(METHODS)
     for method in OPENRPC["methods"]:
         assert method["paramStructure"] == "by-name"
+        shape = OPENRPC["components"]["schemas"][METHODS[method["name"]].params.__name__]
+        assert [parameter["name"] for parameter in method["params"]] == list(shape["properties"])
+        required = [parameter["name"] for parameter in method["params"] if parameter["required"]]
+        assert required == shape.get("required", [])
         for parameter in method["params"]:
             assert isinstance(parameter["required"], bool)
             Draft202012Validator.check_schema(parameter["schema"])
         assert method["result"]["name"]
         Draft202012Validator.check_schema(method["result"]["schema"])
-
-
-def test_the_document_names_every_param_and_which_are_required() -> None:
-    for method in OPENRPC["methods"]:
-        shape = OPENRPC["components"]["schemas"][METHODS[method["name"]].params.__name__]
-        assert [parameter["name"] for parameter in method["params"]] == list(shape["properties"])
-        required = [parameter["name"] for parameter in method["params"] if parameter["required"]]
-        assert required == shape.get("required", [])
