@@ -161,7 +161,7 @@ async def first_paint() -> float:
             async with http.get(f"{base}/api/runs/large/events", read_bufsize=1 << 24) as stream:
                 while count < LARGE:
                     line = await stream.content.readuntil(b"\n")
-                    count += b'"type":"candidate"' in line[:60]
+                    count += b'"event":"candidate"' in line[:60]
             took = time.monotonic() - began
         server.terminate()
         await server.wait()

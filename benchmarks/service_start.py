@@ -59,7 +59,7 @@ def _first_example(http: httpx.Client, client: str) -> dict[str, float]:
     with http.stream("GET", f"/job/{job}/stream", timeout=WAIT_S) as stream:
         for line in stream.iter_lines():
             assert line != "event: end", f"the job ended first: {http.get(f'/job/{job}').json()}"
-            if line.startswith("data: ") and json.loads(line.removeprefix("data: ")).get("type") == "results":
+            if line.startswith("data: ") and json.loads(line.removeprefix("data: ")).get("event") == "results":
                 break
     first = time.monotonic() - began
     found = _answer(http.post(f"/job/{job}/cancel"))

@@ -133,7 +133,7 @@ def followed(service: Service, job_id: str, began: float) -> dict[str, Any]:
     shown = -EVERY
     print(f"  GET /job/{job_id}/stream", flush=True)
     for event in service.events(job_id):
-        if event.get("type") != "job":
+        if event.get("event") != "job":
             if first is None and is_scored(event):
                 first = time.monotonic() - began
                 print(f"  the first example was scored {first:.1f} s after POST /optimize", flush=True)
@@ -147,7 +147,7 @@ def followed(service: Service, job_id: str, began: float) -> dict[str, Any]:
 
 def is_scored(event: dict[str, Any]) -> bool:
     """Return whether an event of the run reports a scored example."""
-    return event.get("type") == "results"
+    return event.get("event") == "results"
 
 
 def certified(version: dict[str, Any]) -> str:

@@ -78,7 +78,7 @@ async def test_only_a_server_that_reads_untyped_rows_gets_their_mark(server, off
 async def test_an_idempotent_method_survives_a_lost_answer(server, proxy):
     proxy.faults += ["drop_after", "502"]
     async with RpcClient(proxy.url) as client:
-        assert (await client.discover()).server.name == "scripted"
+        assert (await client.discover()).program.name == "scripted"
     assert len(server.called("discover")) == 3
 
 

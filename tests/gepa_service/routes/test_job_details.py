@@ -9,8 +9,8 @@ from tests.gepa_service.routes.conftest import Caller
 async def test_each_detail_of_a_run_is_there_for_its_tenant_alone(viewer: Caller, stranger: Caller, ended: Job) -> None:
     stream = await viewer("GET", f"/job/{ended.id}/stream")  # to its end
     events = [json.loads(line[6:]) for line in stream.text.splitlines() if line.startswith("data: {")]
-    proposal = next(each for each in events if each.get("type") == "proposal" and each["candidate"] is not None)
-    component = next(each for each in events if each.get("type") == "run")["components"][0]
+    proposal = next(each for each in events if each.get("event") == "proposal" and each["candidate"] is not None)
+    component = next(each for each in events if each.get("event") == "run")["components"][0]
     best = proposal["candidate"]
     for path, member in (
         (f"cell?candidate={best}&row=0", "result"),
