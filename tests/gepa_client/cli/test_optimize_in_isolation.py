@@ -39,8 +39,7 @@ NAMES = [name for name in sorted(ATTEMPTS) if name not in ("public_network", "dn
 
 def attempt(seed, row):
     begun = Path(tempfile.gettempdir()) / f"begun-{zlib.crc32(row.encode())}"
-    if begun.exists():  # this attempt ended the process of its own row, which runs again and is to be scored
-        begun.unlink()
+    if begun.exists():  # this attempt ended the process of its own row, which runs again, maybe twice, and is scored
         return
     begun.touch()
     targets = {"canary": "-", "canary_name": "-", "canary_file": "/etc/shadow", "journal": "/etc/shadow", "key": "-"}
