@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { expect, it, onTestFinished } from "vitest";
+import { afterAll, expect, it } from "vitest";
 import { compiled } from "./processes.js";
 
 const IMPORTED = 'import { trace } from "@opentelemetry/api";';
@@ -23,13 +23,16 @@ const headers = { authorization: "Bearer " + server.token, "content-type": "appl
 const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "evaluate", params });
 const { result } = await (await fetch(new URL("/rpc", server.url), { method: "POST", headers, body })).json();
 await server.close();
-console.log(JSON.stringify({ steps: result.results.map(({ trajectory }) => trajectory?.steps?.length ?? 0), log }));
+console.log(JSON.stringify({ steps: result.results.map(({ status, trajectory }) => status === "ok" ? trajectory?.steps?.length ?? 0 : status), log }));
 `;
+
+const FOLDERS = mkdtempSync(join(tmpdir(), "evolverpc-api-"));
+
+afterAll(() => rmSync(FOLDERS, { recursive: true }));
 
 /** How many steps two examples of a program have that make one span each, and its log; `change`: of the installed API. */
 async function ran(api: string, load: string, change = (_folder: string): void => {}) {
-  const folder = mkdtempSync(join(tmpdir(), "evolverpc-api-"));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const folder = mkdtempSync(join(FOLDERS, "program-"));
   const installed = join(folder, "node_modules", "@opentelemetry", "api");
   cpSync(fileURLToPath(new URL(`../node_modules/${api}`, import.meta.url)), installed, { recursive: true });
   change(installed);
@@ -55,4 +58,14 @@ it("a build of the API that is not known is reported once", async () => {
   });
   expect(steps).toEqual([0, 0]);
   expect(log).toEqual([expect.stringMatching(/OpenTelemetry's API is loaded from .*\/lib\/.*set a tracer provider/)]);
+});
+
+it("an API whose files are deleted after it was loaded is reported once, and no example fails", async () => {
+  const deleted =
+    'import { rmSync } from "node:fs"; rmSync(new URL("node_modules", import.meta.url), { recursive: true });';
+  const { steps, log } = await ran("opentelemetry-api-1.10", IMPORTED + deleted);
+  expect(steps).toEqual([0, 0]);
+  expect(log).toEqual([
+    expect.stringMatching(/cannot be imported again .*ERR_MODULE_NOT_FOUND.*set a tracer provider/),
+  ]);
 });

@@ -87,14 +87,19 @@ export function withActiveSpan(span: unknown, context: Context | undefined, fn: 
 /**
  * Find the copies of the API that are loaded as ES modules, which Node does not list as it does those of CommonJS.
  *
- * Return the URL of a file of the API if it is loaded and none of its copies can be found.
+ * Return where the API is loaded from and why none of its copies can be found, if one is loaded.
  */
 export async function findEsModules(): Promise<string | undefined> {
   const urls = loadedScripts().filter((url) => ANY.test(url));
   for (const url of urls.filter((each) => ES_MODULE.test(each))) {
-    esModules.add(await import(/* webpackIgnore: true */ /* @vite-ignore */ url));
+    try {
+      esModules.add(await import(/* webpackIgnore: true */ /* @vite-ignore */ url));
+    } catch (error) {
+      return `${url}, which cannot be imported again (${String(error)})`; // its files were moved or deleted since
+    }
   }
-  return loadedApis().length === 0 ? urls[0] : undefined;
+  if (urls[0] === undefined || loadedApis().length > 0) return undefined;
+  return `${urls[0]}, which is not a build of it that is known here`;
 }
 
 /**

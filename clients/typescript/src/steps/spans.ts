@@ -85,12 +85,12 @@ async function watchSpans(notices: Notices, when: "before" | "after"): Promise<b
   if (provider === undefined) {
     const search = searches.get(when) ?? findEsModules();
     searches.set(when, search);
-    const unknown = await search;
-    if (unknown !== undefined) {
-      notices.once("unknown API", () => {
+    const notFound = await search;
+    if (notFound !== undefined) {
+      notices.once("API not found", () => {
         return (
-          `spans do not become steps: OpenTelemetry's API is loaded from ${unknown}, which is not a build of it that is ` +
-          "known here; set a tracer provider before the program is served"
+          `spans do not become steps: OpenTelemetry's API is loaded from ${notFound}; set a tracer provider before the ` +
+          "program is served"
         );
       });
     }
