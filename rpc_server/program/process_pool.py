@@ -64,7 +64,7 @@ class Pool:
     ran in the process, which is new or takes one request at a time.
 
     Requests of a process that died run again likewise, and in the end while nothing else runs: what dies then is the
-    cause.
+    cause. If the process that it was forked from died too, that takes a second time.
     """
 
     def __init__(self, launcher: Launcher, first: StartedProcess, plan: PoolPlan) -> None:
@@ -301,11 +301,13 @@ class Pool:
         if not slot.used and not how.parent_died:
             # It starts but ends at once: pause before the next start.
             self._factory.failed(ProgramFailed(f"the program's process {how} before its first request", stage="start"))
-        if slot.isolation is Isolation.POOL:
-            for request in victims:
+        if slot.isolation is Isolation.POOL and victims:
+            (request,) = victims
+            if not how.parent_died or request.lost_parent:
+                victims.remove(request)
                 request.died(how, slot.process.unanswered())
-        else:
-            self._run_again(victims, Isolation.POOL, f"their process {how}")
+            request.lost_parent = how.parent_died  # perhaps by what earlier attempts left running; a new one has none
+        self._run_again(victims, Isolation.POOL, f"their process {how}")
         self._dispatch()
 
     def _run_again(self, requests: Sequence[ProcessRequest], most: Isolation, why: str) -> None:

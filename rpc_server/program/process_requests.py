@@ -32,7 +32,8 @@ class ProcessRequest(ABC):
 
     Exactly one of `answered`, `timed_out`, `died` and `reject` is called, once, unless it is abandoned before.
 
-    `abandoned`: no call waits for it. Of its present attempt: `slot`, its process; `call_id`, by which it is cancelled;
+    `abandoned`: no call waits for it. `lost_parent`: while nothing else ran, the process that its own was forked from
+    ended. Of its present attempt: `slot`, its process; `call_id`, by which it is cancelled;
     `alone`: its process runs nothing else, not even what is left of an earlier one; `late`: it is past its limit;
     `timer`: its limit; `sent`: when, on the loop's clock; `log`: what it wrote.
     """
@@ -41,6 +42,7 @@ class ProcessRequest(ABC):
         self.limit_s = limit_s
         self.isolation = Isolation.NONE
         self.abandoned = False
+        self.lost_parent = False
         self.slot: WorkerSlot | None = None
         self._loop = asyncio.get_running_loop()
 

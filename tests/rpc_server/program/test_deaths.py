@@ -45,6 +45,25 @@ async def test_only_what_dies_alone_is_the_cause_of_a_death_in_a_shared_process(
         assert results[1]["error"]["type"] == "process_died"
 
 
+@pytest.mark.parametrize(("times", "status"), [(3, "rollout"), (9, "program_error")])
+async def test_an_example_is_the_cause_if_the_parent_of_its_process_dies_twice_while_it_is_alone(
+    opened, tmp_path, times, status
+):
+    (tmp_path / "mine.py").write_text(
+        "import os, time\n"
+        "seed_candidate = {'a': 'b'}\n"
+        "def run(example, candidate):\n"
+        "    with open('runs', 'a') as file:\n"
+        "        file.write('x')\n"
+        f"    if os.path.getsize('runs') <= {times}:\n"
+        "        os.kill(os.getppid(), 9)\n"
+        "        time.sleep(9)\n"
+    )
+    async with opened("mine.py", root=tmp_path, workers=1) as running:
+        assert (await running.one({}))["status"] == status
+    assert len((tmp_path / "runs").read_text()) == 4  # with others, alone in its process, twice alone in the pool
+
+
 async def test_a_call_whose_process_dies_is_made_again(opened, tmp_path):
     (tmp_path / "mine.py").write_text(
         "import os\n"
