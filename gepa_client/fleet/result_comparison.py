@@ -46,9 +46,9 @@ class Difference:
 def difference(row: str, first: Results, other: Results, *, exact: bool) -> Difference | None:
     """Return how the results of two servers on a row differ; None if they need not.
 
-    Compared are status, score, objective scores and output, but of results of `NO_VERDICT` and of failures nothing
-    else, and no score that another server gives. A value that varies within one of the servers is noise; one that does
-    not differs if it is another one at the other server. `exact`: the program is deterministic.
+    Compared are status, output, scores and feedback, but of failures the status alone, of results of `NO_VERDICT`
+    nothing, and no score that another server gives. A value that varies within one of the servers is noise; one that
+    does not differs if it is another one at the other server. `exact`: the program is deterministic.
     """
     every = [*first, *other]
     if any(result["status"] in NO_VERDICT for result in every):
@@ -62,7 +62,13 @@ def difference(row: str, first: Results, other: Results, *, exact: bool) -> Diff
     return None
 
 
-_VALUES = {"score": "score", "objective_scores": "objective scores", "output": "output"}
+_VALUES = {
+    "output": "output",
+    "score": "score",
+    "objective_scores": "objective scores",
+    "feedback": "feedback",
+    "component_feedback": "feedback on components",
+}
 
 
 def _value(name: str, result: Mapping[str, Any]) -> Any:

@@ -99,6 +99,8 @@ NOT_RUN = {
     "docs/guides/evolve-code.md: pip install '.[server,client,agent]'       # in the clone; [agent]: Claude, and uv for changed requirements": "a paid model; tests/evolution runs the server with the real agent and a scripted model",
     "docs/guides/evolve-code.md: evolverpc optimize http://127.0.0.1:8000 --token-file token --trainset rows.jsonl --evolve both \\": "a paid model; tests/evolution runs the commands with a scripted one",
     "docs/guides/evolve-code.md: export GEPA_TOKEN=$(cat token)": "a paid model; tests/evolution and tests/gepa_client make these mutations with a scripted one",
+    "examples/ports/ruby/README.md: cp -r examples/ports/ruby my-program": "tests/examples/test_ports.py runs the suite against this program",
+    "examples/ports/ruby/README.md: evolverpc serve --port 8000 --token-file token --command ruby program.rb": "a program of the reader's own, and a paid model",
     "examples/ports/go/README.md: cp -r examples/ports/go my-server": "tests/examples/test_ports.py builds and serves this copy",
     "examples/ports/go/README.md: evolverpc conformance http://127.0.0.1:8000 --token-file token --level core": "tests/examples/test_ports.py runs the suite against this server",
     "examples/ports/go/README.md: evolverpc check http://127.0.0.1:8000 --token-file token --trainset rows.jsonl": "a program of the reader's own, and a paid model",

@@ -24,6 +24,7 @@ ROWS = 5
         ([ok(0.1 + 0.2)], [ok(0.3)], True, "row r: score 0.3 instead of 0.30000000000000004"),
         ([ok(0.1 + 0.2)], [ok(0.3)], False, None),
         ([ok(objective_scores={"a": 1})], [ok()], False, 'row r: objective scores null instead of {"a": 1}'),
+        ([ok(feedback="right")], [ok(feedback="Right")], True, 'row r: feedback "Right" instead of "right"'),
         ([failed()], [ok()], False, 'row r: status "ok" instead of "program_error"'),
         ([failed(output="a")], [failed(output="b")], True, None),
         ([ok()], [failed("timeout")], False, None),

@@ -284,8 +284,8 @@ export interface ServerInfo {
  * covers, each with a digest of its own, so that a client can name those that have changed; as `data NAME` also what
  * functions read and may change, which `digest` does not cover. `changed_files`: those of
  * `files` that were changed after the program was loaded, so that it runs without the change; null if none is known.
- * `deterministic`: true where a candidate has the same output and score each time it runs on a row, so that a client
- * need not run it twice; null where the program does not declare it.
+ * `deterministic`: true where a candidate has the same output, score and feedback each time it runs on a row, so that
+ * a client need not run it twice; null where the program does not declare it.
  */
 export interface ProgramInfo {
   name: string;

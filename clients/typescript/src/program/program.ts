@@ -87,7 +87,7 @@ interface Scorer<Data, Output> {
 interface ProgramHead<Data> {
   name: string;
   version?: string;
-  /** True if a candidate has the same output and score each time it runs on a row: then no row is run twice with it. */
+  /** True if a candidate has the same output, score and feedback each time it runs on a row: then none runs twice. */
   deterministic?: boolean;
   /**
    * A schema of zod, valibot, arktype or another library with Standard Schema: every row is validated with it, and `run`,
