@@ -79,6 +79,7 @@ class Endpoint:
     is given up. `instance`: the admitted server process; `described`: what it declared; `answered_at`: its last
     answer, on the monotonic clock.
     `cooldowns`: how often it has cooled down: a call sent before a cooldown is no evidence about the endpoint after it.
+    `pinned`: calls that wait for it alone. `idle_since`: a count over all endpoints, as of its last call's start or end.
     `uploaded`: (instance, commit) of the commits that it imported. `sent`: calls for requests of the journal that it is
     answering, in the order in which they were sent.
     """
@@ -101,11 +102,11 @@ class Endpoint:
     failures: int = 0
     growth: int = 0
     last_warning: str = ""
-    stamp: int = 0
+    idle_since: int = 0
     answered_at: float = 0.0
     prober: asyncio.Task[None] | None = None
     checking: asyncio.Task[bool] | None = None
-    pinned: list[tuple[int, int, Any]] = field(default_factory=list)
+    pinned: int = 0
     uploaded: set[tuple[str | None, str]] = field(default_factory=set)
     uploading: asyncio.Lock = field(default_factory=asyncio.Lock)
     sent: dict[SentCall, None] = field(default_factory=dict)
@@ -169,7 +170,12 @@ class Endpoint:
     @property
     def room(self) -> int:
         """Calls it could take now; below zero if pinned calls wait for it."""
-        return self.slots - self.in_flight - len(self.pinned)
+        return self.slots - self.in_flight - self.pinned
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it could take a call now."""
+        return self.in_flight < self.slots
 
     def admit(self, discovery: DiscoverResult) -> None:
         """Take over what the server declares, and let it work."""

@@ -74,7 +74,7 @@ class Membership:
         self.endpoints: list[Endpoint] = []
         self.leader: DiscoverResult | None = None
         self.slots = Slots(self.waiting_changed)
-        self.shutdown = Shutdown(lambda: self.slots.wake(self.endpoints))
+        self.shutdown = Shutdown(self.slots.wake)
         self.outage = Outage(max_outage_s, on_event, self._pause)
         self._splits = splits
         self._allow_mixed_programs = allow_mixed_programs

@@ -1,36 +1,35 @@
 """Waiting for a slot: which call gets the next one, and what ends every wait (an interruption, a defect, an outage)."""
 
 import asyncio
+import bisect
 import contextlib
-import heapq
 import itertools
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import TypeAlias
+from dataclasses import dataclass
 
 from gepa_client.errors import Interrupted
 from gepa_client.fleet.endpoint import Endpoint, FleetEvent
 
-Granted: TypeAlias = asyncio.Future[Endpoint | None]
-Queue: TypeAlias = list[tuple[int, int, Granted]]
-"""A heap of (ticket, order of arrival, promised slot); waits that have ended are skipped when they come up."""
 
-PlacementRule: TypeAlias = tuple[Endpoint | None, str | None]
-"""(avoided endpoint, needed capability) of a call that may not go to every endpoint."""
+@dataclass(eq=False)
+class _Wait:
+    """A call that wants a slot: its place in the `order`, and which endpoints suit it (see `Slots.take`)."""
 
-ANY: PlacementRule = (None, None)
-
-OUTDATED = 16
-"""Entries per endpoint at which outdated ones are removed from the heap of endpoints."""
+    order: tuple[int, int]
+    at: Endpoint | None
+    avoid: Endpoint | None
+    needs: str | None
+    granted: asyncio.Future[Endpoint | None]
 
 
 class Slots:
     """The slots of all endpoints that are up, and the calls that wait for one.
 
     No call waits while an endpoint that could serve it has room, so taking a free slot at once overtakes none. A ticket
-    is a place in the order; a call keeps its ticket over all its attempts. Every step is logarithmic in the number of
-    waiting calls. `on_waiting`: called when the first call begins to wait and when the last wait ends.
+    is a place in the order; a call keeps its ticket over all its attempts. `on_waiting`: called when the first call
+    begins to wait and when the last wait ends.
     """
 
     def __init__(self, on_waiting: Callable[[], None]) -> None:
@@ -39,12 +38,8 @@ class Slots:
         self.waiting = 0
         self._on_waiting = on_waiting
         self._tickets = itertools.count()
-        self._stamps = itertools.count(1)
-        self._arrivals = itertools.count()
-        self._anywhere: Queue = []
-        self._choosy: dict[PlacementRule, Queue] = {}
-        self._least_busy: list[tuple[float, int, Endpoint]] = []
-        """A heap of (share in use, stamp, endpoint); only an endpoint's latest stamp counts."""
+        self._numbers = itertools.count(1)
+        self._waits: list[_Wait] = []
 
     @property
     def up(self) -> int:
@@ -69,50 +64,53 @@ class Slots:
         endpoints that have what the call needs have changed.
         """
         while at is None or not at.gone:
-            endpoint = self._at_once(at, (avoid, needs)) or await self._wait(ticket, at, (avoid, needs))
-            if endpoint is None or endpoint.up or endpoint.left:
+            granted: asyncio.Future[Endpoint | None] = asyncio.get_running_loop().create_future()
+            wait = _Wait((ticket, next(self._numbers)), at, avoid, needs, granted)
+            able = [endpoint for endpoint in self._standing if endpoint.has_room and self._suits(endpoint, wait)]
+            if able:
+                endpoint = min(able, key=lambda each: (each.in_flight / each.slots, each.idle_since))
+                self._occupy(endpoint)
                 return endpoint
-            self.release(endpoint)  # it began to cool down after the slot was given
+            found = await self._granted(wait)
+            if found is None or found.up or found.left:
+                return found
+            self.release(found)  # it began to cool down after the slot was given
         return None
 
     def release(self, endpoint: Endpoint) -> None:
         """Give a slot back; it goes to the call that waits for it longest."""
         endpoint.in_flight -= 1
+        endpoint.idle_since = next(self._numbers)
         self.in_flight -= 1
         self._serve(endpoint)
 
     def start(self, endpoint: Endpoint) -> None:
         """Let the endpoint take calls."""
         endpoint.up = True
+        endpoint.idle_since = next(self._numbers)
         self._standing.add(endpoint)
         endpoint.gone = False
         self._serve(endpoint)
 
     def stop(self, endpoint: Endpoint) -> None:
         """Give the endpoint no new calls; calls that wait for it alone keep waiting."""
-        if endpoint.up:
-            endpoint.up = False
-            self._standing.discard(endpoint)
-            self._avoidance_is_moot()
+        endpoint.up = False
+        self._standing.discard(endpoint)
+        for other in self._standing:  # calls that avoid it go there if no other is left
+            self._serve(other)
 
     def give_up(self, endpoint: Endpoint) -> None:
         """End the waits for this endpoint alone: what its instance knew is gone."""
         endpoint.gone = True
-        _end(endpoint.pinned)
+        self._end(lambda wait: wait.at is endpoint)
 
-    def wake(self, endpoints: list[Endpoint]) -> None:
-        """End every wait without a slot, including those for one of `endpoints`."""
-        _end(self._anywhere)
-        for queue in self._choosy.values():
-            _end(queue)
-        for endpoint in endpoints:
-            _end(endpoint.pinned)
+    def wake(self) -> None:
+        """End every wait without a slot."""
+        self._end(lambda _: True)
 
     def reconsider(self) -> None:
         """End the waits for a capability: an endpoint joined, left or changed, and the capability with it."""
-        for (_, needs), queue in self._choosy.items():
-            if needs is not None:
-                _end(queue)
+        self._end(lambda wait: wait.needs is not None)
 
     def roomiest(self, endpoints: list[Endpoint], avoid: Endpoint | None = None) -> Endpoint | None:
         """Return the endpoint with most room, counting the calls that wait for it; None if none is up."""
@@ -120,100 +118,59 @@ class Slots:
         others = [endpoint for endpoint in up if endpoint is not avoid] or up
         return max(others, key=lambda endpoint: endpoint.room, default=None)
 
-    async def _wait(self, ticket: int, at: Endpoint | None, choice: PlacementRule) -> Endpoint | None:
-        queue = self._anywhere
-        if at is not None:
-            queue = at.pinned
-        elif choice != ANY:
-            queue = self._choosy.setdefault(choice, [])
-        granted: Granted = asyncio.get_running_loop().create_future()
-        heapq.heappush(queue, (ticket, next(self._arrivals), granted))
+    async def _granted(self, wait: _Wait) -> Endpoint | None:
+        bisect.insort(self._waits, wait, key=lambda each: each.order)
         self.waiting += 1
         if self.waiting == 1:
             self._on_waiting()
+        if wait.at is not None:
+            wait.at.pinned += 1
         try:
-            return await granted
+            return await wait.granted
         except asyncio.CancelledError:
-            if not granted.cancelled() and (unused := granted.result()) is not None:
+            if not wait.granted.cancelled() and (unused := wait.granted.result()) is not None:
                 self.release(unused)
             raise
         finally:
+            if wait.granted.cancelled():
+                self._waits.remove(wait)
+            if wait.at is not None:
+                wait.at.pinned -= 1
             self.waiting -= 1
             if not self.waiting:
                 self._on_waiting()
 
-    def _at_once(self, at: Endpoint | None, choice: PlacementRule) -> Endpoint | None:
-        has_room = at is not None and at.up and at.in_flight < at.slots
-        chosen = (at if has_room else None) if at is not None else self._idlest(choice)
-        if chosen is not None:
-            self._occupy(chosen)
-            self._offer(chosen)
-        return chosen
-
-    def _suits(self, endpoint: Endpoint, choice: PlacementRule) -> bool:
-        """Whether a call with this rule may go there: to an avoided endpoint only if no other is suitable."""
-        avoid, needs = choice
-        if not endpoint.offers(needs):
+    def _suits(self, endpoint: Endpoint, wait: _Wait) -> bool:
+        """Whether a call may go there: to an avoided endpoint only if no other is suitable."""
+        if wait.at is not None:
+            return endpoint is wait.at
+        if not endpoint.offers(wait.needs):
             return False
-        return endpoint is not avoid or not any(each is not avoid and each.offers(needs) for each in self._standing)
-
-    def _idlest(self, choice: PlacementRule) -> Endpoint | None:
-        """Take the least busy suitable endpoint with room off the heap."""
-        aside = []
-        found = None
-        heap = self._least_busy
-        while heap and found is None:
-            entry = heapq.heappop(heap)
-            _, stamp, endpoint = entry
-            if stamp != endpoint.stamp or not endpoint.up or endpoint.in_flight >= endpoint.slots:
-                continue
-            if self._suits(endpoint, choice):
-                found = endpoint
-            else:
-                aside.append(entry)
-        for entry in aside:
-            heapq.heappush(heap, entry)
-        return found
+        others = (each for each in self._standing if each is not wait.avoid and each.offers(wait.needs))
+        return endpoint is not wait.avoid or not any(others)
 
     def _occupy(self, endpoint: Endpoint) -> None:
         endpoint.in_flight += 1
+        endpoint.idle_since = next(self._numbers)
         self.in_flight += 1
-
-    def _offer(self, endpoint: Endpoint) -> None:
-        """Put the endpoint's share in use on the heap; of equal shares, the one idle longest comes first."""
-        if not endpoint.up or endpoint.in_flight >= endpoint.slots:
-            return
-        endpoint.stamp = next(self._stamps)
-        heapq.heappush(self._least_busy, (endpoint.in_flight / endpoint.slots, endpoint.stamp, endpoint))
-        if len(self._least_busy) > OUTDATED * (self.up + 1):
-            self._least_busy = [entry for entry in self._least_busy if entry[1] == entry[2].stamp]
-            heapq.heapify(self._least_busy)
 
     def _serve(self, endpoint: Endpoint) -> None:
         """Give the endpoint's free slots to the calls that wait for them longest."""
-        while self.waiting and endpoint.up and endpoint.in_flight < endpoint.slots:
-            first = self._first_for(endpoint)
+        while endpoint.up and endpoint.has_room:
+            waiting = (wait for wait in self._waits if not wait.granted.done() and self._suits(endpoint, wait))
+            first = next(waiting, None)
             if first is None:
-                break
-            _, _, granted = heapq.heappop(first)
+                return
             self._occupy(endpoint)
-            granted.set_result(endpoint)
-        self._offer(endpoint)
+            self._grant(first, endpoint)
 
-    def _first_for(self, endpoint: Endpoint) -> Queue | None:
-        """Return the queue whose head the endpoint serves next."""
-        queues = [endpoint.pinned, self._anywhere]
-        if self._choosy:
-            queues += [queue for choice, queue in self._choosy.items() if self._suits(endpoint, choice)]
-            self._choosy = {choice: queue for choice, queue in self._choosy.items() if _live(queue)}
-        waiting = [queue for queue in queues if _live(queue)]
-        return min(waiting, default=None)
+    def _end(self, is_ended: Callable[[_Wait], bool]) -> None:
+        for wait in [each for each in self._waits if not each.granted.done() and is_ended(each)]:
+            self._grant(wait, None)
 
-    def _avoidance_is_moot(self) -> None:
-        """Serve calls that avoid an endpoint there if no other endpoint is left."""
-        for avoided, _ in list(self._choosy):
-            if avoided is not None:
-                self._serve(avoided)
+    def _grant(self, wait: _Wait, endpoint: Endpoint | None) -> None:
+        self._waits.remove(wait)
+        wait.granted.set_result(endpoint)
 
 
 class InFlightLimit:
@@ -391,20 +348,6 @@ class Outage:
 
     def _cause(self) -> str:
         return f"; last error: {self.last_error}" if self.last_error else ""
-
-
-def _live(queue: Queue) -> bool:
-    """Whether a call waits in the queue; ended waits at its head are dropped."""
-    while queue and queue[0][2].done():
-        heapq.heappop(queue)
-    return bool(queue)
-
-
-def _end(queue: Queue) -> None:
-    for _, _, granted in queue:
-        if not granted.done():
-            granted.set_result(None)
-    queue.clear()
 
 
 def _complete(over: asyncio.Future[None]) -> None:
