@@ -50,6 +50,7 @@ class FirstProcess:
         woken, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # what has no handler cannot end process 1
         ready = select.poll()
         ready.register(self._wire, select.POLLIN)
         ready.register(woken, select.POLLIN)
