@@ -116,8 +116,7 @@ class Container:
         self.record = self._context.records.update(self.record, resources.model_dump())
         self._log_capture, self._log_end = capture_pipe(self.log)
         self._context.groups.make(self._name, self._limits)
-        self._gone = self._loop.create_future()
-        pid = self._execute(self._log_end, self._gone)
+        pid, self._gone = self._execute(self._log_end)
         resources = RecordedResources(groups=resources.groups, monitor=pid, started=started_at(pid))
         self.record = self._context.records.update(self.record, resources.model_dump())
         await asyncio.wait({self._up, self._gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -125,8 +124,8 @@ class Container:
             await asyncio.sleep(0)  # its last output may not be read yet
             raise SandboxError("bubblewrap could not make the sandbox")
 
-    def _execute(self, log: int, gone: "asyncio.Future[None]") -> int:
-        """Start the process of the container, and follow it; return its pid."""
+    def _execute(self, log: int) -> "tuple[int, asyncio.Future[None]]":
+        """Start the process of the container; return its pid, and what is done when it has ended. Raises `OSError`."""
         with ExitStack() as opened:
             self._wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             opened.enter_context(theirs)
@@ -156,9 +155,15 @@ class Container:
                 pass_fds=given,
                 start_new_session=True,
             )
+        try:
+            ended = os.pidfd_open(process.pid)
+        except OSError:
+            process.kill()
+            process.wait()
+            raise
         self._wire.setblocking(False)
         self._loop.add_reader(self._wire, self._read)
-        ended = os.pidfd_open(process.pid)
+        gone: asyncio.Future[None] = self._loop.create_future()
 
         def reap() -> None:
             self._loop.remove_reader(ended)
@@ -169,7 +174,7 @@ class Container:
             gone.set_result(None)
 
         self._loop.add_reader(ended, reap)
-        return process.pid
+        return process.pid, gone
 
     def _read(self) -> None:
         """Take what the first process has sent."""

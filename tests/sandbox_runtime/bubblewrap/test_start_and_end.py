@@ -1,11 +1,12 @@
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import EnvironmentMissing, SandboxError, SandboxGone
+from sandbox_runtime import EnvironmentMissing, SandboxError, SandboxGone, SandboxNotReady
 from sandbox_runtime.backends.bubblewrap import runtime as runtime_module
 from sandbox_runtime.backends.bubblewrap.container import RecordedResources, free
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
@@ -64,6 +65,17 @@ async def test_a_missing_environment_is_an_error(runtime: BubblewrapRuntime, tmp
     object.__setattr__(spec.prepared, "mounts", (str(tmp_path / "gone"),))
     with pytest.raises(EnvironmentMissing):
         await runtime.start(spec)
+
+
+async def test_a_start_without_its_program_fails_and_leaves_nothing(
+    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
+) -> None:
+    spec = await spec_of(runtime)
+    assert runtime._context is not None
+    runtime._context = replace(runtime._context, bubblewrap="/gone/bwrap")
+    with pytest.raises(SandboxNotReady, match="No such file"):
+        await runtime.start(spec)
+    assert left_of(records, sockets) == []
 
 
 async def test_a_start_that_is_cancelled_leaves_nothing(
