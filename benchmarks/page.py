@@ -242,8 +242,7 @@ Plain processes are the same server without any of that, started in turn with th
 
 {table(("", "one start", "20 at once, cold", "20 at once, warm", "a command"), rows)}
 
-Bubblewrap's sandboxes take {figures["bubblewrap_vs_plain"]:g} times as long as plain processes, because their servers
-are forked from a process that has imported them; the others import anew.
+Bubblewrap's sandboxes take {figures["bubblewrap_vs_plain"]:g} times as long as plain processes.
 """
 
 

@@ -29,7 +29,7 @@ AT_ONCE = 20
 ROUNDS = 3
 COMMANDS = 20
 BACKENDS: tuple[RuntimeKind, ...] = ("process", "bubblewrap")
-LIMITS = {"bubblewrap_20_warm_s": 3.0, "bubblewrap_20_cold_s": 10.0}
+LIMITS = {"bubblewrap_20_warm_s": 6.0, "bubblewrap_20_cold_s": 10.0}
 
 Figures = dict[str, list[float]]
 

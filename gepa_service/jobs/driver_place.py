@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.redaction import Secrets
@@ -25,9 +25,6 @@ from gepa_service.jobs.relays import Relays, listen_here
 from sandbox_runtime import Closed
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts
 
-if TYPE_CHECKING:  # the backend is imported when it is chosen
-    from sandbox_runtime.backends.bubblewrap.daemon_process import Daemon
-
 
 @dataclass(frozen=True)
 class DriverPlace:
@@ -44,10 +41,8 @@ class DriverPlace:
 
 
 @contextlib.contextmanager
-def place_for(
-    order: JobOrder, session: SandboxSession, front: HttpFront | None = None, daemon: "Daemon | None" = None
-) -> Iterator[DriverPlace]:
-    """Prepare the place that the order names, for the block. `front`: of a job at Modal. `daemon`: as of `isolated`.
+def place_for(order: JobOrder, session: SandboxSession, front: HttpFront | None = None) -> Iterator[DriverPlace]:
+    """Prepare the place that the order names, for the block. `front`: of a job at Modal.
 
     Raises:
         SandboxError, OSError: it cannot be made.
@@ -61,7 +56,7 @@ def place_for(
         elif order.isolated:
             from gepa_service.jobs.isolated_driver import isolated
 
-            with thread.entered(isolated(order, session, daemon)) as place:
+            with thread.entered(isolated(order, session)) as place:
                 yield place
         else:
             with thread.entered(_here(order, session)) as place:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
-from gepa_client.run.supervisor import DRIVER, DRIVER_FUNCTION, HASH_SEED, LaunchedDriver
+from gepa_client.run.supervisor import DRIVER, LaunchedDriver
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_service.jobs.driver_place import DriverPlace, RelayedSandboxes, model_access
 from gepa_service.jobs.job_order import JobOrder
@@ -22,7 +22,7 @@ from gepa_service.jobs.piped_driver import launched
 from gepa_service.jobs.relays import Relays
 from sandbox_runtime import Closed, ResourceLimits
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
-from sandbox_runtime.backends.bubblewrap.container import Container
+from sandbox_runtime.backends.bubblewrap.container import CommandOrder, Container
 from sandbox_runtime.backends.bubblewrap.container_layout import (
     HOME,
     MODELS_URL,
@@ -33,9 +33,7 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
     VisiblePaths,
     package_mounts,
 )
-from sandbox_runtime.backends.bubblewrap.daemon_process import Daemon
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder
 
 PACKAGES = ("gepa_client", "protocol", "evolverpc_common")
 MEMORY_MB, PROCESSES, WORKSPACE_MB = 4096, 256, 256
@@ -44,19 +42,15 @@ JOURNAL_PORT = 19_999
 
 
 @contextlib.asynccontextmanager
-async def isolated(
-    order: JobOrder, session: SandboxSession, daemon: Daemon | None = None
-) -> AsyncIterator[DriverPlace]:
+async def isolated(order: JobOrder, session: SandboxSession) -> AsyncIterator[DriverPlace]:
     """Start the container for the block.
-
-    `daemon`: a supervisor that was forked from a process with the hash seed `HASH_SEED` which has imported the driver.
 
     Raises:
         SandboxError, OSError: it cannot be started.
     """
     async with contextlib.AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(model_access(order, session, None))
-        runtime = await stack.enter_async_context(BubblewrapRuntime(warm=False, daemon=daemon))
+        runtime = await stack.enter_async_context(BubblewrapRuntime())
         shared = order.folder / "shared"
         shared.mkdir(mode=0o755, exist_ok=True)
         visible = VisiblePaths((*package_mounts(*PACKAGES), str(shared)))
@@ -85,19 +79,18 @@ async def isolated(
             "LANG": "C.UTF-8",
             TOKEN_FILE_VARIABLE: str(relays.token),
         }
-        launch = _Launch(asyncio.get_running_loop(), container, variables, daemon is not None)
+        launch = _Launch(asyncio.get_running_loop(), container, variables)
         sandboxes = RelayedSandboxes(session, relays.fleet, relays.original, secrets)
         yield DriverPlace(launch, sandboxes, f"http://127.0.0.1:{JOURNAL_PORT}")
 
 
 @dataclass(frozen=True)
 class _Launch:
-    """Launches the driver in the container; see `LaunchDriver`. `warm`: by a fork, if that has the hash seed."""
+    """Launches the driver in the container; see `LaunchDriver`."""
 
     loop: asyncio.AbstractEventLoop
     container: Container
     variables: Mapping[str, str] = field(repr=False)
-    warm: bool
 
     def __call__(self, hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
         del inherited  # of a terminal, which no service has
@@ -106,7 +99,6 @@ class _Launch:
             WORKSPACE,
             {**self.variables, "PYTHONHASHSEED": hash_seed},
             self.container.limits(),
-            alone=True,
-            warm=DRIVER_FUNCTION if self.warm and hash_seed == HASH_SEED else None,
+            alone=False,
         )
         return launched(self.loop, lambda streams: self.container.begin(order, streams), self.container.close, log)

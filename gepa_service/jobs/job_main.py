@@ -9,23 +9,20 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from gepa_service.jobs.forked_daemons import Daemons
+from typing import NoReturn
 
 STOP_S = 60.0
 """Seconds that the process may take to end its sandboxes once its worker is gone."""
 
 
-def run(daemons: "Daemons | None" = None) -> NoReturn:
-    """Carry out one order, and end this process. `daemons`: those that were forked for its containers."""
-    _carry_out_order(daemons)
+def run() -> NoReturn:
+    """Carry out one order, and end this process."""
+    _carry_out_order()
     sys.stderr.flush()
     os._exit(0)  # threads of libraries may not keep an ended job's process
 
 
-def _carry_out_order(daemons: "Daemons | None") -> None:
+def _carry_out_order() -> None:
     messages = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -39,7 +36,7 @@ def _carry_out_order(daemons: "Daemons | None") -> None:
     os.environ.update(order.secrets)
     os.environ[TOKEN_FILE_VARIABLE] = str(order.token_file)
     threading.Thread(target=_follow, name="worker", daemon=True).start()
-    ended = carry_out(order, daemons)
+    ended = carry_out(order)
     os.write(messages, ended.model_dump_json().encode() + b"\n")
     os.close(messages)
 

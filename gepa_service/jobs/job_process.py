@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -50,19 +50,15 @@ from gepa_service.jobs.job_sandboxes import end_earlier_attempts, started_sessio
 from protocol.errors import RpcError
 from sandbox_runtime import SandboxError
 
-if TYPE_CHECKING:  # the backend is imported when it is chosen
-    from gepa_service.jobs.forked_daemons import Daemons
-
-
 LARGEST_ARTIFACT = 4 << 20
 MOST_ARTIFACTS = 20
 
 
-def carry_out(order: JobOrder, daemons: "Daemons | None" = None) -> Ended:
+def carry_out(order: JobOrder) -> Ended:
     """Run the job to its end, or until it is stopped, and return how it ended."""
     store = HttpStore(order.api, token_file=order.token_file)
     try:
-        return _carried_out(order, store, daemons)
+        return _carried_out(order, store)
     except KeyboardInterrupt:
         return Ended(status="interrupted", reason="stopped")
     except (StoreUnavailable, ClaimLost, SandboxError, ConnectionLost) as error:
@@ -73,16 +69,12 @@ def carry_out(order: JobOrder, daemons: "Daemons | None" = None) -> Ended:
         store.close()
 
 
-def _carried_out(order: JobOrder, store: Store, daemons: "Daemons | None") -> Ended:
+def _carried_out(order: JobOrder, store: Store) -> Ended:
     run = _known_run(store, order.run_id)
     if run is not None and run.status in ("completed", "cancelled", "failed"):
         return ended_as(run.status, run.reason, order.folder / "results")
     spent = 0.0 if run is None else SpendingTotals(store.spending(run.id)).cost_usd
-    setup = partial(
-        open_setup,
-        allowed_networks=parse_networks(order.allow_networks),
-        daemon=None if daemons is None else daemons.of_sandboxes,
-    )
+    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks))
     with sessions.signals_interrupt(), fronted(order.front) as (gateway, front):
         try:
             settings = _settings(order, run, gateway)
@@ -94,7 +86,7 @@ def _carried_out(order: JobOrder, store: Store, daemons: "Daemons | None") -> En
             with started_session(settings, order.run_id, setup, _print, spent_usd=spent) as session:
                 if run is None and (failure := _check(session, order)) is not None:
                     return failure
-                with place_for(order, session, front, None if daemons is None else daemons.of_driver) as place:
+                with place_for(order, session, front) as place:
                     return _driven(order, store, run, place)
         except sessions.SessionNotStarted as error:
             if error.was_interrupted:

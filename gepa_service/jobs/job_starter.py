@@ -40,14 +40,14 @@ class JobStarter(Protocol):
 
 
 @contextlib.contextmanager
-def open_starter(*, isolated: bool) -> Iterator[JobStarter]:
-    """Open a starter for the block: a zygote if the machine has pidfds. `isolated`: jobs make containers."""
+def open_starter() -> Iterator[JobStarter]:
+    """Open a starter for the block: a zygote if the machine has pidfds."""
     if not _has_process_descriptors():
         yield NewInterpreters()
         return
     from gepa_service.jobs.job_zygote import JobZygote
 
-    zygote = JobZygote(isolated=isolated)
+    zygote = JobZygote()
     try:
         yield zygote
     finally:

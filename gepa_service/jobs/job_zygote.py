@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from gepa_client.run.supervisor import HASH_SEED
 from gepa_service.jobs.job_environment import PASSED_ON
-from gepa_service.jobs.zygote_messages import ISOLATED_MODULES, MESSAGE_BYTES, MODULES
+from gepa_service.jobs.zygote_messages import MESSAGE_BYTES, MODULES
 
 ANSWER_S = 60.0
 """Seconds that a fork may take; the first one waits for the zygote's imports."""
@@ -24,12 +23,10 @@ ANSWER_S = 60.0
 class JobZygote:
     """Implements `JobStarter`. The zygote is started now, and again after it has ended.
 
-    It knows no job and no secret, and has the hash seed of drivers. `isolated`: jobs make containers, so it imports
-    what runs in those too.
+    It knows no job and no secret.
     """
 
-    def __init__(self, *, isolated: bool) -> None:
-        self._arguments = ["1", *MODULES, *ISOLATED_MODULES] if isolated else ["0", *MODULES]
+    def __init__(self) -> None:
         self._turn = threading.Lock()
         self._begin()
 
@@ -56,9 +53,9 @@ class JobZygote:
         with contextlib.ExitStack() as failed, theirs:
             failed.enter_context(ours)
             self._process = subprocess.Popen(  # noqa: S603  this interpreter, no shell
-                [*command, *self._arguments],
+                [*command, *MODULES],
                 stdin=subprocess.DEVNULL,
-                env={**known, "PYTHONHASHSEED": HASH_SEED},
+                env=known,
                 cwd="/",
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,

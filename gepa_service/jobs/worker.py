@@ -51,7 +51,7 @@ class Worker:
 
     def run(self) -> None:
         """Work until it is drained and its jobs' processes have ended."""
-        with open_starter(isolated=self.parts.sandbox == "bubblewrap") as starter:
+        with open_starter() as starter:
             self._run(starter)
 
     def _run(self, starter: JobStarter) -> None:

@@ -1,6 +1,6 @@
 """The entry point of the zygote: it has imported what job processes need, and becomes one for each request by a fork.
 
-Started as `python -P -s -m gepa_service.jobs.zygote_main FD ISOLATED MODULE...`. The socket FD gets a line of JSON for
+Started as `python -P -s -m gepa_service.jobs.zygote_main FD MODULE...`. The socket FD gets a line of JSON for
 each process, with the descriptors of its standard streams: its folder and its environment. It never gets an order: a
 process reads that itself, so that a fork holds nothing of another job. The end of the socket ends the zygote.
 """
@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from gepa_service.jobs.zygote_messages import FORKED, MESSAGE_BYTES, STREAMS
@@ -28,19 +27,19 @@ Work = Callable[[], None]
 
 def main(arguments: list[str]) -> None:
     """Serve until the socket is closed; in forked processes, do their work."""
-    control, isolated, *modules = arguments
+    control, *modules = arguments
     gc.disable()  # garbage collection takes a fifth of the imports' time
     for module in modules:
         importlib.import_module(module)
     gc.enable()
     gc.collect()
     gc.freeze()  # collections in a fork would copy the pages that it shares with this process
-    work = _serve(socket.socket(fileno=int(control)), isolated=isolated == "1")
+    work = _serve(socket.socket(fileno=int(control)))
     if work is not None:
         work()
 
 
-def _serve(control: socket.socket, *, isolated: bool) -> Work | None:
+def _serve(control: socket.socket) -> Work | None:
     """Return None when the worker is gone, and in each forked process its work."""
     ready = selectors.DefaultSelector()
     ready.register(control, selectors.EVENT_READ)
@@ -58,7 +57,7 @@ def _serve(control: socket.socket, *, isolated: bool) -> Work | None:
             if child == 0:
                 ready.close()
                 os.close(control.detach())
-                return _begun(json.loads(text), descriptors, isolated=isolated)
+                return _begun(json.loads(text), descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
             if child is not None:
@@ -78,7 +77,7 @@ def _fork(control: socket.socket) -> int | None:
         return None
 
 
-def _begun(request: dict[str, Any], descriptors: list[int], *, isolated: bool) -> Work:
+def _begun(request: dict[str, Any], descriptors: list[int]) -> Work:
     """Make the fork what a process is that was started anew in its folder; return its work."""
     os.setsid()
     for number, descriptor in enumerate(descriptors):
@@ -94,12 +93,7 @@ def _begun(request: dict[str, Any], descriptors: list[int], *, isolated: bool) -
 
     from gepa_service.jobs import job_main
 
-    if not isolated:
-        return job_main.run
-    from gepa_service.jobs.forked_daemons import Daemons, fork_daemons
-
-    forked = fork_daemons()
-    return partial(job_main.run, forked) if isinstance(forked, Daemons) else forked
+    return job_main.run
 
 
 if __name__ == "__main__":

@@ -10,14 +10,6 @@ FORKED = b"forked"
 MODULES = (
     "gepa_service.jobs.job_main",
     "gepa_service.jobs.job_process",
+    "gepa_service.jobs.isolated_driver",
 )
 """What the zygote imports."""
-
-ISOLATED_MODULES = (
-    "gepa_service.jobs.isolated_driver",
-    "gepa_service.jobs.forked_daemons",
-    "gepa_client.run.driver_main",
-    "gepa_client.run.driver",
-    "rpc_server.cli.serve",
-)
-"""What it imports besides if containers are made: also what runs in them."""

@@ -64,11 +64,6 @@ def _pipe_with(text: str) -> int:
 def main() -> None:
     """Run the command and exit with its status."""
     isolate()
-    run_isolated()
-
-
-def run_isolated() -> None:
-    """Run the command in a process that is isolated already, such as a fork of one with a scrubbed environment."""
     trouble = find_collision() or missing_packages("server")
     if trouble is not None:
         sys.stderr.write(f"evolverpc serve: {trouble}\n")

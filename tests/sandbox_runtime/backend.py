@@ -146,7 +146,7 @@ async def bubblewrap_backend() -> AsyncIterator[BackendUnderTest]:
 
     with _short_folder() as base:
         folders = _Folders(base)
-        made = BubblewrapRuntime(records=folders.records("bubblewrap"), warm=False)
+        made = BubblewrapRuntime(records=folders.records("bubblewrap"))
         async with made as runtime:
             yield BackendUnderTest(
                 runtime=runtime,
@@ -163,7 +163,7 @@ async def bubblewrap_backend() -> AsyncIterator[BackendUnderTest]:
                 another=(
                     "from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime\n"
                     f"{folders.imports}"
-                    f"runtime = BubblewrapRuntime(records={folders.expression('bubblewrap')}, warm=False)\n"
+                    f"runtime = BubblewrapRuntime(records={folders.expression('bubblewrap')})\n"
                 ),
             )
 

@@ -1,4 +1,4 @@
 """Sandboxes made by bubblewrap: namespaces of their own on this machine, for an ordinary user or root.
 
-Other packages use `runtime.BubblewrapRuntime` only. It is not imported here, to keep the supervisor daemon small.
+Other packages use `runtime.BubblewrapRuntime` only.
 """

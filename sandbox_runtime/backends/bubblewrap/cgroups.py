@@ -10,8 +10,8 @@ from pathlib import Path
 
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, ResourceLimits
 
-OWN_PROCESSES = 3
-"""Processes of every container besides its commands: two of bubblewrap, and the one that keeps it open."""
+OWN_PROCESSES = 2
+"""Processes of every container besides its commands: one of bubblewrap, and the first one."""
 
 PROCESS_MEMORY_VARIABLE = "GEPA_PROCESS_MEMORY_MB"
 """The variable that limits the memory of each process in a jail of `evolverpc serve`, in MiB."""

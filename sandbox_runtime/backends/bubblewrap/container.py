@@ -2,31 +2,32 @@
 
 import asyncio
 import contextlib
+import itertools
+import json
 import os
 import secrets
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.process_identity import started_at
 from evolverpc_common.shielded import await_shielded, run_shielded
-from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError
+from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError, SandboxGone
 from sandbox_runtime.api.spec import ResourceLimits
 from sandbox_runtime.backends.bubblewrap.cgroups import ControlGroup, ControlGroups, process_limits, server_variables
-from sandbox_runtime.backends.bubblewrap.container_layout import VisiblePaths, mounts_order, start_order
-from sandbox_runtime.backends.bubblewrap.supervisor_client import (
-    CommandOrder,
-    ContainerEntry,
-    SupervisorClient,
-    written,
-)
+from sandbox_runtime.backends.bubblewrap.container_command import argv_alone, container_argv
+from sandbox_runtime.backends.bubblewrap.container_layout import VisiblePaths
+from sandbox_runtime.backends.bubblewrap.first_process import DESCRIPTORS, MESSAGE_BYTES
+from sandbox_runtime.backends.bubblewrap.inputs import in_memory
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from sandbox_runtime.backends.shared_steps import OutputCapture, capture_pipe
 
@@ -40,16 +41,13 @@ _USERS = range(BUILDER + 1, 0x7FFF_FFFF)
 class BackendContext:
     """What all containers of a runtime share.
 
-    `bubblewrap`: its path. `rooted`: this process is root, so each container gets a user of its own. `warm`: servers
-    are forked.
+    `bubblewrap`: its path. `rooted`: this process is root, so each container gets a user of its own.
     """
 
     bubblewrap: str
-    supervisor: SupervisorClient
     records: SandboxRecords
     groups: ControlGroups
     rooted: bool
-    warm: bool
 
     def new_user(self) -> int | None:
         """Return a user that no other process has; None if containers run as this process's user."""
@@ -61,11 +59,30 @@ class BackendContext:
         return BUILDER if self.rooted else None
 
 
+@dataclass(frozen=True)
+class CommandOrder:
+    """An order to run a command. `limits`: by the names of `resource`.
+
+    `alone`: in a pid namespace of its own, so that nothing of it is left.
+    """
+
+    argv: Sequence[str]
+    cwd: str
+    env: Mapping[str, str] = field(repr=False)
+    limits: Mapping[str, int]
+    alone: bool
+
+
 _LAST_WORDS_S = 1.0
+_EXIT_S = 5.0
+_SEND_PAUSE_S = 0.01
 
 
 class Container:
-    """A container of bubblewrap. Call `start`, and `close` in any case."""
+    """A container of bubblewrap, used in one event loop. Call `start`, and `close` in any case.
+
+    It is one child process of this one, and ends with it and with the thread that started it.
+    """
 
     def __init__(
         self,
@@ -78,57 +95,153 @@ class Container:
         self._context = context
         self._visible = visible
         self._limits = limits
-        self._number = context.supervisor.number()
+        self._loop = asyncio.get_running_loop()
+        self.user = user
         self.record = context.records.add(labels)
-        self._group: ControlGroup = context.groups.group(host_name(self.record.id))
-        self._entry = ContainerEntry(user, self._group.entries)
+        self._name = host_name(self.record.id)
+        self._group: ControlGroup = context.groups.group(self._name)
+        self._wire: socket.socket | None = None
+        self._up: asyncio.Future[None] = self._loop.create_future()
+        self._gone: asyncio.Future[None] | None = None
+        self._runs: dict[int, asyncio.Future[int]] = {}
+        self._listens: dict[int, asyncio.Future[list[socket.socket]]] = {}
+        self._count = itertools.count()
         self.log = OutputTail(LOG_BYTES)
         self._log_end: int | None = None
         self._log_capture: OutputCapture | None = None
-
-    @property
-    def user(self) -> int | None:
-        """The user that its commands run as, outside; None if that is this process's."""
-        return self._entry.user
 
     async def start(self) -> None:
         """Start it, without a command. Raises `SandboxError`, `OSError`: see `log`; it must still be closed."""
         resources = RecordedResources(groups=[str(folder) for folder in self._group.folders])
         self.record = self._context.records.update(self.record, resources.model_dump())
         self._log_capture, self._log_end = capture_pipe(self.log)
-        self._context.groups.make(host_name(self.record.id), self._limits)
-        with ExitStack() as opened:
-            orders = (
-                start_order(
-                    self._visible,
-                    self._entry,
-                    bubblewrap=self._context.bubblewrap,
-                    name=host_name(self.record.id),
-                    workspace_mb=self._limits.workspace_mb,
-                ),
-                mounts_order(self._visible, self._entry),
-            )
-            descriptors = [_closed_by(opened, written(order)) for order in orders]
-            try:
-                pid = await self._context.supervisor.start(self._number, [*descriptors, self._log_end])
-            except SandboxError:
-                await self.gone()
-                await asyncio.sleep(0)  # its last output may not be read yet
-                raise
+        self._context.groups.make(self._name, self._limits)
+        pid, self._gone = self._execute(self._log_end)
         resources = RecordedResources(groups=resources.groups, monitor=pid, started=started_at(pid))
         self.record = self._context.records.update(self.record, resources.model_dump())
+        await asyncio.wait({self._up, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not self._up.done():
+            await asyncio.sleep(0)  # its last output may not be read yet
+            raise SandboxError("bubblewrap could not make the sandbox")
+
+    def _execute(self, log: int) -> "tuple[int, asyncio.Future[None]]":
+        """Start the process of the container; return its pid, and what is done when it has ended. Raises `OSError`."""
+        with ExitStack() as opened:
+            self._wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            opened.enter_context(theirs)
+            given = [theirs.fileno()]
+
+            def file(content: bytes) -> int:
+                given.append(_closed_by(opened, in_memory(content)))
+                return given[-1]
+
+            argv = container_argv(
+                self._visible,
+                bubblewrap=self._context.bubblewrap,
+                name=self._name,
+                workspace_mb=self._limits.workspace_mb,
+                user=self.user,
+                groups=self._group.entries,
+                file=file,
+                wire=theirs.fileno(),
+            )
+            process = subprocess.Popen(  # noqa: S603  no shell
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env={"PATH": os.defpath},
+                pass_fds=given,
+                start_new_session=True,
+            )
+        try:
+            ended = os.pidfd_open(process.pid)
+        except OSError:
+            process.kill()
+            process.wait()
+            raise
+        self._wire.setblocking(False)
+        self._loop.add_reader(self._wire, self._read)
+        gone: asyncio.Future[None] = self._loop.create_future()
+
+        def reap() -> None:
+            self._loop.remove_reader(ended)
+            os.close(ended)
+            process.wait()
+            self._read()
+            self._hang_up()
+            gone.set_result(None)
+
+        self._loop.add_reader(ended, reap)
+        return process.pid, gone
+
+    def _read(self) -> None:
+        """Take what the first process has sent."""
+        while self._wire is not None:
+            try:
+                text, descriptors, _, _ = socket.recv_fds(
+                    self._wire, MESSAGE_BYTES, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+                )
+            except BlockingIOError:
+                return
+            except OSError:
+                text, descriptors = b"", []
+            if not text:
+                self._hang_up()
+                return
+            self._receive(json.loads(text), [socket.socket(fileno=each) for each in descriptors])
+
+    def _receive(self, message: dict[str, Any], sockets: list[socket.socket]) -> None:
+        if "run" in message:
+            ended = self._runs.pop(message["run"])
+            if not ended.done():  # else the caller was cancelled
+                ended.set_result(message["status"])
+        elif "listen" in message:
+            listening = self._listens.pop(message["listen"])
+            if listening.done():
+                for each in sockets:
+                    each.close()
+            elif sockets:
+                listening.set_result(sockets)
+            else:
+                listening.set_exception(SandboxError(f"cannot listen in the sandbox: {message['fault']}"))
+        else:
+            self._up.set_result(None)
+
+    def _hang_up(self) -> None:
+        """Close the socket of the first process, at which that ends, and fail what waits."""
+        if self._wire is not None:
+            self._loop.remove_reader(self._wire)
+            self._wire.close()
+            self._wire = None
+        waits: list[asyncio.Future[Any]] = [*self._runs.values(), *self._listens.values()]
+        for waiting in waits:
+            if not waiting.done():
+                waiting.set_exception(SandboxGone("the sandbox has ended"))
+
+    async def _send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+        """Send an order to the first process. Raises `SandboxGone`."""
+        while self._wire is not None:
+            try:
+                socket.send_fds(self._wire, [json.dumps(message).encode()], list(descriptors))
+                return
+            except BlockingIOError:
+                await asyncio.sleep(_SEND_PAUSE_S)
+            except OSError:
+                break
+        raise SandboxGone("the sandbox has ended")
 
     async def run(self, order: CommandOrder, descriptors: Sequence[int], timeout_s: float) -> int | None:
-        """Run a command with these descriptors as its 0, 1, 2 and further ones.
+        """Run a command that is alone with these descriptors as its 0, 1, 2 and further ones.
 
         Return its status, None if it timed out. When this returns, raises or is cancelled, the command has ended, and
-        if it was alone, everything that it started.
+        everything that it started.
 
         Raises:
             SandboxGone: the container has ended.
         """
-        run = self._context.supervisor.number()
-        status = await self.begin(order, descriptors, run)
+        run, status = await self._order(order, descriptors)
         try:
             done, _ = await asyncio.wait({status}, timeout=timeout_s)
             return status.result() if done else None
@@ -136,19 +249,26 @@ class Container:
             if not status.done():
                 await await_shielded(self._stop(run, status))
 
-    async def begin(
-        self, order: CommandOrder, descriptors: Sequence[int], run: int | None = None
-    ) -> "asyncio.Future[int]":
-        """Start a command; its status, or `SandboxGone`, comes later. The descriptors may be closed afterwards."""
-        supervisor = self._context.supervisor
+    async def begin(self, order: CommandOrder, descriptors: Sequence[int]) -> "asyncio.Future[int]":
+        """Start a command; its status, or `SandboxGone`, comes later. The descriptors may be closed afterwards.
+
+        Raises:
+            SandboxGone: the container has ended.
+        """
+        return (await self._order(order, descriptors))[1]
+
+    async def _order(self, order: CommandOrder, descriptors: Sequence[int]) -> "tuple[int, asyncio.Future[int]]":
+        run, status = next(self._count), self._loop.create_future()
+        alone = argv_alone(self._context.bubblewrap) if order.alone else ()
         with ExitStack() as opened:
-            first = _closed_by(opened, order.written(self._entry))
-            return await supervisor.run(
-                self._number, supervisor.number() if run is None else run, [first, *descriptors]
-            )
+            text = json.dumps({**asdict(order), "alone": alone}).encode()
+            await self._send({"run": run}, [_closed_by(opened, in_memory(text)), *descriptors])
+        self._runs[run] = status
+        return run, status
 
     async def _stop(self, run: int, status: "asyncio.Future[int]") -> None:
-        await self._context.supervisor.stop(run)
+        with contextlib.suppress(SandboxGone):
+            await self._send({"stop": True, "run": run})
         await asyncio.wait({status})
         status.exception()  # looked at: that the sandbox has ended is as good
 
@@ -175,14 +295,17 @@ class Container:
         return status, tails[0].bytes(), b"" if together else tails[1].bytes()
 
     async def listen(self, *ports: int) -> list[socket.socket]:
-        """Return sockets that listen on the container's own 127.0.0.1."""
-        with ExitStack() as opened:
-            order = _closed_by(opened, written({"user": self._entry.user, "listen": list(ports)}))
-            return await self._context.supervisor.listen(self._number, order, len(ports))
+        """Return sockets that listen on the container's own 127.0.0.1. Raises `SandboxGone`, `SandboxError`."""
+        run = next(self._count)
+        listening: asyncio.Future[list[socket.socket]] = self._loop.create_future()
+        await self._send({"listen": ports, "run": run})
+        self._listens[run] = listening
+        return await listening
 
     async def gone(self) -> None:
         """Wait until it has ended."""
-        await self._context.supervisor.gone(self._number)
+        if self._gone is not None:
+            await asyncio.shield(self._gone)
 
     @property
     def is_condemned(self) -> bool:
@@ -206,12 +329,15 @@ class Container:
         await await_shielded(self._close())
 
     async def _close(self) -> None:
-        await self._context.supervisor.close(self._number)
+        self._hang_up()
+        if self._gone is not None:
+            await asyncio.wait({self._gone}, timeout=_EXIT_S)
+        await run_shielded(free, self.record)
+        await self.gone()
         if self._log_end is not None and self._log_capture is not None:
             os.close(self._log_end)
             self._log_end = None
             await self._log_capture.close(_LAST_WORDS_S)
-        await run_shielded(self._group.remove)
         await run_shielded(self._context.records.remove, self.record)
 
 

@@ -1,40 +1,21 @@
-"""What a container looks like from inside: its mounts, generated files, workspace and environment variables."""
+"""What a container shows of this machine, and the environment variables of its commands."""
 
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
 from sandbox_runtime.api.spec import Command, PreparedEnvironment, SandboxSpec
-from sandbox_runtime.backends.bubblewrap.supervisor_client import ContainerEntry
 
 WORKSPACE = "/workspace"
 HOME = f"{WORKSPACE}/home"
 TMP = f"{WORKSPACE}/tmp"  # noqa: S108  the sandbox's own
 USER = "gepa"
 USER_ID = 1000
-
-_SHARED_MEMORY = f"{WORKSPACE}/.shm"
-_COVERS = ((TMP, "/tmp"), (TMP, "/var/tmp"), (_SHARED_MEMORY, "/dev/shm"))  # noqa: S108  the sandbox's own
-_ROOT = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_ETC = (
-    *("alternatives", "ca-certificates", "ca-certificates.conf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d"),
-    *("localtime", "mime.types", "nsswitch.conf", "protocols", "services"),
-    *("pki/ca-trust/extracted", "pki/tls/certs", "ssl/certs", "ssl/openssl.cnf"),  # never the keys beside them
-)
-_MADE_UP = {
-    "/etc/passwd": f"root:x:0:0:root:/:/bin/false\n{USER}:x:{USER_ID}:{USER_ID}::{HOME}:/bin/sh\n",
-    "/etc/group": f"root:x:0:\n{USER}:x:{USER_ID}:\n",
-    "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
-    "/etc/hostname": "sandbox\n",
-}
-_HOLD = "echo up; exec cat"
-"""The command that keeps a container open: it ends when its input is closed."""
 
 
 @dataclass(frozen=True)
@@ -44,77 +25,9 @@ class VisiblePaths:
     readable: tuple[str, ...]
     writable: Path | None = None
 
-    @property
-    def mounts(self) -> list[str]:
-        """What is mounted besides the system, outermost first."""
-        return [*_outermost(self.readable), *([] if self.writable is None else [str(self.writable)])]
-
-
-def start_order(
-    visible: VisiblePaths, entry: ContainerEntry, *, bubblewrap: str, name: str, workspace_mb: int
-) -> dict[str, Any]:
-    """Return the order to start a container, see `forks.become_bubblewrap`. `name`: its host name, to find it by."""
-    kinds = {str(visible.writable): "--bind"}
-    mounts = [part for path in visible.mounts for part in (kinds.get(path, "--ro-bind"), ["shown", path], path)]
-    argv = _argv(bubblewrap, name, mounts, workspace_mb)
-    return {"user": entry.user, "groups": list(entry.groups), "argv": argv}
-
-
-def mounts_order(visible: VisiblePaths, entry: ContainerEntry) -> dict[str, Any]:
-    """Return the order to finish its mounts, see `forks.finish_mounts`."""
-    return {
-        "user": entry.user,
-        "folders": [HOME, TMP, _SHARED_MEMORY],
-        "covers": [list(cover) for cover in _COVERS],
-        "mounts": visible.mounts,
-        "aside": f"{WORKSPACE}/.aside",
-    }
-
-
-def _outermost(paths: Iterable[str]) -> list[str]:
-    """Drop paths below another one or below `/usr`; both paths of a link are kept."""
-    kept: list[str] = []
-    for path in sorted({os.path.normpath(path) for path in paths}, key=len):
-        if not any(path == outer or path.startswith(f"{outer}/") for outer in ("/usr", *kept)):
-            kept.append(path)
-    return kept
-
-
-def _argv(bubblewrap: str, name: str, mounts: list[Any], writable_mb: int) -> list[Any]:
-    return [
-        bubblewrap,
-        *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
-        *("--uid", str(USER_ID), "--gid", str(USER_ID), "--hostname", name, "--info-fd", ["info"]),
-        *("--ro-bind", "/usr", "/usr"),
-        *_links(),
-        *(part for path in _ETC for part in ("--ro-bind-try", f"/etc/{path}", f"/etc/{path}")),
-        *(part for path, text in _MADE_UP.items() for part in ("--perms", "0644", "--file", ["text", text], path)),
-        *("--proc", "/proc", "--dev", "/dev", "--dir", "/tmp", "--dir", "/var/tmp", "--dir", "/run"),  # noqa: S108
-        *mounts,
-        *("--size", str(writable_mb * 2**20), "--tmpfs", WORKSPACE),
-        *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKSPACE),
-        *("--", "/bin/sh", "-c", _HOLD),
-    ]
-
-
-def _links() -> Iterator[str]:
-    """Yield the folders that are links into `/usr` if it was merged, and folders of their own otherwise."""
-    for name in _ROOT:
-        path = Path(name)
-        if path.is_symlink():
-            yield from ("--symlink", str(path.readlink()), name)
-        elif path.is_dir():
-            yield from ("--ro-bind", name, name)
-
 
 SERVER = (sys.executable, "-I", "-m", "rpc_server")
 """The command that starts the server in our own environment, before its flags."""
-
-PRELOAD = "rpc_server.cli.serve"
-"""The module that a process which forks servers imports first."""
-
-MAIN = ("rpc_server.cli", "run_isolated")
-"""The function that such a fork calls."""
 
 _PACKAGES = ("protocol", "rpc_server", "sandbox_runtime", "evolverpc_common")
 

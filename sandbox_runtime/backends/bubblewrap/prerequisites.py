@@ -34,6 +34,8 @@ def bubblewrap(trial_user: int | None) -> str:
     found = shutil.which("bwrap")
     if found is None:
         raise RuntimeUnavailable(f"bubblewrap is not installed: {_INSTALL}")
+    if trial_user is not None and shutil.which("setpriv", path=os.defpath) is None:
+        raise RuntimeUnavailable("root needs setpriv, to give each sandbox a user of its own: install util-linux")
     if not hasattr(os, "pidfd_open") or tuple(map(int, platform.release().split("-")[0].split(".")[:2])) < (5, 9):
         raise RuntimeUnavailable(f"Linux 5.9 or later is needed, this is {platform.release()}")
     path = str(Path(found).resolve())

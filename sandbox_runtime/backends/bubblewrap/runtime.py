@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,19 +22,17 @@ from sandbox_runtime.api.sandbox import (
 )
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups
-from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, Container, free
+from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, CommandOrder, Container, free
 from sandbox_runtime.backends.bubblewrap.container_layout import (
     MODELS_URL,
-    PRELOAD,
     SERVER,
     TUNNEL_URL,
     VisiblePaths,
     server_mounts,
 )
-from sandbox_runtime.backends.bubblewrap.daemon_process import Daemon
+from sandbox_runtime.backends.bubblewrap.inputs import sealed
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 from sandbox_runtime.backends.bubblewrap.sandbox import BubblewrapSandbox
-from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder, SupervisorClient, sealed
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from sandbox_runtime.backends.shared_steps import close_after_failure, close_all, sweep_records
 from sandbox_runtime.environments import EnvironmentCache
@@ -120,8 +117,7 @@ class BubblewrapRuntime:
     """See `Runtime`. `found` and `sweep` need no `async with` block.
 
     `environments`: the folder of built environments, by default in the user's cache. `build_gateway_session`: what a
-    build may reach, by default nothing. `warm`: start servers by forking a process that has imported them. `daemon`: a
-    supervisor that runs already and has imported them, for this runtime alone.
+    build may reach, by default nothing.
     """
 
     name = "bubblewrap"
@@ -132,24 +128,19 @@ class BubblewrapRuntime:
         environments: Path | None = None,
         build_gateway_session: GatewaySession | None = None,
         records: SandboxRecords | None = None,
-        warm: bool = True,
-        daemon: Daemon | None = None,
     ) -> None:
         self._environments = EnvironmentCache(environments)
         self._build_session = build_gateway_session
         self._records = records or SandboxRecords("bubblewrap")
-        self._warm = warm
-        self._daemon = daemon
         self._context: BackendContext | None = None
         self._sandboxes: dict[str, BubblewrapSandbox] = {}
 
     async def __aenter__(self) -> "BubblewrapRuntime":
-        """Start the supervisor. Raises `RuntimeUnavailable`."""
+        """Examine the machine. Raises `RuntimeUnavailable`."""
         rooted = os.geteuid() == 0
         path = await asyncio.to_thread(bubblewrap, BUILDER if rooted else None)
         groups = await asyncio.to_thread(find_control_groups)
-        supervisor = SupervisorClient(PRELOAD if self._warm else None, self._daemon)
-        self._context = BackendContext(path, supervisor, self._records, groups, rooted, self._warm)
+        self._context = BackendContext(path, self._records, groups, rooted)
         logger.info("control groups (version %d) bound %s", groups.version, ", ".join(groups.parents) or "nothing")
         for name in groups.missing_controllers:
             logger.warning("no control group can be made for %s: %s", name, _WITHOUT[name])
@@ -162,7 +153,6 @@ class BubblewrapRuntime:
         try:
             await close_all(self._sandboxes.values())
         finally:
-            await self._entered.supervisor.leave()
             self._context = None
 
     @property
@@ -198,7 +188,7 @@ class BubblewrapRuntime:
     async def start(self, spec: SandboxSpec) -> Sandbox:
         _check(spec)
         try:
-            sandbox = BubblewrapSandbox(await self._context_with_supervisor(), spec)
+            sandbox = BubblewrapSandbox(self._entered, spec)
         except OSError as error:
             raise SandboxNotReady(f"no sandbox can be made: {error}", stage="create") from error
         self._sandboxes[sandbox.id] = sandbox
@@ -215,15 +205,6 @@ class BubblewrapRuntime:
             await close_after_failure(sandbox)
             raise
         return sandbox
-
-    async def _context_with_supervisor(self) -> BackendContext:
-        """Return the context with a running supervisor."""
-        context = self._entered
-        if context.supervisor.lost.done():
-            logger.warning("the process that kept the sandboxes has ended: %s", context.supervisor.lost.result())
-            self._context = replace(context, supervisor=SupervisorClient(PRELOAD if self._warm else None))
-            await context.supervisor.leave()
-        return self._entered
 
     def _forget(self, sandbox: BubblewrapSandbox, ended: "asyncio.Future[SandboxExit]") -> None:
         del self._sandboxes[sandbox.id]

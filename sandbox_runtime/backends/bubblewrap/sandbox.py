@@ -22,16 +22,14 @@ from sandbox_runtime.api.sandbox import (
     ServerEndpoint,
 )
 from sandbox_runtime.api.spec import Command, SandboxSpec
-from sandbox_runtime.backends.bubblewrap.container import BackendContext, Container
+from sandbox_runtime.backends.bubblewrap.container import BackendContext, CommandOrder, Container
 from sandbox_runtime.backends.bubblewrap.container_layout import (
-    MAIN,
-    SERVER,
     WORKSPACE,
     VisiblePaths,
     certificate_bundle,
     variables,
 )
-from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder, input_of, sealed
+from sandbox_runtime.backends.bubblewrap.inputs import input_of, sealed
 from sandbox_runtime.backends.shared_steps import failure_of, healthy_before, not_ready
 
 _LISTENING = 3
@@ -47,7 +45,6 @@ class BubblewrapSandbox:
     """Made by `BubblewrapRuntime.start`; see `Sandbox`."""
 
     def __init__(self, context: BackendContext, spec: SandboxSpec) -> None:
-        self._context = context
         self._spec = spec
         bundle = certificate_bundle()
         visible = VisiblePaths((*spec.prepared.mounts, *([] if bundle is None else [bundle])))
@@ -108,16 +105,12 @@ class BubblewrapSandbox:
             os.close(stdin)
 
     def _order(self, command: Command, *, alone: bool, own: Mapping[str, str] | None = None) -> CommandOrder:
-        argv, warm = command.argv, None
-        if not alone and self._context.warm and argv[: len(SERVER)] == SERVER:
-            argv, warm = ("gepa-server", *argv[len(SERVER) :]), MAIN
         return CommandOrder(
-            argv=argv,
+            argv=command.argv,
             cwd=posixpath.normpath(posixpath.join(WORKSPACE, command.cwd)),
             env={**variables(self._spec, command), **(own or {})},
             limits=self._container.limits(server=not alone),
             alone=alone,
-            warm=warm,
         )
 
     async def _until_ready(self) -> None:
@@ -193,11 +186,8 @@ class BubblewrapSandbox:
     async def _watch(self) -> None:
         """Wait for an end that was not requested here."""
         await self._container.gone()
-        if self._context.supervisor.lost.done():
-            self._end(SandboxExit("lost", detail="the process that kept it has ended"))
-        else:
-            swept = "swept" if self._container.is_condemned else "killed from outside"
-            self._end(SandboxExit("terminated", detail=swept))
+        swept = "swept" if self._container.is_condemned else "killed from outside"
+        self._end(SandboxExit("terminated", detail=swept))
 
     def _main_ended(self, main: "asyncio.Future[int]") -> None:
         if main.cancelled() or main.exception() is not None:

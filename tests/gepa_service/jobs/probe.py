@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from gepa_service.jobs import job_main
-from gepa_service.jobs.forked_daemons import Daemons
 
 
-def run(daemons: Daemons | None = None) -> NoReturn:
+def run() -> NoReturn:
     found = {
         "environment": dict(os.environ),
         "initial environment": sorted(
@@ -23,8 +22,6 @@ def run(daemons: Daemons | None = None) -> NoReturn:
             for each in sorted(Path("/proc/self/fd").iterdir(), key=lambda name: int(name.name))
             if (link := _target(each)) is not None
         ],
-        "daemons": 0 if daemons is None else 2,
-        "random hashes": sys.flags.hash_randomization == 1,
         "pid": os.getpid(),
     }
     print(json.dumps(found), flush=True)

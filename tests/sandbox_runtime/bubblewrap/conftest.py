@@ -35,5 +35,5 @@ def records(tmp_path: Path, sockets: Path) -> SandboxRecords:
 async def runtime(
     find_control_groups: None, records: SandboxRecords, tmp_path: Path
 ) -> AsyncIterator[BubblewrapRuntime]:
-    async with BubblewrapRuntime(records=records, environments=tmp_path / "environments", warm=False) as opened:
+    async with BubblewrapRuntime(records=records, environments=tmp_path / "environments") as opened:
         yield opened

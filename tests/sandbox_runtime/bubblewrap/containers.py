@@ -52,7 +52,8 @@ async def result(sandbox: Sandbox, script: str, timeout_s: float = 20) -> Comman
 
 
 async def namespaces(sandbox: Sandbox) -> set[str]:
-    return set((await shell_output(sandbox, "readlink /proc/self/ns/net /proc/self/ns/user /proc/self/ns/ipc")).split())
+    """Those that all its commands share, as the numbers of others are given again while it runs."""
+    return set((await shell_output(sandbox, "readlink /proc/self/ns/net /proc/self/ns/ipc")).split())
 
 
 def left_of(records: SandboxRecords, sockets: Path, spaces: set[str] = frozenset()) -> list[str]:  # type: ignore[assignment]

@@ -1,9 +1,7 @@
 import asyncio
-import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -67,27 +65,16 @@ async def test_a_build_reaches_only_its_gateway_session(runtime: BubblewrapRunti
     await gateway_session.close()
 
 
-async def test_a_build_whose_daemon_or_container_is_killed_is_interrupted(
+async def test_a_build_whose_container_is_killed_is_interrupted(
     runtime: BubblewrapRuntime, tmp_path: Path, records: SandboxRecords, sockets: Path
 ) -> None:
     site = tmp_path / "site"
     site.mkdir()
-    assert runtime._context is not None
-    daemon = runtime._context.supervisor.pid
-
-    async def built(victim: Callable[[], int]) -> tuple[int, bytes]:
-        building = asyncio.create_task(builder(runtime)(["sh", "-c", "echo > begun; sleep 60"], site, ENV, 50, []))
-        await eventually((site / "begun").exists)
-        os.kill(victim(), signal.SIGKILL)
-        (site / "begun").unlink()
-        return await building
-
-    with contextlib.suppress(RuntimeInterrupted):  # whether the command's status is still reported is a race
-        assert await built(lambda: RecordedResources.of(records.all()[0]).monitor or 0) == (137, b"")
+    building = asyncio.create_task(builder(runtime)(["sh", "-c", "echo > begun; sleep 60"], site, ENV, 50, []))
+    await eventually((site / "begun").exists)
+    os.kill(RecordedResources.of(records.all()[0]).monitor or 0, signal.SIGKILL)
     with pytest.raises(RuntimeInterrupted, match="ended"):
-        await built(lambda: daemon)
-    with pytest.raises(RuntimeInterrupted, match="cannot be run"):
-        await builder(runtime)(["true"], site, ENV, 20, [])
+        await building
     await eventually(lambda: left_of(records, sockets) == [])
 
 

@@ -79,6 +79,19 @@ async def test_a_sandbox_sees_only_its_own_processes(runtime: BubblewrapRuntime)
     assert (await sandbox.exec(server)).stdout == b"[1, 2]\n"
 
 
+async def test_a_server_can_neither_end_nor_inspect_the_first_process(runtime: BubblewrapRuntime) -> None:
+    attack = """
+import os, signal
+for number in signal.valid_signals():
+    os.kill(1, number)
+for name in ("mem", "environ", "fd"):
+    print(name, os.access("/proc/1/" + name, os.R_OK), flush=True)
+"""
+    sandbox = await started(runtime, main=python(attack + ANSWERING))
+    assert await shell_output(sandbox, "echo still there") == "still there"
+    assert {"mem False", "environ False", "fd False"} <= set((await sandbox.logs()).splitlines())
+
+
 async def test_the_size_of_written_files_is_bounded_in_every_folder(runtime: BubblewrapRuntime) -> None:
     sandbox = await started(runtime, limits=ResourceLimits(workspace_mb=16))
     for place in WRITABLE:

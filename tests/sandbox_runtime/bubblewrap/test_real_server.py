@@ -1,4 +1,4 @@
-"""`evolverpc serve` itself in a sandbox, forked from the process that has imported it, with its jail."""
+"""`evolverpc serve` itself in a sandbox, with its jail."""
 
 import io
 import shutil
@@ -24,11 +24,8 @@ def packed(folder: Path) -> bytes:
     return content.getvalue()
 
 
-@pytest.mark.parametrize("warm", [True, pytest.param(False, marks=pytest.mark.long)])
-async def test_a_server_forked_or_executed_serves_a_program(
-    find_control_groups: None, records: SandboxRecords, sockets: Path, warm: bool
-) -> None:
-    async with BubblewrapRuntime(records=records, warm=warm) as runtime:
+async def test_a_server_serves_a_program(find_control_groups: None, records: SandboxRecords, sockets: Path) -> None:
+    async with BubblewrapRuntime(records=records) as runtime:
         prepared = await runtime.prepare(Recipe(), on_progress=lambda _: None)
         python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or pytest.skip("no Python in /usr")
         spec = SandboxSpec(

@@ -1,13 +1,14 @@
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import EnvironmentMissing, SandboxError, SandboxGone
+from sandbox_runtime import EnvironmentMissing, SandboxError, SandboxGone, SandboxNotReady
 from sandbox_runtime.backends.bubblewrap import runtime as runtime_module
-from sandbox_runtime.backends.bubblewrap.container import free
+from sandbox_runtime.backends.bubblewrap.container import RecordedResources, free
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from tests.sandbox_runtime.bubblewrap.containers import (
@@ -66,11 +67,22 @@ async def test_a_missing_environment_is_an_error(runtime: BubblewrapRuntime, tmp
         await runtime.start(spec)
 
 
+async def test_a_start_without_its_program_fails_and_leaves_nothing(
+    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
+) -> None:
+    spec = await spec_of(runtime)
+    assert runtime._context is not None
+    runtime._context = replace(runtime._context, bubblewrap="/gone/bwrap")
+    with pytest.raises(SandboxNotReady, match="No such file"):
+        await runtime.start(spec)
+    assert left_of(records, sockets) == []
+
+
 async def test_a_start_that_is_cancelled_leaves_nothing(
     runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
     spec = await spec_of(runtime, setup=(shell("sleep 60"),))
-    for after_s in (0.2, 0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08):  # at first the daemon itself starts
+    for after_s in (0.2, 0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08):
         starting = asyncio.create_task(runtime.start(spec))
         await asyncio.sleep(after_s)
         starting.cancel()
@@ -79,21 +91,18 @@ async def test_a_start_that_is_cancelled_leaves_nothing(
         assert left_of(records, sockets) == []
 
 
-async def test_when_the_daemon_is_killed_its_sandboxes_are_lost_and_the_next_start_has_another(
+async def test_a_sandbox_whose_process_is_killed_from_outside_ends_and_leaves_nothing(
     runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
     sandbox = await started(runtime)
     spaces = await namespaces(sandbox)
     running = asyncio.create_task(sandbox.exec(shell("sleep 60")))
     await asyncio.sleep(0.05)
-    assert runtime._context is not None
-    os.kill(runtime._context.supervisor.pid, signal.SIGKILL)
-    assert (await sandbox.wait()).kind == "lost"
+    os.kill(RecordedResources.of(records.all()[0]).monitor or 0, signal.SIGKILL)
+    assert (await sandbox.wait()).kind == "terminated"
     with pytest.raises(SandboxGone):
         await running
     await eventually(lambda: left_of(records, sockets, spaces) == [])
-    again = await started(runtime)
-    await again.close()
 
 
 async def test_outside_its_block_the_runtime_starts_nothing(

@@ -5,14 +5,12 @@ host of a virtual machine) ignore network namespaces. io_uring makes sockets tha
 See seccomp(2) and linux/filter.h.
 """
 
-import ctypes
 import errno
 import platform
 import socket
 import struct
 from dataclasses import dataclass
 
-_SET_SECCOMP, _MODE_FILTER = 22, 2
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
@@ -38,23 +36,10 @@ _MACHINES = {
 }
 
 
-def install_filter() -> None:
-    """Install the filter for this process and its descendants; do nothing on machines whose calls are unknown.
-
-    The process must not be able to gain privileges any more.
-
-    Raises:
-        OSError: the kernel does not accept the filter.
-    """
+def compiled_filter() -> bytes | None:
+    """Return the filter, as bubblewrap's `--seccomp` reads it; None on machines whose calls are unknown."""
     machine = _MACHINES.get(platform.machine())
-    if machine is None:
-        return
-    program = _program(machine)
-    code = ctypes.create_string_buffer(program, len(program))
-    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_SET_SECCOMP, _MODE_FILTER, ctypes.create_string_buffer(header, len(header)), 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_SECCOMP)")
+    return None if machine is None else _program(machine)
 
 
 def _program(machine: _SystemCalls) -> bytes:
