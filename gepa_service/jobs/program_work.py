@@ -1,132 +1,96 @@
-"""The process that works on a tenant's program: it starts sandboxes, calls their servers, and prints what comes.
-
-Started as `python -P -m gepa_service.jobs.program_main`; standard input has a `WorkOrder`, standard output gets
-messages of `program_messages`. The order has the tenant's secrets, for the gateway and the settings that name them.
-"""
+"""A batch or a step in its process: it starts sandboxes, calls their servers, and reports what comes."""
 
 import asyncio
 import contextlib
 import json
-import os
 import sys
 import tempfile
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.errors import ClientError, ConnectionLost, summary
+from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.manual_mutation import mutate_once
 from gepa_client.fleet.endpoints_file import Address, read_endpoints_file
 from gepa_client.fleet.example_retries import ATTEMPTS, ExampleRetries, conclusive, pause_s
 from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.gepa.row_loaders import Row
 from gepa_client.run.resolved_settings import endpoints
-from gepa_client.sandboxing.session import SandboxSession, SessionNotStarted, signals_interrupt
-from gepa_client.sandboxing.session_interface import Log
-from gepa_client.sandboxing.setup import open_setup
+from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.rpc import RpcClient
-from gepa_service.jobs.http_front import fronted
 from gepa_service.jobs.job_sandboxes import started_session
-from gepa_service.jobs.program_messages import (
-    StepDone,
-    TaskDone,
-    WorkFailed,
-    WorkLog,
-    WorkMessage,
-    WorkOrder,
-    WorkOver,
-    WorkSpent,
-)
-from gepa_service.model.rollouts import PROMPT
+from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone
+from gepa_service.model.work import PROMPT
 from protocol import ApplyMutationResult, Candidate
 from protocol.errors import MutationRejected, RpcError
 
-Emit = Callable[[WorkMessage], None]
+Report = Callable[[Message], None]
 
 GRACE_S = 15.0
 """Seconds by which the deadline of a call is later than the time of its task, which the server keeps itself."""
 
 FINALIZE_S = 120.0
+KEPT_LOG = 20
+"""Lines of the process that the reason of a failure repeats."""
+
 COUNTED_S = 1.0
 """Seconds between two reports of what the work has cost."""
 
 T = TypeVar("T")
 
 
-def main() -> None:
-    """Do the work of the order on standard input."""
-    out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no message
-    order = WorkOrder.model_validate_json(sys.stdin.readline())
-    os.environ.update(order.secrets)
+def work_on_program(order: ProgramOrder, report: Report) -> Ended:
+    """Run the tasks of a batch, or make a step, and return how that ended. Raises what `carry_out` reports."""
+    printed = deque[str](maxlen=KEPT_LOG)
 
-    def emit(message: WorkMessage) -> None:
-        out.write(message.model_dump_json().encode() + b"\n")
-        out.flush()
-
-    with signals_interrupt():
-        try:
-            emit(_worked(order, emit))
-        except KeyboardInterrupt:
-            emit(WorkFailed(message="the worker ended this process"))
-        except SessionNotStarted as error:
-            emit(WorkFailed(message=str(error), interrupted=error.was_interrupted))
-        except ConnectionLost as error:
-            emit(WorkFailed(message=summary(error), interrupted=True))
-        except (SettingsError, ClientError, RpcError, ValueError, OSError) as error:
-            emit(WorkFailed(message=summary(error)))
-
-
-def _worked(order: WorkOrder, emit: Emit) -> WorkOver:
     def log(text: str) -> None:
-        emit(WorkLog(text=text))
+        printed.append(text)
+        print(text, file=sys.stderr, flush=True)
 
-    def show(line: Log) -> None:
-        log(line.text)
+    def settings(gateway: Mapping[str, Any]) -> RunConfig:
+        return RunConfig.model_validate({**order.settings, **gateway})
 
-    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks))
     session: SandboxSession | None = None
     try:
-        with (
-            fronted(order.front) as (gateway, _),
-            started_session(RunConfig.model_validate(order.settings | gateway), order.id, setup, show, log) as session,
-        ):
-            return _done(order, session, emit)
+        with started_session(order, settings, lambda line: log(line.text)) as (session, _):
+            return _done(order, session, report, log)
+    except Exception as error:
+        error.add_note("\n".join(printed))
+        raise
     finally:
         if session is not None:
-            emit(_spent(session))  # with the calls that were in flight as the sandboxes ended
+            report(_spent(session))  # with the calls that were in flight as the sandboxes ended
 
 
-def _done(order: WorkOrder, session: SandboxSession, emit: Emit) -> WorkOver:
+def _done(order: ProgramOrder, session: SandboxSession, report: Report, log: Callable[[str], None]) -> Ended:
     fleet = session.settings.fleet
     assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
     if order.what == "rollouts":
-        return asyncio.run(_counted(_Rollouts(order, fleet, emit).run(), session, emit))
+        return asyncio.run(_counted(_Rollouts(order, fleet, report).run(), session, report))
     address = endpoints(session.settings)[0]
-    result = asyncio.run(_counted(_step(order, address, emit), session, emit))
-    emit(StepDone(result={**result, "program_json": _program_json(session, address, result["finalized"])}))
-    return WorkOver()
+    result = asyncio.run(_counted(_step(order, address, log), session, report))
+    made = {**result, "program_json": _program_json(session, address, result["finalized"])}
+    return Ended(status="completed", result=made)
 
 
-def _spent(session: SandboxSession) -> WorkSpent:
-    return WorkSpent(usd=session.models_usd, unpriced=session.models_unpriced)
+def _spent(session: SandboxSession) -> Spent:
+    return Spent(usd=session.models_usd, unpriced=session.models_unpriced)
 
 
-async def _counted(work: Coroutine[Any, Any, T], session: SandboxSession, emit: Emit) -> T:
-    """Do the work and report each second what it has cost."""
+async def _counted(work: Coroutine[Any, Any, T], session: SandboxSession, report: Report) -> T:
+    """Do the work and report what it has cost each `COUNTED_S`."""
 
-    async def report() -> None:
+    async def count() -> None:
         while True:
             await asyncio.sleep(COUNTED_S)
-            emit(_spent(session))
+            report(_spent(session))
 
-    reporting = asyncio.create_task(report())
+    reporting = asyncio.create_task(count())
     try:
         return await work
     finally:
@@ -145,15 +109,15 @@ def _client(address: Address) -> RpcClient:
 class _Rollouts:
     """The tasks of a batch, each run by whichever sandbox is the least busy."""
 
-    def __init__(self, order: WorkOrder, fleet: Path, emit: Emit) -> None:
-        self._order, self._fleet, self._emit = order, fleet, emit
+    def __init__(self, order: ProgramOrder, fleet: Path, report: Report) -> None:
+        self._order, self._fleet, self._report = order, fleet, report
         self._clients: dict[str, RpcClient] = {}
         self._open = contextlib.AsyncExitStack()
         self._busy: dict[str, int] = {}
         self._evidence = HostEvidence()
         self._seed: Candidate | None = order.candidate
 
-    async def run(self) -> WorkOver:
+    async def run(self) -> Ended:
         """Run all tasks; those that are left when the time of the batch is over are cancelled."""
         left = list(reversed(self._order.tasks))
         running: dict[int, float] = {}
@@ -163,21 +127,21 @@ class _Rollouts:
                 index, task = left.pop()
                 running[index] = time.monotonic()
                 retries = ExampleRetries(self._evidence, [str(index)])
-                self._emit(TaskDone(index=index, result=await self._result(task, retries)))
+                self._report(TaskDone(index=index, result=await self._result(task, retries)))
                 del running[index]
 
-        timed_out = False
+        reason = None
         try:
             async with asyncio.timeout(self._order.timeout_s), asyncio.TaskGroup() as group:
                 for _ in range(min(self._order.parallelism, len(left))):
                     group.create_task(worker())
         except TimeoutError:
-            timed_out = True
+            reason = "the time of the batch was over"
             for index in [*running, *(index for index, _ in reversed(left))]:
-                self._emit(TaskDone(index=index, result=_none("cancelled", "the time of the batch is over")))
+                self._report(TaskDone(index=index, result=_none("cancelled", "the time of the batch is over")))
         finally:
             await self._open.aclose()
-        return WorkOver(timed_out=timed_out)
+        return Ended(status="completed", reason=reason)
 
     async def _result(self, task: dict[str, Any], retries: ExampleRetries) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -237,7 +201,7 @@ def _none(status: str, message: str) -> dict[str, Any]:
     return {"status": status, "score": None, "output": None, "error": error, "seconds": 0.0}
 
 
-async def _step(order: WorkOrder, address: Address, emit: Emit) -> dict[str, Any]:
+async def _step(order: ProgramOrder, address: Address, log: Callable[[str], None]) -> dict[str, Any]:
     """Make one mutation, and run the tasks before and after."""
     rows = [Row(str(index), task) for index, task in order.tasks]
     mutation = order.mutation or {}
@@ -259,7 +223,7 @@ async def _step(order: WorkOrder, address: Address, emit: Emit) -> dict[str, Any
                     mutation,
                     rows,
                     timeout_s=order.timeout_s,
-                    report=lambda text: emit(WorkLog(text=text)),
+                    report=log,
                     on_made=lambda _: None,
                     traces=order.traces,
                 )
@@ -280,7 +244,7 @@ def _made(made: ApplyMutationResult) -> dict[str, Any]:
 
 
 async def _compared(
-    client: RpcClient, before: Candidate, after: Candidate, rows: list[Row], order: WorkOrder
+    client: RpcClient, before: Candidate, after: Candidate, rows: list[Row], order: ProgramOrder
 ) -> list[dict[str, Any]]:
     gate, evidence = asyncio.Semaphore(order.parallelism), HostEvidence()
 
@@ -333,7 +297,3 @@ def _program_json(session: SandboxSession, address: Address, finalized: str | No
             if isinstance(read, dict):
                 return read
     return None
-
-
-if __name__ == "__main__":
-    main()
