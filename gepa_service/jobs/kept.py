@@ -1,4 +1,4 @@
-"""What an attempt at one kind of work keeps beside the work's record, whatever the kind is."""
+"""What an attempt keeps beside the record of its work, for every kind of work."""
 
 import math
 from abc import ABC, abstractmethod

@@ -41,9 +41,9 @@ class KeptResults(Kept):
 
     def order(self, folder: Path, settings: dict[str, Any], common: dict[str, Any]) -> ProgramOrder:
         """As of `Kept`."""
-        left = [(index, task) for index, task in enumerate(self._program.tasks) if index not in self._results]
-        given = {**self._program.model_dump(), "tasks": tuple(left)}
-        return ProgramOrder(**common, folder=folder, settings=settings, what=self._work.what, **given)
+        done = frozenset(self._results)
+        kind: Any = self._work.what
+        return ProgramOrder(**common, folder=folder, settings=settings, what=kind, program=self._program, done=done)
 
     def take(self, message: Message) -> None:
         """As of `Kept`."""

@@ -5,18 +5,17 @@ import contextlib
 import json
 import sys
 import tempfile
-import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.manual_mutation import mutate_once
 from gepa_client.fleet.endpoints_file import Address, read_endpoints_file
-from gepa_client.fleet.example_retries import ATTEMPTS, ExampleRetries, conclusive, pause_s
+from gepa_client.fleet.example_retries import ATTEMPTS, ExampleRetries, pause_s
 from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.gepa.row_loaders import Row
 from gepa_client.run.resolved_settings import endpoints
@@ -71,9 +70,9 @@ def _done(order: ProgramOrder, session: SandboxSession, report: Report, log: Cal
     fleet = session.settings.fleet
     assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
     if order.what == "rollouts":
-        return asyncio.run(_counted(_Rollouts(order, fleet, report).run(), session, report))
+        return asyncio.run(_counted(_rollouts(order, fleet, report), session, report))
     address = endpoints(session.settings)[0]
-    result = asyncio.run(_counted(_step(order, address, log), session, report))
+    result = asyncio.run(_counted(_step(order, fleet, address, log), session, report))
     made = {**result, "program_json": _program_json(session, address, result["finalized"])}
     return Ended(status="completed", result=made)
 
@@ -106,74 +105,54 @@ def _client(address: Address) -> RpcClient:
     )
 
 
-class _Rollouts:
-    """The tasks of a batch, each run by whichever sandbox is the least busy."""
+class _Tasks:
+    """Runs tasks of an order, each in whichever sandbox is the least busy."""
 
-    def __init__(self, order: ProgramOrder, fleet: Path, report: Report) -> None:
-        self._order, self._fleet, self._report = order, fleet, report
+    def __init__(self, order: ProgramOrder, fleet: Path) -> None:
+        self._order, self._fleet = order, fleet
         self._clients: dict[str, RpcClient] = {}
         self._open = contextlib.AsyncExitStack()
         self._busy: dict[str, int] = {}
         self._evidence = HostEvidence()
-        self._seed: Candidate | None = order.candidate
+        self._gate = asyncio.Semaphore(order.program.parallelism)
 
-    async def run(self) -> Ended:
-        """Run all tasks; those that are left when the time of the batch is over are cancelled."""
-        left = list(reversed(self._order.tasks))
-        running: dict[int, float] = {}
+    async def __aenter__(self) -> Self:
+        return self
 
-        async def worker() -> None:
-            while left:
-                index, task = left.pop()
-                running[index] = time.monotonic()
-                retries = ExampleRetries(self._evidence, [str(index)])
-                self._report(TaskDone(index=index, result=await self._result(task, retries)))
-                del running[index]
+    async def __aexit__(self, *_: object) -> None:
+        await self._open.aclose()
 
-        reason = None
-        try:
-            async with asyncio.timeout(self._order.timeout_s), asyncio.TaskGroup() as group:
-                for _ in range(min(self._order.parallelism, len(left))):
-                    group.create_task(worker())
-        except TimeoutError:
-            reason = "the time of the batch was over"
-            for index in [*running, *(index for index, _ in reversed(left))]:
-                self._report(TaskDone(index=index, result=_none("cancelled", "the time of the batch is over")))
-        finally:
-            await self._open.aclose()
-        return Ended(status="completed", reason=reason)
-
-    async def _result(self, task: dict[str, Any], retries: ExampleRetries) -> dict[str, Any]:
+    async def result(self, name: str, task: dict[str, Any], candidate: Candidate | None) -> dict[str, Any]:
+        """Return the result of a task, once there is room for it. `candidate`: None for the seed."""
         result: dict[str, Any] = {}
-        for attempt in range(1, ATTEMPTS + 1):
-            url, client = await self._least_busy()
-            self._busy[url] += 1
-            retries.sending(url)
-            try:
-                [result] = retries.judge([await self._evaluated(client, task)])
-                if not retries.open:
-                    return result
-            except TimeoutError:
-                return _none("timeout", f"no result within {self._order.task_timeout_s:g} s")
-            except (ClientError, RpcError) as error:
-                result = _none("infra_error", summary(error))
-            finally:
-                self._busy[url] -= 1
-            if attempt < ATTEMPTS:
-                await asyncio.sleep(pause_s(attempt, retries))
+        retries = ExampleRetries(self._evidence, [name])
+        async with self._gate:
+            for attempt in range(1, ATTEMPTS + 1):
+                url, client = await self._least_busy()
+                self._busy[url] += 1
+                retries.sending(url)
+                try:
+                    [result] = retries.judge([await self._evaluated(client, task, candidate)])
+                    if not retries.open:
+                        break
+                except TimeoutError:
+                    return _none("timeout", f"no result within {self._order.program.task_timeout_s:g} s")
+                except (ClientError, RpcError) as error:
+                    result = _none("infra_error", summary(error))
+                finally:
+                    self._busy[url] -= 1
+                if attempt < ATTEMPTS:
+                    await asyncio.sleep(pause_s(attempt, retries))
         return result
 
-    async def _evaluated(self, client: RpcClient, task: dict[str, Any]) -> dict[str, Any]:
-        if client.discovery is None:
-            await client.discover()
-        if client.discovery is not None and self._seed is None:
-            self._seed = client.discovery.program.seed_candidate
-        limit = self._order.task_timeout_s
+    async def _evaluated(self, client: RpcClient, task: dict[str, Any], candidate: Candidate | None) -> dict[str, Any]:
+        discovery = client.discovery or await client.discover()
+        limit = self._order.program.task_timeout_s
         async with asyncio.timeout(limit + GRACE_S):
             answer = await client.evaluate(
-                self._seed or {},
+                discovery.program.seed_candidate if candidate is None else candidate,
                 [Row("0", task).wire],
-                capture_traces=self._order.traces,
+                capture_traces=self._order.program.traces,
                 call_id=uuid.uuid4().hex if client.offers("idempotency") else None,
                 example_timeout_s=limit if client.offers("example_timeout") else None,
                 timeout_s=limit + GRACE_S,
@@ -195,24 +174,45 @@ class _Rollouts:
         return url, self._clients[url]
 
 
+async def _rollouts(order: ProgramOrder, fleet: Path, report: Report) -> Ended:
+    """Run all tasks; those that are left when the time of the batch is over are cancelled."""
+    left = dict(order.tasks)
+
+    async def run(index: int, task: dict[str, Any]) -> None:
+        report(TaskDone(index=index, result=await tasks.result(str(index), task, order.program.candidate)))
+        del left[index]
+
+    reason = None
+    async with _Tasks(order, fleet) as tasks:
+        try:
+            async with asyncio.timeout(order.program.timeout_s), asyncio.TaskGroup() as group:
+                for index, task in order.tasks:
+                    group.create_task(run(index, task))
+        except TimeoutError:
+            reason = "the time of the batch was over"
+            for index in left:
+                report(TaskDone(index=index, result=_none("cancelled", "the time of the batch is over")))
+    return Ended(status="completed", reason=reason)
+
+
 def _none(status: str, message: str) -> dict[str, Any]:
     """Return the result of a task without one of the program."""
     error = {"type": status, "message": message}
     return {"status": status, "score": None, "output": None, "error": error, "seconds": 0.0}
 
 
-async def _step(order: ProgramOrder, address: Address, log: Callable[[str], None]) -> dict[str, Any]:
+async def _step(order: ProgramOrder, fleet: Path, address: Address, log: Callable[[str], None]) -> dict[str, Any]:
     """Make one mutation, and run the tasks before and after."""
     rows = [Row(str(index), task) for index, task in order.tasks]
-    mutation = order.mutation or {}
-    async with asyncio.timeout(order.timeout_s), _client(address) as client:
+    mutation = order.program.mutation or {}
+    async with asyncio.timeout(order.program.timeout_s), _client(address) as client:
         discovery = await client.discover()
-        before = order.candidate or discovery.program.seed_candidate
+        before = order.program.candidate or discovery.program.seed_candidate
         found: dict[str, Any] = {"made": True, "stage": None, "message": None, "branch": None, "commit": None}
         found |= {"diff": None, "summary": None, "bundle": None, "tried": []}
         if mutation.get("kind") == PROMPT:
             after = {**before, **mutation["texts"]}
-            found["tried"] = await _compared(client, before, after, rows, order)
+            found["tried"] = await _compared(order, fleet, before, after)
         else:
             if "mutations" not in discovery.capabilities:
                 raise SettingsError("the program's code cannot be changed: its server offers no mutations")
@@ -222,10 +222,10 @@ async def _step(order: ProgramOrder, address: Address, log: Callable[[str], None
                     before,
                     mutation,
                     rows,
-                    timeout_s=order.timeout_s,
+                    timeout_s=order.program.timeout_s,
                     report=log,
                     on_made=lambda _: None,
-                    traces=order.traces,
+                    traces=order.program.traces,
                 )
             except MutationRejected as error:
                 refused = {"made": False, "stage": str(error.details.get("stage", "")), "message": summary(error)}
@@ -243,29 +243,14 @@ def _made(made: ApplyMutationResult) -> dict[str, Any]:
     return made.model_dump(mode="json", include={"branch", "commit", "diff", "summary", "bundle"})
 
 
-async def _compared(
-    client: RpcClient, before: Candidate, after: Candidate, rows: list[Row], order: ProgramOrder
-) -> list[dict[str, Any]]:
-    gate, evidence = asyncio.Semaphore(order.parallelism), HostEvidence()
+async def _compared(order: ProgramOrder, fleet: Path, before: Candidate, after: Candidate) -> list[dict[str, Any]]:
+    async with _Tasks(order, fleet) as tasks:
 
-    async def run(candidate: Candidate, row: Row) -> dict[str, Any]:
-        async def attempt() -> list[dict[str, Any]]:
-            async with gate, asyncio.timeout(order.task_timeout_s + GRACE_S):
-                answer = await client.evaluate(candidate, [row.wire], capture_traces=order.traces)
-            found: list[dict[str, Any]] = answer["results"]
-            return found
+        async def run(index: int, task: dict[str, Any]) -> dict[str, Any]:
+            one, two = await asyncio.gather(*(tasks.result(str(index), task, each) for each in (before, after)))
+            return {"task": task, "before": one, "after": two}
 
-        try:
-            [result] = await conclusive(ExampleRetries(evidence, [row.id]), client.url, attempt)
-        except TimeoutError:
-            return _none("timeout", f"no result within {order.task_timeout_s:g} s")
-        except (ClientError, RpcError) as error:
-            return _none("infra_error", summary(error))
-        return result
-
-    results = await asyncio.gather(*(run(each, row) for row in rows for each in (before, after)))
-    pairs = zip(results[::2], results[1::2], strict=True)
-    return [{"task": row.data, "before": one, "after": two} for row, (one, two) in zip(rows, pairs, strict=True)]
+        return await asyncio.gather(*(run(*each) for each in order.tasks))
 
 
 async def _finalized(client: RpcClient, candidate: Candidate, tried: list[dict[str, Any]]) -> str | None:

@@ -59,10 +59,6 @@ class Queue:
                     return claimed
         return None
 
-    def waiting(self) -> int:
-        """Return how much work waits."""
-        return self.records.count(Work, None, {"status": "pending"})
-
     def _left(self, running: Container[str]) -> list[Work]:
         """Return the running work whose worker has shown no beat for the lease."""
         present, left = dict[str, tuple[Claim, float]](), []

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from evolverpc_common.redaction import Secrets
+from gepa_service.model.work import ProgramWork
 
 End = Literal["completed", "paused", "failed", "cancelled", "interrupted"]
 
@@ -59,19 +60,16 @@ class OptimizeOrder(WorkOrder):
 
 
 class ProgramOrder(WorkOrder):
-    """Run tasks, or make one mutation and run tasks before and after. `tasks`: those without a result, by their index.
-
-    The other fields are as of the record of the work.
-    """
+    """Run the tasks of `program`, or make its mutation and run them before and after. `done`: those with a result."""
 
     what: Literal["rollouts", "step"]
-    candidate: dict[str, str] | None
-    mutation: dict[str, Any] | None
-    tasks: tuple[tuple[int, dict[str, Any]], ...]
-    traces: bool
-    parallelism: int
-    task_timeout_s: float
-    timeout_s: float
+    program: ProgramWork
+    done: frozenset[int]
+
+    @property
+    def tasks(self) -> list[tuple[int, dict[str, Any]]]:
+        """The tasks without a result, by their index."""
+        return [(index, task) for index, task in enumerate(self.program.tasks) if index not in self.done]
 
 
 Order = OptimizeOrder | ProgramOrder

@@ -3,7 +3,6 @@
 import logging
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +16,7 @@ from gepa_service.model.work import LANES, What, Work
 from gepa_service.records.store import RecordError
 
 IDLE_S = 0.25
-"""Seconds between two looks at the whole queue, which also finds what dead workers left and what may run by now."""
-
-LOOK_S = 0.05
-"""Seconds between two counts of the waiting work, which cost little; if there are more, the queue is looked at."""
+"""Seconds between two looks at the queue, which also finds what dead workers left and what may run by now."""
 
 LEASE_S = 10.0
 
@@ -57,32 +53,17 @@ class Worker:
         queue = Queue(parts.records, parts.name, parts.lease_s, has_spent_all=limit.is_reached)
         while not self._draining.is_set():
             self._running = {id_: each for id_, each in self._running.items() if each[1].is_alive()}
-            waiting = self._waiting(queue)
             kinds = [work.what for work, _ in self._running.values()]
             lanes = [lane for lane in LANES if sum(what in lane for what in kinds) < self.at_once]
             claimed = self._next(queue, lanes) if lanes else None
             if claimed is None:
-                self._wait_for_more(queue, waiting)
+                self._draining.wait(IDLE_S)
                 continue
             thread = threading.Thread(target=self._attempt, args=(claimed, limit), name=claimed.id)
             self._running[claimed.id] = claimed, thread
             thread.start()
         for _, thread in self._running.values():
             thread.join()
-
-    def _wait_for_more(self, queue: Queue, waiting: int) -> None:
-        """Wait for `IDLE_S`, or until more work waits than did."""
-        until = time.monotonic() + IDLE_S
-        while not self._draining.wait(LOOK_S) and time.monotonic() < until:
-            if self._waiting(queue) > waiting:
-                return
-
-    def _waiting(self, queue: Queue) -> int:
-        """Return how much work waits; 0 if that is not known, which `_next` reports."""
-        try:
-            return queue.waiting()
-        except RecordError:
-            return 0
 
     def _next(self, queue: Queue, lanes: Iterable[Sequence[What]]) -> Work | None:
         try:

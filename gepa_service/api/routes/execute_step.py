@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -11,17 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import Responses, documented
 from gepa_service.api.problems import not_found
-from gepa_service.api.quotas import refuse_beyond_quotas
 from gepa_service.api.routes.jobs import Row
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.routes.rollouts import (
-    TaskError,
+    ExampleRun,
     Texts,
     WorkRequest,
     WorkStatus,
     shown_result,
     shown_status,
-    work_of,
+    submitted,
 )
 from gepa_service.api.threads import in_thread
 from gepa_service.model.work import ENDED, PROMPT, Work
@@ -73,19 +71,6 @@ class StepRequest(WorkRequest):
     mutation: Annotated[PromptChange | CodeRequest | CodePatch, Field(discriminator="kind")]
     examples: Annotated[list[Row], Field(max_length=MOST_EXAMPLES)] = Field(default_factory=list)
     wait_s: Annotated[float, Field(ge=0, le=LONGEST_WAIT_S)] = LONGEST_WAIT_S
-
-
-class ExampleRun(BaseModel):
-    """A run of an example with one candidate. `trajectory`: the trace, if it was asked for."""
-
-    status: Literal["ok", "program_error", "timeout", "infra_error", "cancelled"]
-    score: float | None
-    output: JsonValue
-    feedback: str | None
-    error: TaskError | None
-    trajectory: JsonValue
-    log: str | None
-    seconds: float
 
 
 class ExampleTried(BaseModel):
@@ -153,19 +138,9 @@ async def execute(asked: StepRequest, request: Request, caller: Writer, service:
     records = service.of(caller)
     mutation = asked.mutation.model_dump(exclude_none=True)
     flags = [] if mutation["kind"] == PROMPT else ["--allow-mutations"]
-    work = await work_of(
-        service,
-        records,
-        asked,
-        caller.actor,
-        what="step",
-        tasks=asked.examples,
-        flags=flags,
-        mutation=mutation,
+    work = await submitted(
+        request, service, caller, asked, what="step", tasks=asked.examples, flags=flags, mutation=mutation
     )
-    spending = request.app.state.spending
-    await in_thread(partial(refuse_beyond_quotas, service, caller.tenant, work.settings, spending))
-    await in_thread(records.insert, work)
     until = time.monotonic() + asked.wait_s
     while work.status not in ENDED and time.monotonic() < until:
         await asyncio.sleep(POLL_S)

@@ -81,10 +81,9 @@ class TaskError(BaseModel):
     message: str
 
 
-class TaskView(BaseModel):
-    """The result of a task, by its index in the request. `trajectory`: if traces were asked for."""
+class ExampleRun(BaseModel):
+    """A run of a row with one candidate. `trajectory`: if traces were asked for."""
 
-    index: int
     status: Literal["ok", "program_error", "timeout", "infra_error", "cancelled"]
     score: float | None
     output: JsonValue
@@ -93,6 +92,12 @@ class TaskView(BaseModel):
     trajectory: JsonValue
     log: str | None
     seconds: float
+
+
+class TaskView(ExampleRun):
+    """The result of a task, by its index in the request."""
+
+    index: int
 
     @classmethod
     def of(cls, record: TaskResult) -> "TaskView":
@@ -126,11 +131,7 @@ class BatchView(BaseModel):
 @router.post("/rollouts/batch", status_code=202, responses=documented(404, 409))
 async def submit(asked: RolloutsRequest, request: Request, caller: Writer, service: Parts) -> BatchAccepted:
     """Submit a batch: each task is run by the program in a sandbox, with the texts of one candidate."""
-    records = service.of(caller)
-    work = await work_of(service, records, asked, caller.actor, what="rollouts", tasks=asked.tasks)
-    spending = request.app.state.spending
-    await in_thread(partial(refuse_beyond_quotas, service, caller.tenant, work.settings, spending))
-    await in_thread(records.insert, work)
+    work = await submitted(request, service, caller, asked, what="rollouts", tasks=asked.tasks)
     return BatchAccepted(batch_id=work.id, status=shown_status(work))
 
 
@@ -168,18 +169,19 @@ async def _batch(records: TenantRecords, batch_id: str) -> Work:
     return found
 
 
-async def work_of(
+async def submitted(
+    request: Request,
     service: Parts,
-    records: TenantRecords,
+    caller: Writer,
     asked: WorkRequest,
-    actor: str,
     *,
     what: Literal["rollouts", "step"],
     tasks: list[dict[str, JsonValue]],
     flags: list[str] | None = None,
     mutation: dict[str, Any] | None = None,
 ) -> Work:
-    """Return the record of work that is asked for; `flags`: further ones of `evolverpc serve`. Raises a problem."""
+    """Store the work that is asked for, and return it; `flags`: further ones of `evolverpc serve`. Raises a problem."""
+    records = service.of(caller)
     repo_url, client_id = await in_thread(repository_of, service, records, asked)
     candidate: dict[str, str] | None = asked.candidate
     ref = asked.ref
@@ -193,7 +195,9 @@ async def work_of(
         lambda: asked.with_target(given, repo_url, ref, flags or []),
         must_end=False,
     )
-    return Work(
+    spending = request.app.state.spending
+    await in_thread(partial(refuse_beyond_quotas, service, caller.tenant, settings, spending))
+    work = Work(
         tenant=records.tenant,
         id=new_id("batch" if what == "rollouts" else "step"),
         what=what,
@@ -210,8 +214,10 @@ async def work_of(
             task_timeout_s=asked.task_timeout_s,
             timeout_s=asked.timeout_s,
         ),
-        created_by=actor,
+        created_by=caller.actor,
     )
+    await in_thread(records.insert, work)
+    return work
 
 
 def shown_status(work: Work) -> WorkStatus:
@@ -221,5 +227,4 @@ def shown_status(work: Work) -> WorkStatus:
 
 def shown_result(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of an `ExampleResult` that are shown."""
-    names = [name for name in TaskView.model_fields if name != "index"]
-    return {name: result.get(name) for name in names}
+    return {name: result.get(name) for name in ExampleRun.model_fields}
