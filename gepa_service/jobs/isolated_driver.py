@@ -16,10 +16,10 @@ from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from gepa_client.run.supervisor import DRIVER, LaunchedDriver
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_service.jobs.driver_place import DriverPlace, RelayedSandboxes, model_access
-from gepa_service.jobs.job_order import JobOrder
 from gepa_service.jobs.journal_relay import journal_relay
 from gepa_service.jobs.piped_driver import launched
 from gepa_service.jobs.relays import Relays
+from gepa_service.jobs.work_order import OptimizeOrder
 from sandbox_runtime import Closed, ResourceLimits
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
 from sandbox_runtime.backends.bubblewrap.container import CommandOrder, Container
@@ -42,12 +42,8 @@ JOURNAL_PORT = 19_999
 
 
 @contextlib.asynccontextmanager
-async def isolated(order: JobOrder, session: SandboxSession) -> AsyncIterator[DriverPlace]:
-    """Start the container for the block.
-
-    Raises:
-        SandboxError, OSError: it cannot be started.
-    """
+async def isolated(order: OptimizeOrder, session: SandboxSession) -> AsyncIterator[DriverPlace]:
+    """Start the container for the block. Raises `SandboxError`, `OSError`: it cannot be started."""
     async with contextlib.AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(model_access(order, session, None))
         runtime = await stack.enter_async_context(BubblewrapRuntime())
@@ -55,7 +51,7 @@ async def isolated(order: JobOrder, session: SandboxSession) -> AsyncIterator[Dr
         shared.mkdir(mode=0o755, exist_ok=True)
         visible = VisiblePaths((*package_mounts(*PACKAGES), str(shared)))
         limits = ResourceLimits(float(os.cpu_count() or 1), MEMORY_MB, WORKSPACE_MB, PROCESSES, LIFETIME_S)
-        container = runtime.container({"purpose": "driver", "job": order.run_id}, visible, limits)
+        container = runtime.container({"purpose": "driver", "job": order.id}, visible, limits)
         stack.push_async_callback(container.close)
         await container.start()
         models = gateway.open_session("driver", Closed())
@@ -69,7 +65,7 @@ async def isolated(order: JobOrder, session: SandboxSession) -> AsyncIterator[Dr
         relays = Relays(listen, shared, session.settings.fleet, order.token_file, secrets)
         await stack.enter_async_context(relays)
         [journal] = await container.listen(JOURNAL_PORT)
-        await stack.enter_async_context(journal_relay(journal, order.api, order.run_id))
+        await stack.enter_async_context(journal_relay(journal, order.api, order.id))
         keys = models.env(MODELS_URL, TUNNEL_URL).items()
         variables = {
             **{name: value for name, value in keys if not name.lower().endswith("_proxy")},
