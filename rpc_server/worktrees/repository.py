@@ -199,16 +199,8 @@ class UserRepository:
         """Return the contents of the given paths that are files in the commit; of a link, its target."""
         wanted = set(paths)
         entries = [entry for entry in self._entries(commit, objects) if entry.path in wanted and entry.is_file]
-        asked = "".join(f"{entry.id}\n" for entry in entries).encode()
-        output = self.git("cat-file", "--batch", stdin=asked, env=_with_objects(objects))
-        found = {}
-        at = 0
-        for entry in entries:
-            start = output.index(b"\n", at) + 1
-            size = int(output[at:start].split()[2])
-            found[entry.path] = output[start : start + size]
-            at = start + size + 1
-        return found
+        contents = self.git.objects((entry.id for entry in entries), _with_objects(objects))
+        return {entry.path: contents[entry.id] for entry in entries}
 
     def check_out(self, commit: str, folder: Path, objects: Path | None = None) -> None:
         """Write the commit's files into `folder`, which is created, without a `.git`.

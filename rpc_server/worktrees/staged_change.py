@@ -213,11 +213,8 @@ class StagedChange(StagingArea):
 
     def files_differing_in(self, folder: Path) -> list[str]:
         """Return files that differ, or are missing, in a folder they were checked out to."""
-        index = self.folder / "differing-index"
-        shutil.copyfile(self.index, index)
-        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder)}
         quiet = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
-        return self.git.fields("diff", "--name-only", *quiet, "-z", env=env)
+        return self.git.fields("diff", "--name-only", *quiet, "-z", env={"GIT_WORK_TREE": str(folder)})
 
     def bundle(self, commit: str, branch: str) -> bytes:
         """Return a git bundle of one branch, with what its commit adds to the parents."""

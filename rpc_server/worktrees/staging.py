@@ -26,11 +26,10 @@ _SHA1_DIGITS = 40
 class ChangedFile:
     """One path before and after; a rename is one path deleted and one added.
 
-    `status` is A, M, D or T (type changed). `mode` and `old_mode` are octal, `NOTHING` for no file; sizes are in bytes.
+    `mode` and `old_mode` are octal, `NOTHING` for no file; sizes are in bytes.
     """
 
     path: str
-    status: str
     mode: str
     old_mode: str
     size: int
@@ -111,14 +110,14 @@ class StagingArea:
         sizes = self._sizes(wanted)
         links = _links(self.git.fields("ls-files", "--stage", "-z"))
         old_links = self._repository.links(parent)
-        targets = self._contents({*links.values(), *old_links.values()})
+        targets = self.git.objects({*links.values(), *old_links.values()})
         return Changes(
             tuple(
-                ChangedFile(path, status, mode, old_mode, sizes.get(new, 0), sizes.get(old, 0))
-                for (old_mode, mode, old, new, status), path in rows
+                ChangedFile(path, mode, old_mode, sizes.get(new, 0), sizes.get(old, 0))
+                for (old_mode, mode, old, new, _), path in rows
             ),
-            links={path: targets[blob] for path, blob in links.items()},
-            old_links={path: targets[blob] for path, blob in old_links.items()},
+            links={path: os.fsdecode(targets[blob]) for path, blob in links.items()},
+            old_links={path: os.fsdecode(targets[blob]) for path, blob in old_links.items()},
         )
 
     def diff(self, changes: Changes, limit: int) -> StagedDiff:
@@ -134,20 +133,9 @@ class StagingArea:
         return StagedDiff(text, file.stat().st_size + unshown)
 
     def _sizes(self, blobs: set[str]) -> dict[str, int]:
-        output = self.git("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=_lines(blobs)).decode()
+        asked = "".join(f"{blob}\n" for blob in blobs).encode()
+        output = self.git("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked).decode()
         return {blob: int(size) for blob, size in (line.split(" ") for line in output.splitlines())}
-
-    def _contents(self, blobs: set[str]) -> dict[str, str]:
-        if not blobs:
-            return {}
-        output = self.git("cat-file", "--batch=%(objectname) %(objectsize)", stdin=_lines(blobs))
-        found: dict[str, str] = {}
-        while output:
-            head, _, rest = output.partition(b"\n")
-            blob, size = head.decode().split(" ")
-            found[blob] = os.fsdecode(rest[: int(size)])
-            output = rest[int(size) + 1 :]
-        return found
 
 
 def _borrow(objects: Path, others: Path) -> None:
@@ -164,7 +152,3 @@ def _links(entries: Sequence[str]) -> dict[str, str]:
         if mode == LINK:
             blobs[path] = blob
     return blobs
-
-
-def _lines(blobs: set[str]) -> bytes:
-    return "".join(f"{blob}\n" for blob in blobs).encode()
