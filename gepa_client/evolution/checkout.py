@@ -5,24 +5,17 @@ checks bundles before any branch names their content. A working tree may hold fi
 without hooks, filters, fsmonitor, textconv, external diffs, submodules and network.
 """
 
-import os
 import posixpath
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolverpc_common.git import GitError, filters_off, run_git
-
-BRANCH = re.compile(r"evolve/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[0-9]{1,9}")
-"""The only branches that are made or deleted here."""
-
-ANSWERS = "refs/evolverpc/"
-"""Where a server notes, under RUN/NUMBER, how it answered the mutation that made the branch."""
-
-COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+from evolverpc_common.evolved_commits import ANSWERS, BRANCH, COMMIT, read_bundle
+from evolverpc_common.git import GitError, alternate_objects, filters_off, run_git
 
 _GIT = "git reads it on every check-out, commit or diff"
 _HOOKS = "a hook that git runs, or that a hook manager installs"
@@ -99,18 +92,9 @@ class LocalCheckout:
 
     def changed(self) -> list[str]:
         """Tracked files that differ from the commit that is checked out."""
-        printed = self._git(
-            *("status", "--porcelain=v1", "-z", "--untracked-files=no", "--ignore-submodules=dirty"),
-            settings=self._no_filters(),
-        )
-        entries = iter(printed.split("\0"))
-        found = []
-        for entry in entries:
-            if entry:
-                found.append(entry[3:])
-            if entry[:1] in ("R", "C"):
-                next(entries, None)  # its former path
-        return found
+        asked = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
+        printed = self._git("status", *asked, settings=self._no_filters())
+        return [entry[3:] for entry in printed.split("\0") if entry]
 
     def way_back(self) -> tuple[str, ...]:
         """Return what `git switch` needs to return to the present checkout: a branch, or a detached commit."""
@@ -253,29 +237,23 @@ class LocalCheckout:
             )
 
     def _take(self, bundle: CommitBundle) -> None:
-        """Take over one bundle's commit, without a branch, once git finds nothing wrong with any part of it.
-
-        Fetching from a bundle would check nothing before git 2.46, so its pack is indexed here.
-        """
-        with tempfile.TemporaryDirectory(prefix="gepa-bundle-") as folder:
-            path = Path(folder) / "bundle"
-            path.write_bytes(bundle.data)
-            heads = self._git("bundle", "list-heads", str(path)).splitlines()
-            if bundle.commit not in {head.partition(" ")[0] for head in heads}:
-                raise CheckoutError(f"the bundle recorded for {bundle.commit[:12]} holds something else")
-            self._git("bundle", "verify", "--quiet", str(path))
-        _, _, pack = bundle.data.partition(b"\n\n")
-        self._git("index-pack", "--stdin", "--fix-thin", "--strict", given=pack)
+        """Take over one bundle's commit, without a branch, if git finds nothing wrong with any part of it."""
+        try:
+            given = read_bundle(bundle.data, self.has)
+        except GitError as error:
+            raise CheckoutError(str(error)) from error
+        if bundle.commit not in given.heads.values():
+            raise CheckoutError(f"the bundle recorded for {bundle.commit[:12]} holds something else")
+        self._git("index-pack", "--stdin", "--fix-thin", "--strict", given=given.pack)
 
     @contextmanager
     def _quarantine(self) -> Iterator["LocalCheckout"]:
         """Yield the same repository with a temporary object directory of its own."""
         objects = self._git("rev-parse", "--path-format=absolute", "--git-path", "objects").rstrip("\n")
         with tempfile.TemporaryDirectory(prefix="gepa-objects-") as folder:
-            alternates = Path(folder) / "info" / "alternates"
-            alternates.parent.mkdir()
-            alternates.write_bytes(os.fsencode(objects) + b"\n")  # a variable would be cut at every colon
-            yield _Aside(self.top, folder)
+            aside = copy(self)
+            aside._variables = {"GIT_OBJECT_DIRECTORY": folder, **alternate_objects(objects)}
+            yield aside
 
     def _heads(self, below: str) -> dict[str, str]:
         printed = self._git("for-each-ref", "--format=%(refname) %(objectname)", below)
@@ -300,14 +278,6 @@ class LocalCheckout:
         except GitError as error:
             raise CheckoutError(f"git {arguments[0]}: {error.stderr or error}") from error
         return printed.decode("utf-8", "surrogateescape")
-
-
-class _Aside(LocalCheckout):
-    """The same repository, new objects in a folder of their own."""
-
-    def __init__(self, top: Path, objects: str) -> None:
-        self._folder = self.top = top
-        self._variables = {"GIT_OBJECT_DIRECTORY": objects}
 
 
 def holds_commit(folder: Path, commit: str) -> bool:

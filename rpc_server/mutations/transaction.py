@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
+from evolverpc_common.evolved_commits import BRANCHES
 from evolverpc_common.shielded import await_shielded, run_shielded
 from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
 from protocol.code import ADDED_COMPONENTS, added_components, added_to
@@ -24,7 +25,7 @@ from rpc_server.rpc.params import invalid
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.candidates import ChangedCandidate, changed_candidate, named_commit
 from rpc_server.worktrees.instances import Instance, InstancePool
-from rpc_server.worktrees.repository import BRANCHES, BranchTaken
+from rpc_server.worktrees.repository import BranchTaken
 from rpc_server.worktrees.staged_change import StagedChange
 from rpc_server.worktrees.worktree import Worktree, worktree_environment
 
