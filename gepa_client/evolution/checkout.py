@@ -8,7 +8,7 @@ without hooks, filters, fsmonitor, textconv, external diffs, submodules and netw
 import posixpath
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -150,13 +150,15 @@ class LocalCheckout:
         A file that a command in git's settings names counts too, and one that git reads its settings from. Case does
         not count, as on some file systems.
         """
+        settings = self._configuration()
         named = {
             _relative(word, str(self.top)): f"your git configuration names it ({name})"
-            for name, value in self._configuration()
+            for _, name, value in settings
             if _COMMANDS.fullmatch(name.lower())
             for word in _PATH.findall(value)
         }
-        named |= {path.lower(): "git reads its configuration from it" for path in self._included()}
+        included = self._included(origin for origin, _, _ in settings)
+        named |= {path.lower(): "git reads its configuration from it" for path in included}
         found = {path: _reason(path.lower(), named) for path in self._differing(before, after)}
         return {path: reason for path, reason in sorted(found.items()) if reason is not None}
 
@@ -166,27 +168,23 @@ class LocalCheckout:
         printed = self._git("diff-tree", "-r", "--no-renames", "--name-only", "-z", *commits)
         return [path for path in printed.split("\0") if path]
 
-    def _configuration(self) -> list[tuple[str, str]]:
-        """Return the user's settings in force here, by their full names."""
-        printed = self._git("config", "--list", "--show-scope", "-z").split("\0")
-        pairs = zip(printed[::2], printed[1::2], strict=False)
-        return [
-            (name, value) for scope, text in pairs if scope != "command" for name, _, value in (text.partition("\n"),)
-        ]
+    def _configuration(self) -> list[tuple[str, str, str]]:
+        """Return the user's settings in force here: where each is set, its full name, and its value."""
+        fields = self._git("config", "--list", "--show-scope", "--show-origin", "-z").split("\0")
+        each = zip(fields[::3], fields[1::3], fields[2::3], strict=False)
+        parts = [(origin, text.partition("\n")) for scope, origin, text in each if scope != "command"]
+        return [(origin, name, value) for origin, (name, _, value) in parts]
 
-    def _included(self) -> list[str]:
-        """Files of the working tree that git reads its configuration from, as paths from the top."""
-        printed = self._git("config", "--list", "--show-origin", "--name-only", "-z").split("\0")
+    def _included(self, origins: Iterable[str]) -> list[str]:
+        """Return those of the origins of settings that are files of the working tree, as paths from the top."""
         top, git_dir = self.top.resolve(), Path(self._git("rev-parse", "--absolute-git-dir").rstrip("\n")).resolve()
-        files = {
-            (self._folder / name.removeprefix("file:")).resolve() for name in printed[::2] if name.startswith("file:")
-        }
+        files = {(self._folder / name.removeprefix("file:")).resolve() for name in origins if name.startswith("file:")}
         inside = (file for file in files if file.is_relative_to(top) and not file.is_relative_to(git_dir))
         return [file.relative_to(top).as_posix() for file in inside]
 
     def _no_filters(self) -> dict[str, str]:
         """Return settings that turn off every configured filter."""
-        return filters_off(name for name, _ in self._configuration())
+        return filters_off(name for _, name, _ in self._configuration())
 
     def diff(self, before: str, after: str, bundles: Sequence[CommitBundle]) -> str:
         """Return the unified diff between two commits, which are imported from the bundles temporarily."""

@@ -15,8 +15,10 @@ from rpc_server.worktrees.repository_git import Git, drivers_off
 COMMITS = "refs/evolverpc-commits/"
 """The prefix of refs that keep a commit, under its id, if its branch exists at another commit."""
 
-_LINK = "120000"
-_SUBMODULE = "160000"
+LINK = "120000"
+SUBMODULE = "160000"
+"""Modes of entries that are not files: a symbolic link, a submodule."""
+
 _PUSH_TIMEOUT_S = 60.0
 _SSH = "ssh -oBatchMode=yes -oConnectTimeout=20"
 """Never prompts; used if the user has configured no command."""
@@ -42,7 +44,7 @@ class _TreeEntry:
 
     @property
     def is_file(self) -> bool:
-        return self.mode != _SUBMODULE
+        return self.mode != SUBMODULE
 
 
 class NoRepository(SettingsError):
@@ -126,11 +128,11 @@ class UserRepository:
 
     def submodules(self, commit: str) -> list[str]:
         """Return the paths of submodules in the commit."""
-        return [entry.path for entry in self._entries(commit, None) if entry.mode == _SUBMODULE]
+        return [entry.path for entry in self._entries(commit, None) if entry.mode == SUBMODULE]
 
-    def links(self, commit: str) -> dict[str, str]:
-        """Return the symbolic links in the commit: blob by path."""
-        return {entry.path: entry.id for entry in self._entries(commit, None) if entry.mode == _LINK}
+    def links(self, tree: str, objects: Path | None = None) -> dict[str, str]:
+        """Return the symbolic links in a commit or a tree: blob by path."""
+        return {entry.path: entry.id for entry in self._entries(tree, objects) if entry.mode == LINK}
 
     def filters(self, commit: str) -> list[str]:
         """Return the configured filters, such as `lfs`, that attributes name for files of the commit."""

@@ -9,14 +9,8 @@ from pathlib import Path
 from evolverpc_common.files import remove_tree
 from evolverpc_common.git import GitError
 from evolverpc_common.node_packages import MODULES
-from rpc_server.worktrees.repository import commit_ref
-from rpc_server.worktrees.staging import (
-    HEADER_BYTES,
-    LINK,
-    NOTHING,
-    SUBMODULE,
-    StagingArea,
-)
+from rpc_server.worktrees.repository import LINK, SUBMODULE, commit_ref
+from rpc_server.worktrees.staging import HEADER_BYTES, NOTHING, StagingArea
 
 MAX_ENTRIES = 1_000_000
 """Files and folders that may be in a folder when it is collected, including ignored ones."""

@@ -2,18 +2,16 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpc_server.worktrees.repository import UserRepository
+from rpc_server.worktrees.repository import SUBMODULE, UserRepository
 from rpc_server.worktrees.repository_git import Git
 from rpc_server.worktrees.server_folder import remove
 
 NOTHING = "000000"
-LINK = "120000"
-SUBMODULE = "160000"
-"""Modes of entries that are not files: absent, a symbolic link, a submodule."""
+"""The mode of a path without an entry."""
 
 HEADER_BYTES = 64
 """Minimum bytes of a diff for a file whose content is not shown."""
@@ -108,7 +106,7 @@ class StagingArea:
             if of not in (NOTHING, SUBMODULE)
         }
         sizes = self._sizes(wanted)
-        links = _links(self.git.fields("ls-files", "--stage", "-z"))
+        links = self._repository.links(self.git.line("write-tree"), self.objects)
         old_links = self._repository.links(parent)
         targets = self.git.objects({*links.values(), *old_links.values()})
         return Changes(
@@ -141,14 +139,3 @@ class StagingArea:
 def _borrow(objects: Path, others: Path) -> None:
     (objects / "info").mkdir(parents=True, exist_ok=True)
     (objects / "info" / "alternates").write_text(f"{others}\n")
-
-
-def _links(entries: Sequence[str]) -> dict[str, str]:
-    """Return the links among entries of `ls-files --stage`: blob by path."""
-    blobs: dict[str, str] = {}
-    for entry in entries:
-        head, _, path = entry.partition("\t")
-        mode, blob, _ = head.split(" ")
-        if mode == LINK:
-            blobs[path] = blob
-    return blobs

@@ -9,7 +9,8 @@ from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import MutationRejected
 from rpc_server.mutations.rules import Globs, Rules, protected_globs, unsafe_links
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.staging import LINK, ChangedFile, Changes
+from rpc_server.worktrees.repository import LINK
+from rpc_server.worktrees.staging import ChangedFile, Changes
 
 MEANT = [
     ("**", "a.py a/b/c .x", ""),
