@@ -11,7 +11,8 @@ from typing import Literal, Self
 from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import MutationRejected
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.staging import LINK, NOTHING, SUBMODULE, ChangedFile, Changes
+from rpc_server.worktrees.repository import LINK, SUBMODULE
+from rpc_server.worktrees.staging import NOTHING, ChangedFile, Changes
 
 Stage = Literal["agent", "edit", "empty", "paths", "size", "environment", "build", "check", "start", "push"]
 
