@@ -79,7 +79,7 @@ class Endpoint:
     is given up. `instance`: the admitted server process; `described`: what it declared; `answered_at`: its last
     answer, on the monotonic clock.
     `cooldowns`: how often it has cooled down: a call sent before a cooldown is no evidence about the endpoint after it.
-    `pinned`: calls that wait for it alone. `idle_since`: a count over all endpoints, as of its last call's start or end.
+    `pinned`: calls that wait for it alone. `idle_since`: when a call of it last began or ended, by a count.
     `uploaded`: (instance, commit) of the commits that it imported. `sent`: calls for requests of the journal that it is
     answering, in the order in which they were sent.
     """
