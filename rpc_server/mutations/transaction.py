@@ -67,6 +67,7 @@ class CodeMutations:
         self._rules = rules
         self._publisher = Publisher(instances.repository, instances.settings.push)
         self._room = asyncio.Semaphore(instances.settings.max_mutations)
+        # A lock is kept while a task holds or waits for it.
         self._branch_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def apply(self, request: ApplyMutationParams, on_progress: OnProgress) -> ApplyMutationResult:
