@@ -195,13 +195,13 @@ class Attempt:
             changed(self._parts.records, self._work, settled)
 
     def _prepared(self, front: Front | None) -> tuple[Order, Path]:
-        """Return the order, and the file of git's configuration. Raises as `GitAccess.configuration`."""
+        """Return the order, and the file of git's configuration. Raises as `GitAccess.configuration` and `secrets`."""
         work, parts, folder = self._work, self._parts, self._folder
+        configuration, revealed = parts.git.configuration(work), parts.secrets(work.tenant)
         for path in (folder, folder / "home", folder / "tmp"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         git = folder / "gitconfig"
-        replace_file(git, parts.git.configuration(work), mode=0o600)
-        revealed = parts.secrets(work.tenant)
+        replace_file(git, configuration, mode=0o600)
         printed = {"job": folder / "job.log", "driver": folder / "results" / RUN_LOG}
         self._secrets = Secrets(revealed.values, declared=True)
         self._logs = JobLogs(parts.records, work, printed, self._secrets)
