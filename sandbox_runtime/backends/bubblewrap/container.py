@@ -19,7 +19,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evolverpc_common.output_tail import OutputTail
-from evolverpc_common.process_identity import started_at
 from evolverpc_common.shielded import await_shielded, run_shielded
 from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError, SandboxGone
 from sandbox_runtime.api.spec import ResourceLimits
@@ -116,16 +115,14 @@ class Container:
         self.record = self._context.records.update(self.record, resources.model_dump())
         self._log_capture, self._log_end = capture_pipe(self.log)
         self._context.groups.make(self._name, self._limits)
-        pid, self._gone = self._execute(self._log_end)
-        resources = RecordedResources(groups=resources.groups, monitor=pid, started=started_at(pid))
-        self.record = self._context.records.update(self.record, resources.model_dump())
+        self._gone = self._execute(self._log_end)
         await asyncio.wait({self._up, self._gone}, return_when=asyncio.FIRST_COMPLETED)
         if not self._up.done():
             await asyncio.sleep(0)  # its last output may not be read yet
             raise SandboxError("bubblewrap could not make the sandbox")
 
-    def _execute(self, log: int) -> "tuple[int, asyncio.Future[None]]":
-        """Start the process of the container; return its pid, and what is done when it has ended. Raises `OSError`."""
+    def _execute(self, log: int) -> "asyncio.Future[None]":
+        """Start the process of the container; return what is done when it has ended. Raises `OSError`."""
         with ExitStack() as opened:
             self._wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             opened.enter_context(theirs)
@@ -174,7 +171,7 @@ class Container:
             gone.set_result(None)
 
         self._loop.add_reader(ended, reap)
-        return process.pid, gone
+        return gone
 
     def _read(self) -> None:
         """Take what the first process has sent."""
@@ -351,18 +348,16 @@ _PAUSE_S = 0.01
 
 
 def host_name(id_: str) -> str:
-    """Return a sandbox's host name, which is in the command line of its bubblewrap and names its control groups."""
+    """Return a sandbox's host name, which is in the command lines that make it, and names its control groups."""
     return f"gepa-{id_}"
 
 
 class RecordedResources(BaseModel):
-    """`groups`: folders of its control group. `monitor`, `started`: bubblewrap's process, once it runs."""
+    """`groups`: folders of its control group. Its processes are found there, and by the container's host name."""
 
     model_config = ConfigDict(frozen=True)
 
     groups: list[str] = []
-    monitor: int | None = None
-    started: int | None = None
 
     @classmethod
     def of(cls, record: SandboxRecord) -> "RecordedResources":
@@ -379,7 +374,7 @@ def free(record: SandboxRecord) -> None:
     name = host_name(record.id)
     group = ControlGroup(tuple(Path(folder) for folder in resources.groups if Path(folder).name == name))
     until = time.monotonic() + _END_S
-    while pids := {*_named(name), *group.pids(), *_monitor(resources)}:
+    while pids := {*processes_named(name), *group.pids()}:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -389,13 +384,8 @@ def free(record: SandboxRecord) -> None:
     group.remove()
 
 
-def _monitor(resources: RecordedResources) -> Iterator[int]:
-    if resources.monitor is not None and started_at(resources.monitor) == resources.started:
-        yield resources.monitor
-
-
-def _named(name: str) -> Iterator[int]:
-    """Yield the bubblewrap processes of a sandbox, also one whose parent was killed before it could notice."""
+def processes_named(name: str) -> Iterator[int]:
+    """Yield the processes that make the container of this host name, also one whose parent was killed."""
     wanted = b"\0--hostname\0" + name.encode() + b"\0"
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

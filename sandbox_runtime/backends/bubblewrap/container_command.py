@@ -104,7 +104,7 @@ def container_argv(
         *(part for path, at in _COVERS for part in ("--bind", path.replace(WORKSPACE, _STAGED_WORKSPACE), at)),
         *(part for path, place in staged for part in (_kind(path, visible), place, path)),
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKSPACE),
-        *("--", sys.executable, "-I", "-S", _FIRST_PROCESS, str(wire)),
+        *("--", sys.executable, "-I", "-S", _FIRST_PROCESS, str(wire), "--hostname", name),
     ]
 
 

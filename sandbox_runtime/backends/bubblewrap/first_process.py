@@ -1,7 +1,8 @@
 """The first process of a container: it opens listening sockets and runs commands, as its runtime orders by a socket.
 
-`python -I -S first_process.py SOCKET`, by bubblewrap. It imports nothing but the standard library. No process in the
-container can signal it, as it is process 1, or inspect it. The end of the socket ends it, and so the container.
+`python -I -S first_process.py SOCKET --hostname NAME`, by bubblewrap; the name is there to find it by. It imports
+nothing but the standard library. No process in the container can signal it, as it is process 1, or inspect it. The end
+of the socket ends it, and so the container.
 """
 
 import ctypes
@@ -44,6 +45,7 @@ class FirstProcess:
         self._wire = wire
         self._runs: dict[int, int] = {}
         self._of_alone: dict[int, int] = {}
+        self._ending: dict[int, tuple[int, int]] = {}
 
     def serve(self) -> NoReturn:
         """Serve until the runtime closes the socket."""
@@ -103,9 +105,9 @@ class FirstProcess:
     def _stop(self, run: int) -> None:
         """Kill the first process of a command's own pid namespace, and so all in it; bubblewrap then ends by itself."""
         while run in self._runs.values():
-            found = _FIRST_OF_COMMAND.search(os.pread(self._of_alone[run], 4096, 0))
-            if found is not None:
-                os.kill(int(found[1]), signal.SIGKILL)
+            first = self._first_of(run)
+            if first is not None:
+                os.kill(first, signal.SIGKILL)
                 return
             time.sleep(_PAUSE_S)  # bubblewrap has just been started
             self._reap()
@@ -119,10 +121,23 @@ class FirstProcess:
             if child == 0:
                 return
             run = self._runs.pop(child, None)
-            if run is not None:  # else one that has lost its parent
-                os.close(self._of_alone.pop(run))
+            if run is not None:
                 code = os.waitstatus_to_exitcode(status)
-                self._send({"run": run, "status": code if code >= 0 else 128 - code})
+                ended = (run, code if code >= 0 else 128 - code)
+                first = self._first_of(run)
+                os.close(self._of_alone.pop(run))
+                if first is not None and _exists(first):  # bubblewrap does not wait for it
+                    self._ending[first] = ended
+                    continue
+            elif child in self._ending:
+                ended = self._ending.pop(child)
+            else:
+                continue  # one that has lost its parent
+            self._send({"run": ended[0], "status": ended[1]})
+
+    def _first_of(self, run: int) -> int | None:
+        found = _FIRST_OF_COMMAND.search(os.pread(self._of_alone[run], 4096, 0))
+        return None if found is None else int(found[1])
 
     def _send(self, message: dict[str, Any], *descriptors: int) -> None:
         try:
@@ -165,6 +180,14 @@ def _execute(order: int, first: int, given: tuple[int, ...]) -> NoReturn:
         why = error.strerror if program and isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         os.write(2, f"{program or 'no command'}: {why}\n".encode())
         os._exit(FAILED if not program else 127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _reset_signals() -> None:

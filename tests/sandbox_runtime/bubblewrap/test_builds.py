@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted
-from sandbox_runtime.backends.bubblewrap.container import RecordedResources
+from sandbox_runtime.backends.bubblewrap.container import host_name, processes_named
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime, run_build
 from sandbox_runtime.backends.records import SandboxRecords
 from sandbox_runtime.environments import RunBuildCommand
@@ -72,7 +72,7 @@ async def test_a_build_whose_container_is_killed_is_interrupted(
     site.mkdir()
     building = asyncio.create_task(builder(runtime)(["sh", "-c", "echo > begun; sleep 60"], site, ENV, 50, []))
     await eventually((site / "begun").exists)
-    os.kill(RecordedResources.of(records.all()[0]).monitor or 0, signal.SIGKILL)
+    os.kill(next(processes_named(host_name(records.all()[0].id))), signal.SIGKILL)
     with pytest.raises(RuntimeInterrupted, match="ended"):
         await building
     await eventually(lambda: left_of(records, sockets) == [])

@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_runtime import EnvironmentMissing, SandboxError, SandboxGone, SandboxNotReady
 from sandbox_runtime.backends.bubblewrap import runtime as runtime_module
-from sandbox_runtime.backends.bubblewrap.container import RecordedResources, free
+from sandbox_runtime.backends.bubblewrap.container import free, host_name, processes_named
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from tests.sandbox_runtime.bubblewrap.containers import (
@@ -98,7 +98,7 @@ async def test_a_sandbox_whose_process_is_killed_from_outside_ends_and_leaves_no
     spaces = await namespaces(sandbox)
     running = asyncio.create_task(sandbox.exec(shell("sleep 60")))
     await asyncio.sleep(0.05)
-    os.kill(RecordedResources.of(records.all()[0]).monitor or 0, signal.SIGKILL)
+    os.kill(next(processes_named(host_name(sandbox.id))), signal.SIGKILL)
     assert (await sandbox.wait()).kind == "terminated"
     with pytest.raises(SandboxGone):
         await running
