@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gepa_client.check.check_report import CheckedExample, examples_verdict
 from gepa_client.settings.groups import RACE_ROWS
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed
@@ -368,6 +369,15 @@ def test_scores_of_0_pass_if_code_can_change(serve: Serve, in_fork: Cli) -> None
     assert ended.status == 0, ended.stdout
     assert "warning scores: every score is 0: a code mutation may fix that" in ended.stdout
     assert script.calls("make_reflective_dataset")[0]["components_to_update"] == [GIT_BRANCH]
+
+
+@pytest.mark.parametrize(("other", "verdict"), [("program_error", "warning"), ("timeout", "failed")])
+def test_code_that_evolves_may_fail_in_the_program_alone(other: str, verdict: str) -> None:
+    tried = [
+        CheckedExample(row=at, id=str(at), status=status, score=None, seconds=0.0)
+        for at, status in enumerate(("program_error", other))
+    ]
+    assert examples_verdict(tried, evolves=True)[0] == verdict
 
 
 def test_a_failed_step_is_named_by_its_component_with_its_inputs(serve: Serve, cli: Cli) -> None:
