@@ -546,7 +546,7 @@ def test_of_several_servers_the_others_are_compared_with_the_first_row_by_row(se
     assert ended.status == 1
     shown = [line.split() for line in ended.stdout.splitlines()]
     assert ["7", urls[0].removesuffix("/rpc"), "1", "red", "found"] in shown
-    assert [urls[1].removesuffix("/rpc"), "0", "RED", "missing", "different:", "score"] in shown
+    assert [urls[1].removesuffix("/rpc"), "0", "RED", "missing", "different:", "output"] in shown
     assert f"warning servers: {urls[1].removesuffix('/rpc')}: its program declares no version" in ended.stdout
     assert cli("check", *urls, "--allow-mixed-programs").status == 0
     same = cli("check", urls[0], serve(equal))
@@ -555,7 +555,7 @@ def test_of_several_servers_the_others_are_compared_with_the_first_row_by_row(se
     assert len(equal.calls("evaluate")) == 15
     compared = json.loads(cli("check", *urls, "--json").stdout)["compared"]
     assert len(compared) == 30
-    assert [each["differs"] for each in compared if each["row"] == "7"] == [None, "score"]
+    assert [each["differs"] for each in compared if each["row"] == "7"] == [None, "output"]
     by_digest = cli("check", urls[0], serve(learned(digest="a")))
     assert "runs the code of" in by_digest.stdout
     wrong.digest, wrong.server_name = "a", "another"  # what such a digest covers is not known
