@@ -125,6 +125,12 @@ def git_environment(
     return {**inherited, **git_variables(settings, network=network), **(variables or {})}
 
 
+def alternate_objects(folder: str) -> dict[str, str]:
+    """Return variables with which git also reads this object folder."""
+    quoted = folder.replace("\\", "\\\\").replace('"', '\\"')  # unquoted, it would end at a colon
+    return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
+
+
 def failure(command: str, status: int, stderr: bytes, output: bytes = b"") -> GitError:
     """Return the error for a command that exited with another status than 0; passwords in URLs are replaced."""
     text = _USERINFO.sub("***@", stderr.decode("utf-8", "replace").strip())

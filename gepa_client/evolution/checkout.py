@@ -5,24 +5,17 @@ checks bundles before any branch names their content. A working tree may hold fi
 without hooks, filters, fsmonitor, textconv, external diffs, submodules and network.
 """
 
-import os
 import posixpath
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolverpc_common.git import GitError, filters_off, run_git
-
-BRANCH = re.compile(r"evolve/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[0-9]{1,9}")
-"""The only branches that are made or deleted here."""
-
-ANSWERS = "refs/evolverpc/"
-"""Where a server notes, under RUN/NUMBER, how it answered the mutation that made the branch."""
-
-COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+from evolverpc_common.evolved_commits import ANSWERS, BRANCH, COMMIT, read_bundle
+from evolverpc_common.git import GitError, alternate_objects, filters_off, run_git
 
 _GIT = "git reads it on every check-out, commit or diff"
 _HOOKS = "a hook that git runs, or that a hook manager installs"
@@ -99,18 +92,9 @@ class LocalCheckout:
 
     def changed(self) -> list[str]:
         """Tracked files that differ from the commit that is checked out."""
-        printed = self._git(
-            *("status", "--porcelain=v1", "-z", "--untracked-files=no", "--ignore-submodules=dirty"),
-            settings=self._no_filters(),
-        )
-        entries = iter(printed.split("\0"))
-        found = []
-        for entry in entries:
-            if entry:
-                found.append(entry[3:])
-            if entry[:1] in ("R", "C"):
-                next(entries, None)  # its former path
-        return found
+        asked = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
+        printed = self._git("status", *asked, settings=self._no_filters())
+        return [entry[3:] for entry in printed.split("\0") if entry]
 
     def way_back(self) -> tuple[str, ...]:
         """Return what `git switch` needs to return to the present checkout: a branch, or a detached commit."""
@@ -166,13 +150,15 @@ class LocalCheckout:
         A file that a command in git's settings names counts too, and one that git reads its settings from. Case does
         not count, as on some file systems.
         """
+        settings = self._configuration()
         named = {
             _relative(word, str(self.top)): f"your git configuration names it ({name})"
-            for name, value in self._configuration()
+            for _, name, value in settings
             if _COMMANDS.fullmatch(name.lower())
             for word in _PATH.findall(value)
         }
-        named |= {path.lower(): "git reads its configuration from it" for path in self._included()}
+        included = self._included(origin for origin, _, _ in settings)
+        named |= {path.lower(): "git reads its configuration from it" for path in included}
         found = {path: _reason(path.lower(), named) for path in self._differing(before, after)}
         return {path: reason for path, reason in sorted(found.items()) if reason is not None}
 
@@ -182,27 +168,23 @@ class LocalCheckout:
         printed = self._git("diff-tree", "-r", "--no-renames", "--name-only", "-z", *commits)
         return [path for path in printed.split("\0") if path]
 
-    def _configuration(self) -> list[tuple[str, str]]:
-        """Return the user's settings in force here, by their full names."""
-        printed = self._git("config", "--list", "--show-scope", "-z").split("\0")
-        pairs = zip(printed[::2], printed[1::2], strict=False)
-        return [
-            (name, value) for scope, text in pairs if scope != "command" for name, _, value in (text.partition("\n"),)
-        ]
+    def _configuration(self) -> list[tuple[str, str, str]]:
+        """Return the user's settings in force here: where each is set, its full name, and its value."""
+        fields = self._git("config", "--list", "--show-scope", "--show-origin", "-z").split("\0")
+        each = zip(fields[::3], fields[1::3], fields[2::3], strict=False)
+        parts = [(origin, text.partition("\n")) for scope, origin, text in each if scope != "command"]
+        return [(origin, name, value) for origin, (name, _, value) in parts]
 
-    def _included(self) -> list[str]:
-        """Files of the working tree that git reads its configuration from, as paths from the top."""
-        printed = self._git("config", "--list", "--show-origin", "--name-only", "-z").split("\0")
+    def _included(self, origins: Iterable[str]) -> list[str]:
+        """Return those of the origins of settings that are files of the working tree, as paths from the top."""
         top, git_dir = self.top.resolve(), Path(self._git("rev-parse", "--absolute-git-dir").rstrip("\n")).resolve()
-        files = {
-            (self._folder / name.removeprefix("file:")).resolve() for name in printed[::2] if name.startswith("file:")
-        }
+        files = {(self._folder / name.removeprefix("file:")).resolve() for name in origins if name.startswith("file:")}
         inside = (file for file in files if file.is_relative_to(top) and not file.is_relative_to(git_dir))
         return [file.relative_to(top).as_posix() for file in inside]
 
     def _no_filters(self) -> dict[str, str]:
         """Return settings that turn off every configured filter."""
-        return filters_off(name for name, _ in self._configuration())
+        return filters_off(name for _, name, _ in self._configuration())
 
     def diff(self, before: str, after: str, bundles: Sequence[CommitBundle]) -> str:
         """Return the unified diff between two commits, which are imported from the bundles temporarily."""
@@ -253,29 +235,23 @@ class LocalCheckout:
             )
 
     def _take(self, bundle: CommitBundle) -> None:
-        """Take over one bundle's commit, without a branch, once git finds nothing wrong with any part of it.
-
-        Fetching from a bundle would check nothing before git 2.46, so its pack is indexed here.
-        """
-        with tempfile.TemporaryDirectory(prefix="gepa-bundle-") as folder:
-            path = Path(folder) / "bundle"
-            path.write_bytes(bundle.data)
-            heads = self._git("bundle", "list-heads", str(path)).splitlines()
-            if bundle.commit not in {head.partition(" ")[0] for head in heads}:
-                raise CheckoutError(f"the bundle recorded for {bundle.commit[:12]} holds something else")
-            self._git("bundle", "verify", "--quiet", str(path))
-        _, _, pack = bundle.data.partition(b"\n\n")
-        self._git("index-pack", "--stdin", "--fix-thin", "--strict", given=pack)
+        """Take over one bundle's commit, without a branch, if git finds nothing wrong with any part of it."""
+        try:
+            given = read_bundle(bundle.data, self.has)
+        except GitError as error:
+            raise CheckoutError(str(error)) from error
+        if bundle.commit not in given.heads.values():
+            raise CheckoutError(f"the bundle recorded for {bundle.commit[:12]} holds something else")
+        self._git("index-pack", "--stdin", "--fix-thin", "--strict", given=given.pack)
 
     @contextmanager
     def _quarantine(self) -> Iterator["LocalCheckout"]:
         """Yield the same repository with a temporary object directory of its own."""
         objects = self._git("rev-parse", "--path-format=absolute", "--git-path", "objects").rstrip("\n")
         with tempfile.TemporaryDirectory(prefix="gepa-objects-") as folder:
-            alternates = Path(folder) / "info" / "alternates"
-            alternates.parent.mkdir()
-            alternates.write_bytes(os.fsencode(objects) + b"\n")  # a variable would be cut at every colon
-            yield _Aside(self.top, folder)
+            aside = copy(self)
+            aside._variables = {"GIT_OBJECT_DIRECTORY": folder, **alternate_objects(objects)}
+            yield aside
 
     def _heads(self, below: str) -> dict[str, str]:
         printed = self._git("for-each-ref", "--format=%(refname) %(objectname)", below)
@@ -300,14 +276,6 @@ class LocalCheckout:
         except GitError as error:
             raise CheckoutError(f"git {arguments[0]}: {error.stderr or error}") from error
         return printed.decode("utf-8", "surrogateescape")
-
-
-class _Aside(LocalCheckout):
-    """The same repository, new objects in a folder of their own."""
-
-    def __init__(self, top: Path, objects: str) -> None:
-        self._folder = self.top = top
-        self._variables = {"GIT_OBJECT_DIRECTORY": objects}
 
 
 def holds_commit(folder: Path, commit: str) -> bool:

@@ -109,23 +109,13 @@ class EvolvingAdapter:
         self, candidate: Candidate, eval_batch: Batch, components_to_update: Sequence[str]
     ) -> dict[str, list[dict[str, JsonValue]]]:
         """Make records as the adapter does; for `added_components`, of each added component in use."""
-        return self._adapter.make_reflective_dataset(
-            candidate, eval_batch, self._texts(candidate, components_to_update)
-        )
+        names = self._adapter.commits.with_added(candidate, components_to_update)
+        return self._adapter.make_reflective_dataset(candidate, eval_batch, names)
 
     def expect_datasets(self, jobs: Sequence[DatasetJob]) -> None:
         """Announce them to the adapter."""
-        self._adapter.expect_datasets(
-            [replace(job, components=self._texts(job.candidate, job.components)) for job in jobs]
-        )
-
-    def _texts(self, candidate: Candidate, components: Sequence[str]) -> list[str]:
-        """Return the components with, in place of `added_components`, each of those in use."""
-        if ADDED_COMPONENTS not in components:
-            return list(components)
-        unused = self._adapter.commits.unused(candidate)
-        names = [name for name in components if name != ADDED_COMPONENTS]
-        return names + [name for name in added_to(candidate) if name not in unused]
+        named = self._adapter.commits.with_added
+        self._adapter.expect_datasets([replace(job, components=named(job.candidate, job.components)) for job in jobs])
 
     def __getattr__(self, name: str) -> Any:
         """Return what the adapter has."""

@@ -91,7 +91,8 @@ class CodeReflection:
 
     def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[TextProposal, Self]]:
         """One proposal per job, in order; empty for a job that failed or was rejected. Raises no `Exception`."""
-        named = [(candidate, records, self._named(candidate, names)) for candidate, records, names in jobs]
+        with_added = self.adapter.commits.with_added
+        named = [(candidate, records, with_added(candidate, names)) for candidate, records, names in jobs]
         prompts, failed = self._prompts(named)
         asked = [
             ({**added_to(candidate), **candidate}, records, [] if at in failed else names)
@@ -100,14 +101,6 @@ class CodeReflection:
         proposals = self.texts.propose(asked, prompts, AnswerForm(wants_block(self.template), "change request"))
         made = self._make(jobs, proposals)
         return [(self._joined(job[0], proposals[at], *made.get(at, (None, None))), self) for at, job in enumerate(jobs)]
-
-    def _named(self, candidate: Candidate, components: list[str]) -> list[str]:
-        """Return the components with the added ones in place of the component that holds them."""
-        if ADDED_COMPONENTS not in components:
-            return components
-        unused = self.adapter.commits.unused(candidate)
-        others = [name for name in components if name != ADDED_COMPONENTS]
-        return others + [name for name in added_to(candidate) if name not in unused]
 
     # --- asking for a change -----------------------------------------------------------------------------------------
 

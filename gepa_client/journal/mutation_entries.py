@@ -1,12 +1,13 @@
 """Recorded mutations of code: what was requested and its outcome, and the graph of the commits that were made."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from protocol import ApplyMutationResult, Candidate, Usage
-from protocol.code import commit_of
+from protocol.code import ADDED_COMPONENTS, added_to, commit_of
 
 
 class Rejection(BaseModel):
@@ -93,6 +94,14 @@ class CommitGraph:
         """Return the components, added ones too, that the candidate's code no longer uses."""
         commit = commit_of(candidate)
         return self._unused_at(commit) if commit is not None else frozenset()
+
+    def with_added(self, candidate: Candidate, components: Sequence[str]) -> list[str]:
+        """Return the components with, in place of `added_components`, each added one that the code still uses."""
+        if ADDED_COMPONENTS not in components:
+            return list(components)
+        unused = self.unused(candidate)
+        others = [name for name in components if name != ADDED_COMPONENTS]
+        return others + [name for name in added_to(candidate) if name not in unused]
 
     def _unused_at(self, commit: str) -> frozenset[str]:
         made = self._made.get(commit)

@@ -78,29 +78,19 @@ _NOTES = ("AGENTS.md", "CLAUDE.md")
 _FIRST_MEMBER = re.compile(r'\s*\{\r?\n([ \t]+)"')
 
 
+@dataclass(frozen=True)
 class MutationEditor:
     """Makes one mutation in a staged change; what it runs is jailed if the instances are.
 
     `details` collects what an agent used.
     """
 
-    def __init__(
-        self,
-        instances: InstancePool,
-        agent: Agent,
-        staged: StagedChange,
-        parent: ParentInfo,
-        details: MutationDetails,
-        on_progress: OnProgress,
-    ) -> None:
-        self._repository = instances.repository
-        self._settings = instances.settings
-        self._jails = instances.jails
-        self._agent = agent
-        self._staged = staged
-        self._parent = parent
-        self._details = details
-        self._on_progress = on_progress
+    instances: InstancePool
+    agent: Agent
+    staged: StagedChange
+    parent: ParentInfo
+    details: MutationDetails
+    on_progress: OnProgress
 
     async def edit(self, mutation: Mutation) -> str:
         """Make the requested change; return a summary. All processes have ended when this returns or raises.
@@ -110,8 +100,8 @@ class MutationEditor:
         """
         match mutation:
             case ChangeRequest():
-                notes = await run_shielded(self._notes, self._parent.commit)
-                return await self._run_agent(change_prompt(mutation, notes=notes, settings=self._settings))
+                notes = await run_shielded(self._notes, self.parent.commit)
+                return await self._run_agent(change_prompt(mutation, notes=notes, settings=self.instances.settings))
             case Patch():
                 return await self._patch(mutation)
             case Texts():
@@ -120,24 +110,24 @@ class MutationEditor:
                 return await self._merge(mutation)
 
     async def _patch(self, patch: Patch) -> str:
-        self._on_progress("applying the patch")
-        size, allowed = len(patch.diff.encode()), self._settings.max_diff_bytes
+        self.on_progress("applying the patch")
+        size, allowed = len(patch.diff.encode()), self.instances.settings.max_diff_bytes
         if size > allowed:
             raise rejected("size", f"the patch has {size} bytes, {allowed} are allowed")
         try:
-            await run_shielded(self._staged.apply_patch, patch.diff)
+            await run_shielded(self.staged.apply_patch, patch.diff)
         except GitError as error:
             raise rejected("edit", f"the patch does not apply: {error}") from None
         return "Applied the patch as it was given."
 
     async def _texts(self, texts: Candidate) -> str:
-        self._on_progress("writing the texts")
-        unknown = sorted(texts.keys() - self._parent.seed.keys())
+        self.on_progress("writing the texts")
+        unknown = sorted(texts.keys() - self.parent.seed.keys())
         if unknown:
-            known = ", ".join(self._parent.seed) or "none"
+            known = ", ".join(self.parent.seed) or "none"
             raise rejected("edit", f"the program has no component {unknown[0]!r:.100}; it has {known}")
-        if isinstance(self._settings.seed_candidate, Path):
-            await run_shielded(self._write_seed, self._settings.seed_candidate, texts)
+        if isinstance(self.instances.settings.seed_candidate, Path):
+            await run_shielded(self._write_seed, self.instances.settings.seed_candidate, texts)
         elif not await self._write_texts(texts):
             raise rejected(
                 "edit",
@@ -148,9 +138,9 @@ class MutationEditor:
 
     def _write_seed(self, seed: Path, texts: Mapping[str, str]) -> None:
         """Write the texts into their JSON file, changing as little else as possible."""
-        relative = os.path.relpath(self._settings.root / seed, self._settings.root)
-        path = os.path.normpath(os.path.join(self._repository.prefix, relative))  # noqa: PTH118  # git's own notation
-        content = None if path.startswith("../") else self._staged.content(path)
+        relative = os.path.relpath(self.instances.settings.root / seed, self.instances.settings.root)
+        path = os.path.normpath(os.path.join(self.instances.repository.prefix, relative))  # noqa: PTH118  # git's own notation
+        content = None if path.startswith("../") else self.staged.content(path)
         if content is None:
             raise rejected("edit", f"{seed} is no file of the repository, so no commit can hold its texts")
         text = content.decode()
@@ -159,49 +149,49 @@ class MutationEditor:
             {**json.loads(text), **texts}, ensure_ascii=text.isascii(), indent=first[1] if first else None
         )
         try:
-            self._staged.write(path, (written + ("\n" if text.endswith("\n") else "")).encode())
+            self.staged.write(path, (written + ("\n" if text.endswith("\n") else "")).encode())
         except GitError as error:
             raise rejected("edit", f"cannot write {path}: {error}") from None
 
     async def _merge(self, merge: Merge) -> str:
-        self._on_progress("merging")
+        self.on_progress("merging")
         try:
-            if await run_shielded(self._staged.contains_other_parent):
+            if await run_shielded(self.staged.contains_other_parent):
                 raise rejected("empty", "the other candidate's code is part of this one's already")
-            conflicts = await run_shielded(self._staged.merge)
+            conflicts = await run_shielded(self.staged.merge)
         except GitError as error:
             raise rejected("edit", f"git cannot merge them: {error}") from None
         if not conflicts:
             return f"Merged {branch_of(merge.other)}; git found no conflicts."
-        ours, theirs = await run_shielded(self._staged.subjects, OF_CHANGE_REQUESTS, MAX_PAST)
-        prompt = conflict_prompt(conflicts, ours=ours, theirs=theirs, settings=self._settings)
+        ours, theirs = await run_shielded(self.staged.subjects, OF_CHANGE_REQUESTS, MAX_PAST)
+        prompt = conflict_prompt(conflicts, ours=ours, theirs=theirs, settings=self.instances.settings)
         summary = await self._run_agent(prompt)
-        left = await run_shielded(self._staged.with_conflict_markers, conflicts)
+        left = await run_shielded(self.staged.with_conflict_markers, conflicts)
         if left:
-            raise rejected("edit", f"{self._agent.name} left conflict markers in {', '.join(map(repr, left)):.500}")
+            raise rejected("edit", f"{self.agent.name} left conflict markers in {', '.join(map(repr, left)):.500}")
         return summary
 
     def _notes(self, commit: str) -> dict[str, str]:
-        folders = dict.fromkeys(("", self._repository.prefix))
+        folders = dict.fromkeys(("", self.instances.repository.prefix))
         paths = [str(PurePosixPath(folder) / name) for folder in folders for name in _NOTES]
-        found = {path: self._repository.read(commit, path) for path in paths}
+        found = {path: self.instances.repository.read(commit, path) for path in paths}
         return {path: content.decode("utf-8", "replace") for path, content in found.items() if content is not None}
 
     async def _run_agent(self, prompt: str) -> str:
         """Run the agent on the files and stage what it changed; return its final message."""
         editable, worktree, links = await self._check_out()
         task = AgentTask(worktree.folder, prompt, self._environment(worktree), worktree.jail)
-        self._on_progress(f"{self._agent.name} is at work")
+        self.on_progress(f"{self.agent.name} is at work")
         try:
-            result = await self._agent.work(task, self._on_progress)
+            result = await self.agent.work(task, self.on_progress)
         except AgentFailed as error:
-            self._details.add_usage(error.usage)
-            self._details.killed += error.killed
+            self.details.add_usage(error.usage)
+            self.details.killed += error.killed
             raise rejected("agent", error.reason, log_tail=error.log_tail) from error
-        self._details.add_usage(result.usage)
-        self._on_progress("staging its changes")
+        self.details.add_usage(result.usage)
+        self.on_progress("staging its changes")
         try:
-            await run_shielded(editable.collect, self._settings.max_diff_bytes, links)
+            await run_shielded(editable.collect, self.instances.settings.max_diff_bytes, links)
         except UncommittableFiles as error:
             raise rejected("size" if error.too_large else "paths", error.reason) from error
         return result.summary
@@ -209,14 +199,14 @@ class MutationEditor:
     async def _write_texts(self, texts: Candidate) -> bool:
         """Let the program write its texts into its files, and stage them; return False if it cannot."""
         _, worktree, _ = await self._check_out()
-        settings = worktree_settings(self._settings, worktree)
+        settings = worktree_settings(self.instances.settings, worktree)
         settings = settings.model_copy(update={"env": {**settings.env, **_NO_BYTECODE}})
         try:
             program = await open_program(settings, jail=worktree.jail)
             try:
                 if WRITE_TEXTS not in program.capabilities:
                     return False
-                answer = await program.call(WRITE_TEXTS, {"candidate": {**self._parent.seed, **texts}})
+                answer = await program.call(WRITE_TEXTS, {"candidate": {**self.parent.seed, **texts}})
             finally:
                 await program.close()
         except ProgramFailed as error:
@@ -240,32 +230,37 @@ class MutationEditor:
         try:
             with open_plain(top, inside) as written:
                 size = os.fstat(written.fileno()).st_size
-                if size > self._settings.max_diff_bytes + len(self._staged.content(inside) or b""):
+                if size > self.instances.settings.max_diff_bytes + len(self.staged.content(inside) or b""):
                     raise rejected("size", f"{file!r} has {size} bytes now")
-                self._staged.write(inside, written.read(size))
+                self.staged.write(inside, written.read(size))
         except (GitError, OSError) as error:
             raise rejected("edit", f"{file!r}, which the program wrote, cannot be kept: {error}") from None
 
     async def _check_out(self) -> tuple[EditableFiles, Worktree, list[Path]]:
         """Write the files to disk; return them, a worktree over them, and the links that are no part of them."""
-        editable = await run_shielded(EditableFiles, self._staged)
+        editable = await run_shielded(EditableFiles, self.staged)
         folder = editable.folder
         scratch = folder.parent / "scratch"
         scratch.mkdir()
         # Its repository borrows objects from the parent folder.
-        jail = None if self._jails is None else self._jails.jail(folder, readable=(folder.parent,))
+        jail = None if self.instances.jails is None else self.instances.jails.jail(folder, readable=(folder.parent,))
         worktree = Worktree(
-            self._parent.commit, folder, folder / self._repository.prefix, scratch, self._parent.environment, jail
+            self.parent.commit,
+            folder,
+            folder / self.instances.repository.prefix,
+            scratch,
+            self.parent.environment,
+            jail,
         )
-        places = [worktree.root / name for name in self._settings.links]
+        places = [worktree.root / name for name in self.instances.settings.links]
         places += [folder / name / MODULES for name in worktree.environment.node_folders]
         links = [place for place in places if not (place.is_symlink() or place.exists())]
-        await prepare_worktree(self._settings.model_copy(update={"build_command": None}), folder, worktree)
+        await prepare_worktree(self.instances.settings.model_copy(update={"build_command": None}), folder, worktree)
         return editable, worktree, links
 
     def _environment(self, worktree: Worktree) -> Mapping[str, str]:
         """Return the environment of commands in the worktree; git finds only its own repository."""
-        inherited = worktree_environment(self._settings, worktree)
+        inherited = worktree_environment(self.instances.settings, worktree)
         outside = worktree.folder.parent
         private = outside if worktree.jail is None else TMP
         return {

@@ -11,7 +11,8 @@ from typing import Literal, Self
 from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import MutationRejected
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.staging import LINK, NOTHING, SUBMODULE, ChangedFile, Changes
+from rpc_server.worktrees.repository import LINK, SUBMODULE
+from rpc_server.worktrees.staging import NOTHING, ChangedFile, Changes
 
 Stage = Literal["agent", "edit", "empty", "paths", "size", "environment", "build", "check", "start", "push"]
 
@@ -305,6 +306,7 @@ class Rules:
 
 
 def _name_fault(path: str) -> str | None:
+    """Return what is wrong with a name; git itself has refused `..`, `.git` and what a file system takes for it."""
     try:
         encoded = path.encode()
     except UnicodeEncodeError:
@@ -313,10 +315,7 @@ def _name_fault(path: str) -> str | None:
         return "its name has control characters in it"
     if len(encoded) > MAX_PATH_BYTES or any(len(name) > MAX_NAME_BYTES for name in encoded.split(b"/")):
         return f"its name is too long ({MAX_NAME_BYTES} bytes for a name, {MAX_PATH_BYTES} for a path)"
-    names = path.lower().split("/")
-    if any(name in ("", ".", "..", ".git") for name in names):
-        return "it is not a path of files of the repository"
-    if names == [".gitmodules"]:
+    if path.lower() == ".gitmodules":
         return "it configures submodules, which may not change"
     return None
 

@@ -5,11 +5,11 @@ import base64
 import hashlib
 import json
 import uuid
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
+from evolverpc_common.evolved_commits import BRANCHES
 from evolverpc_common.shielded import await_shielded, run_shielded
 from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
 from protocol.code import ADDED_COMPONENTS, added_components, added_to
@@ -25,31 +25,9 @@ from rpc_server.rpc.params import invalid
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.candidates import ChangedCandidate, changed_candidate, named_commit
 from rpc_server.worktrees.instances import Instance, InstancePool
-from rpc_server.worktrees.repository import BRANCHES, BranchTaken
+from rpc_server.worktrees.repository import BranchTaken
 from rpc_server.worktrees.staged_change import StagedChange
 from rpc_server.worktrees.worktree import Worktree, worktree_environment
-
-
-class KeyedLock:
-    """Locks by name, kept only while a task holds or waits for them."""
-
-    def __init__(self) -> None:
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._users: dict[str, int] = {}
-
-    @asynccontextmanager
-    async def hold(self, name: str) -> AsyncIterator[None]:
-        """Wait for the lock of this name and hold it while the block runs."""
-        lock = self._locks.setdefault(name, asyncio.Lock())
-        self._users[name] = self._users.get(name, 0) + 1
-        try:
-            async with lock:
-                yield
-        finally:
-            self._users[name] -= 1
-            if not self._users[name]:
-                del self._users[name], self._locks[name]
-
 
 _STAGES: dict[object, Stage] = {"environment": "environment", "build": "build", "check": "check"}
 """The rejection stage by the stage of an instance's failure; any other is `start`."""
@@ -89,7 +67,8 @@ class CodeMutations:
         self._rules = rules
         self._publisher = Publisher(instances.repository, instances.settings.push)
         self._room = asyncio.Semaphore(instances.settings.max_mutations)
-        self._branch_locks = KeyedLock()
+        # A lock is kept while a task holds or waits for it.
+        self._branch_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def apply(self, request: ApplyMutationParams, on_progress: OnProgress) -> ApplyMutationResult:
         """Make the change as a whole or not at all; `on_progress` receives the current step.
@@ -104,7 +83,7 @@ class CodeMutations:
         named = _NamedRequest(
             request, request.name or MutationName(run=f"unnamed-{uuid.uuid4().hex}", number=0), _digest(request)
         )
-        async with self._branch_locks.hold(named.branch):
+        async with self._branch_locks.setdefault(named.branch, asyncio.Lock()):
             found = await self._find_published(named)
             if found is not None:
                 return found
@@ -151,7 +130,8 @@ class CodeMutations:
         except RpcError as error:
             details.add_to(error)
             raise
-        await _uncancellable(self._instances.add(instance))
+        with suppress(asyncio.CancelledError):  # a finished mutation can no longer be cancelled
+            await await_shielded(self._instances.add(instance))
         return result
 
     async def _publish(self, named: _NamedRequest, committed: _CommittedChange, result: ApplyMutationResult) -> None:
@@ -159,28 +139,18 @@ class CodeMutations:
         await self._publisher.publish(named.branch, committed.commit, committed.bundle, wire.write(kept))
 
 
+@dataclass(frozen=True)
 class _Attempt:
     """Everything of a mutation that leaves the repository unchanged: edit, rules, commit, a running instance, check."""
 
-    def __init__(
-        self,
-        instances: InstancePool,
-        agent: Agent,
-        rules: Rules,
-        named: _NamedRequest,
-        parents: list[str],
-        parent: ParentInfo,
-        on_progress: OnProgress,
-    ) -> None:
-        self.details = MutationDetails()
-        self._instances = instances
-        self._settings = instances.settings
-        self._agent = agent
-        self._rules = rules
-        self._named = named
-        self._parents = parents
-        self._parent = parent
-        self._on_progress = on_progress
+    instances: InstancePool
+    agent: Agent
+    rules: Rules
+    named: _NamedRequest
+    parents: list[str]
+    parent: ParentInfo
+    on_progress: OnProgress
+    details: MutationDetails = field(default_factory=MutationDetails)
 
     async def prepare(self) -> tuple[_CommittedChange, Instance]:
         """Do everything; again if the agent was killed. The caller publishes the change, or closes the instance."""
@@ -189,13 +159,13 @@ class _Attempt:
         except MutationRejected:
             if self.details.killed != 1:
                 raise
-        self._on_progress(f"{self._agent.name} was killed and starts again")
+        self.on_progress(f"{self.agent.name} was killed and starts again")
         return await self._prepare_once()
 
     async def _prepare_once(self) -> tuple[_CommittedChange, Instance]:
         instance = None
-        folder = self._instances.state.new_folder("drafts")
-        staged = StagedChange(self._instances.repository, folder, *self._parents)
+        folder = self.instances.state.new_folder("drafts")
+        staged = StagedChange(self.instances.repository, folder, *self.parents)
         try:
             try:
                 await run_shielded(staged.open)
@@ -205,37 +175,37 @@ class _Attempt:
                 await run_shielded(staged.close)
         except BaseException:
             if instance is not None:
-                await await_shielded(self._instances.close_instance(instance))
+                await await_shielded(self.instances.close_instance(instance))
             raise
         return committed, instance
 
     async def _commit_edit(self, staged: StagedChange) -> _CommittedChange:
         """Edit, check the rules, and commit in the staging area."""
-        request = self._named.request
-        editor = MutationEditor(self._instances, self._agent, staged, self._parent, self.details, self._on_progress)
+        request = self.named.request
+        editor = MutationEditor(self.instances, self.agent, staged, self.parent, self.details, self.on_progress)
         summary = await editor.edit(request.mutation)
         changes = await run_shielded(staged.changes)
-        self._rules.check(changes)
-        diff = await run_shielded(staged.diff, changes, self._settings.max_diff_bytes)
+        self.rules.check(changes)
+        diff = await run_shielded(staged.diff, changes, self.instances.settings.max_diff_bytes)
         self.details.diff = diff.text
-        self._rules.check_size(diff.size)
+        self.rules.check_size(diff.size)
         files = [file.path for file in changes.files]
-        commit = await run_shielded(staged.commit, commit_message(request, self._named.name, summary, files))
-        bundle = await run_shielded(staged.bundle, commit, self._named.branch)
+        commit = await run_shielded(staged.commit, commit_message(request, self.named.name, summary, files))
+        bundle = await run_shielded(staged.bundle, commit, self.named.branch)
         return _CommittedChange(commit, bundle, summary, files, diff.text)
 
     async def _start_checked(self, staged: StagedChange, commit: str) -> Instance:
         """Return a new instance of the commit that has started and passes the user's check."""
         try:
-            instance = await self._instances.create_from(commit, staged.objects, self._on_progress)
+            instance = await self.instances.create_from(commit, staged.objects, self.on_progress)
             try:
-                if self._settings.check_command is not None:
-                    self._on_progress("running the check")
-                    if changed := await run_check(self._settings, staged, instance.worktree):
+                if self.instances.settings.check_command is not None:
+                    self.on_progress("running the check")
+                    if changed := await run_check(self.instances.settings, staged, instance.worktree):
                         reason = f"the check changed files, so they are not those of the commit: {changed:.500}"
                         raise rejected("check", reason)
             except BaseException:
-                await await_shielded(self._instances.close_instance(instance))
+                await await_shielded(self.instances.close_instance(instance))
                 raise
         except ProgramFailed as error:
             if error.retryable:
@@ -243,7 +213,7 @@ class _Attempt:
             logs = [error.details.get(name) for name in ("traceback", "log_tail")]
             log_tail = "\n".join(text for text in logs if isinstance(text, str) and text)
             stage = _STAGES.get(error.details.get("stage"), "start")
-            without_paths = self._instances.state.without_paths
+            without_paths = self.instances.state.without_paths
             raise rejected(stage, without_paths(error.message), log_tail=without_paths(log_tail)) from error
         return instance
 
@@ -266,15 +236,6 @@ async def run_check(settings: Settings, staged: StagedChange, worktree: Worktree
     )
     changed = set(await run_shielded(staged.files_differing_in, files)) - set(before)
     return ", ".join(map(repr, sorted(changed)))
-
-
-async def _uncancellable(committed: Coroutine[Any, Any, None]) -> None:
-    """Wait for the end of work that follows a finished mutation, which can no longer be cancelled."""
-    running = asyncio.ensure_future(committed)
-    while not running.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([running])
-    running.result()
 
 
 def _digest(request: ApplyMutationParams) -> str:

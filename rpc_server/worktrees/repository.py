@@ -1,73 +1,24 @@
 """The user's repository: objects and branches are read from it and added to it; nothing else in it changes."""
 
 import os
-import re
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from evolverpc_common.git import GitError
+from evolverpc_common.evolved_commits import ANSWERS, BRANCH, BRANCHES, read_bundle
+from evolverpc_common.git import GitError, alternate_objects
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.worktrees.repository_git import Git, drivers_off
-
-_SIGNATURES = (b"# v2 git bundle", b"# v3 git bundle")
-_NEEDED = re.compile(r"-([0-9a-f]{40}|[0-9a-f]{64})( .*)?")
-_NAMED = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64}) (\S+)")
-
-
-@dataclass(frozen=True)
-class ParsedBundle:
-    """A git bundle (gitformat-bundle(5)). `heads`: commits by ref. `needed`: its prerequisite commits."""
-
-    heads: dict[str, str]
-    needed: tuple[str, ...]
-    pack: bytes
-
-
-def read_bundle(content: bytes) -> ParsedBundle:
-    """Return the header of a bundle and its pack, unparsed.
-
-    git's own `bundle verify` and `fetch` refuse commits that no branch reaches, and before 2.46 check no object.
-
-    Raises:
-        GitError: it is not a bundle, or its objects are incomplete (a filter).
-    """
-    head, _, pack = content.partition(b"\n\n")
-    signature, *lines = head.split(b"\n")
-    if signature not in _SIGNATURES:
-        raise GitError("it is not a git bundle")
-    heads: dict[str, str] = {}
-    needed = []
-    for line in lines:
-        text = line.decode("utf-8", "replace")
-        if text.startswith("@object-format="):
-            continue  # the ids' length shows it
-        if (need := _NEEDED.fullmatch(text)) is not None:
-            needed.append(need[1])
-        elif (named := _NAMED.fullmatch(text)) is not None:
-            heads[named[2]] = named[1]
-        else:
-            raise GitError(f"the bundle's header has a line {text!r:.80} that means nothing here")
-    return ParsedBundle(heads, tuple(needed), pack)
-
-
-BRANCHES = "evolve/"
-"""The prefix of branches that mutations create."""
-
-ANSWERS = "refs/evolverpc/"
-"""The prefix of refs that keep, under a branch's name without `evolve/`, its mutation's result as a blob.
-
-Not `refs/evolve/`: git resolves `evolve/r/0` to `refs/evolve/r/0` before it considers the branch of that name.
-"""
 
 COMMITS = "refs/evolverpc-commits/"
 """The prefix of refs that keep a commit, under its id, if its branch exists at another commit."""
 
-_BRANCH = re.compile(r"evolve/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[0-9]{1,9}")
-_LINK = "120000"
-_SUBMODULE = "160000"
+LINK = "120000"
+SUBMODULE = "160000"
+"""Modes of entries that are not files: a symbolic link, a submodule."""
+
 _PUSH_TIMEOUT_S = 60.0
 _SSH = "ssh -oBatchMode=yes -oConnectTimeout=20"
 """Never prompts; used if the user has configured no command."""
@@ -93,7 +44,7 @@ class _TreeEntry:
 
     @property
     def is_file(self) -> bool:
-        return self.mode != _SUBMODULE
+        return self.mode != SUBMODULE
 
 
 class NoRepository(SettingsError):
@@ -177,11 +128,11 @@ class UserRepository:
 
     def submodules(self, commit: str) -> list[str]:
         """Return the paths of submodules in the commit."""
-        return [entry.path for entry in self._entries(commit, None) if entry.mode == _SUBMODULE]
+        return [entry.path for entry in self._entries(commit, None) if entry.mode == SUBMODULE]
 
-    def links(self, commit: str) -> dict[str, str]:
-        """Return the symbolic links in the commit: blob by path."""
-        return {entry.path: entry.id for entry in self._entries(commit, None) if entry.mode == _LINK}
+    def links(self, tree: str, objects: Path | None = None) -> dict[str, str]:
+        """Return the symbolic links in a commit or a tree: blob by path."""
+        return {entry.path: entry.id for entry in self._entries(tree, objects) if entry.mode == LINK}
 
     def filters(self, commit: str) -> list[str]:
         """Return the configured filters, such as `lfs`, that attributes name for files of the commit."""
@@ -199,16 +150,8 @@ class UserRepository:
         """Return the contents of the given paths that are files in the commit; of a link, its target."""
         wanted = set(paths)
         entries = [entry for entry in self._entries(commit, objects) if entry.path in wanted and entry.is_file]
-        asked = "".join(f"{entry.id}\n" for entry in entries).encode()
-        output = self.git("cat-file", "--batch", stdin=asked, env=_with_objects(objects))
-        found = {}
-        at = 0
-        for entry in entries:
-            start = output.index(b"\n", at) + 1
-            size = int(output[at:start].split()[2])
-            found[entry.path] = output[start : start + size]
-            at = start + size + 1
-        return found
+        contents = self.git.objects((entry.id for entry in entries), _with_objects(objects))
+        return {entry.path: contents[entry.id] for entry in entries}
 
     def check_out(self, commit: str, folder: Path, objects: Path | None = None) -> None:
         """Write the commit's files into `folder`, which is created, without a `.git`.
@@ -307,11 +250,8 @@ class UserRepository:
         return dict(line.split(" ") for line in named.splitlines()).get(ref)
 
     def _unpack(self, bundle: bytes) -> tuple[str, str]:
-        given = read_bundle(bundle)
+        given = read_bundle(bundle, self.has)
         branch, commit = _only_branch(given.heads)
-        missing = [needed for needed in given.needed if not self.has(needed)]
-        if missing:
-            raise GitError(f"the bundle builds on the commit {missing[0]}, which is not here")
         if not self.has(commit):
             # Loose: git would be slow with thousands of packs.
             self.git("unpack-objects", "-q", "--strict", stdin=given.pack)
@@ -351,7 +291,7 @@ def _only_branch(heads: dict[str, str]) -> tuple[str, str]:
     if len(refs) != 1 or not refs[0].startswith("refs/heads/"):
         raise GitError("a bundle must hold exactly one branch")
     branch = refs[0].removeprefix("refs/heads/")
-    if not _BRANCH.fullmatch(branch):
+    if not BRANCH.fullmatch(branch):
         raise GitError(f"the bundle's branch {branch!r:.80} is not of the form evolve/<run>/<number>")
     return branch, heads[refs[0]]
 
@@ -363,10 +303,7 @@ def commit_ref(branch: str) -> str:
 
 def _with_objects(objects: Path | None) -> dict[str, str]:
     """Return the environment in which git also reads this object folder."""
-    if objects is None:
-        return {}
-    quoted = str(objects).replace("\\", "\\\\").replace('"', '\\"')  # otherwise it would end at a colon
-    return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
+    return {} if objects is None else alternate_objects(str(objects))
 
 
 def _answer_ref(branch: str) -> str:

@@ -118,3 +118,16 @@ class Git:
         """Return the fields that a command with `-z` separates or ends by NUL; raises as a call does."""
         text = self(*arguments, env=env).decode("utf-8", "surrogateescape")
         return text.removesuffix("\0").split("\0") if text else []
+
+    def objects(self, ids: Iterable[str], env: Mapping[str, str] | None = None) -> dict[str, bytes]:
+        """Return the contents of objects by their full ids; raises as a call does."""
+        wanted = dict.fromkeys(ids)
+        output = self("cat-file", "--batch", stdin="".join(f"{each}\n" for each in wanted).encode(), env=env)
+        found = {}
+        at = 0
+        for each in wanted:
+            start = output.index(b"\n", at) + 1
+            size = int(output[at:start].split()[2])
+            found[each] = output[start : start + size]
+            at = start + size + 1
+        return found

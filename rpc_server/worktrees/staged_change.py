@@ -9,14 +9,8 @@ from pathlib import Path
 from evolverpc_common.files import remove_tree
 from evolverpc_common.git import GitError
 from evolverpc_common.node_packages import MODULES
-from rpc_server.worktrees.repository import commit_ref
-from rpc_server.worktrees.staging import (
-    HEADER_BYTES,
-    LINK,
-    NOTHING,
-    SUBMODULE,
-    StagingArea,
-)
+from rpc_server.worktrees.repository import LINK, SUBMODULE, commit_ref
+from rpc_server.worktrees.staging import HEADER_BYTES, NOTHING, StagingArea
 
 MAX_ENTRIES = 1_000_000
 """Files and folders that may be in a folder when it is collected, including ignored ones."""
@@ -213,11 +207,8 @@ class StagedChange(StagingArea):
 
     def files_differing_in(self, folder: Path) -> list[str]:
         """Return files that differ, or are missing, in a folder they were checked out to."""
-        index = self.folder / "differing-index"
-        shutil.copyfile(self.index, index)
-        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder)}
         quiet = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
-        return self.git.fields("diff", "--name-only", *quiet, "-z", env=env)
+        return self.git.fields("diff", "--name-only", *quiet, "-z", env={"GIT_WORK_TREE": str(folder)})
 
     def bundle(self, commit: str, branch: str) -> bytes:
         """Return a git bundle of one branch, with what its commit adds to the parents."""

@@ -2,18 +2,16 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpc_server.worktrees.repository import UserRepository
+from rpc_server.worktrees.repository import SUBMODULE, UserRepository
 from rpc_server.worktrees.repository_git import Git
 from rpc_server.worktrees.server_folder import remove
 
 NOTHING = "000000"
-LINK = "120000"
-SUBMODULE = "160000"
-"""Modes of entries that are not files: absent, a symbolic link, a submodule."""
+"""The mode of a path without an entry."""
 
 HEADER_BYTES = 64
 """Minimum bytes of a diff for a file whose content is not shown."""
@@ -26,11 +24,10 @@ _SHA1_DIGITS = 40
 class ChangedFile:
     """One path before and after; a rename is one path deleted and one added.
 
-    `status` is A, M, D or T (type changed). `mode` and `old_mode` are octal, `NOTHING` for no file; sizes are in bytes.
+    `mode` and `old_mode` are octal, `NOTHING` for no file; sizes are in bytes.
     """
 
     path: str
-    status: str
     mode: str
     old_mode: str
     size: int
@@ -109,16 +106,16 @@ class StagingArea:
             if of not in (NOTHING, SUBMODULE)
         }
         sizes = self._sizes(wanted)
-        links = _links(self.git.fields("ls-files", "--stage", "-z"))
+        links = self._repository.links(self.git.line("write-tree"), self.objects)
         old_links = self._repository.links(parent)
-        targets = self._contents({*links.values(), *old_links.values()})
+        targets = self.git.objects({*links.values(), *old_links.values()})
         return Changes(
             tuple(
-                ChangedFile(path, status, mode, old_mode, sizes.get(new, 0), sizes.get(old, 0))
-                for (old_mode, mode, old, new, status), path in rows
+                ChangedFile(path, mode, old_mode, sizes.get(new, 0), sizes.get(old, 0))
+                for (old_mode, mode, old, new, _), path in rows
             ),
-            links={path: targets[blob] for path, blob in links.items()},
-            old_links={path: targets[blob] for path, blob in old_links.items()},
+            links={path: os.fsdecode(targets[blob]) for path, blob in links.items()},
+            old_links={path: os.fsdecode(targets[blob]) for path, blob in old_links.items()},
         )
 
     def diff(self, changes: Changes, limit: int) -> StagedDiff:
@@ -134,37 +131,11 @@ class StagingArea:
         return StagedDiff(text, file.stat().st_size + unshown)
 
     def _sizes(self, blobs: set[str]) -> dict[str, int]:
-        output = self.git("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=_lines(blobs)).decode()
+        asked = "".join(f"{blob}\n" for blob in blobs).encode()
+        output = self.git("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked).decode()
         return {blob: int(size) for blob, size in (line.split(" ") for line in output.splitlines())}
-
-    def _contents(self, blobs: set[str]) -> dict[str, str]:
-        if not blobs:
-            return {}
-        output = self.git("cat-file", "--batch=%(objectname) %(objectsize)", stdin=_lines(blobs))
-        found: dict[str, str] = {}
-        while output:
-            head, _, rest = output.partition(b"\n")
-            blob, size = head.decode().split(" ")
-            found[blob] = os.fsdecode(rest[: int(size)])
-            output = rest[int(size) + 1 :]
-        return found
 
 
 def _borrow(objects: Path, others: Path) -> None:
     (objects / "info").mkdir(parents=True, exist_ok=True)
     (objects / "info" / "alternates").write_text(f"{others}\n")
-
-
-def _links(entries: Sequence[str]) -> dict[str, str]:
-    """Return the links among entries of `ls-files --stage`: blob by path."""
-    blobs: dict[str, str] = {}
-    for entry in entries:
-        head, _, path = entry.partition("\t")
-        mode, blob, _ = head.split(" ")
-        if mode == LINK:
-            blobs[path] = blob
-    return blobs
-
-
-def _lines(blobs: set[str]) -> bytes:
-    return "".join(f"{blob}\n" for blob in blobs).encode()

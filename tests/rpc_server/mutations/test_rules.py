@@ -9,7 +9,8 @@ from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import MutationRejected
 from rpc_server.mutations.rules import Globs, Rules, protected_globs, unsafe_links
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.staging import LINK, ChangedFile, Changes
+from rpc_server.worktrees.repository import LINK
+from rpc_server.worktrees.staging import ChangedFile, Changes
 
 MEANT = [
     ("**", "a.py a/b/c .x", ""),
@@ -76,7 +77,7 @@ def test_what_a_check_runs_or_a_link_replaces_below_the_root_may_not_change(path
     given: dict[str, Any] = {"check_command": ("sh", "checks/run.sh"), "links": ("data[1]",), "allow": ("**",)}
     rules = Rules.of(Settings(program="app.py", allow_mutations=True, **given), "py")
     with pytest.raises(MutationRejected):
-        rules.check(Changes((ChangedFile(path, "M", "100644", "100644", 2, 2),), links={}, old_links={}))
+        rules.check(Changes((ChangedFile(path, "100644", "100644", 2, 2),), links={}, old_links={}))
 
 
 def test_the_program_itself_may_change_though_the_check_runs_it() -> None:
@@ -108,7 +109,7 @@ def test_a_link_stays_in_the_tree_also_through_others(links: dict[str, str], bad
 
 def test_a_link_that_led_out_before_may_stay_and_not_lead_elsewhere() -> None:
     rules = Rules.of(Settings(program="app.py", allow_mutations=True), "")
-    changed = (ChangedFile("out", "M", LINK, LINK, 2, 2),)
+    changed = (ChangedFile("out", LINK, LINK, 2, 2),)
     rules.check(Changes(changed, links={"out": "/x"}, old_links={"out": "/x"}))
     rules.check_size(rules.max_diff_bytes)  # so much is allowed
     with pytest.raises(MutationRejected):
