@@ -26,8 +26,8 @@ import aiohttp
 
 from gepa_service.auth.keys import make_key
 from gepa_service.jobs.queue import Queue
-from gepa_service.model.job import Job
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.model.work import Work
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id, now
 from gepa_service.records.store import RecordStore
@@ -195,7 +195,7 @@ def _fairness(records: RecordStore) -> dict[str, Any]:
     """Return the turns at which jobs came, counted from 1, and the seconds that they waited."""
     names = ["greedy"] * GREEDY + [f"other{at % (TENANT_COUNT - 1):02d}" for at in range(QUEUED - GREEDY)]
     for name in names:
-        records.insert(Job(tenant=name, id=new_id("job"), repo_url="/srv/program", created_by="key:load"))
+        records.insert(Work(tenant=name, id=new_id("job"), repo_url="/srv/program", created_by="key:load"))
     queue = Queue(records, "worker", lease_s=3600.0)
     turns: dict[str, list[int]] = {}
     waited: dict[str, list[float]] = {}

@@ -93,7 +93,7 @@ def worker() -> None:
         def is_over() -> bool:
             nonlocal busy
             present = time.monotonic()
-            if made.is_busy:
+            if made.works.is_busy:
                 busy = present
             return present - begun > LONGEST_S - DRAIN_S or present - busy > IDLE_S
 

@@ -41,9 +41,6 @@ def _terminal(job: DriverJob) -> Iterator[list[int]]:
 DRIVER = (sys.executable, "-P", "-m", "gepa_client.run.driver_main")
 """The command of the driver process."""
 
-DRIVER_FUNCTION = ("gepa_client.run.driver_main", "run")
-"""The same as a function, for a fork of a process that has imported its module."""
-
 
 class LaunchedDriver(Protocol):
     """A driver process that was launched, as `subprocess.Popen` is one. Its `stdin` and `stdout` are pipes."""

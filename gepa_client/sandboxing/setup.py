@@ -8,7 +8,6 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from evolverpc_common.network_addresses import Network
@@ -40,9 +39,6 @@ from sandbox_runtime.gateway import (
 )
 from sandbox_runtime.source import ClientSandbox, ClientSettings, GitCredentials, GitToken, Source
 
-if TYPE_CHECKING:  # the backend is imported when it is chosen
-    from sandbox_runtime.backends.bubblewrap.daemon_process import Daemon
-
 GITHUB = "github.com"
 
 NAMES_PROGRAM = frozenset(
@@ -72,11 +68,10 @@ async def open_setup(
     receive: Callable[[SessionMessage], None],
     *,
     allowed_networks: Sequence[Network] | None = None,
-    daemon: "Daemon | None" = None,
 ) -> AsyncIterator[Setup]:
     """Open the set-up that the settings describe; the gateway closes last, so that no sandbox outlives it.
 
-    `allowed_networks`: as of `Gateway`. `daemon`: of the backend `bubblewrap`, one that runs already.
+    `allowed_networks`: as of `Gateway`.
 
     Raises:
         SandboxError: the runtime cannot be used here, or the source cannot be fetched.
@@ -91,7 +86,7 @@ async def open_setup(
         gateway = None
         if settings.sandbox != "modal" or settings.gateway is not None:
             gateway = await stack.enter_async_context(_gateway(settings, receive, allowed_networks))
-        runtime = await _runtime(stack, settings, receive, daemon)
+        runtime = await _runtime(stack, settings, receive)
         if left := [found for found in await runtime.found() if found.orphan]:
             log(f"{len(left)} sandboxes of ended processes are left; this ends them: {SWEEP}")
         checkout = await source.ready(on_progress=log)
@@ -139,7 +134,6 @@ async def _runtime(
     stack: AsyncExitStack,
     settings: RunConfig,
     receive: Callable[[SessionMessage], None],
-    daemon: "Daemon | None" = None,
 ) -> Runtime:
     """Open the runtime; if the backend bounds what a build may connect to, these are hosts, and no models."""
     builds = None
@@ -153,7 +147,7 @@ async def _runtime(
         )
         await stack.enter_async_context(gateway)
         builds = gateway.open_session("environment", egress_to(settings.build_hosts), opened_by="build_hosts")
-    opened = open_runtime(settings.sandbox, build_gateway_session=builds, app_name=settings.modal_app, daemon=daemon)
+    opened = open_runtime(settings.sandbox, build_gateway_session=builds, app_name=settings.modal_app)
     return await stack.enter_async_context(opened)
 
 

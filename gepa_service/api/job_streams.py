@@ -19,7 +19,7 @@ from gepa_service.api.checked_keys import CheckedKeys
 from gepa_service.api.problems import Problem
 from gepa_service.api.threads import in_thread
 from gepa_service.jobs.report import shown_settings
-from gepa_service.model.job import ENDED, Job, JobProgress, Status
+from gepa_service.model.work import ENDED, JobProgress, JobStatus, Work
 from gepa_service.records.store import RecordStore, RecordsUnavailable
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class JobEvent(BaseModel):
     """The state of the job itself; a later one replaces an earlier one."""
 
     event: Literal["job"] = "job"
-    status: Status
+    status: JobStatus
     reason: str | None
     wanted: Literal["run", "pause", "cancel"]
     progress: JobProgress
@@ -54,7 +54,7 @@ class JobEvent(BaseModel):
     attempts: int
 
     @classmethod
-    def of(cls, job: Job) -> "JobEvent":
+    def of(cls, job: Work) -> "JobEvent":
         """Return the event of a record."""
         return cls(**{name: getattr(job, name) for name in cls.model_fields if name != "event"})
 
@@ -96,7 +96,7 @@ def _without_address(fact: StatedFact) -> StatedFact:
 class WatchedJob:
     """A job that is being read."""
 
-    job: Job
+    job: Work
     log: JobEventLog = field(default_factory=JobEventLog)
     run: WatchedRun | None = None
 
@@ -117,7 +117,7 @@ class JobStreams:
         self.open = 0
         """Streams that are open."""
 
-    def get(self, job: Job) -> WatchedJob:
+    def get(self, job: Work) -> WatchedJob:
         """Return a job of the tenant that asks, which is read from now on.
 
         Raises a problem if too many are read: 429 if they are the tenant's own, otherwise 503.
@@ -161,16 +161,16 @@ class JobStreams:
                     with _logged(watched):
                         self._update(watched, job)
 
-    def _read(self, followed: Sequence[WatchedJob]) -> list[tuple[WatchedJob, Job | None]]:
+    def _read(self, followed: Sequence[WatchedJob]) -> list[tuple[WatchedJob, Work | None]]:
         """Return the jobs with their records, None for one that was deleted; those that cannot be read are missing."""
         found = []
         with contextlib.suppress(RecordsUnavailable):
             for watched in followed:
                 with _logged(watched):
-                    found.append((watched, self._records.get(Job, watched.job.tenant, watched.job.id)))
+                    found.append((watched, self._records.get(Work, watched.job.tenant, watched.job.id)))
         return found
 
-    def _update(self, watched: WatchedJob, job: Job | None) -> None:
+    def _update(self, watched: WatchedJob, job: Work | None) -> None:
         """Note what the record of a job holds now."""
         log = watched.log
         if job is not None:

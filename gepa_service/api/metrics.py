@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gepa_service.api.audit_log import route_of
-from gepa_service.model.job import Job
+from gepa_service.model.work import OPTIMIZATIONS, Work
 from gepa_service.records.store import RecordStore
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -39,8 +39,8 @@ class Metrics:
     def text(self, records: RecordStore) -> bytes:
         """Return the figures, with those of the database. Raises `RecordsUnavailable`."""
         for status in STATUSES:
-            self.jobs.labels(status).set(records.count(Job, None, {"status": status}))
-        self.waiting.set(len(records.tenants_with(Job, {"status": "pending"})))
+            self.jobs.labels(status).set(records.count(Work, None, {**OPTIMIZATIONS, "status": status}))
+        self.waiting.set(len(records.tenants_with(Work, {**OPTIMIZATIONS, "status": "pending"})))
         return generate_latest(self._registry)
 
 

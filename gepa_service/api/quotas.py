@@ -10,27 +10,21 @@ from gepa_service.api.app_state import Service
 from gepa_service.api.problems import Problem
 from gepa_service.jobs.month_spending import SpendingReader
 from gepa_service.jobs.tenant_quotas import quotas_of
-from gepa_service.model.job import Job
 from gepa_service.model.tenant import Quotas
+from gepa_service.model.work import Work
 from gepa_service.records.record import now
 
 QUEUE_RETRY_S = 60
 
 
-def refuse_beyond_quotas(
-    service: Service, tenant: str, settings: Mapping[str, Any], reader: SpendingReader, *, is_job: bool
-) -> None:
-    """Raise a problem if the tenant may not submit work of these settings now. Blocks.
-
-    `is_job`: it waits in the queue of jobs.
-    """
+def refuse_beyond_quotas(service: Service, tenant: str, settings: Mapping[str, Any], reader: SpendingReader) -> None:
+    """Raise a problem if the tenant may not submit work of these settings now. Blocks."""
     quotas = quotas_of(service.records, tenant)
     asked = int(settings.get("sandboxes") or 0)
     if asked > quotas.sandboxes:
         detail = f"`sandboxes`: the tenant may use {quotas.sandboxes}: ask for fewer"
         raise Problem(422, "quota", "Beyond a quota", detail, field="sandboxes", quota="sandboxes")
-    if is_job:
-        refuse_full_queue(service, tenant, quotas)
+    refuse_full_queue(service, tenant, quotas)
     if quotas.usd_per_month is not None:
         with contextlib.closing(open_store(service.journals)) as journals:
             spent = reader.of(service.records, journals, tenant).usd
@@ -40,9 +34,10 @@ def refuse_beyond_quotas(
 
 
 def refuse_full_queue(service: Service, tenant: str, quotas: Quotas) -> None:
-    """Raise a problem if no more jobs of the tenant may wait. Blocks."""
-    if service.records.count(Job, tenant, {"status": "pending"}) >= quotas.jobs_queued:
-        detail = f"{quotas.jobs_queued} jobs of the tenant wait already: cancel one, or send this again later"
+    """Raise a problem if no more work of the tenant may wait. Blocks."""
+    if service.records.count(Work, tenant, {"status": "pending"}) >= quotas.jobs_queued:
+        waiting = f"{quotas.jobs_queued} jobs, batches and steps of the tenant wait already"
+        detail = f"{waiting}: cancel one, or send this again later"
         raise _used_up("jobs_queued", detail, QUEUE_RETRY_S)
 
 

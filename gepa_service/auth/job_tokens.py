@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from gepa_service.auth.principal import Principal
-from gepa_service.model.job import Job
+from gepa_service.model.work import Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
 
@@ -36,7 +36,7 @@ class JobTokens:
         self._keys = [signing_key(master) for master in master_keys]
         self._clock = clock
 
-    def issue(self, job: Job, lifetime_s: float = LIFETIME_S) -> str:
+    def issue(self, job: Work, lifetime_s: float = LIFETIME_S) -> str:
         """Return a token for the job as its worker has claimed it.
 
         Raises:
@@ -66,7 +66,7 @@ class JobTokens:
         claims = next((found for key in self._keys if (found := self._claims(token, key)) is not None), None)
         if claims is None:
             return None
-        job = self._records.get(Job, str(claims["tenant"]), str(claims["aud"]))
+        job = self._records.get(Work, str(claims["tenant"]), str(claims["aud"]))
         if job is None or job.status != "running" or job.claim is None:
             return None
         if (job.claim.worker, job.attempts) != (claims["worker"], claims["gen"]):

@@ -12,11 +12,9 @@ from gepa_client.journal.store import Store
 from gepa_client.settings.groups import SandboxKind
 from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
-from gepa_service.jobs.attempt import WorkerParts
 from gepa_service.jobs.front_port import Forward
 from gepa_service.jobs.git_access import GitAccess
-from gepa_service.jobs.month_spending import month_limit
-from gepa_service.jobs.program_worker import Machine, ProgramWorker
+from gepa_service.jobs.parts import WorkerParts
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.jobs.worker import Worker, worker_name
 from gepa_service.webhooks.sender import Sender
@@ -29,21 +27,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MadeWorker:
-    """A worker of jobs, and of what is no job. `webhooks`: sends them until the event is set."""
+    """A worker, and what is done beside. `webhooks`: sends them until the event is set."""
 
-    jobs: Worker
-    programs: ProgramWorker
+    works: Worker
     webhooks: Callable[[threading.Event], None]
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether it runs a job, a batch or a step."""
-        return self.jobs.is_busy or self.programs.is_busy
 
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """How a worker runs. `folder`: for the files of jobs. `jobs`: at the same time. `forward`: as of `WorkerParts`."""
+    """How a worker runs. `jobs`: as `Worker.at_once`. `folder`, `forward`: as of `WorkerParts`."""
 
     api: str
     folder: Path
@@ -56,13 +48,13 @@ class WorkerOptions:
 def make_worker(service: Service, store: Store, options: WorkerOptions) -> MadeWorker:
     """Return a worker that does not run yet. Raises `OSError`: its folder cannot be made."""
     assert service.vault is not None  # noqa: S101  `opened_service` makes one
-    vault, name, folder = service.vault, worker_name(), options.folder
+    vault, folder = service.vault, options.folder
     access = GitAccess(service.records, service.repositories, service.github)
     for path in (folder, folder / "cache"):
         path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     cache = folder.resolve() / "cache"
     parts = WorkerParts(
-        name=name,
+        name=worker_name(),
         records=service.records,
         journals=store,
         tokens=JobTokens(service.records, [each.value for each in vault.masters]),
@@ -75,17 +67,8 @@ def make_worker(service: Service, store: Store, options: WorkerOptions) -> MadeW
         git=access,
         forward=options.forward,
     )
-    machine = Machine(
-        sandbox=options.sandbox,
-        policy=service.repositories,
-        cache=cache,
-        secrets=lambda tenant: revealed(vault, tenant),
-        git_credentials=access.credentials,
-        forward=options.forward,
-    )
     sender = Sender(service.records, service.webhook_key, service.repositories.allow_networks)
-    programs = ProgramWorker(service.records, machine, name, month_limit(service.records, store).is_reached)
-    return MadeWorker(Worker(parts, options.jobs), programs, sender.run)
+    return MadeWorker(Worker(parts, options.jobs), sender.run)
 
 
 def work(worker: MadeWorker, is_over: Callable[[], bool] = lambda: False) -> None:
@@ -94,14 +77,14 @@ def work(worker: MadeWorker, is_over: Callable[[], bool] = lambda: False) -> Non
 
     def drain() -> None:
         stop.set()
-        worker.jobs.drain()
+        worker.works.drain()
 
-    def kept(name: str, run: Callable[[threading.Event], None]) -> None:
+    def send() -> None:
         while not stop.is_set():
             try:
-                run(stop)
-            except Exception:  # noqa: BLE001  one piece of work that cannot be done may not stop the others
-                _log.exception("%s: an error; continued in %g s", name, RESTART_S)
+                worker.webhooks(stop)
+            except Exception:  # noqa: BLE001  one webhook that cannot be sent may not stop the others
+                _log.exception("webhooks: an error; continued in %g s", RESTART_S)
                 stop.wait(RESTART_S)
 
     def watch() -> None:
@@ -109,14 +92,12 @@ def work(worker: MadeWorker, is_over: Callable[[], bool] = lambda: False) -> Non
             if is_over():
                 drain()
 
-    beside = {"programs": worker.programs.run, "webhooks": worker.webhooks}
-    threads = [threading.Thread(target=kept, args=each, name=each[0]) for each in beside.items()]
-    threads.append(threading.Thread(target=watch, name="end"))
+    threads = [threading.Thread(target=each, name=name) for name, each in {"webhooks": send, "end": watch}.items()]
     with _signals(drain):
         for thread in threads:
             thread.start()
         try:
-            worker.jobs.run()
+            worker.works.run()
         finally:
             stop.set()
             for thread in threads:

@@ -1,9 +1,10 @@
-"""Queue the events of jobs for the webhooks of their tenants."""
+"""Queue the events of work for the webhooks of their tenants."""
 
 import logging
+from typing import Any
 
-from gepa_service.model.job import Job, Status
 from gepa_service.model.webhook import WebhookEvent
+from gepa_service.model.work import ENDED, Status, Work
 from gepa_service.records.store import RecordError, TenantRecords
 from gepa_service.webhooks.outbox import emit
 
@@ -14,28 +15,36 @@ EVENTS: dict[Status, WebhookEvent] = {
     "failed": "job.failed",
     "cancelled": "job.cancelled",
 }
-"""Events by the status that a job has from then on."""
+"""Events by the status that an optimization has from then on."""
 
 _log = logging.getLogger(__name__)
 
 
-def announce(records: TenantRecords, job: Job) -> None:
-    """Queue the event of a job's new status, once its record has it.
+def announce(records: TenantRecords, work: Work) -> None:
+    """Queue the event of a work's new status, once its record has it.
 
-    The job does not depend on it: a failure is logged, and a process that dies between the two sends nothing.
+    The work does not depend on it: a failure is logged, and a process that dies between the two sends nothing.
     """
-    event = EVENTS.get(job.status)
+    event, payload = _event(work)
     if event is None:
         return
-    payload = {
-        "job_id": job.id,
-        "status": job.status,
-        "reason": job.reason,
-        "program_id": job.program_id,
-        "seed_score": job.progress.seed_score,
-        "best_score": job.progress.best_score,
-    }
     try:
-        emit(records, event, payload)
+        emit(records, event, {**payload, "status": work.status})
     except RecordError as error:
-        _log.warning("the webhooks of job %s do not receive %s: %s", job.id, event, error)
+        _log.warning("the webhooks of %s do not receive %s: %s", work.id, event, error)
+
+
+def _event(work: Work) -> tuple[WebhookEvent | None, dict[str, Any]]:
+    if work.what == "optimize":
+        progress = work.progress
+        scores = {"seed_score": progress.seed_score, "best_score": progress.best_score}
+        return EVENTS.get(work.status), {
+            "job_id": work.id,
+            "reason": work.reason,
+            "program_id": work.program_id,
+            **scores,
+        }
+    if work.what == "rollouts" and work.status in ENDED and work.program is not None:
+        total = len(work.program.tasks)
+        return "batch.ended", {"batch_id": work.id, "done": work.done, "failed": work.failed, "total": total}
+    return None, {}

@@ -1,6 +1,6 @@
-"""What a tenant asks of a job: to cancel, pause or resume it, or to change its budget. The worker acts on it.
+"""What a tenant asks of its work: to cancel, pause or resume it, or to change its budget. The worker acts on it.
 
-A cancelled job has that status at once, also if it is running: from then on its token is refused, and its worker, which
+Cancelled work has that status at once, also if it is running: from then on its token is refused, and its worker, which
 looks at the record twice a second, ends its processes.
 """
 
@@ -13,7 +13,7 @@ from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.steering.request_queue import request
 from gepa_service.jobs.announcements import announce
-from gepa_service.model.job import ENDED, Job, Status
+from gepa_service.model.work import ENDED, NAMES, Status, Work
 from gepa_service.records.record import now
 from gepa_service.records.store import TenantRecords
 
@@ -25,19 +25,19 @@ STEERED = ("max_metric_calls", "max_cost_usd", "max_seconds")
 
 
 class ControlRefused(Exception):
-    """The status of the job does not allow it; the text has the reason."""
+    """The status of the work does not allow it; the text has the reason."""
 
 
-def cancel(records: TenantRecords, store: Store, job: Job, by: str) -> Job:
-    """End a job for good, at once; what it has found is kept. That of a cancelled job changes nothing.
+def cancel(records: TenantRecords, store: Store, job: Work, by: str) -> Work:
+    """End work for good, at once; what it has found is kept. If it is cancelled already, nothing changes.
 
     Raises:
-        ControlRefused: it has ended in another way. StoreUnavailable: the job is cancelled, its run is not marked.
+        ControlRefused: it has ended in another way. StoreUnavailable: the work is cancelled, its run is not marked.
     """
     reason = f"cancelled by {by}"
     before: list[Status] = []
 
-    def change(found: Job) -> Job:
+    def change(found: Work) -> Work:
         before.append(found.status)
         if found.status == "cancelled":
             return found
@@ -57,12 +57,12 @@ def cancel(records: TenantRecords, store: Store, job: Job, by: str) -> Job:
     return cancelled
 
 
-def pause(records: TenantRecords, store: Store, job: Job, by: str) -> Job:
+def pause(records: TenantRecords, store: Store, job: Work, by: str) -> Work:
     """Stop a job so that `resume` continues it. Raises `ControlRefused`: it has ended."""
     del store
     before: list[Status] = []
 
-    def change(found: Job) -> Job:
+    def change(found: Work) -> Work:
         before.append(found.status)
         if found.wanted == "pause":
             return found
@@ -76,11 +76,11 @@ def pause(records: TenantRecords, store: Store, job: Job, by: str) -> Job:
     return changed
 
 
-def resume(records: TenantRecords, store: Store, job: Job, by: str) -> Job:
+def resume(records: TenantRecords, store: Store, job: Work, by: str) -> Work:
     """Continue a paused job. Raises `ControlRefused`: it has ended, or is being cancelled."""
     del store, by
 
-    def change(found: Job) -> Job:
+    def change(found: Work) -> Work:
         _refuse_ended(found)
         if found.wanted == "cancel":
             raise ControlRefused("the job is being cancelled")
@@ -92,7 +92,7 @@ def resume(records: TenantRecords, store: Store, job: Job, by: str) -> Job:
     return records.change(job, change)
 
 
-def set_budget(records: TenantRecords, store: Store, job: Job, by: str, budget: Mapping[str, float]) -> Job:
+def set_budget(records: TenantRecords, store: Store, job: Work, by: str, budget: Mapping[str, float]) -> Work:
     """Change limits of `BUDGETS`: of the running optimizer too, which takes `STEERED` ones before its next proposal.
 
     Raises:
@@ -107,13 +107,13 @@ def set_budget(records: TenantRecords, store: Store, job: Job, by: str, budget: 
         except SteeringRefused as error:
             raise ControlRefused(str(error)) from None
 
-    def change(found: Job) -> Job:
+    def change(found: Work) -> Work:
         _refuse_ended(found)
         return found.model_copy(update={"settings": {**found.settings, **budget}})
 
     return records.change(job, change)
 
 
-def _refuse_ended(job: Job) -> None:
+def _refuse_ended(job: Work) -> None:
     if job.status in ENDED:
-        raise ControlRefused(f"the job is {job.status}")
+        raise ControlRefused(f"the {NAMES[job.what]} is {job.status}")

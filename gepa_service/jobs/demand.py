@@ -3,24 +3,24 @@
 import math
 
 from gepa_service.jobs.tenant_quotas import quotas_of
-from gepa_service.model.job import Job
-from gepa_service.model.rollouts import ProgramWork
 from gepa_service.model.webhook import WebhookDelivery
+from gepa_service.model.work import LANES, Work
 from gepa_service.records.store import RecordStore
 
 
 def workers_wanted(records: RecordStore, jobs_each: int, most: int) -> int:
-    """Return how many workers have something to do, at most `most`. `jobs_each`: the jobs that each runs at once.
+    """Return how many workers have something to do, at most `most`. `jobs_each`: as `Worker.at_once`.
 
-    Jobs that wait because their tenant runs as many as its quota allows are not counted.
+    Work that waits because its tenant has as much under way as its quota allows is not counted.
 
     Raises:
         RecordsUnavailable: the database does not answer.
     """
-    running = records.tenants_with(Job, {"status": "running"})
-    jobs = sum(running.values())
-    for tenant, waiting in records.tenants_with(Job, {"status": "pending"}).items():
-        jobs += max(0, min(waiting, quotas_of(records, tenant).jobs_at_once - running.get(tenant, 0)))
-    work = sum(records.count(ProgramWork, None, {"status": status}) for status in ("queued", "running"))
-    webhooks = records.count(WebhookDelivery, None, {"status": "pending"})
-    return min(most, max(math.ceil(jobs / jobs_each), work, 1 if webhooks else 0))
+    wanted = min(1, records.count(WebhookDelivery, None, {"status": "pending"}))
+    for lane in LANES:
+        running = records.tenants_with(Work, {"what": lane, "status": "running"})
+        works = sum(running.values())
+        for tenant, waiting in records.tenants_with(Work, {"what": lane, "status": "pending"}).items():
+            works += max(0, min(waiting, quotas_of(records, tenant).jobs_at_once - running.get(tenant, 0)))
+        wanted = max(wanted, math.ceil(works / jobs_each))
+    return min(most, wanted)

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.redaction import Secrets
@@ -20,13 +20,10 @@ from gepa_client.sandboxing.setup import providers_of
 from gepa_service.jobs.event_thread import EventThread
 from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.job_environment import basic_environment
-from gepa_service.jobs.job_order import JobOrder
 from gepa_service.jobs.relays import Relays, listen_here
+from gepa_service.jobs.work_order import OptimizeOrder
 from sandbox_runtime import Closed
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts
-
-if TYPE_CHECKING:  # the backend is imported when it is chosen
-    from sandbox_runtime.backends.bubblewrap.daemon_process import Daemon
 
 
 @dataclass(frozen=True)
@@ -44,10 +41,8 @@ class DriverPlace:
 
 
 @contextlib.contextmanager
-def place_for(
-    order: JobOrder, session: SandboxSession, front: HttpFront | None = None, daemon: "Daemon | None" = None
-) -> Iterator[DriverPlace]:
-    """Prepare the place that the order names, for the block. `front`: of a job at Modal. `daemon`: as of `isolated`.
+def place_for(order: OptimizeOrder, session: SandboxSession, front: HttpFront | None = None) -> Iterator[DriverPlace]:
+    """Prepare the place that the order names, for the block. `front`: of a job at Modal.
 
     Raises:
         SandboxError, OSError: it cannot be made.
@@ -61,7 +56,7 @@ def place_for(
         elif order.isolated:
             from gepa_service.jobs.isolated_driver import isolated
 
-            with thread.entered(isolated(order, session, daemon)) as place:
+            with thread.entered(isolated(order, session)) as place:
                 yield place
         else:
             with thread.entered(_here(order, session)) as place:
@@ -69,7 +64,7 @@ def place_for(
 
 
 @contextlib.asynccontextmanager
-async def _here(order: JobOrder, session: SandboxSession) -> AsyncIterator[DriverPlace]:
+async def _here(order: OptimizeOrder, session: SandboxSession) -> AsyncIterator[DriverPlace]:
     secrets, shared = order.secrets_of_tenant(), order.folder / "shared"
     shared.mkdir(mode=0o700, exist_ok=True)
     async with (
@@ -81,7 +76,9 @@ async def _here(order: JobOrder, session: SandboxSession) -> AsyncIterator[Drive
 
 
 @contextlib.asynccontextmanager
-async def model_access(order: JobOrder, session: NoSandboxes, ports: GatewayPorts | None) -> AsyncIterator[Gateway]:
+async def model_access(
+    order: OptimizeOrder, session: NoSandboxes, ports: GatewayPorts | None
+) -> AsyncIterator[Gateway]:
     """Open the gateway of the driver, through which it calls models without a key.
 
     What its calls cost is counted by the driver, as that of every run.
@@ -110,7 +107,7 @@ def model_variables(gateway: Gateway) -> dict[str, str]:
     return {name: value for name, value in found.items() if not name.lower().endswith("_proxy")}
 
 
-def _in_process(order: JobOrder, models: dict[str, str]) -> LaunchDriver:
+def _in_process(order: OptimizeOrder, models: dict[str, str]) -> LaunchDriver:
     def launch(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
         own = {"PYTHONHASHSEED": hash_seed, TOKEN_FILE_VARIABLE: str(order.token_file)}
         process: LaunchedDriver = subprocess.Popen(  # noqa: S603  our own command

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from gepa_service.jobs.job_order import Front
+from gepa_service.jobs.work_order import Front
 
 Forward = Callable[[int], AbstractContextManager[str]]
 """Makes a port reachable from elsewhere while its block runs, and gives the address."""

@@ -4,9 +4,8 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from gepa_service.model.job import Job
 from gepa_service.model.program_version import Repository
-from gepa_service.model.rollouts import ProgramWork
+from gepa_service.model.work import Work
 from gepa_service.records.store import RecordStore
 from gepa_service.repositories.delivery import FETCH_S
 from gepa_service.repositories.github_installations import GitHub
@@ -23,7 +22,7 @@ class GitAccess:
     policy: RepositoryPolicy
     github: GitHub | None
 
-    def configuration(self, work: Job | ProgramWork) -> str:
+    def configuration(self, work: Work) -> str:
         """Return git's configuration for the repository, for a file that its process alone may read.
 
         Raises:
@@ -31,7 +30,7 @@ class GitAccess:
         """
         return git_configuration(allowed_repository(work.repo_url, self.policy), self.credentials(work))
 
-    def fetch(self, work: Job | ProgramWork, folder: Path, commit: str) -> None:
+    def fetch(self, work: Work, folder: Path, commit: str) -> None:
         """Bring a commit of the repository to the git repository in `folder`.
 
         Raises:
@@ -52,7 +51,7 @@ class GitAccess:
             )
         )
 
-    def credentials(self, work: Job | ProgramWork) -> tuple[str, str] | None:
+    def credentials(self, work: Work) -> tuple[str, str] | None:
         """Return user and password for a repository that was connected by the GitHub App, else None."""
         if work.client_id is None or self.github is None:
             return None

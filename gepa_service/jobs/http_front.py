@@ -14,7 +14,7 @@ from evolverpc_common.redaction import Secrets
 from gepa_service.jobs.event_thread import EventThread
 from gepa_service.jobs.forwarding import forwarded, forwarding_session
 from gepa_service.jobs.front_port import free_port
-from gepa_service.jobs.job_order import Front
+from gepa_service.jobs.work_order import Front
 from sandbox_runtime import SandboxError
 
 PROGRAMS = "programs"

@@ -1,4 +1,4 @@
-"""Write the lines that the processes of a job print to the records that its tenant reads, without secrets."""
+"""Write the lines that the processes of a work print to the records that its tenant reads, without secrets."""
 
 import contextlib
 import logging
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from evolverpc_common.redaction import Secrets
 from evolverpc_common.untrusted_files import open_plain
-from gepa_service.model.job import Job
 from gepa_service.model.job_log import LARGEST_CHUNK, LogChunk, LogLine
+from gepa_service.model.work import Work
 from gepa_service.records.record import new_id, now
 from gepa_service.records.store import RecordError, RecordStore
 
@@ -38,8 +38,8 @@ class JobLogs:
     `files`: by the source that their lines are marked with. `secrets`: are taken out.
     """
 
-    def __init__(self, records: RecordStore, job: Job, files: Mapping[str, Path], secrets: Secrets) -> None:
-        self._records, self._job = records, job
+    def __init__(self, records: RecordStore, work: Work, files: Mapping[str, Path], secrets: Secrets) -> None:
+        self._records, self._work = records, work
         self._files = [_File(source, path) for source, path in files.items()]
         for file in self._files:
             with contextlib.suppress(OSError):
@@ -65,12 +65,12 @@ class JobLogs:
                 if chunk and size > LARGEST_CHUNK:
                     break
                 chunk.append(line)
-            record = LogChunk(tenant=self._job.tenant, id=new_id("log"), job_id=self._job.id, lines=tuple(chunk))
+            record = LogChunk(tenant=self._work.tenant, id=new_id("log"), job_id=self._work.id, lines=tuple(chunk))
             try:
                 self._records.insert(record)
             except RecordError as error:
                 if last:
-                    _log.warning("the last lines of job %s are not recorded: %s", self._job.id, error)
+                    _log.warning("the last lines of %s are not recorded: %s", self._work.id, error)
                 return
             del self._lines[: len(chunk)]
 

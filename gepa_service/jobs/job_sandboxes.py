@@ -1,14 +1,20 @@
-"""The sandboxes of one job or piece of work, from their start to their end."""
+"""The sandboxes of one work, from their start to their end."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
 
+from pydantic import ValidationError
+
+from evolverpc_common.network_addresses import parse_networks
 from gepa_client.sandboxing.session import SandboxSession, SessionNotStarted
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, Log
-from gepa_client.sandboxing.session_messages import OpenSetup
-from gepa_client.sandboxing.setup import publish
+from gepa_client.sandboxing.setup import open_setup, publish
 from gepa_client.settings.run_config import RunConfig
+from gepa_service.jobs.http_front import HttpFront, fronted
+from gepa_service.jobs.work_order import WorkOrder
 from sandbox_runtime import SandboxError
 from sandbox_runtime.backends import open_runtime
 
@@ -17,38 +23,50 @@ Show = Callable[[Log], None]
 CLOSED_LATE = Log("not all sandboxes have ended in time", is_warning=True)
 
 
+class SettingNotTaken(Exception):
+    """A setting that the backend does not have; the text names it."""
+
+
 @contextlib.contextmanager
 def started_session(
-    settings: RunConfig,
-    run_id: str,
-    setup: OpenSetup,
-    show: Show,
-    progress: Callable[[str], None] = lambda _text: None,
-    *,
-    spent_usd: float = 0.0,
-) -> Iterator[SandboxSession]:
-    """Start the sandboxes that the settings describe, for the block; an image that Modal lacks is built first.
+    order: WorkOrder, settings_for: Callable[[Mapping[str, Any]], RunConfig], show: Show, *, spent_usd: float = 0.0
+) -> Iterator[tuple[SandboxSession, HttpFront | None]]:
+    """Start the sandboxes of the work for the block; an image that Modal lacks is built first.
 
-    `setup`: opens what the sandboxes need, `open_setup`.
+    `settings_for`: returns the settings, given those by which sandboxes at Modal reach the gateway. Yield the session,
+    and the front of work at Modal.
 
     Raises:
-        SessionNotStarted: none became ready. SandboxError: its image cannot be built.
+        SettingNotTaken: the settings do not fit the backend. SessionNotStarted: none became ready. SandboxError: its
+        image cannot be built, or its front's port is taken.
     """
-    session = SandboxSession(settings, run_id, setup, size=settings.sandboxes)
-    try:
+    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks))
+    with fronted(order.front) as (gateway, front):
         try:
-            session.start(show, progress, spent_usd=spent_usd)
-        except SessionNotStarted as error:
-            if not error.must_publish:
-                raise
-            session.close()
-            asyncio.run(_published(settings, show))
-            session = SandboxSession(settings, run_id, setup, size=settings.sandboxes)
-            session.start(show, progress, spent_usd=spent_usd)
-        yield session
-    finally:
-        if not session.close():
-            show(CLOSED_LATE)
+            settings = settings_for(gateway)
+        except ValidationError as error:
+            raise SettingNotTaken(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from error
+        if front is not None:
+            end_earlier_attempts(order.id, settings)
+        session = SandboxSession(settings, order.id, setup, size=settings.sandboxes)
+        try:
+            try:
+                session.start(show, _ignored, spent_usd=spent_usd)
+            except SessionNotStarted as error:
+                if not error.must_publish:
+                    raise
+                session.close()
+                asyncio.run(_published(settings, show))
+                session = SandboxSession(settings, order.id, setup, size=settings.sandboxes)
+                session.start(show, _ignored, spent_usd=spent_usd)
+            yield session, front
+        finally:
+            if not session.close():
+                show(CLOSED_LATE)
+
+
+def _ignored(_progress: str) -> None:
+    return
 
 
 async def _published(settings: RunConfig, show: Show) -> None:
@@ -59,7 +77,7 @@ async def _published(settings: RunConfig, show: Show) -> None:
 
 
 def end_earlier_attempts(run_id: str, settings: RunConfig) -> None:
-    """End the sandboxes that earlier attempts of a job left at Modal: their worker is gone. Raises `SandboxError`."""
+    """End the sandboxes that earlier attempts of a work left at Modal: their worker is gone. Raises `SandboxError`."""
 
     async def sweep() -> None:
         async with open_runtime(settings.sandbox, app_name=settings.modal_app) as runtime:

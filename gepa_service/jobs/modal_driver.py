@@ -22,8 +22,8 @@ from gepa_service.jobs.driver_place import DriverPlace, RelayedSandboxes, model_
 from gepa_service.jobs.fleet_mirror import FLEET, TOKEN, FleetMirror
 from gepa_service.jobs.front_port import free_port
 from gepa_service.jobs.http_front import HttpFront
-from gepa_service.jobs.job_order import JobOrder
 from gepa_service.jobs.piped_driver import launched
+from gepa_service.jobs.work_order import OptimizeOrder
 from sandbox_runtime import Allow, Command, ResourceLimits, SandboxError, SandboxSpec
 from sandbox_runtime.backends.modal.image_setup import SERVER_PYTHON, WORKSPACE
 from sandbox_runtime.backends.modal.runtime import APP, ModalRuntime
@@ -48,7 +48,7 @@ for name, text in json.load(sys.stdin).items():
 
 
 @contextlib.asynccontextmanager
-async def at_modal(order: JobOrder, session: SandboxSession, front: HttpFront) -> AsyncIterator[DriverPlace]:
+async def at_modal(order: OptimizeOrder, session: SandboxSession, front: HttpFront) -> AsyncIterator[DriverPlace]:
     """Start the driver's sandbox for the block.
 
     Raises:
@@ -65,7 +65,7 @@ async def at_modal(order: JobOrder, session: SandboxSession, front: HttpFront) -
             setup=(Command(("mkdir", "-p", SHARED)),),
             prepared=await runtime.packages_image(PACKAGES, EXTRAS, on_progress=print),
             egress=Allow(tuple(dict.fromkeys(urlsplit(url).hostname or "" for url in (order.api, front.url)))),
-            labels={RUN_LABEL: order.run_id[:LABEL_LENGTH], "purpose": "driver"},
+            labels={RUN_LABEL: order.id[:LABEL_LENGTH], "purpose": "driver"},
             limits=LIMITS,
         )
         sandbox = await runtime.start_without_server(spec)

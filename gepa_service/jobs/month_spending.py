@@ -12,8 +12,8 @@ from datetime import datetime
 from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import Store
 from gepa_service.jobs.tenant_quotas import quotas_of
-from gepa_service.model.job import ENDED, Job
 from gepa_service.model.tenant import Usage
+from gepa_service.model.work import ENDED, OPTIMIZATIONS, Work
 from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
@@ -59,7 +59,7 @@ class SpendingReader:
             usd, unpriced = usd + month.work_usd, unpriced + month.work_unpriced
         return MonthSpending(jobs, usd, unpriced)
 
-    def _spent(self, journals: Store, job: Job) -> tuple[float, int]:
+    def _spent(self, journals: Store, job: Work) -> tuple[float, int]:
         known = self._ended.get(job.id)
         if known is not None:
             return known
@@ -76,11 +76,11 @@ class SpendingReader:
         return total
 
 
-def _of_month(records: RecordStore, tenant: str, moment: datetime) -> Iterator[Job]:
+def _of_month(records: RecordStore, tenant: str, moment: datetime) -> Iterator[Work]:
     """Yield the jobs that were submitted this month, and the older ones that have run in it."""
     first = first_id_of(moment)
-    yield from every(records, Job, tenant, after=first)
-    for job in every(records, Job, tenant, {"month": month_of(moment)}):
+    yield from every(records, Work, tenant, OPTIMIZATIONS, after=first)
+    for job in every(records, Work, tenant, {"month": month_of(moment)}):
         if job.id > first:
             return
         yield job

@@ -10,15 +10,15 @@ from gepa_client.errors import ClientError
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
 from gepa_service.jobs.evolved_code import evolved_code, with_change
-from gepa_service.model.job import Job
 from gepa_service.model.program_version import Delivery, Program
+from gepa_service.model.work import Work
 from gepa_service.records.every import every
 from gepa_service.records.store import RecordStore
 
 PROGRAM_JSON = "program.json"
 
 
-def program_of(store: Store, records: RecordStore, job: Job, artifacts: dict[str, Any]) -> Program:
+def program_of(store: Store, records: RecordStore, job: Work, artifacts: dict[str, Any]) -> Program:
     """Return the version, without the change of its code, see `with_code`.
 
     Its id follows from the job's, so that it is written once if two workers complete the job.

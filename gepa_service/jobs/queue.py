@@ -1,19 +1,19 @@
-"""The order of jobs: tenants take turns, so that one who submits many does not hold up another's first.
+"""The order of work: tenants take turns, so that one who submits much does not hold up another's first.
 
-The tenant with the fewest running jobs comes first, then the one that was served longest ago; of a tenant, its oldest
-job. A job of a worker whose beat has stopped comes before all of them.
+In a lane the tenant with the least under way comes first, then the one that was served longest ago; of a tenant, its
+oldest work. Work of a worker whose beat has stopped comes before all of it.
 """
 
 import contextlib
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.jobs.month_spending import NOTHING_LEFT
 from gepa_service.jobs.tenant_quotas import quotas_of
-from gepa_service.model.job import TURN, Job, JobClaim, Turn
+from gepa_service.model.work import LANES, TURN, Claim, Turn, What, Work
 from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordExists, RecordStore
@@ -21,14 +21,14 @@ from gepa_service.records.store import RecordChanged, RecordExists, RecordStore
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 LOOKED_AT = 50
-"""Pending jobs of a tenant that are considered: those that wait after a setback are passed over."""
+"""Pending works of a tenant and kind that are considered: those that wait after a setback are passed over."""
 
 
 @dataclass
 class Queue:
-    """The jobs of all tenants, as one worker sees them. Used by one thread.
+    """The work of all tenants, as one worker sees it. Used by one thread.
 
-    `lease_s`: after how many seconds without a change of its claim, measured on this process's monotonic clock, a job
+    `lease_s`: after how many seconds without a change of its claim, measured on this process's monotonic clock, work
     counts as left. `has_spent_all`: whether a tenant's money of this month is spent. All methods raise
     `RecordsUnavailable`, and what `has_spent_all` raises.
     """
@@ -38,80 +38,82 @@ class Queue:
     lease_s: float
     clock: Callable[[], float] = time.monotonic
     has_spent_all: Callable[[str], bool] = lambda _tenant: False
-    _seen: dict[str, tuple[JobClaim, float]] = field(default_factory=dict)
+    _seen: dict[str, tuple[Claim, float]] = field(default_factory=dict)
 
-    def claim(self, running: Container[str] = ()) -> Job | None:
-        """Claim the job that is next, and return it as claimed; None if there is none that may run now.
+    def claim(self, running: Container[str] = (), lanes: Iterable[Sequence[What]] = LANES) -> Work | None:
+        """Claim the work that is next, and return it as claimed; None if there is none that may run now.
 
-        `running`: the jobs that this worker runs.
+        `running`: the work that this worker does. `lanes`: those of `LANES` in which it can do more.
         """
+        lanes = tuple(lanes)
         for left in self._left(running):
-            if (claimed := self._claimed(left)) is not None:
+            if any(left.what in lane for lane in lanes) and (claimed := self._claimed(left)) is not None:
                 return claimed
-        for tenant in self._tenants():
-            job = self._oldest(tenant)
-            if job is not None and self.has_spent_all(tenant):
-                self._note(job, NOTHING_LEFT)
-                continue
-            if job is not None and (claimed := self._claimed(job)) is not None:
-                self._served(tenant)
-                return claimed
+        for lane in lanes:
+            for tenant in self._tenants(lane):
+                work = self._oldest(tenant, lane)
+                if work is not None and self.has_spent_all(tenant):
+                    self._note(work, NOTHING_LEFT)
+                elif work is not None and (claimed := self._claimed(work)) is not None:
+                    self._served(tenant)
+                    return claimed
         return None
 
-    def waiting(self) -> int:
-        """Return how many jobs wait."""
-        return self.records.count(Job, None, {"status": "pending"})
-
-    def _left(self, running: Container[str]) -> list[Job]:
-        """Return the running jobs whose worker has shown no beat for the lease."""
-        present, left = dict[str, tuple[JobClaim, float]](), []
-        for job in every(self.records, Job, None, {"status": "running"}):
-            if job.claim is None or job.id in running:
+    def _left(self, running: Container[str]) -> list[Work]:
+        """Return the running work whose worker has shown no beat for the lease."""
+        present, left = dict[str, tuple[Claim, float]](), []
+        for work in every(self.records, Work, None, {"status": "running"}):
+            if work.claim is None or work.id in running:
                 continue
-            claim, since = self._seen.get(job.id, (None, 0.0))
-            if claim != job.claim:
+            claim, since = self._seen.get(work.id, (None, 0.0))
+            if claim != work.claim:
                 since = self.clock()
-            present[job.id] = (job.claim, since)
+            present[work.id] = (work.claim, since)
             if self.clock() - since >= self.lease_s:
-                left.append(job)
+                left.append(work)
         self._seen = present
         return left
 
-    def _tenants(self) -> list[str]:
-        """Return the tenants that have a job waiting and may run one more, in the order of their turns."""
-        waiting = self.records.tenants_with(Job, {"status": "pending"})
-        running = self.records.tenants_with(Job, {"status": "running"})
+    def _tenants(self, lane: Sequence[What]) -> list[str]:
+        """Return the tenants that have work waiting in a lane and may run more there, in the order of their turns."""
+        waiting = self.records.tenants_with(Work, {"what": lane, "status": "pending"})
+        running = self.records.tenants_with(Work, {"what": lane, "status": "running"})
         free = [each for each in waiting if running.get(each, 0) < quotas_of(self.records, each).jobs_at_once]
         return sorted(free, key=lambda each: (running.get(each, 0), self._last_turn(each), each))
 
-    def _oldest(self, tenant: str) -> Job | None:
-        """Return the tenant's oldest job that may run now and for whose sandboxes there is room."""
+    def _oldest(self, tenant: str, lane: Sequence[What]) -> Work | None:
+        """Return the tenant's oldest work that may run now and for whose sandboxes there is room."""
         quota = quotas_of(self.records, tenant).sandboxes
-        used = sum(sandboxes_of(job) for job in every(self.records, Job, tenant, {"status": "running"}))
-        for job in self.records.page(Job, tenant, {"status": "pending"}, limit=LOOKED_AT):
-            due = job.not_before is None or job.not_before <= now()
-            if due and (used == 0 or used + sandboxes_of(job) <= quota):
-                return job
+        used = sum(sandboxes_of(work) for work in every(self.records, Work, tenant, {"status": "running"}))
+        for work in self._waiting(tenant, lane):
+            due = work.not_before is None or work.not_before <= now()
+            if due and (used == 0 or used + sandboxes_of(work) <= quota):
+                return work
         return None
 
-    def _note(self, job: Job, reason: str) -> None:
-        """State in the record of a pending job why it waits."""
-        if job.reason != reason:
-            with contextlib.suppress(RecordChanged):
-                self.records.replace(job.model_copy(update={"reason": reason}))
+    def _waiting(self, tenant: str, lane: Sequence[What]) -> list[Work]:
+        where = [{"what": what, "status": "pending"} for what in lane]
+        pages = [self.records.page(Work, tenant, each, limit=LOOKED_AT) for each in where]
+        return sorted((work for page in pages for work in page), key=lambda work: work.created)
 
-    def _claimed(self, job: Job) -> Job | None:
-        """Claim a job as it was seen; None if another process wrote it since."""
+    def _note(self, work: Work, reason: str) -> None:
+        """State in the record of pending work why it waits."""
+        if work.reason != reason:
+            with contextlib.suppress(RecordChanged):
+                self.records.replace(work.model_copy(update={"reason": reason}))
+
+    def _claimed(self, work: Work) -> Work | None:
+        """Claim work as it was seen; None if another process wrote it since."""
         changes = {
             "status": "running",
-            "claim": JobClaim(worker=self.worker),
-            "attempts": job.attempts + 1,
-            "started": job.started or now(),
+            "claim": Claim(worker=self.worker),
+            "attempts": work.attempts + 1,
+            "started": work.started or now(),
             "not_before": None,
             "reason": None,
         }
         try:
-            return self.records.replace(job.model_copy(update=changes))
+            return self.records.replace(work.model_copy(update=changes))
         except RecordChanged:
             return None
 
@@ -130,7 +132,7 @@ class Queue:
         return NEVER if found is None else found.updated
 
 
-def sandboxes_of(job: Job) -> int:
-    """Return how many sandboxes a job asks for."""
+def sandboxes_of(work: Work) -> int:
+    """Return how many sandboxes a work asks for."""
     default: int = RunConfig.model_fields["sandboxes"].default
-    return int(job.settings.get("sandboxes") or default)
+    return int(work.settings.get("sandboxes") or default)

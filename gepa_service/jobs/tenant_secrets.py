@@ -1,10 +1,10 @@
-"""A tenant's secrets as the processes of its jobs take them: variables, and headers that the gateway sets.
+"""A tenant's secrets as the processes of its work take them: variables, and headers that the gateway sets.
 
 The one place that leaves out secrets whose names decide what programs of this machine do.
 """
 
-from gepa_service.jobs.attempt import Revealed
 from gepa_service.jobs.job_environment import may_be_secret
+from gepa_service.jobs.parts import Revealed
 from gepa_service.secrets.reveal import reveal
 from gepa_service.secrets.vault import Vault
 

@@ -16,6 +16,7 @@ TENANTS = "-"
 class Quotas(BaseModel):
     """What a tenant may use. None: no limit.
 
+    `jobs_at_once`: optimizations, and as many batches and steps. `jobs_queued`, `sandboxes`: of all together.
     `usd_per_month`: once its jobs have cost that much, they wait. What they spend until that is noticed, in five
     seconds and in the examples that are in flight then, is beyond it.
     """

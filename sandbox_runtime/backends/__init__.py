@@ -1,12 +1,9 @@
 """The backends, and the function that opens one; each is imported only if it is chosen."""
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from sandbox_runtime.api.egress import GatewaySession
 from sandbox_runtime.api.sandbox import Runtime, RuntimeUnavailable
-
-if TYPE_CHECKING:
-    from sandbox_runtime.backends.bubblewrap.daemon_process import Daemon
 
 RuntimeKind = Literal["process", "bubblewrap", "modal"]
 
@@ -18,13 +15,11 @@ def open_runtime(
     *,
     build_gateway_session: GatewaySession | None = None,
     app_name: str | None = None,
-    daemon: "Daemon | None" = None,
 ) -> Runtime:
     """Return a runtime of this kind, to be used in an `async with` block.
 
     `build_gateway_session`: what builds of environments may reach with `bubblewrap`. `app_name`: the app at `modal`
-    that the sandboxes belong to, by default that backend's own. `daemon`: of `bubblewrap`, see `BubblewrapRuntime`.
-    Other kinds ignore them.
+    that the sandboxes belong to, by default that backend's own. Other kinds ignore them.
 
     Raises:
         RuntimeUnavailable: its package is not installed.
@@ -37,7 +32,7 @@ def open_runtime(
     if kind == "bubblewrap":
         from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 
-        return BubblewrapRuntime(build_gateway_session=build_gateway_session, daemon=daemon)
+        return BubblewrapRuntime(build_gateway_session=build_gateway_session)
     if kind == "modal":
         try:
             from sandbox_runtime.backends.modal.runtime import ModalRuntime

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from gepa_service.auth.keys import make_key
-from gepa_service.model.job import Job, JobProgress, Status
 from gepa_service.model.job_log import LogChunk, LogLine
 from gepa_service.model.program_version import Program, Promotion, Repository
 from gepa_service.model.tenant import TENANTS, AuditEntry, Tenant
+from gepa_service.model.work import JobProgress, Status, Work
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id, now
 from gepa_service.records.store import RecordStore
@@ -35,10 +35,10 @@ def repository(tenant: str, text: Callable[[], str]) -> Repository:
     )
 
 
-def job(tenant: str, status: Status, text: Callable[[], str]) -> Job:
+def job(tenant: str, status: Status, text: Callable[[], str]) -> Work:
     step = {"name": text(), "verdict": "failed", "message": text(), "details": text()}
     failure = {"kind": text(), "message": text(), "details": text(), "findings": [text()], "check": {"steps": [step]}}
-    return Job(
+    return Work(
         tenant=tenant,
         id=new_id("job"),
         status=status,

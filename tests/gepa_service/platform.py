@@ -11,11 +11,11 @@ from typing import Any
 from evolverpc_common.network_addresses import parse_networks
 from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.job_tokens import JobTokens
-from gepa_service.jobs.attempt import Revealed, WorkerParts
 from gepa_service.jobs.git_access import GitAccess
+from gepa_service.jobs.parts import Revealed, WorkerParts
 from gepa_service.jobs.worker import Worker, worker_name
-from gepa_service.model.job import ENDED, Job
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.model.work import ENDED, Work
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore, TenantRecords
@@ -68,8 +68,8 @@ class Platform:
             git=GitAccess(self.records, RepositoryPolicy(True, LOOPBACK), self.github),
         )
 
-    def submit(self, repo: Path, settings: Mapping[str, Any], tenant: str = "acme") -> Job:
-        job = Job(
+    def submit(self, repo: Path, settings: Mapping[str, Any], tenant: str = "acme") -> Work:
+        job = Work(
             tenant=tenant,
             id=new_id("job"),
             repo_url=str(repo),
@@ -79,12 +79,12 @@ class Platform:
         self.records.insert(job)
         return job
 
-    def get(self, job: Job) -> Job:
-        found = self.records.get(Job, job.tenant, job.id)
+    def get(self, job: Work) -> Work:
+        found = self.records.get(Work, job.tenant, job.id)
         assert found is not None
         return found
 
-    def until(self, job: Job, wanted: Callable[[Job], bool], timeout_s: float = WAIT_S) -> Job:
+    def until(self, job: Work, wanted: Callable[[Work], bool], timeout_s: float = WAIT_S) -> Work:
         """Wait until the job is as wanted, and return it."""
         until = time.monotonic() + timeout_s
         while not wanted(found := self.get(job)):
@@ -92,10 +92,10 @@ class Platform:
             time.sleep(0.05)
         return found
 
-    def ended(self, job: Job, timeout_s: float = WAIT_S) -> Job:
+    def ended(self, job: Work, timeout_s: float = WAIT_S) -> Work:
         return self.until(job, lambda found: found.status in ENDED, timeout_s)
 
-    def log(self, job: Job) -> str:
+    def log(self, job: Work) -> str:
         texts = [self.folder / "jobs" / job.id / name for name in ("job.log", "results/run.log")]
         return "\n".join(f"--- {path.name}\n{path.read_text()[-4000:]}" for path in texts if path.exists())
 
@@ -156,7 +156,7 @@ def word_settings(log: Path | str, *, metric_calls: int = 60, seed: int = 0, slo
     }
 
 
-def processes_of(job: Job) -> list[int]:
+def processes_of(job: Work) -> list[int]:
     """The job processes of a job and what they started on this machine: those that work in its folder."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -11,12 +10,19 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import Responses, documented
 from gepa_service.api.problems import not_found
-from gepa_service.api.quotas import refuse_beyond_quotas
 from gepa_service.api.routes.jobs import Row
 from gepa_service.api.routes.repositories import Id
-from gepa_service.api.routes.rollouts import TaskError, Texts, WorkRequest, shown_result, work_of
+from gepa_service.api.routes.rollouts import (
+    ExampleRun,
+    Texts,
+    WorkRequest,
+    WorkStatus,
+    shown_result,
+    shown_status,
+    submitted,
+)
 from gepa_service.api.threads import in_thread
-from gepa_service.model.rollouts import PROMPT, WORK_ENDED, ProgramWork, WorkStatus
+from gepa_service.model.work import ENDED, PROMPT, Work
 from gepa_service.records.store import TenantRecords
 
 router = APIRouter(tags=["rollouts"])
@@ -67,19 +73,6 @@ class StepRequest(WorkRequest):
     wait_s: Annotated[float, Field(ge=0, le=LONGEST_WAIT_S)] = LONGEST_WAIT_S
 
 
-class ExampleRun(BaseModel):
-    """A run of an example with one candidate. `trajectory`: the trace, if it was asked for."""
-
-    status: Literal["ok", "program_error", "timeout", "infra_error", "cancelled"]
-    score: float | None
-    output: JsonValue
-    feedback: str | None
-    error: TaskError | None
-    trajectory: JsonValue
-    log: str | None
-    seconds: float
-
-
 class ExampleTried(BaseModel):
     """An example before and after the mutation."""
 
@@ -113,7 +106,7 @@ class StepView(BaseModel):
     examples: list[ExampleTried] = Field(default_factory=list)
 
     @classmethod
-    def of(cls, work: ProgramWork) -> "StepView":
+    def of(cls, work: Work) -> "StepView":
         """Return what is shown of a record."""
         result = work.result or {}
         tried = [
@@ -128,7 +121,7 @@ class StepView(BaseModel):
         shown = {name: result[name] for name in names if name in result}
         return cls(
             step_id=work.id,
-            status=work.status,
+            status=shown_status(work),
             reason=work.reason,
             cost_usd=work.cost_usd,
             examples=tried,
@@ -145,24 +138,14 @@ async def execute(asked: StepRequest, request: Request, caller: Writer, service:
     records = service.of(caller)
     mutation = asked.mutation.model_dump(exclude_none=True)
     flags = [] if mutation["kind"] == PROMPT else ["--allow-mutations"]
-    work = await work_of(
-        service,
-        records,
-        asked,
-        caller.actor,
-        what="step",
-        tasks=asked.examples,
-        flags=flags,
-        mutation=mutation,
+    work = await submitted(
+        request, service, caller, asked, what="step", tasks=asked.examples, flags=flags, mutation=mutation
     )
-    spending = request.app.state.spending
-    await in_thread(partial(refuse_beyond_quotas, service, caller.tenant, work.settings, spending, is_job=False))
-    await in_thread(records.insert, work)
     until = time.monotonic() + asked.wait_s
-    while work.status not in WORK_ENDED and time.monotonic() < until:
+    while work.status not in ENDED and time.monotonic() < until:
         await asyncio.sleep(POLL_S)
         work = await _known(records, work.id)
-    if work.status not in WORK_ENDED:
+    if work.status not in ENDED:
         response.status_code = 202
     return StepView.of(work)
 
@@ -173,8 +156,8 @@ async def step(step_id: Id, caller: Reader, service: Parts) -> StepView:
     return StepView.of(await _known(service.of(caller), step_id))
 
 
-async def _known(records: TenantRecords, step_id: str) -> ProgramWork:
-    found = await in_thread(records.get, ProgramWork, step_id)
+async def _known(records: TenantRecords, step_id: str) -> Work:
+    found = await in_thread(records.get, Work, step_id)
     if found is None or found.what != "step":
         raise not_found("step")
     return found

@@ -18,13 +18,13 @@ from gepa_service.api.access import Parts, Reader
 from gepa_service.api.documented import Responses, documented
 from gepa_service.api.job_streams import JobEvent, JobStreams, WatchedJob
 from gepa_service.api.pages import Paging, next_of
-from gepa_service.api.problems import Problem
+from gepa_service.api.problems import Problem, not_found
 from gepa_service.api.routes.jobs import known_job
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.threads import in_thread
 from gepa_service.jobs.report import NoReport, certificate_of, report_of
-from gepa_service.model.job import ENDED, Job
 from gepa_service.model.job_log import LogChunk, LogLine
+from gepa_service.model.work import ENDED, Work
 
 router = APIRouter(tags=["events of jobs"])
 
@@ -105,7 +105,7 @@ async def stream(
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-async def _events(request: Request, streams: JobStreams, job: Job, last: str | None) -> AsyncIterator[bytes]:
+async def _events(request: Request, streams: JobStreams, job: Work, last: str | None) -> AsyncIterator[bytes]:
     watched = streams.get(job)  # now, as until a stream listens the job may be dropped to make room for others
     log, woken = watched.log, asyncio.Event()
     epoch, number, is_reset = log.epoch.encode(), *_begin(watched, last)
@@ -195,9 +195,10 @@ async def _first_events(watched: WatchedJob) -> None:
 
 @router.get("/job/{job_id}/logs", responses=documented(404))
 async def logs(job_id: Id, caller: Reader, service: Parts, query: Paging) -> LogPage:
-    """Return what the worker and the processes of a job printed, oldest first."""
+    """Return what the worker and the processes of a job, batch or step printed, oldest first."""
     records = service.of(caller)
-    await known_job(records, job_id)
+    if await in_thread(records.get, Work, job_id) is None:
+        raise not_found("job")
     where = {"job_id": job_id}
     found = await in_thread(lambda: records.page(LogChunk, where, after=query.after, limit=query.limit))
     return LogPage(lines=[line for chunk in found for line in chunk.lines], next=next_of(found, query))

@@ -4,6 +4,7 @@ import contextlib
 import shlex
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Query, Request
@@ -25,13 +26,15 @@ from gepa_service.jobs import control
 from gepa_service.jobs.month_spending import SpendingReader
 from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_settings, repository_path
 from gepa_service.jobs.tenant_quotas import quotas_of
-from gepa_service.model.job import Job, Status
 from gepa_service.model.program_version import Repository
+from gepa_service.model.work import OPTIMIZATIONS, JobStatus, Work
 from gepa_service.records.record import new_id
 from gepa_service.records.store import TenantRecords
 from gepa_service.repositories.destinations import LONGEST_URL
 
 router = APIRouter(tags=["jobs"])
+
+Action = Callable[[TenantRecords, Store, Work], Work]
 
 MOST_ROWS = 20_000
 LONGEST_NAME = 400
@@ -142,7 +145,7 @@ class Submitted(BaseModel):
     """A job that was accepted."""
 
     job_id: str
-    status: Status
+    status: JobStatus
 
 
 class JobView(BaseModel):
@@ -153,7 +156,7 @@ class JobView(BaseModel):
     """
 
     job_id: str
-    status: Status
+    status: JobStatus
     reason: str | None
     wanted: Literal["run", "pause", "cancel"]
     phase: str
@@ -179,9 +182,10 @@ class JobView(BaseModel):
     settings: dict[str, JsonValue]
 
     @classmethod
-    def of(cls, job: Job) -> "JobView":
+    def of(cls, job: Work) -> "JobView":
         """Return what is shown of a job."""
-        shared = job.model_dump(include=set(cls.model_fields) & set(Job.model_fields), exclude={"settings"})
+        shown = set(cls.model_fields) & set(Work.model_fields) - {"settings", "cost_usd"}
+        shared = job.model_dump(include=shown)
         limits = {name: job.settings.get(name) for name in ("max_metric_calls", "max_cost_usd")}
         settings = {name: value for name, value in job.settings.items() if not isinstance(value, list)}
         return cls(job_id=job.id, settings=settings, **shared, **job.progress.model_dump(), **limits)
@@ -215,16 +219,16 @@ class BudgetChange(BaseModel):
 async def optimize(asked: OptimizeRequest, request: Request, caller: Writer, service: Parts) -> Submitted:
     """Submit an optimization. A worker checks the program on a few rows first; if that fails, the job does."""
     job = await in_thread(_submitted, service, caller, asked, request.app.state.spending)
-    return Submitted(job_id=job.id, status=job.status)
+    return Submitted(job_id=job.id, status="pending")
 
 
-def _submitted(service: Service, caller: Principal, asked: OptimizeRequest, spending: SpendingReader) -> Job:
+def _submitted(service: Service, caller: Principal, asked: OptimizeRequest, spending: SpendingReader) -> Work:
     """Store a job; all that blocks is here, since each way to a thread and back costs time. Raises a problem."""
     records = service.of(caller)
     repo_url, client_id = repository_of(service, records, asked)
     settings = settings_or_problem(service, lambda: asked.settings(repo_url))
-    refuse_beyond_quotas(service, caller.tenant, settings, spending, is_job=True)
-    job = Job(
+    refuse_beyond_quotas(service, caller.tenant, settings, spending)
+    job = Work(
         tenant=caller.tenant,
         id=new_id("job"),
         repo_url=repo_url,
@@ -239,12 +243,12 @@ def _submitted(service: Service, caller: Principal, asked: OptimizeRequest, spen
 
 @router.get("/jobs", responses=documented())
 async def jobs(
-    caller: Reader, service: Parts, query: Paging, status: Annotated[list[Status] | None, Query(max_length=6)] = None
+    caller: Reader, service: Parts, query: Paging, status: Annotated[list[JobStatus] | None, Query(max_length=6)] = None
 ) -> JobPage:
     """List jobs, the newest first; `status`: only those with one of these."""
-    where = {"status": list(status)} if status else None
+    where = {**OPTIMIZATIONS, **({"status": list(status)} if status else {})}
     found = await in_thread(
-        lambda: service.of(caller).page(Job, where, after=query.after, limit=query.limit, newest_first=True)
+        lambda: service.of(caller).page(Work, where, after=query.after, limit=query.limit, newest_first=True)
     )
     return JobPage(items=[JobView.of(each) for each in found], next=next_of(found, query))
 
@@ -259,41 +263,27 @@ async def job(job_id: Id, caller: Reader, service: Parts) -> JobView:
 async def change_budget(job_id: Id, asked: BudgetChange, caller: Writer, service: Parts) -> JobView:
     """Change the budget of a job that has not ended."""
     budget = asked.model_dump(exclude_none=True)
-    return await _controlled(
-        service,
-        service.of(caller),
-        job_id,
-        lambda records, store, job: control.set_budget(records, store, job, caller.actor, budget),
-    )
+    action = partial(control.set_budget, by=caller.actor, budget=budget)
+    return await _controlled(service, service.of(caller), job_id, action)
 
 
 @router.post("/job/{job_id}/cancel", responses=documented(404, 409))
 async def cancel(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """End a job for good; what it has found is kept."""
-    return await _controlled(
-        service,
-        service.of(caller),
-        job_id,
-        lambda records, store, job: control.cancel(records, store, job, caller.actor),
-    )
+    return await _controlled(service, service.of(caller), job_id, partial(control.cancel, by=caller.actor))
 
 
 @router.post("/job/{job_id}/pause", responses=documented(404, 409))
 async def pause(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """Stop a job; nothing is lost, and `resume` continues it."""
-    return await _controlled(
-        service,
-        service.of(caller),
-        job_id,
-        lambda records, store, job: control.pause(records, store, job, caller.actor),
-    )
+    return await _controlled(service, service.of(caller), job_id, partial(control.pause, by=caller.actor))
 
 
 @router.post("/job/{job_id}/resume", responses=documented(404, 409))
 async def resume(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """Continue a paused job, once there is room in the queue."""
 
-    def resumed(records: TenantRecords, store: Store, job: Job) -> Job:
+    def resumed(records: TenantRecords, store: Store, job: Work) -> Work:
         if job.status == "paused":
             refuse_full_queue(service, caller.tenant, quotas_of(service.records, caller.tenant))
         return control.resume(records, store, job, caller.actor)
@@ -301,10 +291,10 @@ async def resume(job_id: Id, caller: Writer, service: Parts) -> JobView:
     return await _controlled(service, service.of(caller), job_id, resumed)
 
 
-async def known_job(records: TenantRecords, job_id: str) -> Job:
+async def known_job(records: TenantRecords, job_id: str) -> Work:
     """Return a job of the tenant. Raises `not_found`."""
-    found = await in_thread(records.get, Job, job_id)
-    if found is None:
+    found = await in_thread(records.get, Work, job_id)
+    if found is None or found.what != "optimize":
         raise not_found("job")
     return found
 
@@ -344,17 +334,19 @@ def settings_or_problem(
         raise Problem(422, "wrong-setting", "Wrong setting", detail, field="options.server_args") from None
 
 
-async def _controlled(
-    service: Service, records: TenantRecords, job_id: str, action: Callable[[TenantRecords, Store, Job], Job]
-) -> JobView:
-    found = await known_job(records, job_id)
+async def _controlled(service: Service, records: TenantRecords, job_id: str, action: Action) -> JobView:
+    return JobView.of(await controlled(service, records, await known_job(records, job_id), action))
 
-    def call() -> Job:
+
+async def controlled(service: Service, records: TenantRecords, found: Work, action: Action) -> Work:
+    """Return the work as an action of `control` has changed it. Raises a problem if its status does not allow that."""
+
+    def call() -> Work:
         with contextlib.closing(open_store(service.journals)) as store:
             return action(records, store, found)
 
     try:
-        return JobView.of(await in_thread(call))
+        return await in_thread(call)
     except control.ControlRefused as error:
         raise Problem(409, "wrong-status", "Status does not allow it", str(error)) from None
 

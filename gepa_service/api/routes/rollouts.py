@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
@@ -11,15 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Paging
-from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.problems import not_found
 from gepa_service.api.quotas import refuse_beyond_quotas
-from gepa_service.api.routes.jobs import Rows, Target, repository_of, settings_or_problem
+from gepa_service.api.routes.jobs import Rows, Target, controlled, repository_of, settings_or_problem
 from gepa_service.api.routes.programs import known_program
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.threads import in_thread
+from gepa_service.jobs import control
 from gepa_service.jobs.settings_of_jobs import SandboxOptions
-from gepa_service.model.rollouts import WORK_ENDED, ProgramWork, TaskResult, WorkStatus
-from gepa_service.records.record import new_id, now
+from gepa_service.model.work import ENDED, ProgramWork, TaskResult, Work
+from gepa_service.records.record import new_id
 from gepa_service.records.store import TenantRecords
 
 router = APIRouter(tags=["rollouts"])
@@ -32,6 +33,7 @@ Texts = Annotated[
     dict[ComponentName, Annotated[str, Field(max_length=LONGEST_COMPONENT)]],
     Field(min_length=1, max_length=MOST_COMPONENTS),
 ]
+WorkStatus = Literal["queued", "running", "completed", "partial", "failed", "cancelled"]
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_BATCH_S)]
 
 
@@ -79,10 +81,9 @@ class TaskError(BaseModel):
     message: str
 
 
-class TaskView(BaseModel):
-    """The result of a task, by its index in the request. `trajectory`: if traces were asked for."""
+class ExampleRun(BaseModel):
+    """A run of a row with one candidate. `trajectory`: if traces were asked for."""
 
-    index: int
     status: Literal["ok", "program_error", "timeout", "infra_error", "cancelled"]
     score: float | None
     output: JsonValue
@@ -91,6 +92,12 @@ class TaskView(BaseModel):
     trajectory: JsonValue
     log: str | None
     seconds: float
+
+
+class TaskView(ExampleRun):
+    """The result of a task, by its index in the request."""
+
+    index: int
 
     @classmethod
     def of(cls, record: TaskResult) -> "TaskView":
@@ -124,12 +131,8 @@ class BatchView(BaseModel):
 @router.post("/rollouts/batch", status_code=202, responses=documented(404, 409))
 async def submit(asked: RolloutsRequest, request: Request, caller: Writer, service: Parts) -> BatchAccepted:
     """Submit a batch: each task is run by the program in a sandbox, with the texts of one candidate."""
-    records = service.of(caller)
-    work = await work_of(service, records, asked, caller.actor, what="rollouts", tasks=asked.tasks)
-    spending = request.app.state.spending
-    await in_thread(partial(refuse_beyond_quotas, service, caller.tenant, work.settings, spending, is_job=False))
-    await in_thread(records.insert, work)
-    return BatchAccepted(batch_id=work.id, status=work.status)
+    work = await submitted(request, service, caller, asked, what="rollouts", tasks=asked.tasks)
+    return BatchAccepted(batch_id=work.id, status=shown_status(work))
 
 
 @router.get("/rollouts/batch/{batch_id}", responses=documented(404))
@@ -141,11 +144,12 @@ async def batch(batch_id: Id, caller: Reader, service: Parts, query: Paging) -> 
     page = await in_thread(lambda: records.page(TaskResult, where, after=query.after, limit=query.limit))
     return BatchView(
         batch_id=found.id,
-        total=len(found.tasks),
+        status=shown_status(found),
+        total=0 if found.program is None else len(found.program.tasks),
         results=[TaskView.of(each) for each in page],
         next=page[-1].id if page else query.after,
-        complete=len(page) < query.limit and found.status in WORK_ENDED,
-        **found.model_dump(include=set(BatchView.model_fields) & set(ProgramWork.model_fields)),
+        complete=len(page) < query.limit and found.status in ENDED,
+        **found.model_dump(include=set(BatchView.model_fields) & set(Work.model_fields), exclude={"status"}),
     )
 
 
@@ -154,38 +158,30 @@ async def cancel(batch_id: Id, caller: Writer, service: Parts) -> BatchAccepted:
     """Cancel a batch; the results that are there are kept."""
     records = service.of(caller)
     found = await _batch(records, batch_id)
-
-    def change(work: ProgramWork) -> ProgramWork:
-        if work.status == "cancelled" or (work.wanted == "cancel" and work.status == "running"):
-            return work
-        if work.status in WORK_ENDED:
-            raise Problem(409, "wrong-status", "Status does not allow it", f"the batch is {work.status}")
-        ended = {"status": "cancelled", "reason": "cancelled", "completed": now()} if work.status == "queued" else {}
-        return work.model_copy(update={"wanted": "cancel", **ended})
-
-    changed = await in_thread(records.change, found, change)
-    return BatchAccepted(batch_id=changed.id, status=changed.status)
+    cancelled = await controlled(service, records, found, partial(control.cancel, by=caller.actor))
+    return BatchAccepted(batch_id=cancelled.id, status=shown_status(cancelled))
 
 
-async def _batch(records: TenantRecords, batch_id: str) -> ProgramWork:
-    found = await in_thread(records.get, ProgramWork, batch_id)
+async def _batch(records: TenantRecords, batch_id: str) -> Work:
+    found = await in_thread(records.get, Work, batch_id)
     if found is None or found.what != "rollouts":
         raise not_found("batch")
     return found
 
 
-async def work_of(
+async def submitted(
+    request: Request,
     service: Parts,
-    records: TenantRecords,
+    caller: Writer,
     asked: WorkRequest,
-    actor: str,
     *,
     what: Literal["rollouts", "step"],
     tasks: list[dict[str, JsonValue]],
     flags: list[str] | None = None,
     mutation: dict[str, Any] | None = None,
-) -> ProgramWork:
-    """Return the record of work that is asked for; `flags`: further ones of `evolverpc serve`. Raises a problem."""
+) -> Work:
+    """Store the work that is asked for, and return it; `flags`: further ones of `evolverpc serve`. Raises a problem."""
+    records = service.of(caller)
     repo_url, client_id = await in_thread(repository_of, service, records, asked)
     candidate: dict[str, str] | None = asked.candidate
     ref = asked.ref
@@ -199,7 +195,9 @@ async def work_of(
         lambda: asked.with_target(given, repo_url, ref, flags or []),
         must_end=False,
     )
-    return ProgramWork(
+    spending = request.app.state.spending
+    await in_thread(partial(refuse_beyond_quotas, service, caller.tenant, settings, spending))
+    work = Work(
         tenant=records.tenant,
         id=new_id("batch" if what == "rollouts" else "step"),
         what=what,
@@ -207,18 +205,26 @@ async def work_of(
         ref=ref,
         client_id=client_id,
         settings=settings,
-        candidate=candidate,
-        mutation=mutation,
-        tasks=tuple(tasks),
-        traces=asked.traces,
-        parallelism=asked.parallelism,
-        task_timeout_s=asked.task_timeout_s,
-        timeout_s=asked.timeout_s,
-        created_by=actor,
+        program=ProgramWork(
+            candidate=candidate,
+            mutation=mutation,
+            tasks=tuple(tasks),
+            traces=asked.traces,
+            parallelism=asked.parallelism,
+            task_timeout_s=asked.task_timeout_s,
+            timeout_s=asked.timeout_s,
+        ),
+        created_by=caller.actor,
     )
+    await in_thread(records.insert, work)
+    return work
+
+
+def shown_status(work: Work) -> WorkStatus:
+    """Return the status of a batch or step as it is shown."""
+    return "queued" if work.status == "pending" else cast("WorkStatus", work.status)
 
 
 def shown_result(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of an `ExampleResult` that are shown."""
-    names = [name for name in TaskView.model_fields if name != "index"]
-    return {name: result.get(name) for name in names}
+    return {name: result.get(name) for name in ExampleRun.model_fields}

@@ -13,8 +13,8 @@ from gepa_service.api.documented import documented
 from gepa_service.api.threads import in_thread
 from gepa_service.jobs.month_spending import MonthSpending, month_id, month_of
 from gepa_service.jobs.tenant_quotas import quotas_of
-from gepa_service.model.job import Job
 from gepa_service.model.tenant import Quotas, Usage
+from gepa_service.model.work import OPTIMIZATIONS, Work
 from gepa_service.records.record import now
 
 router = APIRouter(tags=["usage"])
@@ -56,8 +56,8 @@ def _used(service: Service, tenant: str, reader: Any) -> dict[str, Any]:
         "jobs": spent.jobs,
         "usd": spent.usd,
         "unpriced": spent.unpriced,
-        "jobs_queued": service.records.count(Job, tenant, {"status": "pending"}),
-        "jobs_running": service.records.count(Job, tenant, {"status": "running"}),
+        "jobs_queued": service.records.count(Work, tenant, {**OPTIMIZATIONS, "status": "pending"}),
+        "jobs_running": service.records.count(Work, tenant, {**OPTIMIZATIONS, "status": "running"}),
         "quotas": quotas_of(service.records, tenant),
     }
 

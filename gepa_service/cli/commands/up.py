@@ -52,7 +52,9 @@ def up(
         Literal["bubblewrap", "process"],
         typer.Option(help="What isolates programs and optimizers; `process` isolates nothing."),
     ] = "bubblewrap",
-    jobs: Annotated[int, typer.Option(min=1, max=1000, help="Jobs that run at the same time.")] = 2,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=1000, help="Jobs at the same time, and as many batches and steps.")
+    ] = 2,
     local_repositories: Annotated[
         bool | None,
         typer.Option(help="Whether folders of this machine may be connected.", show_default="on loopback"),

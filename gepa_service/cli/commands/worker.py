@@ -1,4 +1,4 @@
-"""`evolverpc service worker`: run the jobs of all tenants, until SIGTERM or Ctrl-C lets other workers continue them."""
+"""`evolverpc service worker`: do the work of all tenants, until SIGTERM or Ctrl-C lets other workers continue them."""
 
 import logging
 from contextlib import closing
@@ -29,7 +29,9 @@ def worker(
         str, typer.Option(envvar="GEPA_SERVICE_API", metavar="URL", help="The API, as this machine reaches it.")
     ] = "http://127.0.0.1:8600",
     folder: Annotated[Path, typer.Option(metavar="DIR", help="For the files of jobs.")] = Path("service-data/work"),
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Jobs that run at the same time.")] = 2,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Jobs at the same time, and as many batches and steps.")
+    ] = 2,
     sandbox: Annotated[
         Literal["bubblewrap", "process"],
         typer.Option(help="What isolates programs and optimizers; `process` isolates nothing."),

@@ -32,7 +32,6 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
     VisiblePaths,
     server_mounts,
 )
-from sandbox_runtime.backends.bubblewrap.daemon_process import Daemon
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 from sandbox_runtime.backends.bubblewrap.sandbox import BubblewrapSandbox
 from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder, SupervisorClient, sealed
@@ -120,8 +119,7 @@ class BubblewrapRuntime:
     """See `Runtime`. `found` and `sweep` need no `async with` block.
 
     `environments`: the folder of built environments, by default in the user's cache. `build_gateway_session`: what a
-    build may reach, by default nothing. `warm`: start servers by forking a process that has imported them. `daemon`: a
-    supervisor that runs already and has imported them, for this runtime alone.
+    build may reach, by default nothing. `warm`: start servers by forking a process that has imported them.
     """
 
     name = "bubblewrap"
@@ -133,13 +131,11 @@ class BubblewrapRuntime:
         build_gateway_session: GatewaySession | None = None,
         records: SandboxRecords | None = None,
         warm: bool = True,
-        daemon: Daemon | None = None,
     ) -> None:
         self._environments = EnvironmentCache(environments)
         self._build_session = build_gateway_session
         self._records = records or SandboxRecords("bubblewrap")
         self._warm = warm
-        self._daemon = daemon
         self._context: BackendContext | None = None
         self._sandboxes: dict[str, BubblewrapSandbox] = {}
 
@@ -148,7 +144,7 @@ class BubblewrapRuntime:
         rooted = os.geteuid() == 0
         path = await asyncio.to_thread(bubblewrap, BUILDER if rooted else None)
         groups = await asyncio.to_thread(find_control_groups)
-        supervisor = SupervisorClient(PRELOAD if self._warm else None, self._daemon)
+        supervisor = SupervisorClient(PRELOAD if self._warm else None)
         self._context = BackendContext(path, supervisor, self._records, groups, rooted, self._warm)
         logger.info("control groups (version %d) bound %s", groups.version, ", ".join(groups.parents) or "nothing")
         for name in groups.missing_controllers:

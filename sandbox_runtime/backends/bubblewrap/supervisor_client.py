@@ -15,7 +15,7 @@ from typing import Any
 
 from sandbox_runtime.api.sandbox import RuntimeInterrupted, SandboxError, SandboxGone
 from sandbox_runtime.api.spec import Command
-from sandbox_runtime.backends.bubblewrap.daemon_process import Daemon, execute_daemon
+from sandbox_runtime.backends.bubblewrap.daemon_process import execute_daemon
 from sandbox_runtime.backends.bubblewrap.supervisor.daemon import MESSAGE_BYTES
 
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
@@ -71,10 +71,10 @@ _END_S = 10.0
 class SupervisorClient:
     """One supervisor daemon, used in one event loop.
 
-    `preload`: a module that the daemon imports before it forks. `daemon`: one that runs already, instead of a new one.
+    `preload`: a module that the daemon imports before it forks.
     """
 
-    def __init__(self, preload: str | None = None, daemon: Daemon | None = None) -> None:
+    def __init__(self, preload: str | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._numbers = 0
         self._up: dict[int, asyncio.Future[int]] = {}
@@ -83,7 +83,7 @@ class SupervisorClient:
         self._sending = asyncio.Lock()
         self.lost: asyncio.Future[str] = self._loop.create_future()
         """Done when the daemon has ended and every sandbox with it: the end of what it wrote."""
-        started = daemon or execute_daemon(preload)
+        started = execute_daemon(preload)
         self._process, self._wire, self._log = started.process, started.wire, started.log
         self._wire.setblocking(False)
         self._loop.add_reader(self._wire, self._read_messages)

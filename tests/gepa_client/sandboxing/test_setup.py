@@ -44,9 +44,7 @@ async def test_builds_reach_hosts_and_no_models_and_nothing_afterwards(
 ) -> None:
     runtime = FakeRuntime()
 
-    def opened(
-        _: str, *, build_gateway_session: GatewaySession | None, app_name: str | None, daemon: None
-    ) -> FakeRuntime:
+    def opened(_: str, *, build_gateway_session: GatewaySession | None, app_name: str | None) -> FakeRuntime:
         runtime.gateway_session = build_gateway_session
         return runtime
 

@@ -16,8 +16,8 @@ from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key, revoke_key
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.recognize import Recognizer
-from gepa_service.model.job import Job, JobClaim
 from gepa_service.model.tenant import TENANTS, Tenant
+from gepa_service.model.work import Claim, Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
 from gepa_service.repositories.policy import RepositoryPolicy
@@ -57,13 +57,13 @@ def tokens(records: RecordStore) -> Tokens:
         if kind == "revoked":
             revoke_key(records, record)
         made.tokens[kind] = key
-    job = Job(
+    job = Work(
         tenant="acme",
         id=made.job_id,
         repo_url="https://example.org/a/b",
         created_by="key:1",
         status="running",
-        claim=JobClaim(worker="w1"),
+        claim=Claim(worker="w1"),
         attempts=1,
     )
     records.insert(job)

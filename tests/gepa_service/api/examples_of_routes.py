@@ -15,12 +15,11 @@ from gepa_client.journal import open_store
 from gepa_service.api.app_state import Service
 from gepa_service.auth.keys import make_key
 from gepa_service.auth.members import make_member
-from gepa_service.model.job import Job, Status
 from gepa_service.model.job_log import LogChunk, LogLine
 from gepa_service.model.program_version import ActiveVersion, Program, Promotion, Repository
-from gepa_service.model.rollouts import ProgramWork, TaskResult, task_result_id
 from gepa_service.model.tenant import AuditEntry
 from gepa_service.model.webhook import Webhook, WebhookDelivery
+from gepa_service.model.work import ProgramWork, Status, TaskResult, Work, task_result_id
 from gepa_service.records.record import new_id, now
 from tests.gepa_client.journal.sample_runs import run
 
@@ -65,7 +64,7 @@ def text_for(tenant: str) -> str:
 def _job(status: Status) -> Callable[[Service, str], str]:
     def make(service: Service, tenant: str) -> str:
         text = text_for(tenant)
-        made = Job(
+        made = Work(
             tenant=tenant,
             id=new_id("job"),
             repo_url=f"https://example.org/{text}",
@@ -163,14 +162,13 @@ def _job_of_token(service: Service, tenant: str) -> str:
 def _work(what: Literal["rollouts", "step"]) -> Callable[[Service, str], str]:
     def make(service: Service, tenant: str) -> str:
         text = text_for(tenant)
-        made = ProgramWork(
+        made = Work(
             tenant=tenant,
             id=new_id("work"),
             what=what,
             repo_url=text,
             settings={"name": text},
-            candidate={"prompt": text},
-            tasks=({"text": text},),
+            program=ProgramWork(candidate={"prompt": text}, tasks=({"text": text},)),
             result={"candidate": {"prompt": text}},
             reason=text,
             created_by=text,

@@ -11,8 +11,8 @@ from gepa_client.journal import open_store
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.jobs.month_spending import first_id_of
-from gepa_service.model.job import Job
 from gepa_service.model.tenant import AuditEntry, Quotas
+from gepa_service.model.work import Work
 from gepa_service.records.record import new_id, now
 from gepa_service.records.store import RecordStore
 from gepa_service.secrets.reveal import reveal
@@ -146,8 +146,8 @@ async def test_a_write_whose_api_was_killed_is_in_the_log_with_an_unknown_outcom
     assert (entry.action, entry.resource, entry.status) == ("POST", "/members", 0)
 
 
-def job(**fields: object) -> Job:
-    return Job(tenant="acme", id=new_id("job"), repo_url="r", created_by="c", **fields)
+def job(**fields: object) -> Work:
+    return Work(tenant="acme", id=new_id("job"), repo_url="r", created_by="c", **fields)
 
 
 async def test_usage_counts_this_months_jobs_their_cost_and_requests(

@@ -9,7 +9,7 @@ import pytest
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.auth.keys import key_of_owner, public_id_of, revoke_key
-from gepa_service.model.job import Job
+from gepa_service.model.work import Work
 from tests.gepa_service.api.conftest import URL, Client, Tokens
 
 OWN = {"origin": URL, "sec-fetch-site": "same-origin"}
@@ -74,12 +74,12 @@ FOREIGN: list[dict[str, str]] = [
 
 
 async def test_a_write_of_another_origin_has_no_session(call: Client, service: Service) -> None:
-    job = Job(tenant="acme", id="job_1", repo_url="r", created_by="k")
+    job = Work(tenant="acme", id="job_1", repo_url="r", created_by="k")
     service.records.insert(job)
     await signed_in(call)
     for headers in FOREIGN:
         assert (await call(None, "POST", "/job/job_1/pause", **headers)).status_code == 401
-    assert service.records.get(Job, "acme", "job_1") == job
+    assert service.records.get(Work, "acme", "job_1") == job
     assert (await call(None, "POST", "/job/job_1/pause", **OWN)).status_code == 200
 
 

@@ -1,4 +1,4 @@
-"""Job tokens: accepted for one job, one worker and some minutes; forged ones never."""
+"""Work tokens: accepted for one job, one worker and some minutes; forged ones never."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ import jwt
 import pytest
 
 from gepa_service.auth.job_tokens import LEEWAY_S, LIFETIME_S, LONGEST_S, JobTokens, is_job_token, signing_key
-from gepa_service.model.job import Job, JobClaim
+from gepa_service.model.work import Claim, Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
 
@@ -26,15 +26,15 @@ class Clock:
 
 
 @pytest.fixture
-def job(records: RecordStore) -> Job:
-    made = Job(
+def job(records: RecordStore) -> Work:
+    made = Work(
         tenant="acme",
         id="job_1",
         repo_url="https://example.org/a/b",
         created_by="key:1",
         status="running",
         attempts=2,
-        claim=JobClaim(worker="w1", beat=7),
+        claim=Claim(worker="w1", beat=7),
     )
     records.insert(made)
     return made
@@ -45,12 +45,12 @@ def job(records: RecordStore) -> Job:
     [
         {"status": "cancelled"},
         {"claim": None},
-        {"claim": JobClaim(worker="w2", beat=7)},
+        {"claim": Claim(worker="w2", beat=7)},
         {"attempts": 3},
     ],
 )
 def test_a_token_is_refused_once_its_job_ended_or_another_attempt_runs_it(
-    records: RecordStore, job: Job, change: dict[str, Any]
+    records: RecordStore, job: Work, change: dict[str, Any]
 ) -> None:
     tokens = JobTokens(records, [MASTER])
     token = tokens.issue(job)
@@ -59,7 +59,7 @@ def test_a_token_is_refused_once_its_job_ended_or_another_attempt_runs_it(
 
 
 def test_a_token_is_refused_after_fifteen_minutes_by_any_clock_within_the_leeway(
-    records: RecordStore, job: Job
+    records: RecordStore, job: Work
 ) -> None:
     clock = Clock()
     tokens = JobTokens(records, [MASTER], clock)
@@ -72,7 +72,7 @@ def test_a_token_is_refused_after_fifteen_minutes_by_any_clock_within_the_leeway
 
 @pytest.mark.parametrize(("ahead_s", "accepted"), [(LEEWAY_S - 1, True), (LEEWAY_S + 1, False)])
 def test_a_token_from_a_clock_that_is_ahead_is_accepted_within_the_leeway(
-    records: RecordStore, job: Job, ahead_s: int, accepted: bool
+    records: RecordStore, job: Work, ahead_s: int, accepted: bool
 ) -> None:
     issuing, checking = Clock(), Clock()
     issuing.present += timedelta(seconds=ahead_s)
@@ -82,7 +82,7 @@ def test_a_token_from_a_clock_that_is_ahead_is_accepted_within_the_leeway(
 
 @pytest.mark.parametrize("lifetime_s", [0, -1, LIFETIME_S + 1])
 def test_no_token_is_issued_for_too_long_or_for_a_job_without_a_worker(
-    records: RecordStore, job: Job, lifetime_s: float
+    records: RecordStore, job: Work, lifetime_s: float
 ) -> None:
     tokens = JobTokens(records, [MASTER])
     with pytest.raises(ValueError, match="at most"):
@@ -131,14 +131,14 @@ def _with_claims(**changes: Any) -> str:
 
 
 @pytest.mark.parametrize("forged", FORGED)
-def test_a_forged_token_is_refused(records: RecordStore, job: Job, forged: str) -> None:
+def test_a_forged_token_is_refused(records: RecordStore, job: Work, forged: str) -> None:
     token, tokens = FORGED[forged](), JobTokens(records, [MASTER])
     is_job_token(token)
     assert tokens.check(token) is None
     assert tokens.check(signed({})) is not None, "it is refused for what is wrong with it alone"
 
 
-def test_tokens_of_the_master_key_before_are_accepted_while_it_is_listed(records: RecordStore, job: Job) -> None:
+def test_tokens_of_the_master_key_before_are_accepted_while_it_is_listed(records: RecordStore, job: Work) -> None:
     token = JobTokens(records, [b"o" * 32]).issue(job)
     assert JobTokens(records, [MASTER, b"o" * 32]).check(token) is not None
     assert JobTokens(records, [MASTER]).check(token) is None

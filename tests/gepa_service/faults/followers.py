@@ -5,7 +5,7 @@ from typing import Any
 
 from gepa_client.page.event_log import KEYS
 from gepa_service.client import ServiceClient
-from gepa_service.model.job import Job
+from gepa_service.model.work import Work
 from tests.gepa_service.routes.test_job_events import state
 
 WAIT_S = 300.0
@@ -24,7 +24,7 @@ class Follower:
     same server, as another one does not state what it did not see of proposals that were dropped.
     """
 
-    def __init__(self, url: str, key: str, job: Job) -> None:
+    def __init__(self, url: str, key: str, job: Work) -> None:
         self.job = job
         self.events: list[dict[str, Any]] = []
         self.resets = 0

@@ -13,11 +13,11 @@ from pathlib import Path
 from random import Random
 
 from gepa_service.jobs.front_port import free_port
-from gepa_service.model.job import Job
+from gepa_service.model.work import Work
 from tests.gepa_service.platform import MASTER, processes_of
 
 ROOT = Path(__file__).parents[3]
-PROCESSES = {"job process": b"gepa_service.jobs.zygote_main", "driver": b"gepa_client.run.driver_main"}
+PROCESSES = {"job process": b"gepa_service.jobs.work_main", "driver": b"gepa_client.run.driver_main"}
 """What of a job can be killed, and what is in its command."""
 
 WORKERS = 2
@@ -96,7 +96,7 @@ class Processes:
             self.start(name)
         return len(ended)
 
-    def kill_of_job(self, victim: str, random: Random, jobs: list[Job]) -> bool:
+    def kill_of_job(self, victim: str, random: Random, jobs: list[Work]) -> bool:
         """Kill one of `PROCESSES` by SIGKILL, which its worker notices; return whether there was one."""
         found = victims(victim, jobs)
         if not found:
@@ -110,7 +110,7 @@ class Processes:
         return "\n".join(f"--- {path.name}\n{path.read_text()[-1500:]}" for path in sorted(self.folder.glob("*.log")))
 
 
-def victims(victim: str, jobs: list[Job]) -> list[int]:
+def victims(victim: str, jobs: list[Work]) -> list[int]:
     """The processes of `PROCESSES` that work for these jobs, those in containers too, which have another folder."""
     own = {pid for job in jobs for pid in processes_of(job)}
     present = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]

@@ -16,7 +16,7 @@ import pytest
 
 from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.keys import make_key
-from gepa_service.model.job import ENDED, Job
+from gepa_service.model.work import ENDED, Work
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore, RecordsUnavailable
@@ -77,13 +77,13 @@ class Round:
     sink: NoteSink | None
     keys: dict[str, str]
     random: Random
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[Work] = field(default_factory=list)
     followers: list[Follower] = field(default_factory=list)
     claims: dict[tuple[str, int], set[str]] = field(default_factory=dict)
     hit: list[str] = field(default_factory=list)
     started_again: int = 0
 
-    def submit(self) -> Job:
+    def submit(self) -> Work:
         number = len(self.jobs)
         log = self.log(number)
         words = word_settings(log if self.sink is None else f"{self.sink.url}/{log.name}", metric_calls=CALLS)
@@ -91,7 +91,7 @@ class Round:
         if self.sink is not None:
             settings["allow_hosts"] = ["127.0.0.0/8"]
         tenant = TENANTS[number % len(TENANTS)]
-        job = Job(tenant=tenant, id=new_id("job"), repo_url=str(self.repo), settings=settings, created_by="key:test")
+        job = Work(tenant=tenant, id=new_id("job"), repo_url=str(self.repo), settings=settings, created_by="key:test")
         self.records.insert(job)
         self.jobs.append(job)
         if len(self.jobs) <= FOLLOWED or len(self.jobs) > JOBS:
@@ -101,9 +101,9 @@ class Round:
     def log(self, number: int) -> Path:
         return self.folder / f"log-{number}"
 
-    def seen(self) -> list[Job]:
+    def seen(self) -> list[Work]:
         """The jobs as they are now, whose claims are noted."""
-        found = [self.records.get(Job, job.tenant, job.id) for job in self.jobs]
+        found = [self.records.get(Work, job.tenant, job.id) for job in self.jobs]
         known = [job for job in found if job is not None]
         assert len(known) == len(self.jobs), "a job is gone"
         for job in known:
@@ -136,7 +136,7 @@ class Round:
         self.hit.append(kind)
         return True
 
-    def all_ended(self, kinds: list[str], pause_s: tuple[float, float]) -> list[Job]:
+    def all_ended(self, kinds: list[str], pause_s: tuple[float, float]) -> list[Work]:
         """Hit all of these kinds while jobs run; return the jobs once all have ended, with those added for it."""
         deadline = time.monotonic() + WAIT_S
         due = time.monotonic() + self.random.uniform(*pause_s)
@@ -159,7 +159,7 @@ class Round:
                 due = time.monotonic() + self.random.uniform(*pause_s)
             time.sleep(0.05)
 
-    def check(self, jobs: list[Job], expected: list[Any]) -> None:
+    def check(self, jobs: list[Work], expected: list[Any]) -> None:
         """Every job is as an undisturbed one, was paid for once, and was run by one worker at a time."""
         assert self.mongo is not None or not self.started_again, self.processes.logs()
         assert {attempt: len(workers) for attempt, workers in self.claims.items() if len(workers) > 1} == {}
@@ -184,7 +184,7 @@ def filled_gaps(owners: list[str]) -> list[int]:
     ]
 
 
-def result_of(store: Store, job: Job) -> list[Any]:
+def result_of(store: Store, job: Work) -> list[Any]:
     return [(each.texts, each.parents, each.score, each.scores, each.metric_calls) for each in store.candidates(job.id)]
 
 

@@ -2,32 +2,32 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from gepa_client.evolution.checkout import CheckoutError
-from gepa_service.jobs import attempt
-from gepa_service.jobs.attempt import MOST_SETBACKS, TRIES_OF_CODE, Attempt
-from gepa_service.jobs.job_order import Ended
-from gepa_service.jobs.job_starter import JobStarter
+from gepa_service.jobs import kept_run
+from gepa_service.jobs.attempt import MOST_SETBACKS, Attempt
+from gepa_service.jobs.kept_run import TRIES_OF_CODE
 from gepa_service.jobs.month_spending import month_of
-from gepa_service.model.job import Job, JobClaim
+from gepa_service.jobs.work_order import Ended
 from gepa_service.model.program_version import Program
+from gepa_service.model.work import Claim, Work
 from gepa_service.records.record import new_id, now
 from tests.gepa_client.journal.sample_runs import run
 from tests.gepa_service.platform import Platform
 
 
-def attempted(service: Platform, process: Callable[[Attempt, str], Ended], setbacks: int = 0) -> Job:
+def attempted(service: Platform, process: Callable[[Attempt, str], Ended], setbacks: int = 0) -> Work:
     """Return the job after an attempt in whose place `process` stands, which gets the id of the job's run."""
 
     class Scripted(Attempt):
         def _process(self) -> Ended:
-            return process(self, self._job.id)
+            return process(self, self._work.id)
 
     parts = service.parts()
-    claim = JobClaim(worker=parts.name)
+    claim = Claim(worker=parts.name)
     given: dict[str, Any] = {
         "status": "running",
         "claim": claim,
@@ -35,10 +35,10 @@ def attempted(service: Platform, process: Callable[[Attempt, str], Ended], setba
         "setbacks": setbacks,
         "month": "2020-01",
     }
-    job = Job(tenant="acme", id=new_id("job"), repo_url="r", created_by="k", **given)
+    job = Work(tenant="acme", id=new_id("job"), repo_url="r", created_by="k", **given)
     service.records.insert(job)
     service.journals.create(run(job.id, counters={"metric_calls": 5}))
-    Scripted(parts, job, threading.Event(), cast("JobStarter", None), lambda _: False).run()
+    Scripted(parts, job, threading.Event(), lambda _: False).run()
     return service.get(job)
 
 
@@ -71,7 +71,20 @@ def test_a_job_whose_code_cannot_be_read_is_tried_again_and_completes_without_it
         raise CheckoutError("the remote is gone")
 
     made = Program(tenant="acme", id="program_a", job_id="job_a", texts={}, line="l", repo_url="r")
-    monkeypatch.setattr(attempt, "program_of", lambda *_: made)
-    monkeypatch.setattr(attempt, "with_code", with_code)
+    monkeypatch.setattr(kept_run, "program_of", lambda *_: made)
+    monkeypatch.setattr(kept_run, "with_code", with_code)
     job = attempted(service, lambda *_: Ended(status="completed"), setbacks)
     assert job.status == status
+
+
+def test_an_attempt_writes_nothing_once_another_has_begun(service: Platform) -> None:
+    claim = Claim(worker="another")
+
+    def process(_: Attempt, run_id: str) -> Ended:
+        found = service.records.get(Work, "acme", run_id)
+        assert found is not None
+        service.records.replace(found.model_copy(update={"attempts": 3, "claim": claim}))
+        return Ended(status="failed", reason="too late")
+
+    job = attempted(service, process)
+    assert (job.status, job.attempts, job.claim, job.reason) == ("running", 3, claim, None)

@@ -1,16 +1,17 @@
 """How many workers there is work for."""
 
+from typing import Any
+
 from gepa_service.jobs.demand import workers_wanted
-from gepa_service.model.job import Job, Status
-from gepa_service.model.rollouts import ProgramWork
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.model.work import ProgramWork, Status, Work
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore
 
 
 def add_jobs(records: RecordStore, tenant: str, count: int, status: Status = "pending") -> None:
     for _ in range(count):
-        job = Job(tenant=tenant, id=new_id("job"), repo_url="https://x.example/y", settings={}, created_by="key:test")
+        job = Work(tenant=tenant, id=new_id("job"), repo_url="https://x.example/y", settings={}, created_by="key:test")
         records.insert(job.model_copy(update={"status": status}))
 
 
@@ -35,20 +36,9 @@ def test_jobs_beyond_a_tenants_quota_start_no_worker(records: RecordStore) -> No
     assert workers_wanted(records, 1, 20) == 3
 
 
-def test_each_batch_or_step_has_a_worker(records: RecordStore) -> None:
-    for status in ("queued", "running", "completed"):
-        work = ProgramWork(
-            tenant="acme",
-            id=new_id("work"),
-            what="rollouts",
-            status=status,  # type: ignore[arg-type]
-            repo_url="https://x.example/y",
-            settings={},
-            tasks=(),
-            timeout_s=1.0,
-            task_timeout_s=1.0,
-            parallelism=1,
-            created_by="key:test",
-        )
-        records.insert(work)
-    assert workers_wanted(records, 4, 20) == 2
+def test_batches_and_steps_share_workers_beside_jobs(records: RecordStore) -> None:
+    add_jobs(records, "acme", 2)
+    for what, status in (("rollouts", "pending"), ("rollouts", "running"), ("step", "pending"), ("step", "completed")):
+        made: Any = {"what": what, "status": status, "program": ProgramWork()}
+        records.insert(Work(tenant="acme", id=new_id(what), repo_url="https://x.example/y", created_by="k", **made))
+    assert [workers_wanted(records, each, 20) for each in (4, 2, 1)] == [1, 2, 3]

@@ -7,7 +7,7 @@ import pytest
 
 from gepa_client.errors import ClaimLost, ConnectionLost, Interrupted, RunBusy, StoreUnavailable
 from gepa_client.run.run_errors import finished_by
-from gepa_service.jobs.job_process import ended_as
+from gepa_service.jobs.optimization import ended_as
 
 
 @pytest.mark.parametrize(

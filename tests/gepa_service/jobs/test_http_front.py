@@ -11,7 +11,7 @@ from aiohttp import web
 
 from gepa_service.jobs.front_port import free_port
 from gepa_service.jobs.http_front import HttpFront, fronted
-from gepa_service.jobs.job_order import Front
+from gepa_service.jobs.work_order import Front
 from sandbox_runtime import SandboxError
 
 LARGE = 3 << 18

@@ -17,11 +17,11 @@ from gepa_client.journal.http_store import HttpStore
 from gepa_client.sandboxing.session_interface import NoSandboxes
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.api.routes import ROUTERS
-from gepa_service.jobs import isolated_driver, job_process
+from gepa_service.jobs import isolated_driver, optimization
 from gepa_service.jobs.driver_place import place_for
-from gepa_service.jobs.job_order import JobOrder
 from gepa_service.jobs.queue import Queue
-from gepa_service.model.job import Job
+from gepa_service.jobs.work_order import OptimizeOrder
+from gepa_service.model.work import Work
 from tests.gepa_service.platform import Platform
 
 HOSTILE = Path(__file__).with_name("hostile.py")
@@ -29,7 +29,7 @@ PLANTING = Path(__file__).with_name("planting.py")
 SECRET = "sk-of-the-tenant-0123456789"
 
 
-def claimed(service: Platform, tenant: str) -> Job:
+def claimed(service: Platform, tenant: str) -> Work:
     service.submit(service.folder, {"max_metric_calls": 5}, tenant)
     job = Queue(service.records, f"worker of {tenant}", 10.0).claim()
     assert job is not None
@@ -79,8 +79,8 @@ def test_a_hostile_optimizer_reaches_nothing_but_its_own(
         (folder / "1.token").write_text("t")
         (folder / "fleet").write_text(f"{own_server} token-file=1.token\n")
         settings = RunConfig(repo=str(tmp_path), max_metric_calls=5, fleet=folder / "fleet")
-        order = JobOrder(
-            run_id=own.id,
+        order = OptimizeOrder(
+            id=own.id,
             api=service.api,
             folder=folder,
             token_file=folder / "token",
@@ -149,8 +149,8 @@ def test_the_process_outside_follows_no_link_that_a_hostile_optimizer_planted(
     (private / "folder" / "of_another.json").write_text('{"secret": 1}')
     monkeypatch.setenv("GEPA_STORE_TOKEN_FILE", str(folder / "token"))
     monkeypatch.setattr(isolated_driver, "DRIVER", (sys.executable, "-P", "-c", PLANTING.read_text()))
-    order = JobOrder(
-        run_id=job.id,
+    order = OptimizeOrder(
+        id=job.id,
         api=service.api,
         folder=folder,
         token_file=folder / "token",
@@ -163,7 +163,7 @@ def test_the_process_outside_follows_no_link_that_a_hostile_optimizer_planted(
     with closing(store):
         for _ in range(2):  # the second one finds what the first one left
             with place_for(order, NoSandboxes(settings)) as place:  # type: ignore[arg-type]
-                ended = job_process._driven(order, store, run, place)
+                ended = optimization._driven(order, store, run, place)
             assert (ended.status, ended.artifacts) == ("completed", {})
     assert (private / "master.key").read_text() == "the key"
     assert [path.name for path in private.rglob("*")] == ["folder", "master.key", "of_another.json"]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from evolverpc_common.redaction import REDACTED, Secrets
 from gepa_service.jobs.job_logs import LONGEST_LINE, JobLogs
-from gepa_service.model.job import Job
 from gepa_service.model.job_log import LogChunk
+from gepa_service.model.work import Work
 from gepa_service.records.store import RecordStore
 
-JOB = Job(tenant="acme", id="job_1", repo_url="/r", created_by="key:x")
+JOB = Work(tenant="acme", id="job_1", repo_url="/r", created_by="key:x")
 
 
 def lines(records: RecordStore) -> list[str]:

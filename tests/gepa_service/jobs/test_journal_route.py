@@ -13,11 +13,11 @@ from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_messages import METHODS
 from gepa_client.journal.http_store import HttpStore
 from gepa_service.jobs.queue import Queue
-from gepa_service.model.job import Job
+from gepa_service.model.work import Work
 from tests.gepa_service.platform import Platform
 
 
-def claimed(service: Platform, tenant: str) -> Job:
+def claimed(service: Platform, tenant: str) -> Work:
     service.submit(service.folder, {"max_metric_calls": 5}, tenant)
     job = Queue(service.records, f"worker of {tenant}", 10.0).claim()
     assert job is not None
@@ -25,7 +25,7 @@ def claimed(service: Platform, tenant: str) -> Job:
     return job
 
 
-def store_of(service: Platform, job: Job) -> HttpStore:
+def store_of(service: Platform, job: Work) -> HttpStore:
     token = service.folder / f"token of {job.id}"
     token.write_text(service.tokens.issue(job))
     return HttpStore(service.api, token_file=token, patience_s=0.5)
@@ -89,7 +89,7 @@ def test_no_wrong_request_makes_the_route_fail(service: Platform) -> None:
     assert service.journals.run(own.id).config == {"of": "acme"}
 
 
-def post(service: Platform, job: Job, path: str, body: Any) -> httpx.Response:
+def post(service: Platform, job: Work, path: str, body: Any) -> httpx.Response:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"Authorization": f"Bearer {service.tokens.issue(job)}", "Content-Type": "application/json"}
     with httpx.Client(verify=False, timeout=30) as client:  # noqa: S501  plain HTTP on loopback

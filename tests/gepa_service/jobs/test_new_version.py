@@ -8,11 +8,11 @@ import pytest
 
 from gepa_client.journal.store import open_store
 from gepa_client.page.run_list import runs
-from gepa_service.jobs.attempt import progress_of
 from gepa_service.jobs.git_access import GitAccess
+from gepa_service.jobs.kept_run import progress_of
 from gepa_service.jobs.new_version import program_of, with_code
-from gepa_service.model.job import Job
 from gepa_service.model.program_version import Delivery, Program
+from gepa_service.model.work import Work
 from gepa_service.records.open_records import open_records
 from gepa_service.repositories.policy import RepositoryPolicy
 from tests.gepa_client.stored_code import StoredCode, git
@@ -31,7 +31,7 @@ def test_the_patch_of_a_version_makes_its_code_from_the_commit_that_its_job_bega
         records = stack.enter_context(closing(open_records(str(tmp_path / "records.db"))))
         store = stack.enter_context(closing(open_store(str(tmp_path / "journals.db"))))
         access = GitAccess(records, RepositoryPolicy(allow_local=True), None)
-        job = Job(tenant="acme", id=code.run_id, repo_url=user, created_by="key:test")
+        job = Work(tenant="acme", id=code.run_id, repo_url=user, created_by="key:test")
         first = program_of(store, records, job, {})
         earlier = first.model_copy(update={"id": "program_earlier", "commit": None, "base_commit": None})
         records.insert(earlier)
@@ -61,7 +61,7 @@ def test_the_scores_of_a_version_a_job_and_a_listed_run_are_of_the_same_rows_as_
         store = stack.enter_context(closing(open_store(str(tmp_path / "journals.db"))))
         store.create(compared, made.rows())
         kept = store.run(run.id)
-        job = Job(tenant="acme", id=run.id, repo_url="/code", created_by="key:test")
+        job = Work(tenant="acme", id=run.id, repo_url="/code", created_by="key:test")
         version, progress, [listed] = program_of(store, records, job, {}), progress_of(store, kept), runs(store).runs
     assert (version.seed_score, version.score) == (0.52, 0.61)
     assert (progress.seed_score, progress.best_score) == (0.52, 0.61)

@@ -5,16 +5,16 @@ from typing import Any
 
 from gepa_service.jobs.month_spending import KNOWN_S, MonthLimit
 from gepa_service.jobs.queue import Queue
-from gepa_service.model.job import Job, JobClaim
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.model.work import Claim, ProgramWork, Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
 
 LEASE_S = 5.0
 
 
-def submit(records: RecordStore, tenant: str, **fields: Any) -> Job:
-    job = Job(tenant=tenant, id=f"job_{records.count(Job, None):032d}", repo_url="/r", created_by="key:x", **fields)
+def submit(records: RecordStore, tenant: str, **fields: Any) -> Work:
+    job = Work(tenant=tenant, id=f"job_{records.count(Work, None):032d}", repo_url="/r", created_by="key:x", **fields)
     records.insert(job)
     return job
 
@@ -32,7 +32,7 @@ def test_one_who_submits_many_does_not_hold_up_anothers_first(records: RecordSto
     submit(records, "few")
     queue = Queue(records, "w", 3600.0)
     assert taken(queue, 5) == ["few", "many", "few", "many", "many"]
-    running = [job.tenant for job in records.page(Job, None, {"status": "running"})]
+    running = [job.tenant for job in records.page(Work, None, {"status": "running"})]
     assert sorted(running) == ["few", "few", "many", "many", "many"]
 
 
@@ -67,9 +67,24 @@ def test_quotas_of_jobs_and_sandboxes_hold(records: RecordStore) -> None:
     queue = Queue(records, "w", LEASE_S)
     assert [job.id for job in (queue.claim(), queue.claim()) if job is not None] == [first.id, narrow.id]
     assert queue.claim([first.id, narrow.id]) is None, "two jobs run"
-    assert records.get(Job, "a", wide.id) == wide
+    assert records.get(Work, "a", wide.id) == wide
     alone = submit(records, "b", settings={"sandboxes": 10**6})
     assert [job.id for job in (queue.claim([first.id, narrow.id]),) if job is not None] == [alone.id]
+
+
+def test_batches_and_steps_wait_for_no_optimization_and_have_the_same_quotas(records: RecordStore) -> None:
+    quotas = Quotas(jobs_at_once=2, sandboxes=9)
+    records.insert(Tenant(tenant=TENANTS, id="a", name="a", quotas=quotas))
+    jobs = [submit(records, "a", settings={"sandboxes": 1}) for _ in range(3)]
+    kinds = ("step", "rollouts", "step")
+    short = [submit(records, "a", what=what, settings={"sandboxes": 1}, program=ProgramWork()) for what in kinds]
+    queue = Queue(records, "w", LEASE_S)
+    every = {work.id for work in (*jobs, *short)}
+    claimed = [work.id for _ in range(5) if (work := queue.claim(every)) is not None]
+    assert claimed == [each.id for each in (*short[:2], *jobs[:2])]
+    other = submit(records, "b", what="step", settings={"sandboxes": 9}, program=ProgramWork())
+    assert queue.claim(every, [("optimize",)]) is None, "there is room for optimizations alone"
+    assert [work.id for work in (queue.claim(every),) if work is not None] == [other.id]
 
 
 def test_a_job_is_taken_over_if_its_claim_has_not_changed_for_the_lease(records: RecordStore) -> None:
@@ -80,14 +95,14 @@ def test_a_job_is_taken_over_if_its_claim_has_not_changed_for_the_lease(records:
     assert job is not None
     assert other.claim() is None
     clock[0] += LEASE_S - 1
-    beaten = records.replace(job.model_copy(update={"claim": JobClaim(worker="one", beat=1)}))
+    beaten = records.replace(job.model_copy(update={"claim": Claim(worker="one", beat=1)}))
     assert other.claim() is None
     clock[0] += LEASE_S - 1
     assert other.claim() is None, "its worker has shown a beat since"
     clock[0] += 2
     over = other.claim()
     assert over is not None
-    assert (over.id, over.attempts, over.claim, over.started) == (beaten.id, 2, JobClaim(worker="two"), job.started)
+    assert (over.id, over.attempts, over.claim, over.started) == (beaten.id, 2, Claim(worker="two"), job.started)
     assert other.claim([over.id]) is None
 
 
@@ -101,7 +116,7 @@ def test_a_job_waits_with_the_reason_while_its_tenant_has_spent_its_money_of_the
     assert claimed is not None
     assert claimed.id == other.id
     assert queue.claim([other.id]) is None
-    waiting = records.get(Job, "a", mine.id)
+    waiting = records.get(Work, "a", mine.id)
     assert waiting is not None
     assert (waiting.status, "usd_per_month" in (waiting.reason or "")) == ("pending", True)
     spent["a"] = 1.0

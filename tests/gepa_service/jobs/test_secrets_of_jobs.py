@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gepa_service.jobs.attempt import Revealed
 from gepa_service.jobs.git_access import GitAccess
+from gepa_service.jobs.parts import Revealed
 from gepa_service.jobs.settings_of_jobs import SettingRefused, checked_settings
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.repositories.policy import RepositoryPolicy

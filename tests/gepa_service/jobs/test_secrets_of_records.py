@@ -12,9 +12,9 @@ from urllib.parse import quote
 import pytest
 
 from gepa_client.errors import NoSuchRun
-from gepa_service.jobs.attempt import Revealed
-from gepa_service.model.job import Job
+from gepa_service.jobs.parts import Revealed
 from gepa_service.model.program_version import Program
+from gepa_service.model.work import Work
 from tests.faults.execution_log import until
 from tests.gepa_service.platform import Platform, processes_of, working
 from tests.sandbox_runtime.source.repositories import commit
@@ -66,7 +66,7 @@ FORMS = [
 ]
 
 
-def submitted(service: Platform, folder: Path) -> Job:
+def submitted(service: Platform, folder: Path) -> Work:
     commit(
         folder / "program",
         {"program.py": PROGRAM, "gepa.toml": 'program = "program.py"\nartifacts = "out"\n', "out/kept": ""},
@@ -82,7 +82,7 @@ def submitted(service: Platform, folder: Path) -> Job:
     return service.submit(folder / "program", settings)
 
 
-def recorded(service: Platform, job: Job) -> int:
+def recorded(service: Platform, job: Work) -> int:
     with contextlib.suppress(NoSuchRun):
         return service.journals.parts(job.id).get("search", 0)
     return 0

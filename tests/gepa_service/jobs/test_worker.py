@@ -6,14 +6,10 @@ from typing import Any
 
 import pytest
 
-from gepa_client.settings.groups import SandboxKind
 from gepa_service.cli.worker_parts import MadeWorker, work
 from gepa_service.jobs import attempt, control
-from gepa_service.jobs.attempt import Revealed
-from gepa_service.jobs.program_worker import Machine, ProgramWorker
 from gepa_service.jobs.worker import Worker
-from gepa_service.model.job import Job
-from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.model.work import Work
 from tests.faults.execution_log import executions, until
 from tests.gepa_service.platform import (
     Platform,
@@ -24,17 +20,16 @@ from tests.gepa_service.platform import (
 )
 from tests.sandbox_runtime.source.repositories import commit
 
-PROCESS: SandboxKind = "process"
 WAIT_S = 150.0
 
 
-def slow(service: Platform, folder: Path, slower: int = 10, **given: Any) -> Job:
+def slow(service: Platform, folder: Path, slower: int = 10, **given: Any) -> Work:
     """A job whose examples take long enough for something to happen meanwhile."""
     settings = word_settings(folder / "log", metric_calls=200, slower=slower)
     return service.submit(word_repository(folder / "repo"), {**settings, **given})
 
 
-def begun(job: Job) -> bool:
+def begun(job: Work) -> bool:
     return job.progress.metric_calls > 10
 
 
@@ -54,27 +49,18 @@ def test_a_cancelled_job_ends_at_once_and_its_token_with_it(service: Platform, t
     assert service.get(job).status == "cancelled"
 
 
-def hand_over(service: Platform, job: Job) -> None:
+def hand_over(service: Platform, job: Work) -> None:
     """Have a worker whose time is over as soon as the job has begun run it."""
-    machine = Machine(
-        sandbox=PROCESS,
-        policy=RepositoryPolicy(True),
-        cache=service.folder / "cache",
-        secrets=lambda _tenant: Revealed(),
-        git_credentials=lambda _work: None,
-    )
-    parts = service.parts()
-    programs = ProgramWorker(service.records, machine, parts.name, lambda _tenant: False)
-    worker = MadeWorker(Worker(parts, 1), programs, lambda stop: stop.wait() and None)
+    worker = MadeWorker(Worker(service.parts(), 1), lambda stop: stop.wait() and None)
     busy, deadline = list[bool](), time.monotonic() + WAIT_S
 
     def is_over() -> bool:
-        busy.append(worker.is_busy)
+        busy.append(worker.works.is_busy)
         return begun(service.get(job)) or time.monotonic() > deadline
 
     work(worker, is_over)
     assert any(busy), "it was busy while it ran the job"
-    assert not worker.is_busy
+    assert not worker.works.is_busy
 
 
 def test_a_job_that_is_handed_over_or_paused_continues_where_it_was_and_a_new_budget_reaches_it_while_it_runs(

@@ -4,15 +4,15 @@ from contextlib import closing
 from pathlib import Path
 
 from gepa_client.journal.checkpoints import LONGEST_LOG
-from gepa_service.model.job import Job
+from gepa_service.model.work import Work
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
 
 PAGE_BYTES = 4096
 
 
-def job(text: str = "") -> Job:
-    return Job(tenant="acme", id=new_id("job"), repo_url="/srv/program", created_by="key:ann", settings={"text": text})
+def job(text: str = "") -> Work:
+    return Work(tenant="acme", id=new_id("job"), repo_url="/srv/program", created_by="key:ann", settings={"text": text})
 
 
 def test_the_log_stays_bounded_while_records_are_written(tmp_path: Path) -> None:
@@ -21,4 +21,4 @@ def test_the_log_stays_bounded_while_records_are_written(tmp_path: Path) -> None
         for _ in range(200):
             records.insert(job("x" * 200_000))
         assert log.stat().st_size < 5 * LONGEST_LOG * PAGE_BYTES
-        assert records.count(Job, "acme") == 200
+        assert records.count(Work, "acme") == 200

@@ -13,7 +13,7 @@ from evolverpc_common.network_addresses import parse_networks
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.auth.principal import Principal
-from gepa_service.model.job import Job
+from gepa_service.model.work import Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore, TenantRecords
 from gepa_service.repositories.policy import RepositoryPolicy
@@ -68,12 +68,12 @@ def stored(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) ->
 
 
 @pytest.fixture
-def ended(stored: tuple[Path, str], service: Service, acme: TenantRecords) -> Job:
+def ended(stored: tuple[Path, str], service: Service, acme: TenantRecords) -> Work:
     """A completed job, whose run is in the store."""
     folder, run_id = stored
     for each in folder.glob("journals.db*"):
         shutil.copy(each, Path(service.journals).parent)
-    job = Job(
+    job = Work(
         tenant="acme", id=run_id, repo_url="/p", created_by="key:k", status="completed", attempts=1, completed=now()
     )
     acme.insert(job)

@@ -2,11 +2,13 @@
 
 import json
 
-from gepa_service.model.job import Job
+from gepa_service.model.work import Work
 from tests.gepa_service.routes.conftest import Caller
 
 
-async def test_each_detail_of_a_run_is_there_for_its_tenant_alone(viewer: Caller, stranger: Caller, ended: Job) -> None:
+async def test_each_detail_of_a_run_is_there_for_its_tenant_alone(
+    viewer: Caller, stranger: Caller, ended: Work
+) -> None:
     stream = await viewer("GET", f"/job/{ended.id}/stream")  # to its end
     events = [json.loads(line[6:]) for line in stream.text.splitlines() if line.startswith("data: {")]
     proposal = next(each for each in events if each.get("event") == "proposal" and each["candidate"] is not None)
@@ -26,7 +28,7 @@ async def test_each_detail_of_a_run_is_there_for_its_tenant_alone(viewer: Caller
         assert (await stranger("GET", f"/job/{ended.id}/{path}")).status_code == 404
 
 
-async def test_what_a_run_lacks_is_named(viewer: Caller, ended: Job) -> None:
+async def test_what_a_run_lacks_is_named(viewer: Caller, ended: Work) -> None:
     for path, text in (
         ("cell?candidate=9999&row=0", "no candidate 9999"),
         ("cell?candidate=0&row=9999", "no validation row at place 9999"),
@@ -38,7 +40,7 @@ async def test_what_a_run_lacks_is_named(viewer: Caller, ended: Job) -> None:
         assert text in answer.json()["detail"]
 
 
-async def test_a_stream_continues_after_the_id_in_its_address(viewer: Caller, ended: Job) -> None:
+async def test_a_stream_continues_after_the_id_in_its_address(viewer: Caller, ended: Work) -> None:
     last = (await viewer("GET", f"/job/{ended.id}/events")).json()["next"]
     whole = await viewer("GET", f"/job/{ended.id}/stream")
     rest = await viewer("GET", f"/job/{ended.id}/stream?after={last}")

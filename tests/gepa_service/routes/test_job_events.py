@@ -16,8 +16,8 @@ from gepa_service.api import checked_keys, job_streams
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.api.routes import job_events
-from gepa_service.model.job import Job
 from gepa_service.model.job_log import LogChunk, LogLine
+from gepa_service.model.work import Work
 from gepa_service.records.record import new_id, now
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.routes.conftest import Caller, Keys
@@ -91,7 +91,7 @@ def url(service: Service) -> Iterator[str]:
         yield address
 
 
-async def test_a_stream_has_every_event_once_and_ends_with_its_job(ended: Job, url: str) -> None:
+async def test_a_stream_has_every_event_once_and_ends_with_its_job(ended: Work, url: str) -> None:
     async with streaming(url, ended.id) as lines:
         whole = await read(lines)
     assert whole.named == ["end"]
@@ -108,7 +108,7 @@ async def test_a_stream_has_every_event_once_and_ends_with_its_job(ended: Job, u
 
 
 async def test_a_stream_shows_the_status_of_its_job_as_it_changes(url: str, acme: TenantRecords) -> None:
-    job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
+    job = Work(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
     acme.insert(job)
     async with streaming(url, job.id) as lines:
         reading = asyncio.create_task(read(lines))
@@ -121,7 +121,7 @@ async def test_a_stream_shows_the_status_of_its_job_as_it_changes(url: str, acme
 
 
 async def test_a_revoked_key_ends_its_stream_and_no_other(url: str, keys: Keys, acme: TenantRecords) -> None:
-    job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
+    job = Work(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
     acme.insert(job)
     async with streaming(url, job.id, "acme-viewer") as one, streaming(url, job.id, "acme-editor") as other:
         first = asyncio.create_task(read(one))
@@ -138,7 +138,7 @@ async def test_a_stream_that_is_woken_without_news_sends_its_heartbeats_too(
     service: Service, acme: TenantRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_events, "HEARTBEAT_S", 0.3)
-    job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
+    job = Work(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
     acme.insert(job)
     app = create_app(service)
     with served_app(app) as address:
@@ -156,7 +156,7 @@ async def test_a_stream_that_is_woken_without_news_sends_its_heartbeats_too(
 async def test_a_job_that_cannot_be_read_ends_no_stream_of_another(
     service: Service, acme: TenantRecords, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    jobs = [Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k") for _ in range(2)]
+    jobs = [Work(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k") for _ in range(2)]
     for job in jobs:
         acme.insert(job)
     damaged, records, get = set[str](), type(service.records), type(service.records).get
@@ -180,7 +180,7 @@ async def test_a_job_that_cannot_be_read_ends_no_stream_of_another(
         assert (await opened[0]).named == ["end"]
 
 
-async def test_pages_of_events_are_those_of_the_stream(ended: Job, url: str) -> None:
+async def test_pages_of_events_are_those_of_the_stream(ended: Work, url: str) -> None:
     async with streaming(url, ended.id) as lines:
         whole = await read(lines)
     headers = {"Authorization": "Bearer acme-viewer"}
@@ -195,7 +195,7 @@ async def test_pages_of_events_are_those_of_the_stream(ended: Job, url: str) -> 
         assert (await client.get(f"/job/{ended.id}/events", params={"after": "x"})).status_code == 422
 
 
-async def test_the_report_is_a_page_with_no_address_of_the_service(editor: Caller, ended: Job) -> None:
+async def test_the_report_is_a_page_with_no_address_of_the_service(editor: Caller, ended: Work) -> None:
     answered = await editor("GET", f"/job/{ended.id}/report")
     assert answered.status_code == 200, answered.text
     assert answered.headers["content-type"].startswith("text/html")
@@ -203,7 +203,7 @@ async def test_the_report_is_a_page_with_no_address_of_the_service(editor: Calle
     assert not [secret for secret in SECRETS if secret in answered.text]
 
 
-async def test_the_certificate_is_that_of_the_run(editor: Caller, ended: Job, stored: tuple[Path, str]) -> None:
+async def test_the_certificate_is_that_of_the_run(editor: Caller, ended: Work, stored: tuple[Path, str]) -> None:
     answered = await editor("GET", f"/job/{ended.id}/certificate")
     written = json.loads((stored[0] / "runs" / stored[1] / "certificate.json").read_text())
     assert answered.json() == written
@@ -211,14 +211,14 @@ async def test_the_certificate_is_that_of_the_run(editor: Caller, ended: Job, st
 
 async def test_a_job_without_a_run_has_neither(editor: Caller, acme: TenantRecords) -> None:
     for status, attempts in (("pending", 0), ("failed", 1)):
-        job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="k", status=status, attempts=attempts)  # type: ignore[arg-type]
+        job = Work(tenant="acme", id=new_id("job"), repo_url="/p", created_by="k", status=status, attempts=attempts)  # type: ignore[arg-type]
         acme.insert(job)
         for what in ("report", "certificate"):
             assert (await editor("GET", f"/job/{job.id}/{what}")).status_code == 409
 
 
 async def test_logs_are_read_in_pages(editor: Caller, acme: TenantRecords) -> None:
-    job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="k")
+    job = Work(tenant="acme", id=new_id("job"), repo_url="/p", created_by="k")
     acme.insert(job)
     for at in range(3):
         line = LogLine(at=now(), source="driver", text=f"line {at}")
@@ -232,7 +232,7 @@ async def test_a_tenant_whose_streams_follow_its_most_jobs_holds_up_no_other_ten
     service: Service, acme: TenantRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_streams, "MOST_FOLLOWED_OF_TENANT", 2)
-    jobs = [Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k") for _ in range(3)]
+    jobs = [Work(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k") for _ in range(3)]
     foreign = jobs[0].model_copy(update={"tenant": "other", "id": new_id("job")})
     for job in (*jobs, foreign):
         service.records.insert(job)
@@ -248,6 +248,6 @@ async def test_a_tenant_whose_streams_follow_its_most_jobs_holds_up_no_other_ten
                 assert len((await read(other, 1)).events) == 1
 
 
-async def followed(url: str, job: Job) -> Received:
+async def followed(url: str, job: Work) -> Received:
     async with streaming(url, job.id) as lines:
         return await read(lines)

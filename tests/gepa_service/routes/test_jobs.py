@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gepa_service.api.app_state import Service
-from gepa_service.model.job import Job
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.model.work import Work
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit
@@ -47,7 +47,7 @@ async def test_the_fields_of_a_request_become_the_settings_of_its_job(
         max_cost_usd=1.5,
         options={"seed": 3, "server_args": "--workers 2", "pass_env": ["DATABASE_KEY"]},
     )
-    job = acme.get(Job, job_id)
+    job = acme.get(Work, job_id)
     assert job is not None
     flags = "--workers 2 --program program.py --kind dspy --metric metrics.score --saved-program-json-path saved.json"
     assert job.settings == {

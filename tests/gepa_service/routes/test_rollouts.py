@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +13,18 @@ import pytest
 
 from gepa_client.journal.store import open_store
 from gepa_service.api.app_state import Service
-from gepa_service.jobs import month_spending, program_run
-from gepa_service.jobs.attempt import Revealed
-from gepa_service.jobs.month_spending import NOTHING_LEFT, month_limit
-from gepa_service.jobs.program_worker import Machine, ProgramWorker
-from gepa_service.model.rollouts import TaskResult
+from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.jobs import month_spending
+from gepa_service.jobs.git_access import GitAccess
+from gepa_service.jobs.month_spending import NOTHING_LEFT
+from gepa_service.jobs.parts import Revealed, WorkerParts
+from gepa_service.jobs.worker import Worker
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.model.work import TaskResult, Work
 from gepa_service.records.store import TenantRecords
+from tests.gepa_service.faults.processes import command_of
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
+from tests.gepa_service.platform import LEASE_S, MASTER, processes_of, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.waiting import eventually
@@ -49,22 +55,28 @@ def program(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def worker(service: Service, tmp_path: Path) -> Iterator[ProgramWorker]:
-    """A worker that runs while the test does; its sandboxes isolate nothing."""
+def worker(service: Service, tmp_path: Path) -> Iterator[Worker]:
+    """A worker that works while the test runs; its sandboxes isolate nothing."""
 
     def secrets(tenant: str) -> Revealed:
         return Revealed({"OWN_KEY": f"{tenant}'s", "OPENAI_API_KEY": f"sk-of-{tenant}"})
 
-    machine = Machine("process", service.repositories, tmp_path / "cache", secrets, lambda _: None)
     with contextlib.closing(open_store(service.journals)) as journals:
-        limit, stop = month_limit(service.records, journals), threading.Event()
-        made = ProgramWorker(service.records, machine, "worker-1", limit.is_reached)
-        thread = threading.Thread(target=made.run, args=(stop,))
-        thread.start()
-        yield made
-        stop.set()
-        thread.join(WAIT_S)
-        assert not thread.is_alive()
+        parts = WorkerParts(
+            name="worker-1",
+            records=service.records,
+            journals=journals,
+            tokens=JobTokens(service.records, [MASTER]),
+            api="http://127.0.0.1:9",
+            folder=tmp_path / "works",
+            cache=tmp_path / "cache",
+            lease_s=LEASE_S,
+            git=GitAccess(service.records, service.repositories, None),
+            sandbox="process",
+            secrets=secrets,
+        )
+        with working(parts, at_once=3) as made:
+            yield made
 
 
 async def polled(caller: Caller, batch_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -83,9 +95,7 @@ async def polled(caller: Caller, batch_id: str) -> tuple[dict[str, Any], list[di
                 await asyncio.sleep(0.1)
 
 
-async def test_a_batch_returns_the_result_of_every_task_once(
-    editor: Caller, program: str, worker: ProgramWorker
-) -> None:
+async def test_a_batch_returns_the_result_of_every_task_once(editor: Caller, program: str, worker: Worker) -> None:
     tasks = [{"text": f"t{at}", "sleep": 0.3 if at == 0 else 0} for at in range(5)] + [{"text": "x", "fail": 1}]
     body = {
         "repo_url": program,
@@ -133,11 +143,10 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
     editor: Caller,
     service: Service,
     tmp_path: Path,
-    worker: ProgramWorker,
+    worker: Worker,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(month_spending, "KNOWN_S", 0.1)
-    monkeypatch.setattr(program_run, "BEAT_S", 0.2)
     service.records.insert(Tenant(tenant=TENANTS, id="acme", name="Acme", quotas=Quotas(usd_per_month=3 * CALL_USD)))
     commit(tmp_path / "calling", {"program.py": CALLING, "gepa.toml": 'program = "program.py"\n'})
     keys, released = list[str | None](), threading.Event()
@@ -186,7 +195,7 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
 
 @pytest.mark.long
 async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(
-    editor: Caller, program: str, worker: ProgramWorker
+    editor: Caller, program: str, worker: Worker
 ) -> None:
     tasks = [{"text": "quick"}, *({"text": "slow", "sleep": 60} for _ in range(30))]
     body = {"repo_url": program, "tasks": tasks, "parallelism": 2, "task_timeout_s": 3, "timeout_s": 20}
@@ -197,7 +206,7 @@ async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(
     assert {each["status"] for each in results} == {"ok", "timeout", "cancelled"}
 
 
-async def test_what_a_failed_batch_states_has_no_secret(editor: Caller, tmp_path: Path, worker: ProgramWorker) -> None:
+async def test_what_a_failed_batch_states_has_no_secret(editor: Caller, tmp_path: Path, worker: Worker) -> None:
     shows = "import os\nraise SystemExit('the key is ' + os.environ['OPENAI_API_KEY'])\n"
     commit(tmp_path / "program", {"program.py": shows, "gepa.toml": 'program = "program.py"\n'})
     options = {"pass_env": ["OPENAI_API_KEY"]}
@@ -209,7 +218,7 @@ async def test_what_a_failed_batch_states_has_no_secret(editor: Caller, tmp_path
 
 
 async def test_a_cancelled_batch_ends_its_process(
-    editor: Caller, program: str, worker: ProgramWorker, acme: TenantRecords
+    editor: Caller, program: str, worker: Worker, acme: TenantRecords
 ) -> None:
     body = {"repo_url": program, "tasks": [{"text": "a"}, {"text": "slow", "sleep": 90}], "parallelism": 1}
     batch_id = (await editor("POST", "/rollouts/batch", body)).json()["batch_id"]
@@ -220,8 +229,27 @@ async def test_a_cancelled_batch_ends_its_process(
     assert (await editor("POST", f"/rollouts/batch/{batch_id}/cancel")).status_code == 200
 
 
+async def test_a_batch_whose_process_is_killed_continues_with_the_tasks_that_are_left(
+    editor: Caller, program: str, worker: Worker, acme: TenantRecords, tmp_path: Path
+) -> None:
+    tasks = [{"text": f"t{at}", "sleep": 0 if at < 2 else 1} for at in range(6)]
+    body = {"repo_url": program, "tasks": tasks, "parallelism": 1}
+    batch_id = (await editor("POST", "/rollouts/batch", body)).json()["batch_id"]
+    await eventually(lambda: acme.count(TaskResult, {"work_id": batch_id}) > 1, WAIT_S)
+    work = acme.get(Work, batch_id)
+    assert work is not None
+    [process] = [pid for pid in processes_of(work) if b"work_main" in command_of(pid)]
+    os.kill(process, signal.SIGKILL)
+    ended, results = await polled(editor, batch_id)
+    assert (ended["status"], ended["done"], ended["failed"]) == ("completed", 6, 0), ended
+    assert sorted(each["index"] for each in results) == list(range(6))
+    assert [work.attempts for work in acme.page(Work)] == [2]
+    logs = (await editor("GET", f"/job/{batch_id}/logs")).json()["lines"]
+    assert [line["text"] for line in logs if "begins" in line["text"]] == ["attempt 1 begins", "attempt 2 begins"]
+
+
 async def test_a_step_changes_texts_and_runs_examples_before_and_after_in_one_call(
-    editor: Caller, program: str, worker: ProgramWorker
+    editor: Caller, program: str, worker: Worker
 ) -> None:
     body = {
         "repo_url": program,
@@ -238,9 +266,7 @@ async def test_a_step_changes_texts_and_runs_examples_before_and_after_in_one_ca
     assert (await editor("GET", f"/execute_step/{step['step_id']}")).json() == step
 
 
-async def test_a_step_applies_a_patch_and_returns_its_branch(
-    editor: Caller, program: str, worker: ProgramWorker
-) -> None:
+async def test_a_step_applies_a_patch_and_returns_its_branch(editor: Caller, program: str, worker: Worker) -> None:
     head = "\n import os, time\n \n"
     patch = f"--- a/program.py\n+++ b/program.py\n@@ -1,5 +1,5 @@\n {head}"
     patch += '-seed_candidate = {"prompt": "plain"}\n+seed_candidate = {"prompt": "plain"}  # kept\n \n'

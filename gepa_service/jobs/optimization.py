@@ -1,41 +1,31 @@
-"""Carry out a job: sandboxes from its repository, a check, then its run in a driver process that is kept apart."""
+"""An optimization in its process: sandboxes, a check, then its run in a driver process that is kept apart."""
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from pydantic import ValidationError
+from typing import Any
 
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight
 from gepa_client.check.server_check import check_server
-from gepa_client.errors import (
-    ClaimLost,
-    ClientError,
-    ConnectionLost,
-    NoSuchRun,
-    RunExists,
-    StoreUnavailable,
-    summary,
-)
+from gepa_client.errors import ClientError, ConnectionLost, NoSuchRun, RunExists, summary
 from gepa_client.foreground.continued_run import continued
 from gepa_client.foreground.foreground_run import ForegroundRun
 from gepa_client.journal import run_events
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.http_store import HttpStore
+from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE, HttpStore
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import Store
 from gepa_client.report.run_record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.run.resolved_settings import listed_endpoints
-from gepa_client.sandboxing import session as sessions
+from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import Log
-from gepa_client.sandboxing.setup import open_setup
 from gepa_client.settings.check_settings import EXAMPLES
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
@@ -44,79 +34,45 @@ from gepa_client.views.console import make_console
 from gepa_client.views.live_display import JsonDisplay
 from gepa_service.jobs.check_lines import check_lines
 from gepa_service.jobs.driver_place import DriverPlace, place_for
-from gepa_service.jobs.http_front import fronted
-from gepa_service.jobs.job_order import Ended, JobOrder
-from gepa_service.jobs.job_sandboxes import end_earlier_attempts, started_session
+from gepa_service.jobs.job_sandboxes import started_session
+from gepa_service.jobs.work_order import Ended, OptimizeOrder, failed
 from protocol.errors import RpcError
-from sandbox_runtime import SandboxError
-
-if TYPE_CHECKING:  # the backend is imported when it is chosen
-    from gepa_service.jobs.forked_daemons import Daemons
-
 
 LARGEST_ARTIFACT = 4 << 20
 MOST_ARTIFACTS = 20
 
 
-def carry_out(order: JobOrder, daemons: "Daemons | None" = None) -> Ended:
-    """Run the job to its end, or until it is stopped, and return how it ended."""
-    store = HttpStore(order.api, token_file=order.token_file)
-    try:
-        return _carried_out(order, store, daemons)
-    except KeyboardInterrupt:
-        return Ended(status="interrupted", reason="stopped")
-    except (StoreUnavailable, ClaimLost, SandboxError, ConnectionLost) as error:
-        return Ended(status="interrupted", reason=str(error))
-    except (SettingsError, ClientError, RpcError, OSError) as error:
-        return _failed("run", summary(error))
-    finally:
-        store.close()
+def optimize(order: OptimizeOrder) -> Ended:
+    """Run the optimization to its end, and return how it ended. Raises what `carry_out` reports."""
+    os.environ[TOKEN_FILE_VARIABLE] = str(order.token_file)
+    with contextlib.closing(HttpStore(order.api, token_file=order.token_file)) as store:
+        run = _known_run(store, order.id)
+        if run is not None and run.status in ("completed", "cancelled", "failed"):
+            return ended_as(run.status, run.reason, order.folder / "results")
+        spent = 0.0 if run is None else SpendingTotals(store.spending(run.id)).cost_usd
+        started = started_session(order, partial(_settings, order, run), _print, spent_usd=spent)
+        with started as (session, front):
+            if run is None and (failure := _check(session, order)) is not None:
+                return failure
+            with place_for(order, session, front) as place:
+                return _driven(order, store, run, place)
 
 
-def _carried_out(order: JobOrder, store: Store, daemons: "Daemons | None") -> Ended:
-    run = _known_run(store, order.run_id)
-    if run is not None and run.status in ("completed", "cancelled", "failed"):
-        return ended_as(run.status, run.reason, order.folder / "results")
-    spent = 0.0 if run is None else SpendingTotals(store.spending(run.id)).cost_usd
-    setup = partial(
-        open_setup,
-        allowed_networks=parse_networks(order.allow_networks),
-        daemon=None if daemons is None else daemons.of_sandboxes,
-    )
-    with sessions.signals_interrupt(), fronted(order.front) as (gateway, front):
-        try:
-            settings = _settings(order, run, gateway)
-        except ValidationError as error:  # of a setting that this backend does not have
-            return _failed("settings", str(error.errors()[0]["msg"]).removeprefix("Value error, "))
-        try:
-            if front is not None:
-                end_earlier_attempts(order.run_id, settings)
-            with started_session(settings, order.run_id, setup, _print, spent_usd=spent) as session:
-                if run is None and (failure := _check(session, order)) is not None:
-                    return failure
-                with place_for(order, session, front, None if daemons is None else daemons.of_driver) as place:
-                    return _driven(order, store, run, place)
-        except sessions.SessionNotStarted as error:
-            if error.was_interrupted:
-                return Ended(status="interrupted", reason=str(error))
-            return _failed("sandbox", str(error))
-
-
-def _driven(order: JobOrder, store: Store, run: StoredRun | None, place: DriverPlace) -> Ended:
+def _driven(order: OptimizeOrder, store: Store, run: StoredRun | None, place: DriverPlace) -> Ended:
     settings = place.sandboxes.settings
     if place.fleet is not None:
         settings = settings.model_copy(update={"fleet": place.fleet})
     output = files.open_again(order.folder / "results")
     files.remove_reports(output)
     if run is None:
-        run = StoredRun(id=order.run_id, name=settings.name, config=settings.recorded(), output=str(output))
+        run = StoredRun(id=order.id, name=settings.name, config=settings.recorded(), output=str(output))
         with contextlib.suppress(RunExists):  # by a request whose response was lost
             store.create(run)
     ended = ForegroundRun(
         settings=settings,
         store=order.api,
         store_typed=None,
-        run_id=order.run_id,
+        run_id=order.id,
         output=output,
         json_events=True,
         console=make_console(stderr=True),
@@ -151,11 +107,7 @@ def ended_as(
             return Ended(status="paused", reason=reason)
         case _:
             more = {"details": details} if details else {}
-            return _failed("run", reason or status, **more)
-
-
-def _failed(kind: str, message: str, **more: Any) -> Ended:
-    return Ended(status="failed", reason=message, failure={"kind": kind, "message": message, **more})
+            return failed("run", reason or status, **more)
 
 
 def _known_run(store: Store, run_id: str) -> StoredRun | None:
@@ -165,7 +117,7 @@ def _known_run(store: Store, run_id: str) -> StoredRun | None:
         return None
 
 
-def _settings(order: JobOrder, run: StoredRun | None, gateway: Mapping[str, Any]) -> RunConfig:
+def _settings(order: OptimizeOrder, run: StoredRun | None, gateway: Mapping[str, Any]) -> RunConfig:
     """Return the settings of a new run; those recorded, with the present budget, of one that has begun.
 
     A run that has not begun has recorded none of the rows that the job's settings hold. `gateway`: the settings by
@@ -179,7 +131,7 @@ def _settings(order: JobOrder, run: StoredRun | None, gateway: Mapping[str, Any]
     return from_record(run.config, {**given, **order.budget, **gateway})
 
 
-def _check(session: sessions.SandboxSession, order: JobOrder) -> Ended | None:
+def _check(session: SandboxSession, order: OptimizeOrder) -> Ended | None:
     """Try the program on a few rows; return how the job ends if it cannot run: interrupted if a server was lost.
 
     Raises:
@@ -187,9 +139,9 @@ def _check(session: sessions.SandboxSession, order: JobOrder) -> Ended | None:
     """
     before = listed_endpoints(session.settings)
 
-    def ended(failed: Ended, *, lost: bool = False) -> Ended:
+    def ended(found: Ended, *, lost: bool = False) -> Ended:
         is_lost = lost or bool({*before} - {*listed_endpoints(session.settings)})  # a sandbox ended meanwhile
-        return failed.model_copy(update={"status": "interrupted"}) if is_lost else failed
+        return found.model_copy(update={"status": "interrupted"}) if is_lost else found
 
     try:
         preflight(_as_called(session.settings), parse_networks(order.allow_networks))
@@ -198,15 +150,15 @@ def _check(session: sessions.SandboxSession, order: JobOrder) -> Ended | None:
     except ConnectionLost:
         raise
     except (SettingsError, ClientError, RpcError) as error:
-        return ended(_failed("preflight", summary(error)))
+        return ended(failed("preflight", summary(error)))
     if report.passed:
         for line in check_lines(report):
             print(line, file=sys.stderr, flush=True)
         return None
     steps = [step.message for step in report.steps if step.verdict == "failed"]
     found = [log.text for log in session.check_findings()]
-    failed = _failed("preflight", "; ".join(steps), check=report.model_dump(mode="json"), findings=found)
-    return ended(failed, lost=report.lost)
+    failure = failed("preflight", "; ".join(steps), check=report.model_dump(mode="json"), findings=found)
+    return ended(failure, lost=report.lost)
 
 
 def _as_called(settings: RunConfig) -> RunConfig:

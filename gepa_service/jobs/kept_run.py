@@ -1,0 +1,147 @@
+"""What an attempt at an optimization keeps beside the work's record: its token, its run, and the version it makes."""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evolverpc_common.files import replace_file
+from evolverpc_common.redaction import Secrets
+from gepa_client.errors import JournalError, NoSuchRun
+from gepa_client.evolution.checkout import CheckoutError
+from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.history import seed_score
+from gepa_client.journal.store import Store
+from gepa_service.jobs.control import BUDGETS
+from gepa_service.jobs.kept import Kept, ResultsUnread
+from gepa_service.jobs.month_spending import month_of
+from gepa_service.jobs.new_version import program_of, with_code
+from gepa_service.jobs.parts import WorkerParts
+from gepa_service.jobs.work_order import Ended, OptimizeOrder
+from gepa_service.model.program_version import Program
+from gepa_service.model.work import ENDED, JobProgress, Status, Work
+from gepa_service.records.record import now
+from gepa_service.records.store import RecordExists
+from gepa_service.repositories.repository_access import RepositoryRefused
+from sandbox_runtime.api.sandbox import SandboxError
+
+RENEW_S = 240.0
+"""Seconds after which the token is renewed; it is valid for several times as long."""
+
+TRIES_OF_CODE = 2
+
+
+class KeptRun(Kept):
+    """Of an optimization."""
+
+    def __init__(self, parts: WorkerParts, work: Work) -> None:
+        self._parts, self._work = parts, work
+        self._token = parts.folder / work.id / "token"
+        self._renewed = 0.0
+        before = self._released()
+        self._calls = 0 if before is None else int(before.counters.get("metric_calls", 0))
+
+    @property
+    def is_further(self) -> bool:
+        """As of `Kept`."""
+        progress = self._progress()
+        return progress is not None and progress.metric_calls > self._calls
+
+    def order(self, folder: Path, settings: dict[str, Any], common: dict[str, Any]) -> OptimizeOrder:
+        """As of `Kept`."""
+        self._write_token()
+        return OptimizeOrder(
+            **common,
+            folder=folder,
+            settings={name: value for name, value in settings.items() if name not in BUDGETS},
+            api=self._parts.api,
+            token_file=self._token,
+            budget={name: settings[name] for name in BUDGETS if settings.get(name) is not None},
+            isolated=self._parts.sandbox == "bubblewrap",
+        )
+
+    def keep(self) -> None:
+        """As of `Kept`."""
+        if time.monotonic() - self._renewed >= RENEW_S:
+            self._write_token()
+
+    def changes(self, found: Work, status: Status) -> dict[str, Any]:
+        """As of `Kept`."""
+        progress, month = self._progress(), month_of(now())
+        if progress is None:  # it has no run, or that cannot be read
+            ended = {"phase": status} if status in ENDED else {}
+            progress = found.progress.model_copy(update=ended)
+        changes: dict[str, Any] = {"progress": progress}
+        if status == "running" and found.month != month:
+            changes |= {"month": month, "usd_before_month": progress.cost_usd or 0.0}
+        return changes
+
+    def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
+        """As of `Kept`."""
+        if ended.status == "failed":
+            return {"status": "failed", "reason": ended.reason, "failure": ended.failure}
+        try:
+            program = self._program(ended.artifacts, secrets, log)
+        except (JournalError, CheckoutError, RepositoryRefused, SandboxError) as error:
+            raise ResultsUnread(f"the results cannot be read: {error}") from error
+        with contextlib.suppress(RecordExists):  # a worker wrote it that ended before it wrote the work
+            self._parts.records.insert(program)
+        return {"status": "completed", "reason": ended.reason, "program_id": program.id, "setbacks": 0}
+
+    def close(self) -> None:
+        """As of `Kept`."""
+        self._token.unlink(missing_ok=True)
+
+    def _write_token(self) -> None:
+        replace_file(self._token, self._parts.tokens.issue(self._work) + "\n", mode=0o600)
+        self._renewed = time.monotonic()
+
+    def _released(self) -> StoredRun | None:
+        """Free the run of a driver whose worker is gone, and whose token ended with that worker's claim."""
+        with contextlib.suppress(NoSuchRun):
+            run = self._parts.journals.run(self._work.id)
+            if run.claim.owner is not None:
+                self._parts.journals.release(run.id, run.claim.owner)
+            return run
+        return None
+
+    def _progress(self) -> JobProgress | None:
+        with contextlib.suppress(JournalError):
+            return progress_of(self._parts.journals, self._parts.journals.run(self._work.id))
+        return None
+
+    def _program(self, artifacts: dict[str, Any], secrets: Secrets, log: Callable[[str], None]) -> Program:
+        """Return the version that the run made, without its change of code if that cannot be read at last.
+
+        Raises:
+            JournalError: the run cannot be read. CheckoutError, RepositoryRefused, SandboxError: its code cannot.
+        """
+        work, parts = self._work, self._parts
+        program = program_of(parts.journals, parts.records, work, artifacts)
+        try:
+            made = with_code(program, parts.journals, partial(parts.git.fetch, work))
+            return Program.model_validate_json(secrets.redact_json(made.model_dump_json().encode()))
+        except (CheckoutError, RepositoryRefused, SandboxError) as error:
+            if work.setbacks < TRIES_OF_CODE:
+                raise
+            log(f"the change of the version's code cannot be read: {error}")
+            return program
+
+
+def progress_of(store: Store, run: StoredRun) -> JobProgress:
+    """Return how far a run is, from its record."""
+    counters, best = run.counters, run.best or {}
+    texts = best.get("texts")
+    return JobProgress(
+        phase=run.status,
+        current_iteration=int(counters.get("iteration") or 0),
+        metric_calls=int(counters.get("metric_calls") or 0),
+        candidates=len(store.candidates(run.id)),
+        seed_score=seed_score(store, run),
+        best_score=best.get("score"),
+        best_candidate=json.loads(json.dumps(texts)) if isinstance(texts, dict) else None,
+        cost_usd=counters.get("spent_usd"),
+    )

@@ -1,0 +1,119 @@
+"""What a worker orders the process of one work to do, and what that process reports: one line of JSON each."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from evolverpc_common.redaction import Secrets
+from gepa_service.model.work import ProgramWork
+
+End = Literal["completed", "paused", "failed", "cancelled", "interrupted"]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Front(_Message):
+    """A port of this machine that sandboxes at Modal reach by the address `url`."""
+
+    port: int
+    url: str
+
+
+class WorkOrder(_Message):
+    """What is common to all kinds of work. `id`: of the work; `folder`: its own.
+
+    `settings`: of the work, with what the service decides. `front`: given if sandboxes and optimizer are at Modal.
+    `secrets`: the tenant's, which the gateway uses; this line alone carries them. `redacted`: values that nothing that
+    is kept may hold: of all secrets of the tenant, used here or not. `allow_networks`: besides the public ones, where
+    models and other hosts of the gateway may be.
+    """
+
+    id: str
+    folder: Path
+    settings: dict[str, Any]
+    front: Front | None = None
+    secrets: dict[str, str] = Field(default_factory=dict, repr=False)
+    redacted: tuple[str, ...] = Field(default=(), repr=False)
+    allow_networks: tuple[str, ...] = ()
+
+    def secrets_of_tenant(self) -> Secrets:
+        """Return what replaces the secrets of the tenant."""
+        return Secrets(self.redacted, declared=True)
+
+
+class OptimizeOrder(WorkOrder):
+    """Run or continue the run with the id of the work.
+
+    `api`: the address of the service, where the journal is. `token_file`: holds the job's token, renewed by the worker.
+    `budget`: the limits that are in force now. `isolated`: the optimizer runs in a container, else in a process with an
+    environment of its own.
+    """
+
+    what: Literal["optimize"] = "optimize"
+    api: str
+    token_file: Path
+    budget: dict[str, int | float]
+    isolated: bool
+
+
+class ProgramOrder(WorkOrder):
+    """Run the tasks of `program`, or make its mutation and run them before and after. `done`: those with a result."""
+
+    what: Literal["rollouts", "step"]
+    program: ProgramWork
+    done: frozenset[int]
+
+    @property
+    def tasks(self) -> list[tuple[int, dict[str, Any]]]:
+        """The tasks without a result, by their index."""
+        return [(index, task) for index, task in enumerate(self.program.tasks) if index not in self.done]
+
+
+Order = OptimizeOrder | ProgramOrder
+ORDERS: TypeAdapter[Order] = TypeAdapter(Annotated[Order, Field(discriminator="what")])
+
+
+class TaskDone(_Message):
+    """A task has a result, an `ExampleResult`."""
+
+    event: Literal["task"] = "task"
+    index: int
+    result: dict[str, Any]
+
+
+class Spent(_Message):
+    """What a batch's or step's calls to models have cost since its process began.
+
+    `usd`: US dollars, as far as that is known. `unpriced`: calls whose cost is unknown: no price, or cut off.
+    """
+
+    event: Literal["spent"] = "spent"
+    usd: float
+    unpriced: int
+
+
+class Ended(_Message):
+    """How the process ended its work; nothing follows. `interrupted`: by infrastructure; another attempt continues it.
+
+    `failure`: of failed work: `kind`, `message`, and for a preflight its findings; of interrupted work, what to record
+    if it is not tried again. `artifacts`: of an optimization, the program's own JSON files. `result`: of a step.
+    """
+
+    event: Literal["ended"] = "ended"
+    status: End
+    reason: str | None = None
+    failure: dict[str, Any] | None = None
+    artifacts: dict[str, Any] = {}
+    result: dict[str, Any] | None = None
+
+
+Message = TaskDone | Spent | Ended
+MESSAGES: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="event")])
+
+
+def failed(kind: str, message: str, **more: Any) -> Ended:
+    """Return the end of work that cannot be done."""
+    return Ended(status="failed", reason=message, failure={"kind": kind, "message": message, **more})

@@ -1,0 +1,83 @@
+"""The process of one work, as the worker that started it sees it."""
+
+import contextlib
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from pydantic import ValidationError
+
+from evolverpc_common.redaction import Secrets
+from gepa_service.jobs.work_order import MESSAGES, Message, Order
+
+TICK_S = 0.1
+
+
+class WorkProcess:
+    """A process of `work_main`, a session of its own. What it prints is appended to `log`.
+
+    `environment`: whole. `folder`: where it runs. `secrets`: are replaced in all that it reports.
+    """
+
+    def __init__(self, environment: Mapping[str, str], folder: Path, log: IO[bytes], secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "gepa_service.jobs.work_main"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=dict(environment),
+            cwd=folder,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None, "pipes"  # noqa: S101
+        self._stdin = self._process.stdin
+        self.is_silent = False
+        """Whether its last message was read: it has ended, or is about to."""
+        threading.Thread(target=self._read, args=(self._process.stdout,), name=f"messages of {folder.name}").start()
+
+    def begin(self, order: Order) -> None:
+        """Send it the order."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which its output shows
+            self._stdin.write(order.model_dump_json().encode() + b"\n")
+            self._stdin.flush()
+
+    def next(self) -> Message | None:
+        """Return the next message, or None if there is none within a tick."""
+        with contextlib.suppress(queue.Empty):
+            message = self._messages.get(timeout=TICK_S)
+            self.is_silent = message is None
+            return message
+        return None
+
+    def stop(self) -> None:
+        """Ask it to stop."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def end(self, patience_s: float, *, at_once: bool = False) -> None:
+        """End it, by force after `patience_s`. `at_once`: calls in flight are given up; sandboxes are ended in time."""
+        if at_once and self._process.poll() is None:
+            self.stop()
+            time.sleep(TICK_S)
+            self.stop()
+        try:
+            self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()
+
+    def _read(self, lines: IO[bytes]) -> None:
+        with lines:
+            for line in lines:
+                with contextlib.suppress(ValidationError):  # nothing else is written by our own process
+                    self._messages.put(MESSAGES.validate_json(self._secrets.redact_json(line)))
+        self._messages.put(None)

@@ -1,0 +1,145 @@
+"""Work: what a tenant asked for, from its request to its end: an optimization, a batch of rollouts, or one step."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gepa_service.records.record import Record
+
+What = Literal["optimize", "rollouts", "step"]
+LANES: tuple[tuple[What, ...], ...] = (("rollouts", "step"), ("optimize",))
+"""Kinds of work that take each other's places: batches and steps, which are short, never wait for optimizations."""
+
+NAMES: Mapping[What, str] = {"optimize": "job", "rollouts": "batch", "step": "step"}
+"""What the API calls each kind."""
+
+OPTIMIZATIONS: Mapping[str, str] = {"what": "optimize"}
+"""The condition for records of optimizations, the jobs of the API."""
+
+JobStatus = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
+Status = JobStatus | Literal["partial"]
+ENDED: frozenset[Status] = frozenset({"completed", "partial", "failed", "cancelled"})
+"""Statuses that work never leaves."""
+
+PROMPT = "prompt"
+"""The kind of a mutation that changes texts beside the code."""
+
+
+class Claim(BaseModel):
+    """Which worker has the work. `beat`: rises while that worker lives; no clock is compared with another's."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    worker: str
+    beat: int = 0
+
+
+class JobProgress(BaseModel):
+    """How far a job is, as its run last reported it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    phase: str = "queued"
+    current_iteration: int = 0
+    metric_calls: int = 0
+    candidates: int = 0
+    seed_score: float | None = None
+    best_score: float | None = None
+    best_candidate: dict[str, str] | None = None
+    cost_usd: float | None = None
+
+
+class ProgramWork(BaseModel):
+    """What a batch or a step does with a program.
+
+    `candidate`: the texts, None for the seed. `tasks`: rows. `mutation`: of a step, as the contract's, or
+    `{"kind": "prompt", "texts": ...}`, which changes texts beside the code. `traces`: whether results have
+    trajectories. `parallelism`: tasks at the same time. `task_timeout_s`: seconds of one task; `timeout_s`: of all,
+    after which the rest is cancelled.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    candidate: dict[str, str] | None = None
+    mutation: dict[str, Any] | None = None
+    tasks: tuple[dict[str, Any], ...] = ()
+    traces: bool = False
+    parallelism: int = Field(default=1, ge=1)
+    task_timeout_s: float = 300.0
+    timeout_s: float = 3600.0
+
+
+class Work(Record):
+    """One optimization, batch or step.
+
+    `settings`: of `evolverpc`, without secrets and without what the service decides. `client_id`: the connected
+    repository. `wanted`: what the tenant asked for last; the worker acts on it. `failure`: of a failed optimization:
+    `kind` (`preflight`, `sandbox`, `run`, ...), `message`, and for a preflight its findings. `attempts`: how often a
+    worker began or continued it; the writes of each attempt are refused once another has begun. `setbacks`: how often
+    in a row it was interrupted before it got further. `not_before`: when it may be tried again after a setback.
+
+    An optimization has a run of its id in the store of journals. `progress`: how far that is; `program_id`: the version
+    that it made; `month`: in which it last ran, such as `2026-01`; `usd_before_month`: what it had cost before that.
+
+    A batch or a step has a `program`. `done`: its tasks with a result; `failed`: those of them that have none of the
+    program, so that it ends as `partial`. `cost_usd`: what its calls to models have cost so far, as far as that is
+    known. `result`: of a step.
+    """
+
+    kind: ClassVar[str] = "work"
+    indexed: ClassVar[tuple[str, ...]] = ("what", "status", "client_id", "program_id", "month")
+
+    what: What = "optimize"
+    status: Status = "pending"
+    reason: str | None = None
+    wanted: Literal["run", "pause", "cancel"] = "run"
+    repo_url: str
+    ref: str | None = None
+    client_id: str | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+    created_by: str
+    started: datetime | None = None
+    completed: datetime | None = None
+    claim: Claim | None = None
+    attempts: int = 0
+    setbacks: int = 0
+    not_before: datetime | None = None
+    failure: dict[str, Any] | None = None
+
+    program_id: str | None = None
+    month: str | None = None
+    usd_before_month: float = 0.0
+    progress: JobProgress = JobProgress()
+
+    program: ProgramWork | None = None
+    done: int = 0
+    failed: int = 0
+    cost_usd: float = 0.0
+    result: dict[str, Any] | None = None
+
+
+class TaskResult(Record):
+    """The result of one task, an `ExampleResult`. `id`: of `task_result_id`, so that results sort by arrival."""
+
+    kind: ClassVar[str] = "task_result"
+    indexed: ClassVar[tuple[str, ...]] = ("work_id",)
+
+    work_id: str
+    index: int
+    result: dict[str, Any]
+
+
+def task_result_id(work_id: str, number: int) -> str:
+    """Return the id of the result that came after `number` others: two writers cannot both write it."""
+    return f"{work_id}-{number:06d}"
+
+
+class Turn(Record):
+    """When a tenant was served last: `updated`, for the fair order of work. `id`: `TURN`."""
+
+    kind: ClassVar[str] = "turn"
+
+
+TURN = "turn"
