@@ -123,7 +123,7 @@ def result_of(ended: RunSummary) -> Result | None:
         seed_test_score=tested.get("0"),
         verdict=ended.record.certificate.verdict if ended.record.certificate is not None else None,
         candidates=candidates,
-        metric_calls=ended.metric_calls,
+        metric_calls=ended.record.metric_calls,
         spent_usd=ended.record.spent_usd,
         seconds=ended.record.active_seconds,
         output=ended.output,

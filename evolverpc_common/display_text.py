@@ -30,6 +30,17 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def money(usd: float, unpriced: int = 0, unreported: int = 0) -> str:
+    """Return `$0.0123`, `$0.0123 + 12 unpriced`, `unknown (12 unpriced)` or `none reported`.
+
+    An unknown price is never zero. `unreported`: those of the `unpriced` results that reported no usage at all.
+    """
+    known = f"${usd:,.2f}" if usd >= 100 else f"${usd:.4f}" if usd else "$0"
+    if unknown := unpriced - unreported:
+        return f"{known} + {unknown:,} unpriced" if usd else f"unknown ({unknown:,} unpriced)"
+    return known if usd or not unreported else "none reported"
+
+
 def _replaced(text: str, escape: Callable[[str], str]) -> str:
     return "".join(
         character if character in _KEPT or unicodedata.category(character) not in _UNSAFE else escape(character)

@@ -1,4 +1,4 @@
-"""The Pareto fronts of a recorded run by GEPA's own rules, and GEPA's own result object."""
+"""GEPA's own result object of a recorded run."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,17 +22,6 @@ def best_by_row(candidates: Sequence[CandidateRecord]) -> dict[str, set[int]]:
 def best_by_objective(candidates: Sequence[CandidateRecord]) -> dict[str, set[int]]:
     """For each objective the candidates whose mean is best; empty where the program names none."""
     return _fronts([(kept.objective_scores if kept.dropped is None else None) or {} for kept in candidates])
-
-
-def pareto_front(candidates: Sequence[CandidateRecord], frontier_type: str = "instance") -> set[int]:
-    """Every candidate on the front that the run selects from.
-
-    For `cartesian` (best per row and objective, of which only means are kept) the candidates best at a row or at an
-    objective as a whole.
-    """
-    rows = best_by_row(candidates) if frontier_type != "objective" else {}
-    objectives = best_by_objective(candidates) if frontier_type != "instance" else {}
-    return set().union(*rows.values(), *objectives.values())
 
 
 def _fronts(scored: Sequence[dict[str, float]]) -> dict[str, set[int]]:

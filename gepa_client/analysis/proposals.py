@@ -207,7 +207,7 @@ class Recorded:
                 return f"better on its minibatch: {scores}"
             case Rejected(race=race, reason=reason) if race is not None:
                 return f"better on its minibatch ({scores}), but {reason}"
-            case Rejected(old_score=old, new_score=new, reason=reason) if old is not None and (new or 0) > old:
+            case Rejected(is_by_score=False, reason=reason):
                 return f"better on its minibatch ({scores}), but not kept: {reason}"
             case Rejected():
                 return f"not better on its minibatch: {scores}"

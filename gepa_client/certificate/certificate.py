@@ -215,7 +215,7 @@ def certify(store: Store, run: StoredRun) -> Certificate:
     leaks = find_leaks(component_texts(best.texts), component_texts(seed.texts), found.rows)
     return Certificate(
         verdict=verdict,
-        statement=_statement(verdict, best, test) + _steered(by_hand) + _leaking(leaks, test),
+        statement=_statement(verdict, best, test) + caveats(by_hand, leaks, test),
         run=run.id,
         program={name: found.program.get(name) for name in ("name", "version", "digest")},
         candidate=best.index,
@@ -303,6 +303,11 @@ def _by_hand(found: Evidence) -> ByHand | None:
         return None
     texts = sum(isinstance(each.action, Propose) for each in found.steered.values())
     return ByHand(requests=len(found.steered), texts=texts, best_has_them=found.best_by_hand)
+
+
+def caveats(by_hand: ByHand | None, leaks: Leaks, test: SealedTest) -> str:
+    """Return what a reader of the verdict must know besides; empty if nothing."""
+    return _steered(by_hand) + _leaking(leaks, test)
 
 
 def _steered(by_hand: ByHand | None) -> str:

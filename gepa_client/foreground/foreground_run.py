@@ -15,16 +15,15 @@ from typing import Self
 from rich.console import Console
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.analysis.ties import best_candidate
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import ClientError, JournalError, NoCertificate, summary
 from gepa_client.journal.entries import RESUMED_BY, StoredRun
-from gepa_client.journal.history import recorded_selection
 from gepa_client.journal.run_events import Finished
 from gepa_client.journal.store import default_store, open_store
 from gepa_client.page import embedded
 from gepa_client.page.built_page import PageMissing
-from gepa_client.report.run_record import Headline, RunRecord
+from gepa_client.report.recorded_run import record_of
+from gepa_client.report.run_record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.supervisor import HASH_SEED, DriverProcess, LaunchDriver, launch_here
@@ -34,7 +33,7 @@ from gepa_client.settings.run_config import RunConfig
 from gepa_client.views import final_summary as final_summary
 from gepa_client.views.console import echo, fail, log_markup, make_console, print_json
 from gepa_client.views.event_stream import EventStream
-from gepa_client.views.final_summary import RecordedState, RunSummary
+from gepa_client.views.final_summary import RunSummary
 from gepa_client.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 
 TICK_S = 0.125
@@ -151,22 +150,24 @@ class ForegroundRun:
                 display.event(finished, record)
         self._record_late(sandboxes, record)
         self._write_connections(sandboxes, record)
-        recorded = self._recorded(record, finished)
-        written = self._results(record, finished) if recorded is None else recorded.files
+        connected = record.started is not None
+        recorded = None if connected and not finished.in_replay else self._recorded(finished)
+        written = self._results(record, finished) if recorded is None else self._kept_files()
         ended = RunSummary(
             settings=self.settings,
             run_id=self.run_id,
             store=self.store_typed,
             output=self.output,
-            record=record,
+            record=recorded or record,
             finished=finished,
+            connected=connected,
             written=list(dict.fromkeys([*finished.files, *written])),
             seconds=time.monotonic() - began,
             replayed=self.replays,
             by_hand=stops.received > 0,
             resumed_by=self.resumed_by or self.stream.resumed_by(self.run_id),
             typed=self.typed,
-            recorded=recorded,
+            in_replay=recorded is not None,
         )
         self.stream.summary(final_summary.as_json(ended))
         if self.json_events:
@@ -200,25 +201,22 @@ class ForegroundRun:
         except (OSError, ValueError) as error:
             fail(f"the connections of sandboxes are not in the report: {error}")
 
-    def _recorded(self, record: RunRecord, finished: Finished) -> RecordedState | None:
+    def _recorded(self, finished: Finished) -> RunRecord | None:
         """Return what is recorded of a run that was stopped before its replay was complete; None for any other end."""
-        if self.replays or not (finished.in_replay or (finished.status == "paused" and record.started is None)):
+        if self.replays or not (finished.in_replay or finished.status == "paused"):
             return None
         try:
             with closing(open_store(self.store)) as store:
-                run, candidates = store.run(self.run_id), store.candidates(self.run_id)
-                best = best_candidate(store, self.run_id, candidates)
-                selection = recorded_selection(store, self.run_id)
+                record = record_of(store, store.run(self.run_id))
         except JournalError as error:
             fail(f"what is recorded of the run cannot be read: {summary(error)}")
             return None
-        if best is None:
-            return None
-        rows = f"{len(best.scores)} {selection} rows"
-        headline = Headline(rows, candidates[0].score, best.score, of_test=False)
+        return record if record.best is not None else None
+
+    def _kept_files(self) -> list[str]:
+        """Return the names of the files of an earlier end."""
         names = (files.BEST_CANDIDATE, files.RESULT, files.CERTIFICATE, files.REPORT)
-        kept = [name for name in names if self.output is not None and (self.output / name).exists()]
-        return RecordedState(headline, run.counters.get("metric_calls", 0), kept)
+        return [name for name in names if self.output is not None and (self.output / name).exists()]
 
     def _results(self, record: RunRecord, finished: Finished) -> list[str]:
         """Write the certificate and the report, if the run started here; return their names."""

@@ -44,7 +44,7 @@ from gepa_client.journal.entries import (
 )
 from gepa_client.journal.mutation_entries import MutationEntry
 from gepa_client.journal.retries import RetryEntry
-from gepa_client.journal.run_events import LostRaces, RecordCuts, UnusableAnswers, from_json
+from gepa_client.journal.run_events import from_json
 from gepa_client.journal.steer_entries import SteerEntry
 from gepa_client.journal.tie_entries import TieDecision, TiePlan
 from protocol import DiscoverResult, ExampleResult, JsonValue, MakeReflectiveDatasetResult, Usage
@@ -106,9 +106,6 @@ class _Counters(_Part):
     unpriced: dict[str, Index] | None = None
     unreported: dict[str, Index] | None = None
     warnings: list[str] | None = None
-    races: LostRaces | None = None
-    records_cut: RecordCuts | None = None
-    unusable_answers: UnusableAnswers | None = None
 
     @model_validator(mode="after")
     def _no_others_of_another_kind(self) -> "_Counters":

@@ -80,12 +80,6 @@ def selection_name(*, training_only: bool) -> str:
     return "training" if training_only else "validation"
 
 
-def recorded_selection(store: Store, run_id: str) -> str:
-    """Return `selection_name` for a recorded run; `validation` before it has fetched its rows."""
-    start = _start(store, run_id)
-    return selection_name(training_only=VAL in start and start[VAL] is None)
-
-
 def selection_rows(store: Store, run_id: str) -> dict[str, list[RecordedRow]]:
     """Return the rows of `train` and, if the run has its own, of `val`; empty before the run has fetched them."""
     start = _start(store, run_id)

@@ -225,6 +225,16 @@ class Rejected(_Event):
     unchanged: bool = False
     race: RacedOut | None = None
 
+    @property
+    def is_by_score(self) -> bool:
+        """Whether it was not better on its minibatch; else: a duplicate, a merge, not selected, raced out."""
+        return (
+            self.race is None
+            and self.old_score is not None
+            and self.new_score is not None
+            and self.new_score <= self.old_score
+        )
+
 
 class NoProposal(_Event):
     """An iteration ended with nothing to evaluate: all scores perfect, or no new text."""

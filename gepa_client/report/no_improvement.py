@@ -110,7 +110,7 @@ def _proposals(record: RunRecord) -> int:
 def _rejection(event: Rejected, failing: Mapping[str | None, FailureGroup], selection: str) -> str:
     if event.race is not None:
         return f"raced out on the {selection} rows"
-    if not _is_by_score(event):
+    if not event.is_by_score:
         return line(event.reason, 80)
     if (group := failing.get(event.candidate)) is not None:
         return f"on which the program failed ({line(failure_name(group), 60)})"
@@ -121,23 +121,13 @@ def _rejection(event: Rejected, failing: Mapping[str | None, FailureGroup], sele
     )
 
 
-def _is_by_score(event: Rejected) -> bool:
-    """Whether the proposal was not better on its minibatch; else: a duplicate, a merge, not selected, raced out."""
-    return (
-        event.race is None
-        and event.old_score is not None
-        and event.new_score is not None
-        and event.new_score <= event.old_score
-    )
-
-
 def _judged(record: RunRecord) -> list[Rejected]:
     """Return the proposals with new texts that ran and were not better on their minibatch."""
     failing = _failing(record)
     return [
         event
         for event in record.rejected
-        if _is_by_score(event) and not event.unchanged and event.candidate not in failing
+        if event.is_by_score and not event.unchanged and event.candidate not in failing
     ]
 
 

@@ -21,17 +21,19 @@ from protocol.code import code_at
 
 
 def record_of(store: Store, run: StoredRun, until: int | None = None) -> RunRecord:
-    """Return the record of a run that is not driven, with how it ended the last time, without its certificate.
+    """Return the record of a run, with how it ended unless it is running, without its certificate.
 
     `until`: what it was at this place in the journal.
 
     Raises:
         JournalError: the store cannot be read.
     """
-    record = RunRecord()
+    known = {"seconds": run.counters.get("active_seconds"), "spent_usd": run.counters.get("spent_usd")}
+    record = RunRecord(**{name: value for name, value in known.items() if value is not None})
     last = _last_process(store, run)
     candidates = store.candidates(run.id)
-    began = [event for event in last if isinstance(event, Started)]
+    limit = {"max_metric_calls": run.config["max_metric_calls"]} if "max_metric_calls" in run.config else {}
+    began = [event.model_copy(update=limit) for event in last if isinstance(event, Started)]  # a user may have set one
     for event in (*began, *_found(store, run, candidates, until)):
         record.apply(event)
     record.warnings = [str(message) for message in run.counters.get("warnings") or ()]
@@ -47,9 +49,10 @@ def record_of(store: Store, run: StoredRun, until: int | None = None) -> RunReco
     for found in (calls, *refused, *computed):
         if found is not None:
             record.apply(found)
-    ended = record.finished or Finished(status="paused", metric_calls=record.budget_used)
-    state = {"status": run.status, "reason": run.reason, "active_seconds": run.counters.get("active_seconds")}
-    record.apply(ended.model_copy(update=state))
+    if run.status not in ("pending", "running"):
+        ended = record.finished or Finished(status="paused", metric_calls=record.budget_used)
+        state = {"status": run.status, "reason": run.reason, "active_seconds": run.counters.get("active_seconds")}
+        record.apply(ended.model_copy(update=state))
     try:
         record.hosts = host_totals(Path(run.output)) if run.output is not None else {}
     except (OSError, ValueError) as error:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from evolverpc_common.display_text import counted, line, plain
+from evolverpc_common.display_text import counted, line, money, plain
 from gepa_client.analysis.explanation import Change, Explanation, MovedRows, PairedScores
 from gepa_client.analysis.proposals import AnalyzedProposal, ComparedRow, Excerpt
 from gepa_client.certificate.certificate import NoiseFound
@@ -289,7 +289,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
             "changes of code": finished.mutation_usd,
             "models that programs called": finished.model_usd,
         }
-        facts["cost"] = ", ".join(f"${cost:.4f} {what}" for what, cost in costs.items() if cost is not None) or None
+        facts["cost"] = ", ".join(f"{money(cost)} {what}" for what, cost in costs.items() if cost is not None) or None
         ended = finished.status if finished.reason is None else f"{finished.status}: {finished.reason}"
         facts["ended"] = plain(ended.strip(), limit=ENDED_SHOWN)
     return [(label, text) for label, text in facts.items() if text is not None]
@@ -488,7 +488,7 @@ def model_call_summary(record: RunRecord) -> str | None:
     total = record.model_calls.total
     failed = f" ({total.failed:,} failed)" if total.failed else ""
     tokens = f"{total.input_tokens:,} tokens in, {total.output_tokens:,} out"
-    return f"{total.calls:,}{failed}, {tokens}, {model_cost(total)}"
+    return f"{total.calls:,}{failed}, {tokens}, {money(total.cost_usd, total.unpriced)}"
 
 
 def refusal_summary(record: RunRecord) -> str | None:
@@ -526,17 +526,9 @@ def host_rows(record: RunRecord) -> list[tuple[str, ...]]:
     ]
 
 
-def model_cost(tally: ModelTally) -> str:
-    """Return `$0.0123`, `$0.0123 + 12 unpriced` or `unknown (12 unpriced)`; an unknown price is never zero."""
-    if not tally.unpriced:
-        return f"${tally.cost_usd:.4f}"
-    unpriced = f"{tally.unpriced:,} unpriced"
-    return f"${tally.cost_usd:.4f} + {unpriced}" if tally.cost_usd else f"unknown ({unpriced})"
-
-
 def _row(name: str, tally: ModelTally) -> tuple[str, ...]:
     figures = (tally.calls, tally.failed, tally.input_tokens, tally.output_tokens)
-    return (name, *(f"{figure:,}" for figure in figures), model_cost(tally))
+    return (name, *(f"{figure:,}" for figure in figures), money(tally.cost_usd, tally.unpriced))
 
 
 def is_by_model(record: RunRecord) -> bool:

@@ -36,17 +36,14 @@ from gepa_client.journal.run_events import (
     Budget,
     CandidateFound,
     Emit,
-    LostRaces,
     NoProposal,
     Phase,
     PhaseName,
     RacedOut,
-    RecordCuts,
     RecordsCut,
     Rejected,
     Steered,
     UnusableAnswer,
-    UnusableAnswers,
     race_text,
 )
 from gepa_client.journal.steer_entries import Drop, SetBudget, SteerEntry, described
@@ -138,9 +135,6 @@ class RunWatcher:
         self._proposed = False
         self._texts: dict[int, dict[str, str]] = {}
         self._skipped = ""
-        self._cuts = RecordCuts()
-        self._unusable = UnusableAnswers()
-        self._races = LostRaces()
         self._dropped: dict[str, None] = {}
         self._phase: PhaseName | None = None
         self._over = False
@@ -273,9 +267,6 @@ class RunWatcher:
         """Emit a proposal that was not better on its minibatch."""
         found = self.proposals.next_rejected()
         race = self.race_lost(found.made) if found is not None else None
-        if race is not None:
-            self._races = self._races.added(race)
-            self._note(races=self._races.model_dump())
         self.emit(
             Rejected(
                 iteration=event["iteration"],
@@ -313,8 +304,6 @@ class RunWatcher:
                 tokens=found.tokens,
                 setting=found.setting,
             )
-            self._cuts = self._cuts.added(cut)
-            self._note(records_cut=self._cuts.model_dump())
             self.emit(cut)
 
     def on_proposal_end(self, _event: ProposalEndEvent) -> None:
@@ -339,8 +328,6 @@ class RunWatcher:
     def _on_unusable(self, event: UnusableAnswer) -> None:
         if event.dropped:
             self._dropped[event.then or event.reason] = None
-        self._unusable = self._unusable.added(event)
-        self._note(unusable_answers=self._unusable.model_dump())
         self.emit(event)
 
     def _show_withheld(self) -> None:

@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from evolverpc_common.display_text import counted, line
-from gepa_client.analysis.explanation import Change
+from gepa_client.analysis.explanation import Change, paired_scores
 from gepa_client.analysis.mutation_outcomes import CodeHistory
 from gepa_client.analysis.proposals import COMPARED, ComparedRow
 from gepa_client.evolution.names import code_label, component_texts
@@ -181,14 +181,8 @@ def _show_scores(
     moved = [row for row, score in kept.scores.items() if not parents or _moved(row, score, parents)]
     for parent in parents:
         shared = [row for row in kept.scores if row in parent.scores]
-        better = sum(kept.scores[row] > parent.scores[row] for row in shared)
-        worse = sum(kept.scores[row] < parent.scores[row] for row in shared)
-        same = len(shared) - better - worse
-        echo(
-            console,
-            f"\n[bold]rows[/] against candidate {parent.index}: [green]{better} better[/], [red]{worse} worse[/], "
-            f"{same} the same",
-        )
+        paired = paired_scores([parent.scores[row] for row in shared], [kept.scores[row] for row in shared])
+        echo(console, f"\n[bold]rows[/] against candidate {parent.index}: {fields.moved_rows(paired)}")
     if not moved:
         return
     if not parents:

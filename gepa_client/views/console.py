@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -20,6 +20,9 @@ from gepa_client.views.exit_statuses import USAGE
 
 LONGEST = 20_000
 """Characters that are shown of one text of a server, a file or an exception."""
+
+LABEL = 15
+"""Columns of the label of a fact, at least."""
 
 CELL = 200
 """Characters of an input or output that are shown in a table."""
@@ -38,6 +41,21 @@ def echo(console: Console, markup: str) -> None:
 def echo_next(console: Console, command: str, label: str = "next:") -> None:
     """Print a command to paste; on a terminal that is too narrow for it, as lines that a shell joins."""
     console.print(Text(f"{label} {_continued(plain(command, limit=LONGEST), label, console)}"), soft_wrap=True)
+
+
+def echo_facts(console: Console, facts: Sequence[tuple[str, str]], limit: int) -> None:
+    """Print a line for each label and text, at most `limit` characters; a terminal wraps it beside its label."""
+    width = max([LABEL, *(len(label) for label, _ in facts)])
+    if not console.is_terminal:
+        for label, text in facts:
+            echo(console, f"{label:<{width}} {safe_line(text, limit)}")
+        return
+    table = Table.grid(padding=(0, 1))
+    table.add_column(style="dim", no_wrap=True, min_width=width)
+    table.add_column(overflow="fold")
+    for label, text in facts:
+        table.add_row(label, safe_line(text, limit))
+    console.print(table)
 
 
 def _continued(command: str, label: str, console: Console) -> str:
@@ -124,17 +142,6 @@ def value_cell(value: Any, absent: str) -> Text:
 def print_json(value: Any, *, indent: int | None = None) -> None:
     """Print JSON to stdout, with control and bidirectional characters escaped."""
     print(plain_json(json.dumps(value, ensure_ascii=False, indent=indent)), flush=True)
-
-
-def money(usd: float, unpriced: int = 0, unreported: int = 0) -> str:
-    """Return `$0.0123`, `$0.0123 + 12 unpriced`, `unknown (12 unpriced)` or `none reported`.
-
-    An unknown price is never zero. `unreported`: those of the `unpriced` results that reported no usage at all.
-    """
-    known = f"${usd:,.2f}" if usd >= 100 else f"${usd:.4f}" if usd else "$0"
-    if unknown := unpriced - unreported:
-        return f"{known} + {unknown:,} unpriced" if usd else f"unknown ({unknown:,} unpriced)"
-    return known if usd or not unreported else "none reported"
 
 
 def seconds_since(moment: str) -> float | None:

@@ -20,8 +20,6 @@ PHASES = {
     "testing": "scoring the test rows",
     "finalizing": "calling finalize",
 }
-NOT_BY_SCORE = ("Duplicate", "Passed acceptance", "not better than its parent", "too little evidence")
-"""Prefixes of GEPA's reasons for leaving out a proposal that was good enough on its minibatch."""
 
 REQUEST = 160
 """Characters of a change request that are shown."""
@@ -51,7 +49,7 @@ def event_text(event: events.Event) -> str:
             return f"candidate {event.index} from {parents}: {event.score:.4g}{best}{runs}"
         case events.Rejected(race=events.RacedOut() as race):
             return f"[dim]raced out: {-race.mean:.3g} below the best on {race.compared:,} of {race.rows:,} rows[/]"
-        case events.Rejected(old_score=float(), new_score=float()) if not event.reason.startswith(NOT_BY_SCORE):
+        case events.Rejected() if event.is_by_score:
             return f"[dim]proposal not kept: {event.old_score:g} -> {event.new_score:g}, sum over its minibatch[/]"
         case events.Rejected():
             return f"[dim]proposal not kept: {safe_line(event.reason)}[/]"

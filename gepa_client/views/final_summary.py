@@ -11,21 +11,21 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from evolverpc_common.display_text import line
+from evolverpc_common.display_text import counted, line, money
 from evolverpc_common.printed_commands import command
 from gepa_client.analysis.proposals import text_changes
-from gepa_client.certificate.certificate import shortfall
+from gepa_client.certificate.certificate import caveats, shortfall
 from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.no_improvement import no_improvement
-from gepa_client.report.run_record import Headline, RunRecord
+from gepa_client.report.run_record import RunRecord
 from gepa_client.report.steering_fields import steered_kinds
 from gepa_client.run import output_folder as files
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.views.calling_program import by_typescript
-from gepa_client.views.console import echo, echo_next, fail, safe, safe_line
+from gepa_client.views.console import LABEL, echo, echo_facts, echo_next, fail, safe
 from gepa_client.views.exit_statuses import NOT_MET, PAUSED, STOPPED, USAGE
 from protocol.code import code_at
 
@@ -37,26 +37,18 @@ _NO_SEED = "the run ended before the seed was scored"
 LINES_SHOWN = 8
 """Lines of the first failure's traceback, and of its log, from the end."""
 
-FACT_SHOWN, CHANGE_SHOWN = 1000, 160
+FACT_SHOWN, CHANGE_SHOWN = 1000, 60
 """Characters of a line, and of the change of one component."""
-
-
-@dataclass(frozen=True)
-class RecordedState:
-    """What is recorded of a run that ended before all of it was replayed. `files`: those of an earlier end."""
-
-    headline: Headline
-    metric_calls: int
-    files: list[str]
 
 
 @dataclass(frozen=True)
 class RunSummary:
     """A run that has ended; `written`: names in `output`, `seconds` since this command began.
 
+    `connected`: the driver process knew the server and the rows.
     `store`: as it was typed. `replayed`: from its record. `by_hand`: the user stopped it. `resumed_by`: what continues
     it, None for the command. `typed`: the command that resumed it, to be given again if the run could not start.
-    `recorded`: None if `record` has all that is recorded.
+    `in_replay`: it ended before its record was replayed, and `record` is from the store.
     """
 
     settings: RunConfig
@@ -65,23 +57,14 @@ class RunSummary:
     output: Path | None
     record: RunRecord
     finished: Finished
+    connected: bool
     written: list[str]
     seconds: float
     replayed: bool
     by_hand: bool
     resumed_by: str | None = None
     typed: str | None = None
-    recorded: RecordedState | None = None
-
-    @property
-    def headline(self) -> Headline | None:
-        """The scores of the whole run; None before any score."""
-        return self.record.headline() if self.recorded is None else self.recorded.headline
-
-    @property
-    def metric_calls(self) -> int:
-        """The metric calls of the whole run."""
-        return self.record.metric_calls if self.recorded is None else self.recorded.metric_calls
+    in_replay: bool = False
 
     @property
     def falls_short(self) -> bool:
@@ -106,12 +89,12 @@ class RunSummary:
         if self.finished.status == "refused":
             return False
         unreachable = self.finished.status == "paused" and self.finished.details is None and not self.by_hand
-        return self.record.started is not None or not unreachable
+        return self.connected or not unreachable
 
 
 def as_json(ended: RunSummary) -> dict[str, Any]:
     """Return the last line of `--json`."""
-    headline = ended.headline
+    headline = ended.record.headline()
     return {
         "event": "summary",
         "run_id": ended.run_id,
@@ -121,7 +104,7 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
         "rows": headline.rows if headline is not None else None,
         "seed_score": headline.seed if headline is not None else None,
         "best_score": headline.best if headline is not None else None,
-        "metric_calls": ended.metric_calls,
+        "metric_calls": ended.record.metric_calls,
         "verdict": ended.record.certificate.verdict if ended.record.certificate is not None else None,
         "raced_out": ended.record.races.lost,
         "saved_calls": ended.record.races.saved,
@@ -151,7 +134,7 @@ def show(ended: RunSummary, console: Console) -> None:
     if not ended.begun:
         fail(finished.reason or "the run was not begun")
         if finished.status == "paused" and not ended.replayed:
-            echo_next(console, ended.resumed_by or ended.typed or _next_command(ended), f"{'next':<15}")
+            echo_next(console, ended.resumed_by or ended.typed or _next_command(ended), f"{'next':<{LABEL}}")
             if ended.typed is not None and ended.resumed_by is None:
                 echo(console, "[dim]if a server has started again at another address, add its URL and --token-file[/]")
         return
@@ -165,9 +148,8 @@ def show(ended: RunSummary, console: Console) -> None:
     if finished.status != "completed" and (failed := ended.record.failed_examples) is not None:
         for text in fields.first_failure(failed.groups[0], LINES_SHOWN).splitlines():
             console.print(f"[dim]  {safe(text)}[/]", soft_wrap=True)
-    for label, text in _facts(ended):
-        console.print(f"{label:<15} {_wrapped(safe_line(text, FACT_SHOWN), console)}", soft_wrap=True)
-    echo_next(console, _next_command(ended), f"{'next':<15}")
+    echo_facts(console, list(_facts(ended)), FACT_SHOWN)
+    echo_next(console, _next_command(ended), f"{'next':<{LABEL}}")
     echo(console, score_line(ended))
 
 
@@ -178,7 +160,7 @@ def _facts(ended: RunSummary) -> Iterator[tuple[str, str]]:
         listed = command("show", ended.run_id, "--failures", store=ended.store)
         yield "failed", f"{fields.failure_summary(failed)}; `{listed}` lists them"
     yield from _certified(ended)
-    if not ended.replayed and ended.recorded is None and (reasons := no_improvement(record)):
+    if not ended.replayed and not ended.in_replay and (reasons := no_improvement(record)):
         words = [text if label in ("no improvement", "because") else f"{label} {text}" for label, text in reasons]
         yield "no improvement", "; ".join(words)
     if best is None or record.seed is None or best.index == 0:
@@ -206,13 +188,6 @@ def _changes(seed: dict[str, str], best: dict[str, str]) -> str:
     return "; ".join(line(part, CHANGE_SHOWN) for part in parts)
 
 
-def _wrapped(text: str, console: Console) -> str:
-    """Return the text beside its label, wrapped between words on a terminal."""
-    if not console.is_terminal:
-        return text
-    return f"\n{' ' * 16}".join(textwrap.wrap(text, max(console.width - 16, 20), break_on_hyphens=False))
-
-
 def _between_words(text: str, console: Console) -> str:
     """Return the text with its lines wrapped between words on a terminal, with their indentation."""
     if not console.is_terminal:
@@ -229,15 +204,15 @@ def _between_words(text: str, console: Console) -> str:
 def score_line(ended: RunSummary) -> str:
     """Return `python: score 0.00 -> 0.91, 412 metric calls, 6.2 s (60 test rows)`, as markup."""
     prefix = f"{safe(ended.settings.name)}: " if ended.settings.name else ""
-    headline = ended.headline
+    headline = ended.record.headline()
     if headline is None:
         return f"{prefix}no score: {_NO_SEED}, {ended.seconds:.1f} s"
-    if ended.recorded is not None:
+    used, budget = ended.record.metric_calls, ended.record.budget
+    if ended.in_replay:
         return (
-            f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {ended.metric_calls:,} metric calls "
+            f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {used:,} metric calls "
             f"({headline.rows}), as recorded: this ended before it had replayed them, and nothing is lost"
         )
-    used, budget = ended.record.metric_calls, ended.record.budget
     calls = f"{used:,} metric calls" + (
         fields.budget_note(ended.record) if budget is not None and used > budget else ""
     )
@@ -253,7 +228,7 @@ def _cost(finished: Finished) -> str:
     """Return what is known to have been spent, with a comma; empty if nothing had a price."""
     parts = (finished.evaluation_usd, finished.reflection_usd, finished.mutation_usd, finished.model_usd)
     known, unpriced = sum(part or 0.0 for part in parts), sum(finished.unpriced.values())
-    return f"${known:.4f}{f' + {unpriced:,} unpriced' if unpriced else ''}, " if known else ""
+    return f"{money(known, unpriced)}, " if known else ""
 
 
 def _seconds(ended: RunSummary) -> str:
@@ -273,7 +248,9 @@ def _certified(ended: RunSummary) -> list[tuple[str, str]]:
         return [("no certificate", reason)] if reason and (record.sealed or ended.settings.require) else []
     missing = shortfall(ended.settings.require, found.verdict, found.leaks)
     leaks = fields.leak_summary(found.leaks) if found.leaks.rows else None
-    return [("gain", "; ".join(filter(None, (found.statement, missing and f"not met: {missing}", leaks))))]
+    verdict = f"{found.verdict} on {counted(found.test.rows, 'sealed test row')}"
+    verdict += caveats(found.by_hand, found.leaks, found.test)
+    return [("gain", "; ".join(filter(None, (verdict, missing and f"not met: {missing}", leaks))))]
 
 
 def _shown(output: Path) -> Path:

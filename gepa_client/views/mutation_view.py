@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evolverpc_common.display_text import counted
+from evolverpc_common.display_text import counted, money
 from gepa_client.evolution.manual_mutation import ManualMutation, Result, score_of
 from gepa_client.evolution.names import short_commit_name
 from gepa_client.evolution.patches import totals
 from gepa_client.views.candidate_view import diff_size, show_diff
-from gepa_client.views.console import CELL, echo, money, one_line, plain_table, safe, safe_line, value_cell
+from gepa_client.views.console import CELL, echo, one_line, plain_table, safe, safe_line, value_cell
 from protocol import ApplyMutationResult, Usage
 from protocol.errors import MutationRejected
 

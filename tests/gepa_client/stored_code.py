@@ -15,7 +15,7 @@ from gepa_client.journal.entries import SEARCH, CandidateRecord, Entry, Row
 from gepa_client.journal.store import open_store
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, git_branch
 from tests.gepa_client.example_records import NASTY
-from tests.gepa_client.stored_run import RUN_ID, Made
+from tests.gepa_client.stored_run import RUN_ID, Made, decisions
 
 PROGRAM = "def answer(text):\n    return text\n"
 AUTHOR = {
@@ -115,7 +115,7 @@ class StoredCode:
             for index, (commit, branch) in texts.items()
         ]
         try:
-            opened.create(run, rows)
+            opened.create(run, [*rows, *decisions(rows)])
         finally:
             opened.close()
 

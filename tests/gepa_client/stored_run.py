@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 
 from gepa_client.journal.entries import (
+    EVENTS,
+    PROCESSES,
     SEARCH,
     START,
     AttemptFinished,
@@ -19,9 +21,11 @@ from gepa_client.journal.entries import (
     StoredRun,
 )
 from gepa_client.journal.requests import digest_of, evaluate_key
+from gepa_client.journal.run_events import CandidateFound, Event, Started
 from gepa_client.journal.store import Store, open_store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.settings.run_config import RunConfig
+from tests.gepa_client.example_records import started
 
 RUN_ID = "20260102-030405-1f3a"
 URL = "http://127.0.0.1:9"
@@ -137,7 +141,8 @@ class Made:
                     metric_calls=index * 6,
                 )
             )
-        return rows
+        begun = started(program_version="2", server="scripted 0 (python)", url=URL, splits={"train": 3, "val": 4})
+        return [*rows, *decisions(rows), _event(begun)]
 
     def run(self) -> StoredRun:
         """The run's own record."""
@@ -184,6 +189,25 @@ def put(path: Path | str, *runs: Made) -> None:
 
 def _entry(part: str, number: int, kind: str, digest: str, answer: Any) -> Entry:
     return Entry(part, number, kind, digest, f"{kind} {number}", orjson.dumps(answer))
+
+
+def decisions(rows: Sequence[Row]) -> list[Row]:
+    """Return the events by which the candidates among these rows entered the pool."""
+    pool = [row for row in rows if isinstance(row, CandidateRecord)]
+    best = [max(pool[: kept.index + 1], key=lambda one: one.score).index for kept in pool]
+    named = ("index", "parents", "iteration", "score", "metric_calls")
+    return [
+        _event(
+            CandidateFound(at=kept.number, front=[at], best=at, **{name: getattr(kept, name) for name in named}),
+            kept.index,
+        )
+        for kept, at in zip(pool, best, strict=True)
+    ]
+
+
+def _event(event: Event, number: int = 0) -> Entry:
+    fields = event.model_dump(mode="json", exclude={"texts"}, exclude_defaults=True)
+    return _entry(PROCESSES if isinstance(event, Started) else EVENTS, number, event.event, "", fields)
 
 
 def _attempt(number: int, kind: str, outcome: str, usage: Mapping[str, Any]) -> list[Row]:

@@ -6,10 +6,12 @@ import typer
 
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
-from gepa_client.cli.commands.store_access import open_cli_run
+from gepa_client.cli.commands.store_access import next_command, open_cli_run
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.lease import lease_seconds
-from gepa_client.journal.steer_entries import Cancel
-from gepa_client.steering.stopping import BY_HAND, CANCEL, stop
+from gepa_client.journal.steer_entries import Cancel, Pause
+from gepa_client.journal.store import Store
+from gepa_client.steering.stopping import BY_HAND, CANCEL, STATUS, stop
 from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.views.exit_statuses import STILL_RUNNING
 
@@ -26,29 +28,36 @@ def cancel(
 
     Exits with 0 if the run has stopped, 1 if it is still stopping after --wait, 2 if it cannot be cancelled.
     """
-    console = make_console()
     with open_cli_run(store, run) as (kept, found):
         if found.status == "completed":
             again = command("show", found.id, store=store)
             refuse(f"run {found.id} is completed: there is nothing to cancel. See `{again}`")
-        if found.status != "cancelled" or found.claim.owner is not None:
-            if found.claim.owner is not None and not as_json:
-                driver = found.driver or "another process"
-                echo(console, f"asking {safe_line(driver)} to stop; waiting up to {wait:g} s for examples in flight")
-            found, _ = stop(kept, found, Cancel(), wait)
-        stopped = found.claim.owner is None
-        if as_json:
-            print_json({"run": found.id, "status": found.status, "reason": found.reason, "stopped": stopped})
-        elif stopped:
-            why = f": {found.reason}" if found.reason and found.reason != BY_HAND[CANCEL] else ""
-            echo(console, f"{safe_line(found.id)} is {safe_line(found.status + why)}; its results are kept")
-            echo_next(console, command("show", found.id, store=store))
-        else:
-            echo(
-                console,
-                f"[yellow]{safe_line(found.id)} has not stopped yet:[/] examples in flight have not ended, or its "
-                f"driver is gone, which is certain after {lease_seconds(found):g} s without a heartbeat",
-            )
-            echo_next(console, command("cancel", found.id, store=store))
+        stop_and_show(kept, found, Cancel(), wait, store, as_json=as_json)
+
+
+def stop_and_show(
+    kept: Store, run: StoredRun, wanted: Pause | Cancel, wait: float, store: str | None, *, as_json: bool
+) -> None:
+    """Stop a run, print its state and the next command; exit with 1 if it is still stopping."""
+    console = make_console()
+    if run.status != STATUS[wanted.kind] or run.claim.owner is not None:
+        if run.claim.owner is not None and not as_json:
+            driver = run.driver or "another process"
+            echo(console, f"asking {safe_line(driver)} to stop; waiting up to {wait:g} s for examples in flight")
+        run, _ = stop(kept, run, wanted, wait)
+    stopped = run.claim.owner is None
+    if as_json:
+        print_json({"run": run.id, "status": run.status, "reason": run.reason, "stopped": stopped})
+    elif stopped:
+        why = f": {run.reason}" if run.reason and run.reason != BY_HAND[wanted.kind] else ""
+        echo(console, f"{safe_line(run.id)} is {safe_line(run.status + why)}; everything is kept")
+        echo_next(console, command("show", run.id, store=store) if wanted.kind == CANCEL else next_command(run, store))
+    else:
+        echo(
+            console,
+            f"[yellow]{safe_line(run.id)} has not stopped yet:[/] examples in flight have not ended, or its "
+            f"driver is gone, which is certain after {lease_seconds(run):g} s without a heartbeat",
+        )
+        echo_next(console, command(wanted.kind, run.id, store=store))
     if not stopped:
         raise typer.Exit(STILL_RUNNING)

@@ -8,44 +8,38 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.display_text import counted
+from evolverpc_common.display_text import counted, money
 from evolverpc_common.printed_commands import command
-from gepa_client.analysis.copied_examples import copied_examples
 from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import ROWS_LISTED, failed_examples
-from gepa_client.analysis.gepa_result import pareto_front
 from gepa_client.analysis.mutation_outcomes import code_history
-from gepa_client.analysis.retried_examples import retried_examples
 from gepa_client.analysis.steered import steered
-from gepa_client.analysis.ties import best_candidate, recorded_decision
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
 from gepa_client.cli.commands.store_access import next_command, open_cli_run, run_as_json
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, CandidateRecord, Spending, StoredRun
-from gepa_client.journal.history import discovery, end_of, recorded_selection, row_counts, validation_rows
-from gepa_client.journal.run_events import FailedExamples, LostRaces, RecordCuts, TiesCompared, UnusableAnswers
+from gepa_client.journal.history import discovery, end_of, row_counts, validation_rows
+from gepa_client.journal.run_events import FailedExamples
 from gepa_client.journal.store import Store, named_store
+from gepa_client.journal.tie_entries import TieDecision
 from gepa_client.report import summary_fields as fields
-from gepa_client.report.proposed_texts import copied_summary, unusable_summary
-from gepa_client.report.run_record import Headline, RunRecord
-from gepa_client.report.steering_fields import steered_summary
-from gepa_client.report.summary_fields import MODEL_CALL_COLUMNS, failure_summary, model_call_rows, refusal_text
-from gepa_client.run.gateway_record import recorded_gateway_events
-from gepa_client.run.output_folder import CERTIFICATE, HostTotals, host_totals
-from gepa_client.steering.request_queue import STOPS
+from gepa_client.report.recorded_run import record_of
+from gepa_client.report.run_record import RunRecord
+from gepa_client.run.output_folder import CERTIFICATE
 from gepa_client.views.candidate_view import candidate_tree, show_candidate, show_changes, show_moved_rows
 from gepa_client.views.console import (
     LONGEST,
     duration,
     echo,
+    echo_facts,
     echo_next,
     fail,
     make_console,
-    money,
     plain_table,
     print_json,
     refuse,
@@ -54,7 +48,7 @@ from gepa_client.views.console import (
     seconds_since,
 )
 
-ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls", RESUMED_BY})
+ELSEWHERE = frozenset({"name", "output", "store", "max_metric_calls", RESUMED_BY})
 """Settings that have a line of their own, or do not describe the run."""
 
 SHOWN = 80
@@ -93,14 +87,13 @@ def show(
         if candidate is not None and candidate >= len(candidates):
             there = f"it has 0 to {len(candidates) - 1}" if candidates else "it has none yet"
             refuse(f"run {found.id} has no candidate {candidate}: {there}")
-        failed = failed_examples(kept, found.id) if as_json or failures or candidate is None else None
         if as_json:
-            print_json(_as_json(kept, found, candidates, failed), indent=2)
+            print_json(_as_json(kept, found, candidates), indent=2)
             return
         if failures:
-            _show_failures(console, found.id, failed, full=full)
+            _show_failures(console, found.id, failed_examples(kept, found.id), full=full)
         elif candidate is None:
-            _show_run(console, kept, found, candidates, failed, full=full, url=store)
+            _show_run(console, kept, found, candidates, full=full, url=store)
         else:
             code, rows = code_history(kept, found.id, candidates), validation_rows(kept, found.id)
             change = explain_candidate(kept, found, candidates, candidate)
@@ -109,46 +102,46 @@ def show(
         echo_next(console, next_command(found, store, candidates=bool(candidates)))
 
 
-def _as_json(
-    store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], failed: FailedExamples | None
-) -> dict[str, Any]:
-    front, best = _front(run, candidates), best_candidate(store, run.id, candidates)
-    spending = store.spending(run.id)
-    calls, refused = recorded_gateway_events(store, run.id)
-    copied, retried = copied_examples(store, run.id), retried_examples(store, run.id)
-    ties = recorded_decision(store, run.id, candidates)
+def _as_json(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]) -> dict[str, Any]:
+    record, spending = record_of(store, run), store.spending(run.id)
     return {
         **run_as_json(run),
         "discovery": discovery(store, run.id),
         "rows": row_counts(store, run.id),
         "entries": store.parts(run.id),
-        "best_index": best.index if best is not None else None,
-        "ties": None if ties is None else ties.model_dump(),
-        "candidates": [asdict(kept) | {"front": kept.index in front} for kept in candidates],
+        "best_index": record.best.index if record.best is not None else None,
+        "ties": None if record.ties is None else record.ties.model_dump(include=set(TieDecision.model_fields)),
+        "candidates": [asdict(kept) | {"front": kept.index in record.front} for kept in candidates],
         "spending": [asdict(spent) for spent in spending],
         "spent_usd": sum(spent.cost_usd for spent in spending),
         "unpriced": sum(spent.unpriced for spent in spending),
         "unreported": sum(spent.unreported for spent in spending),
-        "model_calls": {name: tally.model_dump(mode="json") for name, tally in calls.by_model.items()},
-        "hosts": {name: asdict(totals) for name, totals in _hosts(run).items()},
-        "failed_examples": None if failed is None else failed.model_dump(mode="json", exclude={"event", "seconds"}),
-        "retried_examples": None
-        if retried is None
-        else retried.model_dump(mode="json", exclude={"event", "seconds", "at"}),
-        "copied_examples": None if copied is None else copied.model_dump(mode="json", exclude={"event", "seconds"}),
+        "model_calls": {
+            name: tally.model_dump(mode="json")
+            for name, tally in (record.model_calls.by_model if record.model_calls is not None else {}).items()
+        },
+        "hosts": {name: asdict(totals) for name, totals in record.hosts.items()},
+        "races": record.races.model_dump(),
+        "records_cut": record.cuts.model_dump(),
+        "unusable_answers": record.unusable.model_dump(),
+        "failed_examples": _event_as_json(record.failed_examples),
+        "retried_examples": _event_as_json(record.retried),
+        "copied_examples": _event_as_json(record.copied),
         "steered": [
             {"part": each.part, "number": each.number, **each.entry.model_dump(mode="json")}
             for each in steered(store, run)
         ],
         "requests": [asdict(each) for each in store.requests(run.id)],
-        "refused": [event.model_dump(mode="json", include={"sandbox", "what", "reason", "times"}) for event in refused],
+        "refused": [
+            event.model_dump(mode="json", include={"sandbox", "what", "reason", "times"}) for event in record.refusals
+        ],
         "explanation": asdict(explained) if (explained := explain(store, run)) is not None else None,
         "lost": sum(spent.attempts for spent in spending if spent.outcome in WITHOUT_ANSWER),
     }
 
 
-def _front(run: StoredRun, candidates: Sequence[CandidateRecord]) -> set[int]:
-    return pareto_front(candidates, run.config.get("frontier_type", "instance"))
+def _event_as_json(event: BaseModel | None) -> dict[str, Any] | None:
+    return None if event is None else event.model_dump(mode="json", exclude={"event", "seconds", "at"})
 
 
 def _show_run(
@@ -156,46 +149,34 @@ def _show_run(
     store: Store,
     run: StoredRun,
     candidates: Sequence[CandidateRecord],
-    failed: FailedExamples | None,
     *,
     full: bool,
     url: str | None,
 ) -> None:
+    record = record_of(store, run)
     colour = COLOURS.get(run.status, "default")
     echo(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
-    _show_facts(console, _run_facts(store, run, candidates, full=full), LONGEST if full else LONGEST_FACT)
-    best = best_candidate(store, run.id, candidates)
-    if best is not None:
-        scored = f"mean score on {counted(len(candidates[0].scores), f'{recorded_selection(store, run.id)} row')}"
+    for message in record.warnings:
+        echo(console, f"[yellow]warning:[/] {safe(message)}")
+    echo_facts(console, _run_facts(store, run, record, full=full), LONGEST if full else LONGEST_FACT)
+    if candidates:
+        scored = f"mean score on {counted(len(candidates[0].scores), f'{record.selection} row')}"
         echo(console, f"\n[bold]candidates[/] [dim]({scored}; at: entries of the journal by then)[/]")
-        console.print(candidate_tree(candidates, _front(run, candidates), best.index, console.width))
+        best = record.best.index if record.best is not None else 0
+        console.print(candidate_tree(candidates, set(record.front), best, console.width))
     spending = store.spending(run.id)
     if spending:
         _show_spending(console, spending, running=run.status == "running")
-    if failed is not None:
-        echo(console, f"\n[yellow]failed examples: {safe_line(failure_summary(failed), LONGEST_FACT)}[/]")
+    if record.failed_examples is not None:
         echo(console, f"[dim]rows and tracebacks:[/] {safe_line(command('show', run.id, '--failures', store=url))}")
-    _show_gateway(console, store, run)
-    if best is not None and best.index != candidates[0].index:
-        echo(console, f"\n[bold]the best candidate ({best.index}) against the seed[/]")
-        show_changes(console, candidates[0], best, full=full)
+    _show_gateway(console, record)
+    if record.best is not None and record.best.index:
+        echo(console, f"\n[bold]the best candidate ({record.best.index}) against the seed[/]")
+        show_changes(console, candidates[0], candidates[record.best.index], full=full)
         if (explained := explain(store, run)) is not None and explained.overall is not None:
             show_moved_rows(console, explained.overall, full=full)
-    if best is not None and code_label(best.texts) is not None:
+    if record.best is not None and code_label(record.best.texts) is not None:
         echo(console, f"\n[dim]its code, and all attempts:[/] {safe_line(command('branches', run.id, store=url))}")
-
-
-def _show_facts(console: Console, lines: Sequence[tuple[str, str]], longest: int) -> None:
-    if not console.is_terminal:
-        for label, text in lines:
-            echo(console, f"{label:<12} {safe_line(text, longest)}")
-        return
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, text in lines:
-        table.add_row(label, safe_line(text, longest))
-    console.print(table)
 
 
 def _show_spending(console: Console, spending: Sequence[Spending], *, running: bool) -> None:
@@ -230,26 +211,16 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
         echo(console, f"[yellow]{counted(lost, 'attempt')} without a response: their cost is unknown[/]")
 
 
-def _show_gateway(console: Console, store: Store, run: StoredRun) -> None:
+def _show_gateway(console: Console, record: RunRecord) -> None:
     """Print the models that programs called, the hosts that they connected to, and refused requests."""
-    calls, refused = recorded_gateway_events(store, run.id)
-    record = RunRecord(model_calls=calls, refusals=refused, hosts=_hosts(run))
-    _show_figures(console, "model calls", MODEL_CALL_COLUMNS, model_call_rows(record))
+    _show_figures(console, "model calls", fields.MODEL_CALL_COLUMNS, fields.model_call_rows(record))
     _show_figures(console, "hosts that sandboxes connected to", fields.HOST_COLUMNS, fields.host_rows(record))
-    if refused:
+    if refused := record.refusals:
         echo(console, "\n[bold]refused[/]")
         for event in refused[:REFUSALS_SHOWN]:
-            echo(console, safe_line(refusal_text(event)))
+            echo(console, safe_line(fields.refusal_text(event)))
         if len(refused) > REFUSALS_SHOWN:
             echo(console, f"[dim]... and {counted(len(refused) - REFUSALS_SHOWN, 'different refusal')} more: --json[/]")
-
-
-def _hosts(run: StoredRun) -> dict[str, HostTotals]:
-    try:
-        return host_totals(Path(run.output)) if run.output else {}
-    except (OSError, ValueError) as error:
-        fail(f"the connections of sandboxes are not shown: {error}")
-        return {}
 
 
 def _show_figures(console: Console, heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -271,27 +242,15 @@ def _outcome(outcome: str | None) -> str:
     return f"[green]{outcome}[/]" if outcome == "ok" else f"[yellow]{safe_line(outcome, 40)}[/]"
 
 
-def _run_facts(
-    store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], *, full: bool
-) -> list[tuple[str, str]]:
-    """Return the known facts, line by line. `full`: no value is cut."""
-    best, ties = best_candidate(store, run.id, candidates), _ties(store, run, candidates)
+def _run_facts(store: Store, run: StoredRun, record: RunRecord, *, full: bool) -> list[tuple[str, str]]:
+    """Return what the record states, and what only the store has, line by line. `full`: no value is cut."""
+    named = named_store(store.url)
+    waiting, steering = len(store.requests(run.id, waiting=True)), command("steer", "list", run.id, store=named)
     lines = [
-        ("reason", run.reason),
         ("name", run.name),
-        ("program", _program(discovery(store, run.id))),
-        ("servers", _servers(run.config)),
-        ("rows", _rows(store, run.id, candidates)),
-        ("score", _score_fact(candidates, best, recorded_selection(store, run.id), ties)),
-        ("gain", _gain(run, named_store(store.url))),
-        ("records cut", fields.cut_summary(RecordCuts(**cuts)) if (cuts := run.counters.get("records_cut")) else None),
-        ("steered", _steered(store, run)),
-        ("raced out", fields.race_summary(LostRaces(**run.counters.get("races", {})))),
-        ("compared", None if ties is None else fields.tie_summary(ties)),
-        ("not used", unusable_summary(UnusableAnswers(**run.counters.get("unusable_answers", {})))),
-        ("retries", fields.retry_summary(retried_examples(store, run.id))),
-        ("copied", copied_summary(copied_examples(store, run.id))),
-        ("metric calls", _calls(run.counters, run.config.get("max_metric_calls"))),
+        *fields.summary_facts(record),
+        ("gain", _gain(run, named)),
+        ("requests", f"{waiting:,} waiting: {steering}" if waiting or record.steered else None),
         ("time", _time(run)),
         ("driven by", run.driver if run.claim.owner is not None else None),
         ("asked for", run.requested_action),
@@ -302,60 +261,6 @@ def _run_facts(
         ("results in", run.output),
     ]
     return [(label, text) for label, text in lines if text]
-
-
-def _steered(store: Store, run: StoredRun) -> str | None:
-    """Return which requests by hand the run took, and how many wait."""
-    kinds = [each.entry.action.kind for each in steered(store, run)]
-    taken = steered_summary([kind for kind in kinds if kind not in STOPS])
-    waiting = len(store.requests(run.id, waiting=True))
-    found = [taken, f"{counted(waiting, 'request')} waiting" if waiting else None]
-    shown = "; ".join(filter(None, found))
-    return f"{shown}: {command('steer', 'list', run.id, store=named_store(store.url))}" if shown else None
-
-
-def _rows(store: Store, run_id: str, candidates: Sequence[CandidateRecord]) -> str:
-    training_only = recorded_selection(store, run_id) == "training"
-    counts = row_counts(store, run_id)
-    sampled = len(candidates[0].scores) if candidates else None
-    sampled = None if sampled == counts.get("val") else sampled
-    return fields.rows_summary(counts, training_only=training_only, sampled=sampled)
-
-
-def _program(described: Mapping[str, Any] | None) -> str | None:
-    if described is None:
-        return None
-    program, server = described["program"], described["server"]
-    version = f", version {program['version']}" if program.get("version") else ""
-    return f"{program['name']}{version}, behind {server['name']} {server['version']} ({server['language']})"
-
-
-def _servers(config: Mapping[str, Any]) -> str:
-    urls = config.get("url") or []
-    named = [urls] if isinstance(urls, str) else list(urls)
-    return ", ".join(named + ([f"those in {config['fleet']}"] if config.get("fleet") else []))
-
-
-def _score_fact(
-    candidates: Sequence[CandidateRecord], best: CandidateRecord | None, selection: str, ties: TiesCompared | None
-) -> str | None:
-    if best is None:
-        return None
-    which = "the seed itself" if best.index == candidates[0].index else f"candidate {best.index}"
-    of_search = f"{candidates[0].score:.4g} -> {best.score:.4g}"
-    rows = f"{len(best.scores)} {selection} rows"
-    if ties is not None and (found := Headline.of_comparison(ties)) is not None:
-        return f"{found.seed:.4g} -> {found.best:.4g} ({which}, {found.rows}; {of_search} on the {rows} of the search)"
-    return f"{of_search} ({which}, {rows})"
-
-
-def _ties(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]) -> TiesCompared | None:
-    """Return how the best candidates of a pool compare on fresh rows; None if no decision is recorded."""
-    found = recorded_decision(store, run.id, candidates)
-    if found is None:
-        return None
-    calls = run.counters.get("metric_calls", 0)
-    return TiesCompared(**found.model_dump(), asked=run.config["tie_rows"], metric_calls=calls)
 
 
 def _gain(run: StoredRun, store: str | None) -> str | None:
@@ -369,14 +274,6 @@ def _gain(run: StoredRun, store: str | None) -> str | None:
         fail(f"{file} is not as it was written: {error}")
         return None
     return f"{statement}; `{command('verify', str(file), store=store)}` checks it"
-
-
-def _calls(counters: Mapping[str, Any], budget: int | None) -> str | None:
-    if "metric_calls" not in counters:
-        return None
-    of = f" of {budget:,}" if budget is not None else ""
-    iteration = f", iteration {counters['iteration']:,}" if counters.get("iteration") is not None else ""
-    return f"{counters['metric_calls']:,}{of}{iteration}"
 
 
 def _time(run: StoredRun) -> str:
@@ -436,7 +333,7 @@ def _show_failures(console: Console, run_id: str, failed: FailedExamples | None,
     if failed is None:
         echo(console, f"[bold]{safe_line(run_id)}[/]: no example failed in the program")
         return
-    counts = safe_line(failure_summary(failed), fields.LONGEST_FAILURE)
+    counts = safe_line(fields.failure_summary(failed), fields.LONGEST_FAILURE)
     echo(console, f"[bold]{safe_line(run_id)}[/]: failed examples: {counts}")
     for group in failed.groups:
         echo(console, f"\n[bold red]{safe_line(fields.failure_name(group), 200)}[/]")

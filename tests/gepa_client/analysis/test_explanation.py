@@ -4,14 +4,12 @@ import json
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import orjson
-import pytest
 
 from gepa_client.analysis import proposals
 from gepa_client.analysis.explanation import Explanation, explain, explain_candidate, paired_scores
-from gepa_client.analysis.proposals import ComparedRow, excerpt
+from gepa_client.analysis.proposals import ComparedRow
 from gepa_client.journal.store import find_run, open_store
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.stored_run import Made, put
@@ -124,20 +122,3 @@ def test_a_run_is_explained_up_to_a_number_of_its_journal(tmp_path: Path) -> Non
     assert explained(tmp_path / "runs.db", until=9).best == 1
     with closing(open_store(str(tmp_path / "runs.db"))) as store:
         assert explain(store, find_run(store, "last"), until=2) is None
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("plain", "plain"),
-        ({"a": "one\ntwo", "b": [1, {"c": None}]}, 'a: one\ntwo\nb: [1,{"c":null}]'),
-        ([], "[]"),
-        ({}, "{}"),
-        (0.5, "0.5"),
-        (False, "false"),
-    ],
-)
-def test_a_value_is_shown_as_text(value: Any, text: str) -> None:
-    found = excerpt(value)
-    assert found is not None
-    assert (found.text, found.omitted) == (text, 0)

@@ -11,6 +11,8 @@ from gepa_client.certificate.commitment import commitment_of
 from gepa_client.certificate.repeats import part_of_test, plan_part
 from gepa_client.journal.entries import (
     COMMITMENT,
+    EVENTS,
+    PROCESSES,
     RACE,
     SEARCH,
     START,
@@ -73,9 +75,9 @@ class Certified(Made):
         return [[each if isinstance(each, list) else [each] for each in scores] for scores in self.scores]
 
     def rows(self) -> list[Row]:
-        """The journal of `Made` with what a test adds."""
+        """The journal of `Made` with what a test adds, without events, which a certificate does not rest on."""
         sealed = self.test_rows
-        found = super().rows()
+        found = [row for row in super().rows() if getattr(row, "part", None) not in (EVENTS, PROCESSES)]
         rows: list[Row] = []
         if self.committed:
             commitment = commitment_of(sealed, None).model_dump()

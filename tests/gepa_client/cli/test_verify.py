@@ -52,7 +52,7 @@ def test_a_gain_is_certified_verified_and_replayed_and_the_certificate_of_before
     assert "certificate.json is valid" in types(earlier.stderr, "evolverpc verify").stdout
     [committed] = [line for line in ended.stdout.splitlines() if "committed to 12 test rows: " in line]
     [gain] = [line for line in ended.stdout.splitlines() if line.startswith("gain ")]
-    assert "improved: on 12 sealed test rows the seed scores 0 and candidate 6 1 " in gain
+    assert gain.endswith("improved on 12 sealed test rows")
     file = only_run(tmp_path) / "certificate.json"
     certificate = json.loads(file.read_text())
     assert committed.endswith(certificate["digests"]["test_rows"])

@@ -98,6 +98,7 @@ def test_a_candidate_that_is_worse_on_the_test_rows_is_not_recommended(tmp_path:
         output=tmp_path / "runs" / "r1",
         record=record,
         finished=Finished(status="completed", metric_calls=600),
+        connected=True,
         written=["best_candidate.json"],
         seconds=1.0,
         replayed=False,
