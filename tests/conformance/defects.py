@@ -15,6 +15,7 @@ DEFECTS = (
     # JSON-RPC
     Defect("numeric_ids", "turns ids that look like numbers into numbers", "jsonrpc.id.string"),
     Defect("ids_as_text", "answers integer ids as text", "jsonrpc.id.integer"),
+    Defect("ids_as_floats", "answers integer ids with a fraction of 0", "jsonrpc.id.integer"),
     Defect("null_id_is_notification", "takes id null for no id", "jsonrpc.id.null"),
     Defect("any_id", "echoes ids of any kind", "jsonrpc.id.object"),
     Defect("fractional_ids", "echoes fractional ids", "jsonrpc.id.float"),

@@ -171,6 +171,8 @@ class Reference:
             answer["id"] = int(request_id)
         if self.bad("ids_as_text") and isinstance(request_id, int):
             answer["id"] = str(request_id)
+        if self.bad("ids_as_floats") and isinstance(request_id, int):
+            answer["id"] = float(request_id)
         try:
             answer["result"] = await self.dispatch(*self.envelope(message))
         except InvalidRequest as error:

@@ -53,7 +53,7 @@ class Script:
         made.replies = {
             "make_reflective_dataset": lambda params: (self.reflect or records)(params),
             "propose_new_texts": lambda params: (self.propose or proposed)(params),
-            "finalize": lambda params: (self.finalize or thanked)(params),
+            "finalize": lambda params: self.finalize(params) if self.finalize else {"message": "thank you"},
             **self.replies,
         }
         return made
@@ -102,8 +102,3 @@ def proposed(params: dict[str, Any]) -> dict[str, Any]:
         fresh = [word for word in wanted if word not in known]
         texts[component] = " ".join(known + fresh[:1])
     return {"texts": texts}
-
-
-def thanked(_: dict[str, Any]) -> dict[str, Any]:
-    """The answer to `finalize`."""
-    return {"message": "thank you"}

@@ -220,7 +220,8 @@ describe("an example that returned", () => {
   it("is not scored if the judge's model failed, nor one of a batch", async () => {
     const score = async () => Number((await answerOf("503")) === "never");
     expect(await evaluate(await served(programOf({ score })), [1])).toMatchObject([{ status: "infra_error" }]);
-    const judge = batchProgramOf({ evaluate: async (_, batch) => answerOf("503").then(() => batch.map(() => 1)) });
+    const unscored = { status: "rollout" } as never;
+    const judge = batchProgramOf({ evaluate: () => answerOf("503").then(() => [1, unscored]) });
     expect(await evaluate(await served(judge), [1, 2])).toMatchObject([
       { status: "infra_error" },
       { status: "infra_error" },

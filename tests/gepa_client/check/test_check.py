@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gepa_client.check.check_report import CheckedExample, examples_verdict
 from gepa_client.settings.groups import RACE_ROWS
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed
@@ -370,6 +371,15 @@ def test_scores_of_0_pass_if_code_can_change(serve: Serve, in_fork: Cli) -> None
     assert script.calls("make_reflective_dataset")[0]["components_to_update"] == [GIT_BRANCH]
 
 
+@pytest.mark.parametrize(("other", "verdict"), [("program_error", "warning"), ("timeout", "failed")])
+def test_code_that_evolves_may_fail_in_the_program_alone(other: str, verdict: str) -> None:
+    tried = [
+        CheckedExample(row=at, id=str(at), status=status, score=None, seconds=0.0)
+        for at, status in enumerate(("program_error", other))
+    ]
+    assert examples_verdict(tried, evolves=True)[0] == verdict
+
+
 def test_a_failed_step_is_named_by_its_component_with_its_inputs(serve: Serve, cli: Cli) -> None:
     error = {"type": "ValueError", "message": "no luck"}
     inner = {"component": "solver", "inputs": {"plan": "again"}, "outputs": None, "error": error}
@@ -536,7 +546,7 @@ def test_of_several_servers_the_others_are_compared_with_the_first_row_by_row(se
     assert ended.status == 1
     shown = [line.split() for line in ended.stdout.splitlines()]
     assert ["7", urls[0].removesuffix("/rpc"), "1", "red", "found"] in shown
-    assert [urls[1].removesuffix("/rpc"), "0", "RED", "missing", "different:", "score"] in shown
+    assert [urls[1].removesuffix("/rpc"), "0", "RED", "missing", "different:", "output"] in shown
     assert f"warning servers: {urls[1].removesuffix('/rpc')}: its program declares no version" in ended.stdout
     assert cli("check", *urls, "--allow-mixed-programs").status == 0
     same = cli("check", urls[0], serve(equal))
@@ -545,7 +555,7 @@ def test_of_several_servers_the_others_are_compared_with_the_first_row_by_row(se
     assert len(equal.calls("evaluate")) == 15
     compared = json.loads(cli("check", *urls, "--json").stdout)["compared"]
     assert len(compared) == 30
-    assert [each["differs"] for each in compared if each["row"] == "7"] == [None, "score"]
+    assert [each["differs"] for each in compared if each["row"] == "7"] == [None, "output"]
     by_digest = cli("check", urls[0], serve(learned(digest="a")))
     assert "runs the code of" in by_digest.stdout
     wrong.digest, wrong.server_name = "a", "another"  # what such a digest covers is not known

@@ -5,6 +5,8 @@ import pytest
 
 from gepa_client.errors import Interrupted
 from gepa_client.fleet import cooldown
+from gepa_client.fleet.endpoint import FAILURES_TO_COOL_DOWN, Endpoint
+from gepa_client.fleet.endpoints_file import Address
 from gepa_client.transport import rpc
 from protocol.errors import Overloaded
 from tests.gepa_client.fleet.conftest import Ledger, begin, results, url_of
@@ -123,6 +125,14 @@ async def test_a_server_that_refuses_everything_is_an_outage_and_pauses_grow(clu
     async with opened(server, max_outage_s=0.2) as fleet:
         with pytest.raises(Interrupted, match=r"no endpoint left for 0\.2"):
             await results(begin(fleet, "a"))
+
+
+def test_a_call_sent_before_a_cooldown_is_no_evidence_after_it():
+    endpoint = Endpoint.at(Address("http://127.0.0.1:9", token="t"))
+    endpoint.cooldowns = 1
+    outcomes = [endpoint.failed(sent) for sent in (0, *[1] * (FAILURES_TO_COOL_DOWN - 1))]
+    endpoint.answered(0)
+    assert [*outcomes, endpoint.failed(1)] == [False] * FAILURES_TO_COOL_DOWN + [True]
 
 
 # --- no endpoint left ------------------------------------------------------------------------------------------------

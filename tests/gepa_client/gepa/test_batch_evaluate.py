@@ -27,11 +27,6 @@ def served(gepa_server, tmp_path):
     return start, lambda: log.read_text(encoding="utf-8").splitlines()
 
 
-def candidates_of(call):
-    """How many candidates a call of the adapter had."""
-    return len(json.loads(call[call.index("[") :]))
-
-
 def optimize(adapter, rows, **options):
     result = gepa.optimize(
         dict(SEED),
@@ -55,7 +50,7 @@ def test_it_gets_the_same_calls_and_gives_the_same_run_as_in_one_process(served,
     with start() as url, RemoteAdapter(url) as adapter:
         assert optimize(adapter, WORDS) == in_one_process
     assert calls() == local.read_text(encoding="utf-8").splitlines()
-    assert max(map(candidates_of, calls())) > 1
+    assert max(len(json.loads(call[call.index("[") :])) for call in calls()) > 1, "candidates of a call"
 
 
 def test_items_beyond_the_largest_batch_travel_in_several_calls(served):

@@ -145,10 +145,6 @@ def adapter(server):
         yield made
 
 
-def asked_of_program(count):
-    return [({"system": f"s{number}", "style": ""}, {"system": [{"x": 1}]}, ["system"]) for number in range(count)]
-
-
 def test_the_program_is_asked_for_all_jobs_at_once_and_answers_stay_in_order(server, adapter):
     async def last_first(params):
         number = int(params["candidate"]["system"][1:])
@@ -157,7 +153,8 @@ def test_the_program_is_asked_for_all_jobs_at_once_and_answers_stay_in_order(ser
         return {"texts": {"system": f"new {number}"}}
 
     server.replies["propose_new_texts"] = last_first
-    found = ProgramReflection(adapter).reflect_many(asked_of_program(4))
+    asked = [({"system": f"s{number}", "style": ""}, {"system": [{"x": 1}]}, ["system"]) for number in range(4)]
+    found = ProgramReflection(adapter).reflect_many(asked)
     assert [proposal.new_texts for proposal, _ in found] == [{"system": f"new {number}"} for number in range(4)]
 
 

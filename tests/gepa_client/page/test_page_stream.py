@@ -10,7 +10,8 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -19,6 +20,7 @@ from aiohttp import ClientConnectionError
 
 from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import open_store
+from gepa_client.page.event_log import EventLog
 from gepa_client.steering.request_queue import request
 from tests.gepa_client.conftest import Cli, Serve, Start
 from tests.gepa_client.page.browsing import Browser
@@ -135,6 +137,18 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
     proposals = visit.page.of("proposal")
     assert all(each["parents"] for each in proposals)
     assert {each["outcome"] for each in proposals} <= {"kept", "rejected", "empty"}
+
+
+@pytest.mark.parametrize(
+    ("key", "kinds"),
+    [("at", "pool budget no_proposal reflection mutation"), ("index", "candidate tested"), ("key", "proposal steer")],
+)
+def test_a_page_that_comes_later_gets_an_event_of_each_key(key: str, kinds: str) -> None:
+    for kind in kinds.split():
+        log = EventLog()
+        for value in (1, 2):
+            log.add(cast("Any", SimpleNamespace(event=kind, model_dump={key: value}.copy, **{key: value})))
+        assert len(log.since(0, 1000)[0]) == 2, kind
 
 
 def test_the_page_of_a_running_run_has_the_command_that_cancels_it(cli: Cli, tmp_path: Path) -> None:

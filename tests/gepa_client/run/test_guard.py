@@ -1,5 +1,6 @@
 """The guards end runs that GEPA would continue: iterations keep failing, or a cost limit cannot hold."""
 
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -8,9 +9,12 @@ from gepa.core.callbacks import EvaluationSkippedEvent, IterationEndEvent, Propo
 
 from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure
 from gepa_client.gepa.hooks import Failures
+from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
+from gepa_client.journal.requests import request_key
 from gepa_client.journal.run_events import Event, StepFailed, Warned
 from gepa_client.run.guards import IDLE, FailureGuard, IdleGuard, PriceGuard
+from gepa_client.run.stop_conditions import BetweenExamples
 from gepa_client.settings.run_config import RunConfig
 
 
@@ -80,6 +84,17 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
         "no price is known for the program's examples, so `max_cost_usd` cannot hold",
         "no price is known for scores made elsewhere, so `max_cost_usd` cannot hold",
     ]
+
+
+def test_a_time_limit_that_a_user_raised_ends_no_run() -> None:
+    journal, before = Journal("r"), set(threading.enumerate())
+    config = RunConfig(url=("http://127.0.0.1:1",), max_seconds=600)
+    with BetweenExamples(config, journal, cast("Any", SimpleNamespace(active_seconds=0.0))) as limits:
+        with journal.executing(journal.ask([request_key(COMPLETION, "first")])):
+            [timer] = {*threading.enumerate()} - before
+        limits.set_limits(config.model_copy(update={"max_seconds": 6000}))
+        timer.join(10)
+        assert not timer.is_alive()
 
 
 def test_a_recorded_failure_that_was_hopeless_does_not_end_a_replay() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from gepa_client.analysis.ties import best_of
 from gepa_client.journal.steer_entries import AnyAction, Drop, Hint, Pin, Propose, SetBudget, Withdraw
 from gepa_client.run.stoppers import PerfectStop, StateStop
 from gepa_client.steering.objections import Situation, objection
@@ -60,7 +59,3 @@ def test_a_candidate_that_was_dropped_ends_no_run_by_its_score() -> None:
     for dropped, ends in ((set(), True), ({1}, False)):
         assert PerfectStop(1.0, dropped)(state) is ends
         assert StateStop("target_score", 0.9, dropped)(state) is ends
-
-
-def test_the_best_candidate_is_the_first_with_the_highest_score_that_is_not_dropped() -> None:
-    assert [best_of([1.0, 2.0, 2.0, 0.0], dropped) for dropped in (set(), {1}, {1, 2})] == [1, 2, 0]

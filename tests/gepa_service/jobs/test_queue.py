@@ -58,7 +58,7 @@ def test_a_tenants_oldest_job_comes_first_unless_it_waits_after_a_setback(record
 
 
 def test_quotas_of_jobs_and_sandboxes_hold(records: RecordStore) -> None:
-    quotas = Quotas(jobs_at_once=2, sandboxes=4)
+    quotas = Quotas(jobs_at_once=2, sandboxes=3)
     records.insert(Tenant(tenant=TENANTS, id="a", name="a", quotas=quotas))
     first = submit(records, "a", settings={"sandboxes": 2})
     wide = submit(records, "a", settings={"sandboxes": 3})

@@ -88,10 +88,6 @@ def recorded(service: Platform, job: Work) -> int:
     return 0
 
 
-def found_in(content: bytes) -> set[str]:
-    return {form for form in FORMS if form.encode() in content}
-
-
 @pytest.mark.repeated
 def test_no_secret_is_kept_and_a_killed_job_repeats_itself(service: Platform, tmp_path: Path) -> None:
     service.sandbox = "bubblewrap"
@@ -115,7 +111,7 @@ def test_no_secret_is_kept_and_a_killed_job_repeats_itself(service: Platform, tm
     assert program.program_json is not None, service.log(killed)
     assert "[redacted]" in str(program.program_json)
     kept = {
-        path.name: found_in(path.read_bytes())
+        path.name: {form for form in FORMS if form.encode() in path.read_bytes()}
         for path in (*tmp_path.glob("*.db*"), *(tmp_path / "jobs").rglob("*"))
         if path.is_file()
     }

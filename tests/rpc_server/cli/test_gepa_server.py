@@ -60,11 +60,6 @@ async def first_line(process: asyncio.subprocess.Process) -> str:
     return line
 
 
-async def stderr_line(process: asyncio.subprocess.Process) -> str:
-    assert process.stderr is not None
-    return (await asyncio.wait_for(process.stderr.readline(), WAIT_S)).decode()
-
-
 async def ready(process: asyncio.subprocess.Process) -> dict[str, Any]:
     event: dict[str, Any] = json.loads(await first_line(process))
     assert event["event"] == "ready"
@@ -153,7 +148,9 @@ async def test_rows_that_a_command_shares_are_served_and_others_reported(tmp_pat
     async with forked(tmp_path, "--json", "--command", sys.executable, "program.py", "x") as process:
         found = await call(await ready(process), "discover", {})
         assert {split: info["size"] for split, info in found["datasets"].items()} == {"shared": 1}
-        assert (await stderr_line(process)).startswith("evolverpc serve: split 'secret' is left out")
+        assert process.stderr is not None
+        line = await asyncio.wait_for(process.stderr.readline(), WAIT_S)
+        assert line.startswith(b"evolverpc serve: split 'secret' is left out")
 
 
 async def test_a_file_that_is_changed_after_its_program_was_loaded_is_named_until_it_is_as_before(

@@ -49,17 +49,6 @@ async def test_a_late_answer_is_the_calls_own_error(server: Any) -> None:
     assert len(server.program.calls) == 3, "a call that was refused can be made again"
 
 
-async def test_any_other_cancelled_call_ends_in_an_error(server: Any) -> None:
-    params = {"candidate": {"system": "wait"}, **NOTHING}
-    asked = asyncio.create_task(server.call("make_reflective_dataset", params, call_id="c"))
-    async with asyncio.timeout(10):
-        await server.program.waiting.wait()
-    assert await server.call("cancel", {"call_id": "c"}) == {"status": "cancelled"}
-    with pytest.raises(errors.CallCancelled) as caught:
-        await asked
-    assert caught.value.retryable
-
-
 async def test_a_call_that_a_client_waits_for_is_not_abandoned(start: Any) -> None:
     server = await start(abandon_after_s=0.05)
     await running(server, WAITING, call_id="c")

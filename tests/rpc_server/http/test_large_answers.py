@@ -13,18 +13,6 @@ from rpc_server.settings.settings import Settings
 LIMIT = 20_000
 
 
-async def test_a_result_larger_than_accepted_is_that_examples_failure(start: Any) -> None:
-    server = await start(max_result_bytes=LIMIT)
-    assert (await server.call("discover"))["limits"]["max_result_bytes"] == LIMIT
-    small, large, last = await server.evaluate("a", "x" * LIMIT, "b")
-    assert (small["output"], last["output"]) == ("a", "b")
-    assert (large["status"], large["score"], large["output"]) == ("program_error", None, None)
-    assert large["error"] == {
-        "type": "output_too_large",
-        "message": f"output of {LIMIT + 2} bytes, more than {LIMIT} accepted",
-    }
-
-
 @pytest.mark.parametrize("call_id", [None, "c"])
 async def test_a_trajectory_counts_where_it_is_sent_along_and_is_kept_behind_a_reference(
     start: Any, call_id: str | None

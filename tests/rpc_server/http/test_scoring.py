@@ -1,4 +1,4 @@
-"""`score` over HTTP: what is passed on, what comes back as it came, and calls that are cancelled or asked twice."""
+"""`score` over HTTP: its progress, and calls that are cancelled."""
 
 import asyncio
 from typing import Any
@@ -34,9 +34,3 @@ async def test_a_scoring_call_reports_progress_and_can_be_cancelled(scorer: Any)
     assert scorer.program.cancelled.is_set()
     with pytest.raises(errors.CallCancelled):
         await scorer.call("get_result", {"call_id": "c"})
-
-
-async def test_what_run_and_score_printed_is_one_log(scorer: Any) -> None:
-    scorer.program.answers["score"] = {**SCORED, "log": "judged"}
-    answer = await scorer.call("score", params({**ROLLOUT, "log": "ran, "}))
-    assert answer["results"][0]["log"] == "ran, judged"

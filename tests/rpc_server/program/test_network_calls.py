@@ -109,7 +109,8 @@ async def test_an_adapters_batch_in_which_a_model_failed_is_no_result(opened):
     async with scripted_host() as urls, opened(env={"HOST": urls["host"]}, **settings) as running:
         failed = await running.evaluate(*rows)
         fine = await running.evaluate(rows[0], rows[2])
-    assert [result["status"] for result in failed] == ["infra_error"] * 3
+        short = await running.one({**rows[1], "outputs": 0})
+    assert [result["status"] for result in (*failed, short)] == ["infra_error"] * 4
     assert [result["output"] for result in failed] == [200, 503, 200]
     assert [(result["status"], result["score"]) for result in fine] == [("ok", 1.0)] * 2
     assert fine[0]["hosts"] == {urls["host"].removeprefix("http://"): {"succeeded": 2, "failed": 0}}

@@ -57,11 +57,6 @@ async def sandbox(find_control_groups: None, records: SandboxRecords) -> AsyncIt
         yield await runtime.start(spec)
 
 
-async def client_of(sandbox: Sandbox) -> RpcClient:
-    endpoint = await sandbox.endpoint()
-    return RpcClient(endpoint.url, token=endpoint.token)
-
-
 def used_mb(sandbox: Sandbox) -> int | None:
     """The memory that the sandbox is charged for; None where no control group counts it."""
     for group in groups_of(sandbox.id):
@@ -74,7 +69,8 @@ def used_mb(sandbox: Sandbox) -> int | None:
 @pytest.mark.timeout(3600)
 async def test_rows_that_end_their_parent_or_take_all_memory_end_no_server(sandbox: Sandbox) -> None:
     deeds = ["end the parent", "take all memory"] * (ROWS // 2)
-    async with await client_of(sandbox) as client:
+    endpoint = await sandbox.endpoint()
+    async with RpcClient(endpoint.url, token=endpoint.token) as client:
         await client.discover()
         for number, deed in enumerate(deeds):
             batch = [{"id": "bad", "data": {"do": deed}}, {"id": "good", "data": {"bytes": 5}}]

@@ -208,8 +208,8 @@ class Adapter:
     def evaluate(self, batch, candidate, capture_traces=False):
         from gepa.core.adapter import EvaluationBatch
 
-        statuses = [ask(row["way"], row["text"]) for row in batch]
-        return EvaluationBatch(outputs=statuses, scores=[float(status == 200) for status in statuses])
+        given = [ask(row["way"], row["text"]) for row in batch]
+        return EvaluationBatch(outputs=given[: batch[0].get("outputs")], scores=[float(one == 200) for one in given])
 
     def make_reflective_dataset(self, candidate, eval_batch, components_to_update):
         return {}
