@@ -250,6 +250,7 @@ class LocalCheckout:
         objects = self._git("rev-parse", "--path-format=absolute", "--git-path", "objects").rstrip("\n")
         with tempfile.TemporaryDirectory(prefix="gepa-objects-") as folder:
             aside = copy(self)
+            aside._folder = self.top
             aside._variables = {"GIT_OBJECT_DIRECTORY": folder, **alternate_objects(objects)}
             yield aside
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +18,9 @@ CHANCE = 1 / 5000
 
 CLOSE = 1e-6
 """Numbers that differ by this share are equal, unless the program is deterministic: machines round differently."""
+
+NUMBERS = re.compile(r"(\d+\.\d+(?:[eE][-+]?\d+)?)")
+"""Fractions within a text."""
 
 NO_VERDICT = ("infra_error", "cancelled", "timeout")
 """Statuses that state nothing of the program: a host, or the load of a machine, made them."""
@@ -78,7 +82,10 @@ def _value(name: str, result: Mapping[str, Any]) -> Any:
 
 
 def equal(a: object, b: object, *, exact: bool) -> bool:
-    """Return whether two JSON values are equal; 1 and 1.0 are, true and 1 are not, and the order of keys is free."""
+    """Return whether two JSON values are equal; 1 and 1.0 are, true and 1 are not, and the order of keys is free.
+
+    `exact`: numbers that are `CLOSE` are not equal, also within texts.
+    """
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, dict) and isinstance(b, dict):
@@ -87,7 +94,14 @@ def equal(a: object, b: object, *, exact: bool) -> bool:
         return len(a) == len(b) and all(equal(x, y, exact=exact) for x, y in zip(a, b, strict=True))
     if not exact and isinstance(a, int | float) and isinstance(b, int | float) and float in (type(a), type(b)):
         return math.isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE)
+    if not exact and isinstance(a, str) and isinstance(b, str):
+        parts, others = NUMBERS.split(a), NUMBERS.split(b)
+        return parts[::2] == others[::2] and all(map(_close, parts[1::2], others[1::2]))
     return a == b
+
+
+def _close(a: str, b: str) -> bool:
+    return a == b or math.isclose(float(a), float(b), rel_tol=CLOSE, abs_tol=CLOSE)
 
 
 def is_certain(differing: int, rows: int, evaluations: int) -> bool:

@@ -133,9 +133,7 @@ class Slots:
             raise
         finally:
             if wait.granted.cancelled():
-                self._waits.remove(wait)
-            if wait.at is not None:
-                wait.at.pinned -= 1
+                self._remove(wait)
             self.waiting -= 1
             if not self.waiting:
                 self._on_waiting()
@@ -169,8 +167,13 @@ class Slots:
             self._grant(wait, None)
 
     def _grant(self, wait: _Wait, endpoint: Endpoint | None) -> None:
-        self._waits.remove(wait)
+        self._remove(wait)
         wait.granted.set_result(endpoint)
+
+    def _remove(self, wait: _Wait) -> None:
+        self._waits.remove(wait)
+        if wait.at is not None:
+            wait.at.pinned -= 1
 
 
 class InFlightLimit:

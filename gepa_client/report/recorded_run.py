@@ -61,7 +61,7 @@ def record_of(store: Store, run: StoredRun, until: int | None = None) -> RunReco
 
 
 def _last_process(store: Store, run: StoredRun) -> list[Event]:
-    """Return what the last process has recorded that got beyond the record before it; empty if there is none."""
+    """Return what the last process has recorded that has left its replay; empty if there is none."""
     before: list[Event] = []
     found: list[Event] = []
     for entry in entries(store, run.id, PROCESSES):
@@ -72,6 +72,8 @@ def _last_process(store: Store, run: StoredRun) -> list[Event]:
             found, before = before, []
         else:
             found.append(event)
+    if before and len(found) == 1:  # it is in its replay, or was killed there
+        return [event for event in before if run.status != "running" or not isinstance(event, Finished)]
     return found
 
 

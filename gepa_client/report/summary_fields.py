@@ -261,12 +261,16 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         else None,
         f"{record.selection} score": selection_score(record),
         "best code": line(code, 300) if code is not None else None,
-        "metric calls": f"{record.metric_calls:,}{budget_note(record)}, {record.active_seconds:.1f} s",
+        "metric calls": f"{record.metric_calls:,}{budget_note(record)}, {record.active_seconds:.1f} s"
+        if started is not None
+        else None,
         "results reused": reuse_summary(record),
         "candidates": f"{len(record.candidates)} with the seed, {len(record.front)} on the Pareto front, "
         f"{counted(len(record.rejected), 'proposal')} not kept, "
         f"{counted(len(record.skipped), 'iteration')} without a proposal, "
-        f"{counted(len(record.failures), 'failed iteration')}",
+        f"{counted(len(record.failures), 'failed iteration')}"
+        if started is not None
+        else None,
         "steered": steered_summary(steered_kinds(record)),
         "raced out": race_summary(record.races),
         "compared": tie_summary(record.ties) if record.ties is not None else None,

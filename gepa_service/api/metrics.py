@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gepa_service.api.audit_log import route_of
-from gepa_service.model.work import OPTIMIZATIONS, Work
+from gepa_service.model.work import Work
 from gepa_service.records.store import RecordStore
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -33,14 +33,14 @@ class Metrics:
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
         )
         self.open = Gauge("gepa_service_open_requests", "Requests and streams that are open.", registry=self._registry)
-        self.jobs = Gauge("gepa_service_jobs", "Jobs of all tenants.", ("status",), registry=self._registry)
-        self.waiting = Gauge("gepa_service_tenants_waiting", "Tenants with a pending job.", registry=self._registry)
+        self.jobs = Gauge("gepa_service_jobs", "All work of all tenants.", ("status",), registry=self._registry)
+        self.waiting = Gauge("gepa_service_tenants_waiting", "Tenants with pending work.", registry=self._registry)
 
     def text(self, records: RecordStore) -> bytes:
         """Return the figures, with those of the database. Raises `RecordsUnavailable`."""
         for status in STATUSES:
-            self.jobs.labels(status).set(records.count(Work, None, {**OPTIMIZATIONS, "status": status}))
-        self.waiting.set(len(records.tenants_with(Work, {**OPTIMIZATIONS, "status": "pending"})))
+            self.jobs.labels(status).set(records.count(Work, None, {"status": status}))
+        self.waiting.set(len(records.tenants_with(Work, {"status": "pending"})))
         return generate_latest(self._registry)
 
 

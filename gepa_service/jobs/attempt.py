@@ -44,6 +44,7 @@ STOP_S = 90.0
 
 CANCEL_S = 15.0
 MOST_SETBACKS = 5
+GIT = "gitconfig"
 LONGEST_DELAY_S = 60.0
 
 
@@ -69,7 +70,8 @@ class Attempt:
         self._kept: Kept
         self._secrets = Secrets()
         self._logs = JobLogs(parts.records, work, {}, self._secrets)
-        self._beaten = self._looked = self._copied = 0.0
+        self._beaten = self._looked = time.monotonic()
+        self._copied = 0.0
         self._stopped: float | None = None
 
     def run(self) -> None:
@@ -78,6 +80,9 @@ class Attempt:
             self._kept = (KeptRun if self._work.what == "optimize" else KeptResults)(self._parts, self._work)
             if self._work.wanted == "pause":
                 self._conclude({"status": "paused", "reason": "paused on request"})
+                return
+            if self._work.setbacks > MOST_SETBACKS:
+                self._set_back("its worker ended")
                 return
             if self._work.attempts == 1:
                 announce(TenantRecords(self._parts.records, self._work.tenant), self._work)
@@ -98,25 +103,28 @@ class Attempt:
             return self._processed(front)
 
     def _processed(self, front: Front | None) -> Ended:
-        order, git = self._prepared(front)
-        with (self._folder / "job.log").open("ab") as log:
-            process = WorkProcess(self._environment(git), self._folder, log, self._secrets)
-        try:
-            process.begin(order)
-            return self._watched(process)
-        except (_Lost, RecordError):
-            process.end(CANCEL_S, at_once=True)
-            self._settle(process)
-            raise
-        finally:
-            process.end(STOP_S)
-            self._kept.close()
-            git.unlink(missing_ok=True)
-            self._logs.write(last=True)
-            if self._work.what != "optimize":
-                remove_tree(self._folder)
-            elif self._stopped is None:
-                remove_tree(self._folder / "tmp")
+        with contextlib.ExitStack() as after:
+            after.callback(self._clean)
+            order, git = self._prepared(front)
+            with (self._folder / "job.log").open("ab") as log:
+                process = WorkProcess(self._environment(git), self._folder, log, self._secrets)
+            after.callback(process.end, STOP_S)
+            try:
+                process.begin(order)
+                return self._watched(process)
+            except (_Lost, RecordError):
+                process.end(CANCEL_S, at_once=True)
+                self._settle(process)
+                raise
+
+    def _clean(self) -> None:
+        self._kept.close()
+        (self._folder / GIT).unlink(missing_ok=True)
+        self._logs.write(last=True)
+        if self._work.what != "optimize":
+            remove_tree(self._folder)
+        elif self._stopped is None:
+            remove_tree(self._folder / "tmp")
 
     def _environment(self, git: Path) -> dict[str, str]:
         own = {"GIT_CONFIG_GLOBAL": str(git), "GIT_CONFIG_NOSYSTEM": "1"}
@@ -156,7 +164,7 @@ class Attempt:
                 self._look()
                 self._looked = moment
         except RecordsUnavailable:  # the database may come back before others may take the work over
-            if self._beaten and moment - self._beaten > self._parts.lease_s:
+            if moment - self._beaten > self._parts.lease_s:
                 raise
         self._kept.keep()
         if moment - self._copied >= LOGS_S:
@@ -191,8 +199,10 @@ class Attempt:
                 return found
             return found.model_copy(update=self._kept.changes(found, found.status))
 
-        with contextlib.suppress(RecordChanged):  # it was deleted
-            changed(self._parts.records, self._work, settled)
+        found = self._parts.records.get(Work, self._work.tenant, self._work.id)
+        if found is not None:
+            with contextlib.suppress(RecordChanged):  # it was deleted
+                changed(self._parts.records, found, settled)
 
     def _prepared(self, front: Front | None) -> tuple[Order, Path]:
         """Return the order, and the file of git's configuration. Raises as `GitAccess.configuration` and `secrets`."""
@@ -200,7 +210,7 @@ class Attempt:
         configuration, revealed = parts.git.configuration(work), parts.secrets(work.tenant)
         for path in (folder, folder / "home", folder / "tmp"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        git = folder / "gitconfig"
+        git = folder / GIT
         replace_file(git, configuration, mode=0o600)
         printed = {"job": folder / "job.log", "driver": folder / "results" / RUN_LOG}
         self._secrets = Secrets(revealed.values, declared=True)
@@ -235,7 +245,10 @@ class Attempt:
             claim = self._mine(found).claim
             assert claim is not None  # noqa: S101  `_mine` has checked it
             raised = claim.model_copy(update={"beat": claim.beat + 1})
-            return found.model_copy(update={**self._kept.changes(found, "running"), "claim": raised})
+            changes = {**self._kept.changes(found, "running"), "claim": raised}
+            if found.setbacks and self._kept.is_further:
+                changes["setbacks"] = 0
+            return found.model_copy(update=changes)
 
         self._work = self._changed(beaten)
 

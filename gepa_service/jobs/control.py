@@ -77,13 +77,11 @@ def pause(records: TenantRecords, store: Store, job: Work, by: str) -> Work:
 
 
 def resume(records: TenantRecords, store: Store, job: Work, by: str) -> Work:
-    """Continue a paused job. Raises `ControlRefused`: it has ended, or is being cancelled."""
+    """Continue a paused job. Raises `ControlRefused`: it has ended."""
     del store, by
 
     def change(found: Work) -> Work:
         _refuse_ended(found)
-        if found.wanted == "cancel":
-            raise ControlRefused("the job is being cancelled")
         if found.wanted == "run" and found.status != "paused":
             return found
         pending = {"status": "pending", "reason": None} if found.status == "paused" else {}

@@ -40,11 +40,11 @@ class Kept(ABC):
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
         """Return the end of completed or failed work, as changes of its record. Raises `ResultsUnread`."""
 
-    def keep(self) -> None:  # noqa: B027  most kinds need nothing
+    def keep(self) -> None:  # noqa: B027  batches and steps need nothing
         """Renew what the process needs; called all the time."""
 
-    def take(self, message: Message) -> None:  # noqa: B027  most kinds report only how they ended
+    def take(self, message: Message) -> None:  # noqa: B027  an optimization keeps its own record
         """Keep what the process reports."""
 
-    def close(self) -> None:  # noqa: B027  most kinds give nothing
+    def close(self) -> None:  # noqa: B027  batches and steps get nothing
         """Take back what the process was given."""

@@ -63,9 +63,7 @@ class KeptResults(Kept):
         del secrets, log
         counts = self.changes(self._work, "running")
         conclusive = counts["done"] > counts["failed"]
-        if ended.status == "failed":
-            return {"status": "partial" if conclusive else "failed", "reason": ended.reason}
-        if not counts["failed"]:
+        if ended.status != "failed" and not counts["failed"]:
             return {"status": "completed", "reason": ended.reason, "result": ended.result}
         return {"status": "partial" if conclusive else "failed", "reason": ended.reason}
 

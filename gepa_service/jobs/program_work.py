@@ -7,7 +7,7 @@ import sys
 import tempfile
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -128,22 +128,28 @@ class _Tasks:
         retries = ExampleRetries(self._evidence, [name])
         async with self._gate:
             for attempt in range(1, ATTEMPTS + 1):
-                url, client = await self._least_busy()
-                self._busy[url] += 1
-                retries.sending(url)
                 try:
-                    [result] = retries.judge([await self._evaluated(client, task, candidate)])
+                    url, client = await self._least_busy()
+                    retries.sending(url)
+                    with self._using(url):
+                        [result] = retries.judge([await self._evaluated(client, task, candidate)])
                     if not retries.open:
                         break
                 except TimeoutError:
                     return _none("timeout", f"no result within {self._order.program.task_timeout_s:g} s")
                 except (ClientError, RpcError) as error:
                     result = _none("infra_error", summary(error))
-                finally:
-                    self._busy[url] -= 1
                 if attempt < ATTEMPTS:
                     await asyncio.sleep(pause_s(attempt, retries))
         return result
+
+    @contextlib.contextmanager
+    def _using(self, url: str) -> Iterator[None]:
+        self._busy[url] += 1
+        try:
+            yield
+        finally:
+            self._busy[url] -= 1
 
     async def _evaluated(self, client: RpcClient, task: dict[str, Any], candidate: Candidate | None) -> dict[str, Any]:
         discovery = client.discovery or await client.discover()

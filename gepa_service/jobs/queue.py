@@ -47,7 +47,8 @@ class Queue:
         """
         lanes = tuple(lanes)
         for left in self._left(running):
-            if any(left.what in lane for lane in lanes) and (claimed := self._claimed(left)) is not None:
+            setbacks = left.setbacks + 1
+            if any(left.what in lane for lane in lanes) and (claimed := self._claimed(left, setbacks)) is not None:
                 return claimed
         for lane in lanes:
             for tenant in self._tenants(lane):
@@ -102,12 +103,13 @@ class Queue:
             with contextlib.suppress(RecordChanged):
                 self.records.replace(work.model_copy(update={"reason": reason}))
 
-    def _claimed(self, work: Work) -> Work | None:
-        """Claim work as it was seen; None if another process wrote it since."""
+    def _claimed(self, work: Work, setbacks: int | None = None) -> Work | None:
+        """Claim work as it was seen; None if another process wrote it since. `setbacks`: None for no further one."""
         changes = {
             "status": "running",
             "claim": Claim(worker=self.worker),
             "attempts": work.attempts + 1,
+            "setbacks": work.setbacks if setbacks is None else setbacks,
             "started": work.started or now(),
             "not_before": None,
             "reason": None,

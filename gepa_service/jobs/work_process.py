@@ -14,7 +14,7 @@ from typing import IO
 from pydantic import ValidationError
 
 from evolverpc_common.redaction import Secrets
-from gepa_service.jobs.work_order import MESSAGES, Message, Order
+from gepa_service.jobs.work_order import MESSAGES, Message, Order, failed
 
 TICK_S = 0.1
 
@@ -76,8 +76,15 @@ class WorkProcess:
             self._stdin.close()
 
     def _read(self, lines: IO[bytes]) -> None:
-        with lines:
-            for line in lines:
-                with contextlib.suppress(ValidationError):  # nothing else is written by our own process
-                    self._messages.put(MESSAGES.validate_json(self._secrets.redact_json(line)))
-        self._messages.put(None)
+        try:
+            with lines:
+                for line in lines:
+                    self._messages.put(self._message(line))
+        finally:
+            self._messages.put(None)
+
+    def _message(self, line: bytes) -> Message:
+        try:
+            return MESSAGES.validate_json(self._secrets.redact_json(line))
+        except ValidationError as error:
+            return failed("run", f"its process reported what cannot be read: {error.errors()[0]['msg']}")

@@ -64,7 +64,7 @@ class Pool:
     ran in the process, which is new or takes one request at a time.
 
     Requests of a process that died run again likewise, and in the end while nothing else runs: what dies then is the
-    cause. If the process that it was forked from died too, that takes a second time.
+    cause. If the process that it was forked from died too, it must die a second time.
     """
 
     def __init__(self, launcher: Launcher, first: StartedProcess, plan: PoolPlan) -> None:
@@ -306,7 +306,7 @@ class Pool:
             if not how.parent_died or request.lost_parent:
                 victims.remove(request)
                 request.died(how, slot.process.unanswered())
-            request.lost_parent = how.parent_died  # perhaps by what earlier attempts left running; a new one has none
+            request.lost_parent = how.parent_died  # perhaps of what earlier attempts left running
         self._run_again(victims, Isolation.POOL, f"their process {how}")
         self._dispatch()
 

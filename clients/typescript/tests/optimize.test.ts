@@ -96,9 +96,12 @@ it("finds the candidates that the command finds with the same seed", async () =>
 
 it("pauses a run at an abort; `resume` continues it with the same program alone, and returns the result of a completed one", async () => {
   const controller = new AbortController();
+  const aborted = new Promise((resolve) => controller.signal.addEventListener("abort", resolve));
+  const propose = (...asked: Parameters<typeof given.propose>) => aborted.then(() => given.propose(...asked)); // it cannot end before
   const stopped = await failure(
     optimize({
       ...given,
+      propose,
       ...here(),
       signal: controller.signal,
       onEvent: ({ event }) => event === "candidate" && controller.abort(new Error("enough")),
@@ -110,6 +113,7 @@ it("pauses a run at an abort; `resume` continues it with the same program alone,
   const { store } = here();
   const other = optimize({
     ...given,
+    propose,
     program: { ...given.program, score: () => 1 },
     store,
     resume: "last",
@@ -119,9 +123,9 @@ it("pauses a run at an abort; `resume` continues it with the same program alone,
     status: "refused",
     message: expect.stringContaining("the program's code"),
   });
-  const ended = await optimize({ ...given, store, resume: "last", onEvent: () => {} });
+  const ended = await optimize({ ...given, propose, store, resume: "last", onEvent: () => {} });
   expect(ended).toMatchObject({ runId: stopped.runId, bestScore: 1, testScore: 1 });
-  expect(await optimize({ ...given, store, resume: ended.runId, onEvent: () => {} })).toEqual({
+  expect(await optimize({ ...given, propose, store, resume: ended.runId, onEvent: () => {} })).toEqual({
     ...ended,
     seconds: expect.closeTo(ended.seconds, 1), // the last milliseconds are not recorded
   });

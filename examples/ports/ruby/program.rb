@@ -27,5 +27,6 @@ module Conformance
   end
 end
 
-# Yours needs a `version` if it depends on what its files do not show, such as a model.
+# Remove both facts for a program of your own, unless it always gives an example the same result (`deterministic`), or
+# depends on what its files do not show (`version`, which you then change with it).
 serve(Conformance, version: "1", deterministic: true)

@@ -7,7 +7,7 @@ class Outage < StandardError; end
 class InvalidResult < StandardError; end
 
 # Answer requests until the input ends, or SIGTERM comes. `program` has `name`, `seed_candidate` and
-# `run(data, candidate)`, which returns the fields of a result: `score`, `output` and, as there is, `feedback`,
+# `run(data, candidate)`, which returns the fields of a result: `score`, `output` and, if any, `feedback`,
 # `objective_scores` and `trajectory`. `facts`: further fields of the program in `discover`, such as its `version`.
 def serve(program, **facts)
   answers = $stdout.dup
@@ -15,9 +15,9 @@ def serve(program, **facts)
   answers.sync = $stderr.sync = true
   trap("TERM") { exit }
   $stdin.each_line do |line|
-    request = JSON.parse(line)
+    request = JSON.parse(line, max_nesting: false)
     answer = answer_to(request, program, facts)
-    answers.write(JSON.generate({ jsonrpc: "2.0", id: request["id"], **answer }) + "\n")
+    answers.write(JSON.generate({ jsonrpc: "2.0", id: request["id"], **answer }, max_nesting: false) + "\n")
   end
 end
 
@@ -39,11 +39,11 @@ def result_of(data, params, program)
   result[:score] = finite(result[:score])
   result[:objective_scores] &&= result[:objective_scores].transform_values { |score| finite(score) }
   result.delete(:trajectory) unless params["capture_traces"]
-  JSON.generate(result) # raises for what JSON cannot hold
+  JSON.generate(result, max_nesting: 200) # raises for what JSON cannot hold
   result
 rescue StandardError, NotImplementedError, SystemStackError => e
   type = e.is_a?(InvalidResult) ? "invalid_result" : e.class.name
-  error = { type: type, message: e.message, traceback: e.full_message(highlight: false) }
+  error = { type: type, message: e.message.scrub, traceback: e.full_message(highlight: false).scrub }
   { status: e.is_a?(Outage) ? "infra_error" : "program_error", output: nil, error: error }
 end
 

@@ -249,6 +249,7 @@ def _run_facts(store: Store, run: StoredRun, record: RunRecord, *, full: bool) -
     lines = [
         ("name", run.name),
         *fields.summary_facts(record),
+        ("iterations", f"{run.counters['iteration']:,}" if run.counters.get("iteration") else None),
         ("gain", _gain(run, named)),
         ("requests", f"{waiting:,} waiting: {steering}" if waiting or record.steered else None),
         ("time", _time(run)),

@@ -109,8 +109,8 @@ class BatchView(BaseModel):
     """A batch and a page of its results.
 
     `partial`: some tasks have no result of the program. `done`, `total`: tasks. `cost_usd`: what the program's calls
-    to models have cost so far. `next`: what the next page of results
-    follows, null before the first result; poll with it until `complete`: no results follow.
+    to models have cost so far. `next`: what the next page of results follows, null before the first result; poll with
+    it until `complete`: no results follow.
     """
 
     batch_id: str

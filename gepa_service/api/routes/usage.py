@@ -14,7 +14,7 @@ from gepa_service.api.threads import in_thread
 from gepa_service.jobs.month_spending import MonthSpending, month_id, month_of
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.tenant import Quotas, Usage
-from gepa_service.model.work import OPTIMIZATIONS, Work
+from gepa_service.model.work import Work
 from gepa_service.records.record import now
 
 router = APIRouter(tags=["usage"])
@@ -24,8 +24,8 @@ class UsageView(BaseModel):
     """This month, in UTC.
 
     `jobs`: submitted this month. `usd`: what jobs, batches and steps have cost this month; at least that, if results
-    are `unpriced`.
-    `requests`: to the API. `jobs_queued`, `jobs_running`: now. `quotas`: null for no limit.
+    are `unpriced`. `requests`: to the API. `jobs_queued`, `jobs_running`: jobs, batches and steps now. `quotas`: null
+    for no limit.
     """
 
     month: str
@@ -56,8 +56,8 @@ def _used(service: Service, tenant: str, reader: Any) -> dict[str, Any]:
         "jobs": spent.jobs,
         "usd": spent.usd,
         "unpriced": spent.unpriced,
-        "jobs_queued": service.records.count(Work, tenant, {**OPTIMIZATIONS, "status": "pending"}),
-        "jobs_running": service.records.count(Work, tenant, {**OPTIMIZATIONS, "status": "running"}),
+        "jobs_queued": service.records.count(Work, tenant, {"status": "pending"}),
+        "jobs_running": service.records.count(Work, tenant, {"status": "running"}),
         "quotas": quotas_of(service.records, tenant),
     }
 

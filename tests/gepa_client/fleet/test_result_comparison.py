@@ -25,6 +25,8 @@ ROWS = 5
         ([ok(0.1 + 0.2)], [ok(0.3)], False, None),
         ([ok(objective_scores={"a": 1})], [ok()], False, 'row r: objective scores null instead of {"a": 1}'),
         ([ok(feedback="right")], [ok(feedback="Right")], True, 'row r: feedback "Right" instead of "right"'),
+        ([ok(feedback="off by 0.1 m")], [ok(feedback="off by 0.10000000000000001 m")], False, None),
+        ([ok(feedback="off by 0.1 m")], [ok(feedback="off by 0.2 m")], False, "row r: feedback"),
         ([failed()], [ok()], False, 'row r: status "ok" instead of "program_error"'),
         ([failed(output="a")], [failed(output="b")], True, None),
         ([ok()], [failed("timeout")], False, None),

@@ -52,6 +52,14 @@ def test_setbacks_count_from_where_the_job_got_last(service: Platform, calls: in
     assert (job.status, job.setbacks) == (status, setbacks)
 
 
+def test_a_job_whose_workers_ended_too_often_fails_without_a_further_process(service: Platform) -> None:
+    def process(_: Attempt, _run_id: str) -> Ended:
+        raise AssertionError("a process was started")
+
+    job = attempted(service, process, MOST_SETBACKS + 1)
+    assert (job.status, "its worker ended" in (job.reason or "")) == ("failed", True)
+
+
 def test_what_a_job_cost_before_a_month_is_noted_as_it_continues_in_that_month(service: Platform) -> None:
     def process(self: Attempt, run_id: str) -> Ended:
         for spent in (1.5, 2.5):

@@ -103,6 +103,7 @@ def test_a_job_is_taken_over_if_its_claim_has_not_changed_for_the_lease(records:
     over = other.claim()
     assert over is not None
     assert (over.id, over.attempts, over.claim, over.started) == (beaten.id, 2, Claim(worker="two"), job.started)
+    assert (job.setbacks, over.setbacks) == (0, 1), "work that ends its workers is not tried for ever"
     assert other.claim([over.id]) is None
 
 

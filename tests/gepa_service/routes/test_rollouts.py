@@ -226,6 +226,7 @@ async def test_a_cancelled_batch_ends_its_process(
     await editor("POST", f"/rollouts/batch/{batch_id}/cancel")
     ended, results = await polled(editor, batch_id)
     assert (ended["status"], [each["index"] for each in results]) == ("cancelled", [0])
+    await eventually(lambda: getattr(acme.get(Work, batch_id), "done", 0) == 1, WAIT_S)
     assert (await editor("POST", f"/rollouts/batch/{batch_id}/cancel")).status_code == 200
 
 

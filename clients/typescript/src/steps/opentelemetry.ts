@@ -91,15 +91,16 @@ export function withActiveSpan(span: unknown, context: Context | undefined, fn: 
  */
 export async function findEsModules(): Promise<string | undefined> {
   const urls = loadedScripts().filter((url) => ANY.test(url));
+  let problem = "is not a build of it that is known here";
   for (const url of urls.filter((each) => ES_MODULE.test(each))) {
     try {
       esModules.add(await import(/* webpackIgnore: true */ /* @vite-ignore */ url));
     } catch (error) {
-      return `${url}, which cannot be imported again (${String(error)})`; // its files were moved or deleted since
+      problem = `cannot be imported again (${String(error)})`; // its files were moved or deleted since
     }
   }
   if (urls[0] === undefined || loadedApis().length > 0) return undefined;
-  return `${urls[0]}, which is not a build of it that is known here`;
+  return `${urls[0]}, which ${problem}`;
 }
 
 /**
