@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -14,7 +14,9 @@ from protocol import ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.cli.listen_endpoint import Token
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.open_worktrees import ExcludedFiles
+
+if TYPE_CHECKING:
+    from rpc_server.worktrees.open_worktrees import ExcludedFiles
 
 
 class Announcer:
@@ -66,7 +68,7 @@ class Announcer:
             f"let the program share them, or give them as `datasets`"
         )
 
-    def worktrees_opened(self, top: Path, excluded: ExcludedFiles) -> None:
+    def worktrees_opened(self, top: Path, excluded: "ExcludedFiles") -> None:
         """Announce the commit that candidates start from, and what of the user's folder it lacks."""
         start = f"{excluded.branch}@{excluded.commit[:12]} of {top}"
         without = f"; left out, as not committed: {_some(excluded.changed)}" if excluded.changed else ""

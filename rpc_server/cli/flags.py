@@ -1,5 +1,6 @@
 """The command line of `evolverpc serve`: one flag for each setting, by the same name."""
 
+import contextlib
 import gc
 import os
 import re
@@ -8,7 +9,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,9 @@ from rpc_server.settings.settings import SETTINGS
 CANNOT_START = 2
 
 _COMMAND = "--command"
+
+_CERTIFICATES = "SSL_CERT_FILE"
+"""The variable of OpenSSL that names the certificates to trust."""
 
 JSON_VARIABLE = "GEPA_READY_JSON"
 """Asks for JSON lines as `--json` does, and is the same for servers in every language."""
@@ -116,7 +120,8 @@ def _serve(config: Path | None, json_lines: bool, until_stdin_closes: bool, conf
     Every flag is also a key of gepa.toml, or of [tool.gepa] in pyproject.toml, in the working directory, and a variable
     (GEPA_WORKERS). A flag has precedence over a variable, a variable over the file.
     """
-    from rpc_server.cli.serve import start  # with all that a server needs, and its help does not
+    with _without_certificates():
+        from rpc_server.cli.serve import start  # with all that a server needs, and its help does not
 
     if until_stdin_closes:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
@@ -124,6 +129,19 @@ def _serve(config: Path | None, json_lines: bool, until_stdin_closes: bool, conf
     gc.enable()
     given = {name: value for name, value in flags.items() if value is not None and value != []}
     sys.exit(start(config, given, json_lines=json_lines, conformance=conformance))
+
+
+@contextlib.contextmanager
+def _without_certificates() -> Iterator[None]:
+    """Let aiohttp, which reads all certificates of the machine when it is imported, read none: a server needs none."""
+    named = os.environ.get(_CERTIFICATES)
+    os.environ[_CERTIFICATES] = os.devnull
+    try:
+        yield
+    finally:
+        del os.environ[_CERTIFICATES]
+        if named is not None:
+            os.environ[_CERTIFICATES] = named
 
 
 def _end_with_stdin() -> None:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -22,9 +22,6 @@ from rpc_server.cli.output_lines import printed_output
 from rpc_server.http.app import SERVICE, create_app, listening
 from rpc_server.jail.jail import JailFactory, check_jail, create_jails, protect_memory
 from rpc_server.methods.dataset_rows import Datasets, Row, check_carried, program_rows, untyped_splits
-from rpc_server.mutations.agents import CLAUDE_CREDENTIALS, agent_label
-from rpc_server.mutations.open_mutations import check_prerequisites, open_mutations
-from rpc_server.mutations.transaction import CodeMutations
 from rpc_server.program import conformance_program
 from rpc_server.program.launcher import program_environment
 from rpc_server.program.open_program import open_program
@@ -32,7 +29,9 @@ from rpc_server.program.program import Program
 from rpc_server.program.supervised_command import run_command
 from rpc_server.settings.process_limits import raise_descriptor_limit
 from rpc_server.settings.settings import Settings, load_settings
-from rpc_server.worktrees.open_worktrees import open_worktrees
+
+if TYPE_CHECKING:
+    from rpc_server.mutations.transaction import CodeMutations
 
 INTERRUPTED = 130
 
@@ -91,7 +90,7 @@ async def _rows_of(program: Program, announce: Announcer) -> Mapping[str, Sequen
     return {split: rows for split, rows in held.items() if rows is not None}
 
 
-_Opened = tuple[Program, CodeMutations | None]
+_Opened = tuple[Program, "CodeMutations | None"]
 """The running program, and the mutations of its code."""
 
 
@@ -165,11 +164,16 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
                 jail=build_jail,
             )
         return await open_program(settings, jail=jail), None
+    from rpc_server.worktrees.open_worktrees import open_worktrees  # with what most servers do without
+
     program, excluded = await open_worktrees(settings, jails)
     top = program.instances.repository.top
     announce.worktrees_opened(top, excluded)
     if not settings.allow_mutations:
         return program, None
+    from rpc_server.mutations.agents import CLAUDE_CREDENTIALS
+    from rpc_server.mutations.open_mutations import check_prerequisites, open_mutations
+
     try:
         mutations = await open_mutations(program.instances)
         if settings.check_command is not None:
@@ -178,7 +182,7 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
     except BaseException:
         await program.close()
         raise
-    announce.mutations(settings, agent_label(settings), top)
+    announce.mutations(settings, mutations.agent_label, top)
     if settings.agent_command is None and not any(
         program_environment(settings).get(name) for name in CLAUDE_CREDENTIALS
     ):

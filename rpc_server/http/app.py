@@ -6,7 +6,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http import HttpProcessingError
@@ -17,10 +17,12 @@ from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseE
 from rpc_server.http.request_guard import Guard
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.service import Service
-from rpc_server.mutations.transaction import CodeMutations
 from rpc_server.program.program import Program
 from rpc_server.rpc.dispatch import error_body
 from rpc_server.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from rpc_server.mutations.transaction import CodeMutations
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ def create_app(
     *,
     token: str,
     datasets: Datasets | None = None,
-    mutations: CodeMutations | None = None,
+    mutations: "CodeMutations | None" = None,
 ) -> web.Application:
     """Return an application that answers for a running program, which the caller opened and closes."""
     service = Service(program, settings, datasets if datasets is not None else Datasets(), mutations)

@@ -3,19 +3,21 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from pydantic import ValidationError
 
 from protocol import METHODS, ApplyMutationParams, Candidate, CandidateItem, Example, JsonValue, Progress
 from protocol.errors import CallCancelled, ProgramFailed, TrajectoryExpired
-from rpc_server.mutations.transaction import CodeMutations
 from rpc_server.program.example_results import answer_too_large, without_output, written_by
 from rpc_server.program.process_output import report_output
 from rpc_server.program.program import Program, ResultDict, TrajectoryRefs
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import error_message, error_path
+
+if TYPE_CHECKING:
+    from rpc_server.mutations.transaction import CodeMutations
 
 
 class CallJob(ABC):
@@ -246,7 +248,7 @@ def _merge_score(result: ResultDict, scored: ResultDict) -> ResultDict:
 class MutationJob(CallJob):
     """One `apply_mutation` call."""
 
-    def __init__(self, mutations: CodeMutations, request: ApplyMutationParams) -> None:
+    def __init__(self, mutations: "CodeMutations", request: ApplyMutationParams) -> None:
         super().__init__(1, 1)
         self._mutations = mutations
         self._request = request

@@ -7,7 +7,7 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
@@ -48,8 +48,6 @@ from rpc_server.methods.call_ledger import AdmissionController, CallLedger
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.jobs import CallJob, EvaluateJob, MutationJob, ProgramCallJob, ScoreJob
 from rpc_server.methods.trace_store import TraceStore
-from rpc_server.mutations.agents import agent_label
-from rpc_server.mutations.transaction import CodeMutations
 from rpc_server.program.example_results import answer_too_large
 from rpc_server.program.open_program import changed_files
 from rpc_server.program.program import WRITE_TEXTS, Program, ProgramRefs, combined_limits
@@ -58,7 +56,10 @@ from rpc_server.rpc.dispatch import Dispatcher, Handler
 from rpc_server.rpc.params import invalid, read_params
 from rpc_server.settings.process_limits import answer_bytes
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.worktree_program import WorktreeProgram
+
+if TYPE_CHECKING:
+    from rpc_server.mutations.transaction import CodeMutations
+    from rpc_server.worktrees.worktree_program import WorktreeProgram
 
 Prepare = Callable[[Any, dict[str, Any]], CallJob]
 """From checked and raw params to a job; raises what the checks find."""
@@ -80,7 +81,7 @@ class Service:
         program: Program,
         settings: Settings,
         datasets: Datasets,
-        mutations: CodeMutations | None = None,
+        mutations: "CodeMutations | None" = None,
     ) -> None:
         self.instance_id = uuid.uuid4().hex
         self.limits = combined_limits(program.limits, settings)
@@ -89,7 +90,7 @@ class Service:
         self._program = program
         self._drain_s = settings.drain_s
         self._datasets = datasets
-        self._commits = program if isinstance(program, WorktreeProgram) else None
+        self._commits = cast("WorktreeProgram", program) if settings.has_trees else None
         self._mutations = mutations
         self._components = program.info.seed_candidate.keys()
         self._controller = AdmissionController(max_running=self.limits.max_concurrency, max_waiting=settings.max_queue)
@@ -107,7 +108,7 @@ class Service:
         offered = {"datasets": bool(datasets), "commits": self._commits is not None, "mutations": mutations is not None}
         self._capabilities = (OWN_CAPABILITIES | program.capabilities) - {WRITE_TEXTS}
         self._capabilities |= {name for name, is_offered in offered.items() if is_offered}
-        self._agent = None if mutations is None else agent_label(settings)
+        self._agent = None if mutations is None else mutations.agent_label
         self._folders = [settings.root, *([(settings.root / settings.program).parent] if settings.program else [])]
         self._discovery = orjson.Fragment(self._describe(program.info))
         self._openrpc = orjson.Fragment(orjson.dumps(orjson.loads(CONTRACT_FILE.read_bytes())))

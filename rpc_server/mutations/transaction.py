@@ -15,7 +15,7 @@ from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
 from protocol.code import ADDED_COMPONENTS, added_components, added_to
 from protocol.errors import MutationRejected, ProgramFailed, RpcError, UnknownCandidate
 from protocol.mutation import Merge, MutationName
-from rpc_server.mutations.agents import Agent
+from rpc_server.mutations.agents import Agent, agent_label
 from rpc_server.mutations.edits import MutationDetails, MutationEditor, OnProgress, ParentInfo
 from rpc_server.mutations.publishing import Publisher, commit_message
 from rpc_server.mutations.rules import Rules, Stage, rejected
@@ -69,6 +69,11 @@ class CodeMutations:
         self._room = asyncio.Semaphore(instances.settings.max_mutations)
         # A lock is kept while a task holds or waits for it.
         self._branch_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def agent_label(self) -> str:
+        """Which agent makes the changes, for people."""
+        return agent_label(self._instances.settings)
 
     async def apply(self, request: ApplyMutationParams, on_progress: OnProgress) -> ApplyMutationResult:
         """Make the change as a whole or not at all; `on_progress` receives the current step.
