@@ -8,9 +8,12 @@ bounded, to us.
 
 import asyncio
 import logging
+import sys
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from evolverpc_common.exact_values import MAX_SAFE_INTEGER
@@ -62,7 +65,33 @@ def _request_id(value: Any) -> str | int | None:
     raise InvalidRequest(reason="id must be a string, an integer within 2^53 - 1 or null")
 
 
-with warnings.catch_warnings():
+class _NoValidator:
+    """In place of jsonschema, an eighth of a server's start: jsonrpcserver makes a validator of it when imported."""
+
+    def __init__(self, _schema: Any) -> None:
+        self.validate = None
+
+    @staticmethod
+    def check_schema(_schema: Any) -> None:
+        """Accept it."""
+
+
+@contextmanager
+def _without_jsonschema() -> Iterator[None]:
+    name = "jsonschema.validators"
+    if name in sys.modules:
+        yield
+        return
+    stand_in = ModuleType(name)
+    stand_in.__dict__["validator_for"] = lambda _schema: _NoValidator
+    sys.modules[name] = stand_in
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+
+
+with warnings.catch_warnings(), _without_jsonschema():
     # Its import reads a file in a deprecated way.
     warnings.simplefilter("ignore", DeprecationWarning)
     from jsonrpcserver import Error, Success
