@@ -1,6 +1,7 @@
 """Where the driver of a job runs: in a process with an environment of its own, or in a container."""
 
 import contextlib
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,11 @@ from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import Driver, Log, NoSandboxes, Show
 from gepa_client.sandboxing.setup import providers_of
 from gepa_service.jobs.event_thread import EventThread
-from gepa_service.jobs.http_front import HttpFront
+from gepa_service.jobs.fleet_mirror import FleetMirror, Push, push_nothing
+from gepa_service.jobs.http_front import FrontedServers, HttpFront
 from gepa_service.jobs.job_environment import basic_environment
-from gepa_service.jobs.relays import Relays, listen_here
 from gepa_service.jobs.work_order import OptimizeOrder
-from sandbox_runtime import Closed
+from sandbox_runtime import Closed, GatewaySession
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts
 
 
@@ -65,14 +66,30 @@ def place_for(order: OptimizeOrder, session: SandboxSession, front: HttpFront | 
 
 @contextlib.asynccontextmanager
 async def _here(order: OptimizeOrder, session: SandboxSession) -> AsyncIterator[DriverPlace]:
-    secrets, shared = order.secrets_of_tenant(), order.folder / "shared"
+    shared = order.folder / "shared"
     shared.mkdir(mode=0o700, exist_ok=True)
+    listener = socket.create_server(("127.0.0.1", 0))
+    front = HttpFront(f"http://127.0.0.1:{listener.getsockname()[1]}")
     async with (
         model_access(order, session, GatewayPorts()) as gateway,
-        Relays(listen_here, shared, session.settings.fleet, order.token_file, secrets) as relays,
+        front.listening(listener),
+        fronted_sandboxes(order, session, front, shared) as (sandboxes, _),
     ):
-        sandboxes = RelayedSandboxes(session, relays.fleet, relays.original, secrets)
-        yield DriverPlace(_in_process(order, model_variables(gateway)), sandboxes, order.api)
+        yield DriverPlace(_in_process(order, own_model_variables(gateway)), sandboxes, order.api)
+
+
+@contextlib.asynccontextmanager
+async def fronted_sandboxes(
+    order: OptimizeOrder, session: SandboxSession, front: HttpFront, shared: Path, push: Push = push_nothing
+) -> AsyncIterator[tuple["RelayedSandboxes", Path]]:
+    """Let the driver reach the job's sandboxes by the front, for the block; yield them, and its file of the job token.
+
+    `shared`: the folder that the driver reads. `push`: see `FleetMirror`. Raises `OSError`.
+    """
+    secrets = order.secrets_of_tenant()
+    servers = FrontedServers(front, secrets)
+    async with FleetMirror(shared, session.settings.fleet, order.token_file, servers.address, push) as mirror:
+        yield RelayedSandboxes(session, mirror.fleet, servers.original, secrets), mirror.token
 
 
 @contextlib.asynccontextmanager
@@ -100,11 +117,16 @@ async def model_access(
         yield gateway
 
 
-def model_variables(gateway: Gateway) -> dict[str, str]:
+def model_variables(opened: GatewaySession, models_url: str, tunnel_url: str) -> dict[str, str]:
+    """Return the variables by which a driver finds the gateway at these addresses."""
+    found = opened.env(models_url, tunnel_url)
+    return {name: value for name, value in found.items() if not name.lower().endswith("_proxy")}
+
+
+def own_model_variables(gateway: Gateway) -> dict[str, str]:
     """Return the variables by which a driver finds the gateway at its own address."""
     opened = gateway.open_session("driver", Closed())
-    found = opened.env(opened.models_url or "", opened.tunnel_url or "")
-    return {name: value for name, value in found.items() if not name.lower().endswith("_proxy")}
+    return model_variables(opened, opened.models_url or "", opened.tunnel_url or "")
 
 
 def _in_process(order: OptimizeOrder, models: dict[str, str]) -> LaunchDriver:

@@ -18,7 +18,10 @@ READABLE = 0o644
 FLEET, TOKEN = "fleet", "token"
 
 
-async def _push_nothing(_files: Mapping[str, str]) -> None:
+Push = Callable[[Mapping[str, str]], Awaitable[None]]
+
+
+async def push_nothing(_files: Mapping[str, str]) -> None:
     return
 
 
@@ -34,8 +37,8 @@ class FleetMirror:
         shared: Path,
         fleet: Path | None,
         token: Path,
-        address: Callable[[str], Awaitable[str]],
-        push: Callable[[Mapping[str, str]], Awaitable[None]] = _push_nothing,
+        address: Callable[[str], str],
+        push: Push = push_nothing,
     ) -> None:
         self._shared = shared
         self._followed = fleet
@@ -86,7 +89,7 @@ class FleetMirror:
                 for each in fields:
                     name = each.partition("=")[2]
                     found[name] = (self._followed.parent / name).read_text()
-                lines.append(" ".join([await self._address(url), *fields]) + "\n")
+                lines.append(" ".join([self._address(url), *fields]) + "\n")
             found[FLEET] = "".join(lines)  # the last one: it names the others
         files = {name: text for name, text in found.items() if self._written.get(name) != text}
         for name, text in files.items():

@@ -1,16 +1,23 @@
-"""The one port by which sandboxes at Modal reach a job: the gateways of models, and for the driver the servers.
+"""The one port by which a job's driver, and its sandboxes at Modal, reach what they may: servers, journal and models.
 
-Paths begin with the name of a route. Each route leads to one server, which checks the tokens of its requests itself.
+Paths begin with the name of a route. Each route leads to one server, which checks the tokens of its requests itself. A
+program may repeat a secret that it was given, so routes to programs replace secrets in answers: the driver never sees
+one, and what it records, and what a replay gives it, is what it saw.
 """
 
 import contextlib
+import re
+import socket
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 from aiohttp import web
 
 from evolverpc_common.redaction import Secrets
+from gepa_client.transport.address import http_url
+from gepa_client.transport.http_transport import connector
 from gepa_service.jobs.event_thread import EventThread
 from gepa_service.jobs.forwarding import forwarded, forwarding_session
 from gepa_service.jobs.front_port import free_port
@@ -20,52 +27,89 @@ from sandbox_runtime import SandboxError
 PROGRAMS = "programs"
 """The route to the gateway of the programs."""
 
+JOURNAL = "journal"
+"""The route to the journal of the job."""
+
+
+@dataclass(frozen=True)
+class _Route:
+    target: str
+    secrets: Secrets | None
+    allowed: re.Pattern[str] | None
+
 
 class HttpFront:
     """Forwards requests by the first part of their path. `url`: how it is reached from elsewhere."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        self._targets: dict[str, tuple[str, Secrets | None]] = {}
+        self._routes: dict[str, _Route] = {}
+        self._clients: dict[str, aiohttp.ClientSession] = {}
 
-    def route(self, name: str, target: str, secrets: Secrets | None = None) -> str:
+    def route(
+        self, name: str, target: str, secrets: Secrets | None = None, allowed: re.Pattern[str] | None = None
+    ) -> str:
         """Let a path of this name lead to the server `target`; return its address from elsewhere.
 
-        `secrets`: are replaced in its answers.
+        `secrets`: are replaced in its answers. `allowed`: the rest of the path of the POST requests that are forwarded;
+        None for all requests.
         """
-        self._targets[name] = target.rstrip("/"), secrets
+        self._routes[name] = _Route(target, secrets, allowed)
         return f"{self.url}/{name}"
 
+    def route_to_journal(self, api: str, job_id: str) -> str:
+        """Let a route lead to this job's journal, and to nothing else of the API; return the API's address there."""
+        return self.route(JOURNAL, api, allowed=re.compile(rf"job/{re.escape(job_id)}/journal/[a-z_]+"))
+
     @contextlib.asynccontextmanager
-    async def listening(self, port: int) -> AsyncIterator["HttpFront"]:
-        """Answer on a port of every address of this machine, for the block. Raises `OSError`: it is taken."""
-        async with forwarding_session(aiohttp.TCPConnector(limit=0)) as client:
+    async def listening(self, listener: socket.socket) -> AsyncIterator["HttpFront"]:
+        """Answer on a listening socket, for the block."""
+        application = web.Application(client_max_size=0)
+        application.router.add_route("*", "/{path:.*}", self._forwarded)
+        runner = web.AppRunner(application, access_log=None, handler_cancellation=True, auto_decompress=False)
+        await runner.setup()
+        try:
+            await web.SockSite(runner, listener).start()
+            yield self
+        finally:
+            await runner.cleanup()
+            for client in self._clients.values():
+                await client.close()
 
-            async def forward(request: web.Request) -> web.StreamResponse:
-                return await self._forwarded(request, client)
-
-            application = web.Application(client_max_size=0)
-            application.router.add_route("*", "/{path:.*}", forward)
-            runner = web.AppRunner(application, access_log=None, handler_cancellation=True, auto_decompress=False)
-            await runner.setup()
-            try:
-                await web.TCPSite(runner, "0.0.0.0", port).start()  # noqa: S104  Modal's forwarder comes from outside
-                yield self
-            finally:
-                await runner.cleanup()
-
-    async def _forwarded(self, request: web.Request, client: aiohttp.ClientSession) -> web.StreamResponse:
+    async def _forwarded(self, request: web.Request) -> web.StreamResponse:
         name, _, rest = request.raw_path.removeprefix("/").partition("/")
-        target = self._targets.get(name)
-        if target is None:
+        route = self._routes.get(name)
+        if route is None:
             raise web.HTTPNotFound(text="the path begins with the name of no route")
-        to, secrets = target
-        return await forwarded(request, client, f"{to}/{rest}", secrets)
+        if route.allowed is not None and (request.method != "POST" or route.allowed.fullmatch(rest) is None):
+            raise web.HTTPForbidden(text="this request is not forwarded")
+        if name not in self._clients:
+            self._clients[name] = forwarding_session(connector(route.target))
+        to = f"{http_url(route.target).rstrip('/')}/{rest}"
+        return await forwarded(request, self._clients[name], to, route.secrets)
+
+
+@dataclass
+class FrontedServers:
+    """The servers of a job's sandboxes as the front forwards to them. `original`: their own addresses, by those."""
+
+    front: HttpFront
+    secrets: Secrets
+    original: dict[str, str] = field(default_factory=dict)
+    _by_target: dict[str, str] = field(default_factory=dict)
+
+    def address(self, target: str) -> str:
+        """Return the address by which the driver reaches a server."""
+        if target not in self._by_target:
+            found = self.front.route(f"server-{len(self._by_target)}", target, self.secrets)
+            self._by_target[target] = found
+            self.original[found] = target
+        return self._by_target[target]
 
 
 @contextlib.contextmanager
 def fronted(front: Front | None) -> Iterator[tuple[dict[str, Any], HttpFront | None]]:
-    """Open the front of a job for the block; yield the settings of a gateway that is reached through it, and the front.
+    """Open the front of a job at Modal for the block; yield the settings of a gateway that is reached through it, too.
 
     Raises:
         SandboxError: its port was taken since it was forwarded; another attempt gets another one.
@@ -76,9 +120,9 @@ def fronted(front: Front | None) -> Iterator[tuple[dict[str, Any], HttpFront | N
     opened = HttpFront(front.url)
     port = free_port()
     gateway = opened.route(PROGRAMS, f"http://127.0.0.1:{port}")
-    with EventThread() as thread, contextlib.ExitStack() as block:
-        try:
-            block.enter_context(thread.entered(opened.listening(front.port)))
-        except OSError as error:
-            raise SandboxError(f"port {front.port}, by which sandboxes reach this job, is taken: {error}") from error
+    try:
+        listener = socket.create_server(("0.0.0.0", front.port))  # noqa: S104  Modal's forwarder comes from outside
+    except OSError as error:
+        raise SandboxError(f"port {front.port}, by which sandboxes reach this job, is taken: {error}") from error
+    with listener, EventThread() as thread, thread.entered(opened.listening(listener)):
         yield {"gateway": f"{port}={gateway}"}, opened

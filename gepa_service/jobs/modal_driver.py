@@ -4,31 +4,32 @@ Through the front are the servers of its job's sandboxes, and models by a gatewa
 reads, among them the job token, are written into the sandbox whenever they change.
 """
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from evolverpc_common.redaction import Secrets
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
-from gepa_client.run.supervisor import DRIVER, LaunchedDriver
+from gepa_client.run.supervisor import DRIVER
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
-from gepa_service.jobs.driver_place import DriverPlace, RelayedSandboxes, model_access, model_variables
-from gepa_service.jobs.fleet_mirror import FLEET, TOKEN, FleetMirror
+from gepa_service.jobs.driver_place import DriverPlace, fronted_sandboxes, model_access, own_model_variables
+from gepa_service.jobs.fleet_mirror import FLEET, TOKEN
 from gepa_service.jobs.front_port import free_port
 from gepa_service.jobs.http_front import HttpFront
-from gepa_service.jobs.piped_driver import launched
+from gepa_service.jobs.piped_driver import launcher
 from gepa_service.jobs.work_order import OptimizeOrder
 from sandbox_runtime import Allow, Command, ResourceLimits, SandboxError, SandboxSpec
 from sandbox_runtime.backends.modal.image_setup import SERVER_PYTHON, WORKSPACE
 from sandbox_runtime.backends.modal.runtime import APP, ModalRuntime
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
 from sandbox_runtime.gateway import GatewayPorts
+
+if TYPE_CHECKING:
+    import asyncio
 
 PACKAGES = ("gepa_client", "protocol", "evolverpc_common")
 EXTRAS = ("client",)
@@ -69,41 +70,22 @@ async def at_modal(order: OptimizeOrder, session: SandboxSession, front: HttpFro
             limits=LIMITS,
         )
         sandbox = await runtime.start_without_server(spec)
-        secrets = order.secrets_of_tenant()
-        servers = _Servers(front, secrets)
         shared = order.folder / "shared"
         shared.mkdir(mode=0o700, exist_ok=True)
-        mirror = FleetMirror(shared, session.settings.fleet, order.token_file, servers.address, _Writer(sandbox))
-        await stack.enter_async_context(mirror)
+        sandboxes, _ = await stack.enter_async_context(
+            fronted_sandboxes(order, session, front, shared, _Writer(sandbox))
+        )
         variables = {
-            **model_variables(gateway),
+            **own_model_variables(gateway),
             "LANG": "C.UTF-8",
             TOKEN_FILE_VARIABLE: f"{SHARED}/{TOKEN}",
         }
-        yield DriverPlace(
-            launch=_LaunchAtModal(asyncio.get_running_loop(), sandbox, variables),
-            sandboxes=RelayedSandboxes(session, mirror.fleet, servers.original, secrets),
-            store=order.api,
-            fleet=Path(SHARED, FLEET),
-        )
 
+        async def begin(env: Mapping[str, str], streams: Sequence[int]) -> "asyncio.Future[int]":
+            return await sandbox.begin(Command((SERVER_PYTHON, *DRIVER[1:]), env=env), streams)
 
-@dataclass
-class _Servers:
-    """The servers of a job's sandboxes as the front forwards to them. `original`: their own, by those addresses."""
-
-    front: HttpFront
-    secrets: Secrets
-    original: dict[str, str] = field(default_factory=dict)
-    _by_target: dict[str, str] = field(default_factory=dict)
-
-    async def address(self, target: str) -> str:
-        """Return the address by which the driver reaches a server."""
-        if target not in self._by_target:
-            found = self.front.route(f"server-{len(self._by_target)}", target, self.secrets)
-            self._by_target[target] = found
-            self.original[found] = target
-        return self._by_target[target]
+        launch = launcher(begin, sandbox.close, variables)
+        yield DriverPlace(launch, sandboxes, store=order.api, fleet=Path(SHARED, FLEET))
 
 
 @dataclass(frozen=True)
@@ -118,18 +100,3 @@ class _Writer:
         if done.status != 0:
             reason = done.stderr.decode("utf-8", "replace")[-500:]
             raise SandboxError(f"the driver's files cannot be written at Modal: {reason or 'it took too long'}")
-
-
-@dataclass(frozen=True)
-class _LaunchAtModal:
-    """Launches the driver in the sandbox; see `LaunchDriver`."""
-
-    loop: asyncio.AbstractEventLoop
-    sandbox: ModalSandbox
-    variables: Mapping[str, str] = field(repr=False)
-
-    def __call__(self, hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
-        del inherited  # of a terminal, which no service has
-        argv = (SERVER_PYTHON, *DRIVER[1:])
-        command = Command(argv, env={**self.variables, "PYTHONHASHSEED": hash_seed})
-        return launched(self.loop, lambda streams: self.sandbox.begin(command, streams), self.sandbox.close, log)

@@ -5,10 +5,11 @@ import contextlib
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import IO, Any
 
-from gepa_client.run.supervisor import DRIVER, LaunchedDriver
+from gepa_client.run.supervisor import DRIVER, LaunchDriver, LaunchedDriver
 
 KILLED = -9
 LARGEST_LOG = 64 << 20
@@ -17,17 +18,36 @@ LARGEST_LOG = 64 << 20
 LAST_WORDS_S = 2.0
 """Seconds that the end of what an ended driver printed may take to arrive."""
 
-Begin = Callable[[Sequence[int]], Coroutine[Any, Any, "asyncio.Future[int]"]]
-"""Starts the driver with these descriptors as its streams; they are duplicated. Returns the future of its status."""
+Begin = Callable[[Mapping[str, str], Sequence[int]], Coroutine[Any, Any, "asyncio.Future[int]"]]
+"""Starts the driver with these variables, and these descriptors as its streams; they are duplicated.
+
+Returns the future of its status.
+"""
+
+End = Callable[[], Coroutine[Any, Any, None]]
 
 
-def launched(
-    loop: asyncio.AbstractEventLoop, begin: Begin, end: Callable[[], Coroutine[Any, Any, None]], log: IO[bytes]
-) -> LaunchedDriver:
-    """Start a driver in the loop, from another thread.
+def launcher(begin: Begin, end: End, variables: Mapping[str, str]) -> LaunchDriver:
+    """Return what launches a driver in the running loop, from another thread.
 
-    `end`: ends the place that it runs in. `log`: gets what it prints, by a pipe: the driver never holds the file.
+    `end`: ends the place that it runs in. `variables`: of the driver. What it prints comes through a pipe: it never
+    holds the file of the log.
     """
+    loop = asyncio.get_running_loop()
+
+    def launch(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
+        del inherited  # of a terminal, which no service has
+        return _launched(loop, partial(begin, {**variables, "PYTHONHASHSEED": hash_seed}), end, log)
+
+    return launch
+
+
+def _launched(
+    loop: asyncio.AbstractEventLoop,
+    begin: Callable[[Sequence[int]], Coroutine[Any, Any, "asyncio.Future[int]"]],
+    end: End,
+    log: IO[bytes],
+) -> LaunchedDriver:
     (read_in, write_in), (read_out, write_out), (read_log, write_log) = os.pipe(), os.pipe(), os.pipe()
     printing = threading.Thread(target=_copy, args=(read_log, os.dup(log.fileno())), name="driver's log", daemon=True)
     printing.start()
@@ -61,7 +81,7 @@ class _PipedDriver:
         self,
         loop: asyncio.AbstractEventLoop,
         ending: "asyncio.Future[int]",
-        end: Callable[[], Coroutine[Any, Any, None]],
+        end: End,
         stdin: IO[bytes],
         stdout: IO[bytes],
         printing: threading.Thread,

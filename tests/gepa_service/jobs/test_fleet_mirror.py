@@ -12,16 +12,13 @@ async def test_a_sandbox_that_ends_while_the_first_copy_is_made_does_not_fail_it
     token.write_text("t")
     fleet.write_text("http://127.0.0.1:1 token-file=gone.token\n")
 
-    async def same(url: str) -> str:
-        return url
-
     async def replaced() -> None:
         await asyncio.sleep(0.1)
         (tmp_path / "new.token").write_text("n")
         fleet.write_text("http://127.0.0.1:2 token-file=new.token\n")
 
     replacing = asyncio.create_task(replaced())
-    async with FleetMirror(shared, fleet, token, same) as mirror:
+    async with FleetMirror(shared, fleet, token, str) as mirror:
         assert mirror.fleet.read_text() == "http://127.0.0.1:2 token-file=new.token\n"
         assert (shared / "new.token").read_text() == "n"
     await replacing

@@ -9,7 +9,6 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gepa_service.jobs.front_port import free_port
 from gepa_service.jobs.http_front import HttpFront, fronted
 from gepa_service.jobs.work_order import Front
 from sandbox_runtime import SandboxError
@@ -32,8 +31,8 @@ async def serving(handler: object) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def front() -> AsyncIterator[HttpFront]:
-    port = free_port()
-    async with HttpFront(f"http://127.0.0.1:{port}").listening(port) as front:
+    listener = socket.create_server(("127.0.0.1", 0))
+    async with HttpFront(f"http://127.0.0.1:{listener.getsockname()[1]}").listening(listener) as front:
         yield front
 
 

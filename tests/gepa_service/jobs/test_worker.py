@@ -103,7 +103,7 @@ def make_reflective_dataset(*arguments):
     killed = pathlib.Path(KILLED)
     killed.touch()
     pid = os.getppid()
-    while b"rpc_server.cli" not in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+    while b"rpc_server\\0" not in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
         pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(pid, signal.SIGKILL)
     return usual(*arguments)
