@@ -1,8 +1,8 @@
 """The driver of a job in a container: it has no file of the machine but Python, and no network but three ports.
 
-By one it reaches the journal of its job at the API and the servers of its job's sandboxes, by the others models, through
-a gateway that adds the keys. The container is one of `sandbox_runtime`: own namespaces, own user, limits, a filter of
-system calls.
+By one it reaches the journal of its job at the API and the servers of its job's sandboxes, by the others models
+through a gateway that adds the keys. The container is one of `sandbox_runtime`: own namespaces, own user, limits, a
+filter of system calls.
 """
 
 import contextlib

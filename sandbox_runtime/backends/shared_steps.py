@@ -1,19 +1,18 @@
-"""Steps that backends share: wait until a server is healthy, capture output, close sandboxes, sweep orphans."""
+"""Steps that backends share: wait until a server is healthy, capture output, close sandboxes."""
 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable
 from typing import IO, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
 
 from evolverpc_common.output_tail import OutputTail
-from evolverpc_common.shielded import await_shielded, run_shielded
-from sandbox_runtime.api.sandbox import RunningSandbox, Sandbox, SandboxError, SandboxNotReady, ServerEndpoint
+from evolverpc_common.shielded import await_shielded
+from sandbox_runtime.api.sandbox import RunningSandbox, SandboxError, SandboxNotReady, ServerEndpoint
 from sandbox_runtime.api.spec import Command
-from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 
 ATTEMPT_S = 15.0
 """Seconds that one request may wait for its answer, mostly in the backlog of a server that is still starting."""
@@ -160,38 +159,3 @@ async def close_after_failure(sandbox: RunningSandbox) -> None:
         await sandbox.close()
     except SandboxError as error:
         logger.warning("%s", error)
-
-
-async def sweep_records(
-    records: SandboxRecords,
-    labels: Mapping[str, str] | None,
-    ours: Mapping[str, Sandbox],
-    free: Callable[[SandboxRecord], None],
-    *,
-    orphans_only: bool,
-) -> list[str]:
-    """Sweep as `Runtime.sweep` does.
-
-    `ours`: running sandboxes of this runtime by id. `free`: ends a recorded sandbox, and blocks.
-
-    Raises:
-        SandboxError: some could not be swept; the others were.
-    """
-    swept, faults = [], []
-    for record in await asyncio.to_thread(records.all, labels):
-        sandbox = ours.get(record.id)
-        if orphans_only and (sandbox is not None or not record.is_orphan):
-            continue
-        try:
-            if sandbox is not None:
-                await sandbox.close()
-            elif record.unknown:
-                raise SandboxError(record.unknown)
-            else:
-                await run_shielded(free, record)
-            swept.append(record.id)
-        except (SandboxError, OSError) as error:
-            faults.append(f"{record.id}: {error}")
-    if faults:
-        raise SandboxError(f"swept {len(swept)} sandboxes, but not all: {'; '.join(faults)}")
-    return swept

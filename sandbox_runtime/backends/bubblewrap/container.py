@@ -275,21 +275,20 @@ class Container:
         return [stdin, self._log_end, self._log_end, *more]
 
     async def run_captured(
-        self, order: CommandOrder, stdin: int, kept: int, timeout_s: float, *, together: bool = False
-    ) -> tuple[int | None, bytes, bytes]:
-        """Run a command, and also return the ends of its stdout and stderr, both in the first if `together`."""
-        tails = [OutputTail(kept)] if together else [OutputTail(kept), OutputTail(kept)]
+        self, order: CommandOrder, stdin: int, timeout_s: float, stdout: OutputTail, stderr: OutputTail | None = None
+    ) -> int | None:
+        """Run a command as `run` does, and keep its output; that of stderr in `stdout` if that is None."""
+        tails = [stdout] if stderr is None else [stdout, stderr]
         pipes: list[tuple[OutputCapture, int]] = []
         try:
             for tail in tails:
                 pipes.append(capture_pipe(tail))  # noqa: PERF401  what was opened must be known at a failure
-            status = await self.run(order, [stdin, pipes[0][1], pipes[-1][1]], timeout_s)
+            return await self.run(order, [stdin, pipes[0][1], pipes[-1][1]], timeout_s)
         finally:
             for _, end in pipes:
                 os.close(end)
             for capture, _ in pipes:
                 await capture.close(_LAST_WORDS_S)
-        return status, tails[0].bytes(), b"" if together else tails[1].bytes()
 
     async def listen(self, *ports: int) -> list[socket.socket]:
         """Return sockets that listen on the container's own 127.0.0.1. Raises `SandboxGone`, `SandboxError`."""
@@ -299,15 +298,10 @@ class Container:
         self._listens[run] = listening
         return await listening
 
-    async def gone(self) -> None:
-        """Wait until it has ended."""
-        if self._gone is not None:
-            await asyncio.shield(self._gone)
-
-    @property
-    def is_condemned(self) -> bool:
-        """Whether it was swept."""
-        return self._context.records.is_condemned(self.record)
+    async def is_gone(self, within_s: float) -> bool:
+        """Return whether it has ended within so many seconds."""
+        assert self._gone is not None, "it is started"  # noqa: S101
+        return bool((await asyncio.wait({self._gone}, timeout=within_s))[0])
 
     def has_lacked_memory(self) -> bool:
         """Return whether a process in it was killed because the memory was exhausted."""
@@ -330,7 +324,8 @@ class Container:
         if self._gone is not None:
             await asyncio.wait({self._gone}, timeout=_EXIT_S)
         await run_shielded(free, self.record)
-        await self.gone()
+        if self._gone is not None:
+            await asyncio.wait({self._gone})
         if self._log_end is not None and self._log_capture is not None:
             os.close(self._log_end)
             self._log_end = None

@@ -3,13 +3,13 @@
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
-from sandbox_runtime.api.spec import Command, PreparedEnvironment, SandboxSpec
+from sandbox_runtime.api.spec import PreparedEnvironment
 
 WORKSPACE = "/workspace"
 HOME = f"{WORKSPACE}/home"
@@ -83,14 +83,10 @@ _BUNDLES = (
 )
 
 
-def variables(spec: SandboxSpec, command: Command) -> dict[str, str]:
-    """Return the variables of one command of a sandbox."""
-    session = {} if spec.gateway_session is None else spec.gateway_session.env(MODELS_URL, TUNNEL_URL)
-    return {**basics(spec.prepared), **certificates(), **session, **spec.env, **spec.secrets, **command.env}
-
-
-def basics(prepared: PreparedEnvironment) -> dict[str, str]:
-    """Return the variables that name folders and the user."""
+def own_variables(prepared: PreparedEnvironment) -> dict[str, str]:
+    """Return the variables that name folders and the user, and make programs trust the certificates of this machine."""
+    bundle = certificate_bundle()
+    trust = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
     return {
         "PATH": ":".join((f"{WORKSPACE}/bin", *prepared.path, *SYSTEM_PATH)),
         "HOME": HOME,
@@ -100,15 +96,8 @@ def basics(prepared: PreparedEnvironment) -> dict[str, str]:
         "SHELL": "/bin/sh",
         "LANG": "C.UTF-8",
         **prepared.env,
+        **({} if bundle is None else dict.fromkeys(trust, bundle)),
     }
-
-
-def certificates() -> Mapping[str, str]:
-    """Return the variables that make programs trust the certificates of this machine."""
-    bundle = certificate_bundle()
-    if bundle is None:
-        return {}
-    return dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"), bundle)
 
 
 def certificate_bundle() -> str | None:

@@ -7,18 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from evolverpc_common.shielded import await_shielded, run_shielded
+from evolverpc_common.output_tail import OutputTail
+from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT, Closed, GatewaySession
 from sandbox_runtime.api.sandbox import (
     EgressNotEnforced,
     EnvironmentMissing,
     RuntimeInterrupted,
-    Sandbox,
     SandboxError,
-    SandboxExit,
     SandboxGone,
-    SandboxInfo,
-    SandboxNotReady,
 )
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups
@@ -33,9 +30,9 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
 from sandbox_runtime.backends.bubblewrap.inputs import sealed
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 from sandbox_runtime.backends.bubblewrap.sandbox import BubblewrapSandbox
+from sandbox_runtime.backends.local_runtime import LocalRuntime
+from sandbox_runtime.backends.local_sandbox import LocalSandbox
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
-from sandbox_runtime.backends.shared_steps import close_after_failure, close_all, sweep_records
-from sandbox_runtime.environments import EnvironmentCache
 
 _OUTPUT_BYTES = 64 * 1024
 _LOG_TAIL = 4096
@@ -80,9 +77,8 @@ async def run_build(
                     await gateway_session.serve(*await container.listen(MODELS_PORT, TUNNEL_PORT))
                     variables |= gateway_session.env(MODELS_URL, TUNNEL_URL)
                 order = CommandOrder(list(argv), str(cwd), variables, container.limits(), alone=True)
-                status, output, _ = await container.run_captured(
-                    order, stdin.fileno(), _OUTPUT_BYTES, timeout_s, together=True
-                )
+                output = OutputTail(_OUTPUT_BYTES)
+                status = await container.run_captured(order, stdin.fileno(), timeout_s, output)
                 if status != 0 and container.has_lacked_memory():
                     raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
             except SandboxGone as error:
@@ -93,7 +89,7 @@ async def run_build(
         raise EnvironmentMissing(f"{argv[0]} cannot be run: {error}") from error
     if status is None:
         raise TimeoutError(f"{argv[0]} took longer than {timeout_s:g} s")
-    return status, output
+    return status, output.bytes()
 
 
 def _give(folder: Path, user: int) -> None:
@@ -113,12 +109,8 @@ _WITHOUT = {
 }
 
 
-class BubblewrapRuntime:
-    """See `Runtime`. `found` and `sweep` need no `async with` block.
-
-    `environments`: the folder of built environments, by default in the user's cache. `build_gateway_session`: what a
-    build may reach, by default nothing.
-    """
+class BubblewrapRuntime(LocalRuntime):
+    """See `LocalRuntime`. `build_gateway_session`: what a build may reach, by default nothing."""
 
     name = "bubblewrap"
 
@@ -129,34 +121,31 @@ class BubblewrapRuntime:
         build_gateway_session: GatewaySession | None = None,
         records: SandboxRecords | None = None,
     ) -> None:
-        self._environments = EnvironmentCache(environments)
+        super().__init__(environments, records)
         self._build_session = build_gateway_session
-        self._records = records or SandboxRecords("bubblewrap")
         self._context: BackendContext | None = None
-        self._sandboxes: dict[str, BubblewrapSandbox] = {}
 
     async def __aenter__(self) -> "BubblewrapRuntime":
         """Examine the machine. Raises `RuntimeUnavailable`."""
         rooted = os.geteuid() == 0
         path = await asyncio.to_thread(bubblewrap, BUILDER if rooted else None)
         groups = await asyncio.to_thread(find_control_groups)
-        self._context = BackendContext(path, self._records, groups, rooted)
+        self._context = BackendContext(path, self.records, groups, rooted)
         logger.info("control groups (version %d) bound %s", groups.version, ", ".join(groups.parents) or "nothing")
         for name in groups.missing_controllers:
             logger.warning("no control group can be made for %s: %s", name, _WITHOUT[name])
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await await_shielded(self._leave())
-
-    async def _leave(self) -> None:
-        try:
-            await close_all(self._sandboxes.values())
-        finally:
-            self._context = None
+        self._context = None
+        await self.leave()
 
     @property
-    def _entered(self) -> BackendContext:
+    def is_entered(self) -> bool:
+        return self._context is not None
+
+    @property
+    def _opened(self) -> BackendContext:
         if self._context is None:
             raise RuntimeError("use the runtime in an `async with` block")
         return self._context
@@ -165,8 +154,8 @@ class BubblewrapRuntime:
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
         """Make the recipe's environment ready on this machine. Raises `EnvironmentMissing`, `RuntimeUnavailable`."""
-        run = partial(run_build, self._entered, self._build_session)
-        built = await self._environments.ready(recipe, run=run, on_progress=on_progress, rebuild=rebuild)
+        run = partial(run_build, self._opened, self._build_session)
+        built = await self.environments.ready(recipe, run=run, on_progress=on_progress, rebuild=rebuild)
         return PreparedEnvironment(
             recipe=recipe,
             server=(*SERVER, "--jail"),
@@ -182,54 +171,18 @@ class BubblewrapRuntime:
         Raises:
             OSError: its record cannot be written.
         """
-        context = self._entered
+        context = self._opened
         return Container(context, labels, visible, limits, context.new_user())
 
-    async def start(self, spec: SandboxSpec) -> Sandbox:
-        _check(spec)
-        try:
-            sandbox = BubblewrapSandbox(self._entered, spec)
-        except OSError as error:
-            raise SandboxNotReady(f"no sandbox can be made: {error}", stage="create") from error
-        self._sandboxes[sandbox.id] = sandbox
-        ended = asyncio.ensure_future(sandbox.wait())
-        ended.add_done_callback(partial(self._forget, sandbox))
-        try:
-            await sandbox.bring_up()
-        except (OSError, TimeoutError, SandboxError) as error:
-            await close_after_failure(sandbox)
-            if isinstance(error, SandboxNotReady):
-                raise
-            raise sandbox.not_ready(str(error) or f"it took longer than {spec.ready_s:g} s") from error
-        except BaseException:
-            await close_after_failure(sandbox)
-            raise
-        return sandbox
+    def check(self, spec: SandboxSpec) -> None:
+        if not isinstance(spec.egress, Closed) and spec.gateway_session is None:
+            raise EgressNotEnforced(
+                f"a bubblewrap sandbox has no network: {type(spec.egress).__name__} needs a gateway session, which"
+                " enforces it"
+            )
 
-    def _forget(self, sandbox: BubblewrapSandbox, ended: "asyncio.Future[SandboxExit]") -> None:
-        del self._sandboxes[sandbox.id]
-        error = None if ended.cancelled() else ended.exception() or sandbox.not_freed
-        if error is not None:
-            logger.error("not all of sandbox %s could be freed, `sweep` tries again: %s", sandbox.id, error)
+    def create(self, spec: SandboxSpec, ended: Callable[[LocalSandbox], None]) -> BubblewrapSandbox:
+        return BubblewrapSandbox(self._opened, spec, ended)
 
-    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
-        return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
-
-    async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
-        return await sweep_records(self._records, labels, self._sandboxes, self._sweep, orphans_only=orphans_only)
-
-    def _sweep(self, record: SandboxRecord) -> None:
-        self._records.condemn(record)
+    def end(self, record: SandboxRecord) -> None:
         free(record)
-        self._records.remove(record)
-
-
-def _check(spec: SandboxSpec) -> None:
-    if not isinstance(spec.egress, Closed) and spec.gateway_session is None:
-        raise EgressNotEnforced(
-            f"a bubblewrap sandbox has no network: {type(spec.egress).__name__} needs a gateway session, which"
-            " enforces it"
-        )
-    missing = [path for path in spec.prepared.mounts if not Path(path).exists()]
-    if missing:
-        raise EnvironmentMissing(f"the environment is not ready: there is no {', '.join(missing)}")

@@ -33,19 +33,17 @@ class ProcessLimits:
 class RunningCommand:
     """A started command under its own reaper.
 
-    `exited`: done when it has ended by itself. `status`: after `end`, its exit status, 128 + signal if a signal ended
-    it; None if it could not be ended.
+    `exited`: done when it has ended, with its exit status, 128 + signal if a signal ended it.
     """
 
     def __init__(self, mark: str, process: "subprocess.Popen[bytes]") -> None:
         self._mark = mark
         self._process = process
-        self.status: int | None = None
         self._pidfd = os.pidfd_open(process.pid)
         self._started = started_at(process.pid) or 0  # 0 where it has ended already
         self._captures: list[OutputCapture] = []
         self._left: set[int] | None = None
-        self.exited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     @classmethod
     def start(
@@ -116,26 +114,22 @@ class RunningCommand:
         if self._left is not None:
             return self._left
         left = self._left = await asyncio.to_thread(self._end_all)
-        asyncio.get_running_loop().remove_reader(self._pidfd)
+        self._has_exited()
         os.close(self._pidfd)
-        if not self.exited.done():
-            self.exited.set_result(None)
+        self._process.poll()
         await asyncio.gather(*(capture.close(_DRAIN_S) for capture in self._captures))
         return left
 
     def _end_all(self) -> set[int]:
         terminate_and_wait([self._pidfd])
-        left = end_all(self._mark, lambda: self.pid, since=self._started)
-        if self.pid not in left:
-            status = self._process.wait()  # it has ended, or it would have been found as the leader
-            self.status = status if status >= 0 else 128 - status
-        return left
+        return end_all(self._mark, lambda: self.pid, since=self._started)
 
     def _has_exited(self) -> None:
         """Report the exit. `end` waits for the process, so that its pid and session stay its own until then."""
         asyncio.get_running_loop().remove_reader(self._pidfd)
-        if not self.exited.done():
-            self.exited.set_result(None)
+        found = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is not None and not self.exited.done():
+            self.exited.set_result(found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status)
 
 
 def _opened(stdin: bytes | Path) -> IO[bytes]:
@@ -167,6 +161,6 @@ async def run_build(
         in_time = running.exited.done()
     finally:
         await await_shielded(running.end())
-    if not in_time or running.status is None:
+    if not in_time:
         raise TimeoutError(f"{argv[0]!r} ran longer than {timeout_s:g} s")
-    return running.status, output.bytes()
+    return running.exited.result(), output.bytes()

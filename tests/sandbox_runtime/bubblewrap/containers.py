@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_runtime import Command, CommandResult, Recipe, Runtime, Sandbox, SandboxSpec
+from sandbox_runtime.backends.bubblewrap.container import host_name
 from sandbox_runtime.backends.records import SandboxRecords
 
 ANSWERING = """
@@ -52,20 +53,20 @@ async def result(sandbox: Sandbox, script: str, timeout_s: float = 20) -> Comman
     return await sandbox.exec(shell(script, timeout_s=timeout_s))
 
 
-async def namespaces(sandbox: Sandbox) -> set[str]:
-    """Those that all its commands share, as the numbers of others are given again while it runs."""
-    return set((await shell_output(sandbox, "readlink /proc/self/ns/net /proc/self/ns/ipc")).split())
+def left_of(records: SandboxRecords, sockets: Path, *ids: str) -> list[str]:
+    """Return everything that is left of any sandbox of these records, and processes of the sandboxes with these ids.
 
-
-def left_of(records: SandboxRecords, sockets: Path, spaces: set[str] = frozenset()) -> list[str]:  # type: ignore[assignment]
-    """Return everything that is left of any sandbox of these records."""
-    ids = {path.name for path in sockets.iterdir()} | {record.id for record in records.all()}
-    left = [f"record or sockets {id_}" for id_ in ids]
+    A process belongs to a sandbox by its control group, or by its command line if it makes the sandbox; both have the
+    sandbox's own name. If the latter have ended, the kernel has ended all others.
+    """
+    left = [f"record or sockets {id_}" for id_ in {path.name for path in sockets.iterdir()}]
+    left += [f"record {record.id}" for record in records.all()]
+    names = [host_name(id_).encode() for id_ in ids]
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            used = {str(space.readlink()) for space in (process / "ns").iterdir()}
-            if used & spaces:
-                left.append(f"process {process.name}: {(process / 'cmdline').read_bytes()!r}")
+            line, group = ((process / name).read_bytes() for name in ("cmdline", "cgroup"))
+            if any(name in line + group for name in names):
+                left.append(f"process {process.name}: {line!r}")
     return left
 
 

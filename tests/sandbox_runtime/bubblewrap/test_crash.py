@@ -13,7 +13,7 @@ import asyncio, json, sys
 from pathlib import Path
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.records import SandboxRecords
-from tests.sandbox_runtime.bubblewrap.containers import ANSWERING, namespaces, python, shell, spec_of
+from tests.sandbox_runtime.bubblewrap.containers import ANSWERING, python, shell, spec_of
 
 async def main():
     records = SandboxRecords("bubblewrap", state=Path(sys.argv[1]), sockets=Path(sys.argv[2]))
@@ -21,11 +21,10 @@ async def main():
         hold = 'import subprocess\\nsubprocess.Popen(["sleep", "600"], start_new_session=True)\\n'
         spec = await spec_of(runtime, main=python(hold + ANSWERING))
         sandboxes = await asyncio.gather(*(runtime.start(spec) for _ in range(3)))
-        spaces = set().union(*[await namespaces(sandbox) for sandbox in sandboxes])
         running = asyncio.ensure_future(sandboxes[0].exec(shell("sleep 600")))
         starting = asyncio.ensure_future(runtime.start(await spec_of(runtime, setup=(shell("sleep 600"),))))
         await asyncio.sleep(0.05)
-        print(json.dumps({"ids": [sandbox.id for sandbox in sandboxes], "spaces": sorted(spaces)}), flush=True)
+        print(json.dumps({"ids": [sandbox.id for sandbox in sandboxes]}), flush=True)
         await asyncio.sleep(600)
 
 asyncio.run(main())
@@ -40,13 +39,12 @@ async def test_when_the_owner_is_killed_its_sandboxes_end_and_a_sweep_removes_th
     ) as owner:
         assert owner.stdout is not None
         started = json.loads(owner.stdout.readline())
-        spaces = set(started["spaces"])
         runtime = BubblewrapRuntime(records=records)
         assert await runtime.sweep() == []
         assert {found.orphan for found in await runtime.found()} == {False}
         owner.kill()
-    await eventually(lambda: not any("process" in one for one in left_of(records, sockets, spaces)))
+    await eventually(lambda: not any("process" in one for one in left_of(records, sockets, *started["ids"])))
     assert {found.orphan for found in await runtime.found()} == {True}
     assert set(started["ids"]) <= set(await runtime.sweep())
-    assert left_of(records, sockets, spaces) == []
+    assert left_of(records, sockets, *started["ids"]) == []
     assert [groups_of(id_) for id_ in started["ids"]] == [[], [], []]

@@ -12,7 +12,7 @@ import pytest
 from sandbox_runtime import Command, Recipe, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.records import SandboxRecords
-from tests.sandbox_runtime.bubblewrap.containers import left_of, namespaces, shell_output
+from tests.sandbox_runtime.bubblewrap.containers import left_of, shell_output
 
 TICKETS = Path(__file__).parents[3] / "examples" / "tickets"
 
@@ -35,7 +35,6 @@ async def test_a_server_serves_a_program(find_control_groups: None, records: San
             ready_s=60,
         )
         sandbox = await runtime.start(spec)
-        spaces = await namespaces(sandbox)
         endpoint = await sandbox.endpoint()
         call = {"jsonrpc": "2.0", "id": 1, "method": "discover", "params": {}}
         connector = aiohttp.UnixConnector(unquote(urlsplit(endpoint.url).netloc))
@@ -47,4 +46,4 @@ async def test_a_server_serves_a_program(find_control_groups: None, records: San
                     assert status != 200 or "tickets" in await answer.text()
         seen = await shell_output(sandbox, "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true")
         assert endpoint.token not in seen
-    assert left_of(records, sockets, spaces) == []
+    assert left_of(records, sockets, sandbox.id) == []

@@ -13,7 +13,6 @@ from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from tests.sandbox_runtime.bubblewrap.containers import (
     left_of,
-    namespaces,
     shell,
     spec_of,
     started,
@@ -95,14 +94,13 @@ async def test_a_sandbox_whose_process_is_killed_from_outside_ends_and_leaves_no
     runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
     sandbox = await started(runtime)
-    spaces = await namespaces(sandbox)
     running = asyncio.create_task(sandbox.exec(shell("sleep 60")))
     await asyncio.sleep(0.05)
     os.kill(next(processes_named(host_name(sandbox.id))), signal.SIGKILL)
     assert (await sandbox.wait()).kind == "terminated"
     with pytest.raises(SandboxGone):
         await running
-    await eventually(lambda: left_of(records, sockets, spaces) == [])
+    await eventually(lambda: left_of(records, sockets, sandbox.id) == [])
 
 
 async def test_outside_its_block_the_runtime_starts_nothing(
