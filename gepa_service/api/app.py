@@ -10,6 +10,7 @@ from gepa_service.api import problems
 from gepa_service.api.app_state import Service
 from gepa_service.api.audit_log import Audit
 from gepa_service.api.body_limit import BodyLimit
+from gepa_service.api.documented import EVERYWHERE, documented
 from gepa_service.api.failures import Failures
 from gepa_service.api.housekeeping import housekeeping
 from gepa_service.api.idempotency import Idempotency
@@ -22,12 +23,14 @@ from gepa_service.api.route_table import routes_of
 from gepa_service.api.routes import ROUTERS
 from gepa_service.api.routes.job_events import Reports
 from gepa_service.api.safety import Safety
-from gepa_service.jobs.month_spending import SpendingReader
 
 
 def create_app(service: Service | None) -> FastAPI:
     """Return the application; `service` is closed by who made it, and None if the routes are only described."""
-    app = FastAPI(title="EvolveRPC service", version="1", lifespan=_serving, docs_url=None, redoc_url=None)
+    errors = documented(*EVERYWHERE)
+    app = FastAPI(
+        title="EvolveRPC service", version="1", lifespan=_serving, docs_url=None, redoc_url=None, responses=errors
+    )
     app.state.service = service
     for error in problems.HANDLED:
         app.add_exception_handler(error, problems.answer)
@@ -41,7 +44,7 @@ def create_app(service: Service | None) -> FastAPI:
 
 def _surround(app: FastAPI, service: Service) -> None:
     """Add what every request passes through; the last that is added is the first that a request meets."""
-    app.state.counts, app.state.metrics, app.state.spending = RequestCounts(), Metrics(), SpendingReader()
+    app.state.counts, app.state.metrics = RequestCounts(), Metrics()
     app.add_middleware(Audit, records=service.records)
     app.add_middleware(Idempotency, records=service.records)
     app.add_middleware(RequestLimits, records=service.records, counts=app.state.counts, routes=routes_of(app))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gepa_service.auth.principal import Principal
 from gepa_service.auth.sessions import Sessions
+from gepa_service.jobs.month_spending import SpendingReader
 from gepa_service.records.store import RecordStore, TenantRecords
 from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.policy import RepositoryPolicy
@@ -31,6 +32,7 @@ class Service:
     `repositories`: which may be connected. `github`: None if the service has no GitHub App. `webhook_key`: from which
     the secret of each webhook is derived. `vault`: None if the service has no master key, and so keeps no secrets.
     `sessions`: of the page; by default they end with this process. `issuers`: the OIDC issuers whose tokens it accepts.
+    `spending`: reads what tenants have spent.
     """
 
     records: RecordStore
@@ -43,6 +45,7 @@ class Service:
     vault: Vault | None = None
     sessions: Sessions = field(default_factory=lambda: Sessions(secrets.token_bytes(32)), repr=False)
     issuers: tuple[str, ...] = ()
+    spending: SpendingReader = field(default_factory=SpendingReader, repr=False)
 
     def of(self, principal: Principal) -> TenantRecords:
         """Return the records of the caller's tenant."""

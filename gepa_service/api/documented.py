@@ -44,10 +44,10 @@ DESCRIPTIONS = {
 Responses = dict[int | str, dict[str, Any]]
 EVERYWHERE = (400, 413, 422, 429, 503)
 CALLER = (401, 403)
+"""Of every route that requires a permission, see `openapi.document_of`."""
 
 
-def documented(*statuses: int, public: bool = False) -> Responses:
-    """Return the error responses of a route: those of every route, those of a caller unless `public`, and these."""
-    listed = sorted({*EVERYWHERE, *(() if public else CALLER), *statuses})
+def documented(*statuses: int) -> Responses:
+    """Return the responses of these errors; a route declares those that not every route of its kind has."""
     schema = {"$ref": "#/components/schemas/ProblemBody"}
-    return {each: {"description": DESCRIPTIONS[each], "content": {MEDIA_TYPE: {"schema": schema}}} for each in listed}
+    return {each: {"description": DESCRIPTIONS[each], "content": {MEDIA_TYPE: {"schema": schema}}} for each in statuses}

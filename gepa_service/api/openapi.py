@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from gepa_service.api.audit_log import WRITES
-from gepa_service.api.documented import FieldError, ProblemBody, documented
+from gepa_service.api.documented import CALLER, FieldError, ProblemBody, documented
 from gepa_service.api.idempotency import LONGEST_KEY
 from gepa_service.api.route_table import permission_of, routes_of
 
@@ -42,11 +42,12 @@ def document_of(app: FastAPI) -> dict[str, Any]:
             operation = made["paths"][route.path_format][method.lower()]
             if permission_of(route) is None:
                 operation["security"] = []
-            elif method in WRITES:
+                continue
+            more = documented(*CALLER)
+            if method in WRITES:
                 operation.setdefault("parameters", []).append(IDEMPOTENCY_KEY)
-                operation["responses"] |= {
-                    str(status): each for status, each in documented(409).items() if status == 409
-                }
+                more |= documented(409)
+            operation["responses"] |= {str(status): each for status, each in more.items()}
     schemas["ProblemBody"], schemas["FieldError"] = problem, FieldError.model_json_schema(ref_template=template)
     return made
 

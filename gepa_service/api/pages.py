@@ -1,16 +1,31 @@
-"""Lists in pages: the query that selects a page, and the id that the next one follows."""
+"""What is shown of records: one, or a list in pages."""
 
-from collections.abc import Sequence
-from typing import Annotated, TypeVar
+from collections.abc import Callable
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 from fastapi import Depends, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
+from gepa_service.api.problems import not_found
+from gepa_service.model.work import NAMES, What, Work
 from gepa_service.records.record import LONGEST_ID, Record
+from gepa_service.records.store import TenantRecords, Where
 
 R = TypeVar("R", bound=Record)
+V = TypeVar("V", bound=BaseModel)
 ID_PATTERN = r"^[A-Za-z0-9_.-]+$"
 DEFAULT_LIMIT, MOST = 50, 200
+
+
+class View(BaseModel):
+    """A record as it is shown: its id as the first field, and its fields that have the name of one here."""
+
+    @classmethod
+    def of(cls, record: Record, **more: Any) -> Self:
+        """Return what is shown of a record. `more`: fields that the record has not, or not as they are shown."""
+        first, *others = cls.model_fields
+        shared = record.model_dump(include=set(others) & set(type(record).model_fields) - set(more))
+        return cls(**{first: record.id}, **shared, **more)
 
 
 class PageQuery(BaseModel):
@@ -33,6 +48,44 @@ def page_query(
 Paging = Annotated[PageQuery, Depends(page_query)]
 
 
-def next_of(records: Sequence[R], query: PageQuery) -> str | None:
+class Page(BaseModel, Generic[V]):
+    """A page of a list."""
+
+    items: list[V]
+    next: str | None = Field(description="What the next page follows; null after the last one.")
+
+    @classmethod
+    def read(
+        cls,
+        show: Callable[[R], V],
+        records: TenantRecords,
+        type_: type[R],
+        query: PageQuery,
+        where: Where | None = None,
+        *,
+        newest_first: bool = False,
+    ) -> Self:
+        """Return the page that a query selects. Blocks."""
+        found = records.page(type_, where, after=query.after, limit=query.limit, newest_first=newest_first)
+        return cls(items=[show(each) for each in found], next=next_of(found, query))
+
+
+def next_of(records: list[R], query: PageQuery) -> str | None:
     """Return what the next page follows; None if this is the last one."""
     return records[-1].id if len(records) == query.limit else None
+
+
+def known(records: TenantRecords, type_: type[R], id_: str, what: str) -> R:
+    """Return a record of the tenant, which the API calls `what`. Blocks. Raises `not_found`."""
+    found = records.get(type_, id_)
+    if found is None:
+        raise not_found(what)
+    return found
+
+
+def known_work(records: TenantRecords, id_: str, what: What) -> Work:
+    """Return work of this kind. Blocks. Raises `not_found`."""
+    found = known(records, Work, id_, NAMES[what])
+    if found.what != what:
+        raise not_found(NAMES[what])
+    return found

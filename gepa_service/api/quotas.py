@@ -8,7 +8,6 @@ from typing import Any
 from gepa_client.journal.store import open_store
 from gepa_service.api.app_state import Service
 from gepa_service.api.problems import Problem
-from gepa_service.jobs.month_spending import SpendingReader
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.tenant import Quotas
 from gepa_service.model.work import Work
@@ -17,7 +16,7 @@ from gepa_service.records.record import now
 QUEUE_RETRY_S = 60
 
 
-def refuse_beyond_quotas(service: Service, tenant: str, settings: Mapping[str, Any], reader: SpendingReader) -> None:
+def refuse_beyond_quotas(service: Service, tenant: str, settings: Mapping[str, Any]) -> None:
     """Raise a problem if the tenant may not submit work of these settings now. Blocks."""
     quotas = quotas_of(service.records, tenant)
     asked = int(settings.get("sandboxes") or 0)
@@ -27,7 +26,7 @@ def refuse_beyond_quotas(service: Service, tenant: str, settings: Mapping[str, A
     refuse_full_queue(service, tenant, quotas)
     if quotas.usd_per_month is not None:
         with contextlib.closing(open_store(service.journals)) as journals:
-            spent = reader.of(service.records, journals, tenant).usd
+            spent = service.spending.of(service.records, journals, tenant).usd
         if spent >= quotas.usd_per_month:
             detail = f"the tenant's {quotas.usd_per_month:g} USD of this month are spent: raise the quota, or wait"
             raise _used_up("usd_per_month", detail, _rest_of_month_s())

@@ -21,7 +21,7 @@ from gepa_service.auth.sessions import Sessions
 from gepa_service.cli.arguments import open_cli_records
 from gepa_service.repositories.github_installations import GitHub, GitHubSettings
 from gepa_service.repositories.policy import RepositoryPolicy
-from gepa_service.secrets.master_key import source_of
+from gepa_service.secrets.master_key import master_keys
 from gepa_service.secrets.vault import Vault
 
 
@@ -100,7 +100,7 @@ def opened_service(
         raise ConfigurationError(f"--allow-network: {error}") from None
     issuers = parse_issuers(oidc)
     with open_cli_records(database) as records:
-        masters = source_of(os.environ).read()
+        masters = master_keys(os.environ)
         vault = Vault(records, masters)
         vault.verify()
         present = masters[0].value

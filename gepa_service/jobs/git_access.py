@@ -7,11 +7,9 @@ from pathlib import Path
 from gepa_service.model.program_version import Repository
 from gepa_service.model.work import Work
 from gepa_service.records.store import RecordStore
-from gepa_service.repositories.delivery import FETCH_S
 from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.policy import RepositoryPolicy
-from gepa_service.repositories.repository_access import allowed_repository, git_configuration, git_settings
-from sandbox_runtime.source.remote_git import Credentials, git
+from gepa_service.repositories.repository_access import allowed_repository, fetch, git_configuration
 
 
 @dataclass(frozen=True)
@@ -36,20 +34,7 @@ class GitAccess:
         Raises:
             RepositoryRefused: the policy does not allow it. SandboxError: it cannot be fetched.
         """
-        repository = allowed_repository(work.repo_url, self.policy)
-        pair = self.credentials(work)
-        known = None if pair is None else Credentials(repository.url, *pair)
-        asyncio.run(
-            git(
-                *("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--end-of-options"),
-                *(repository.url, commit),
-                folder=folder,
-                network=True,
-                settings=git_settings(repository),
-                credentials=known,
-                timeout_s=FETCH_S,
-            )
-        )
+        asyncio.run(fetch(allowed_repository(work.repo_url, self.policy), commit, folder, self.credentials(work)))
 
     def credentials(self, work: Work) -> tuple[str, str] | None:
         """Return user and password for a repository that was connected by the GitHub App, else None."""

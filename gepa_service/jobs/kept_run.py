@@ -16,9 +16,10 @@ from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
 from gepa_service.jobs.control import BUDGETS
+from gepa_service.jobs.evolved_code import with_code
 from gepa_service.jobs.kept import Kept, ResultsUnread
 from gepa_service.jobs.month_spending import month_of
-from gepa_service.jobs.new_version import program_of, with_code
+from gepa_service.jobs.new_version import program_of
 from gepa_service.jobs.parts import WorkerParts
 from gepa_service.jobs.work_order import Ended, OptimizeOrder
 from gepa_service.model.program_version import Program

@@ -1,7 +1,5 @@
 """The version of a program that a completed job made, read from the record of its run."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from gepa_client.analysis.ties import best_candidate
@@ -9,17 +7,17 @@ from gepa_client.certificate.certificate import certify
 from gepa_client.errors import ClientError
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
-from gepa_service.jobs.evolved_code import evolved_code, with_change
 from gepa_service.model.program_version import Delivery, Program
 from gepa_service.model.work import Work
 from gepa_service.records.every import every
 from gepa_service.records.store import RecordStore
+from protocol.code import code_at
 
 PROGRAM_JSON = "program.json"
 
 
 def program_of(store: Store, records: RecordStore, job: Work, artifacts: dict[str, Any]) -> Program:
-    """Return the version, without the change of its code, see `with_code`.
+    """Return the version, without the change of its code, see `evolved_code`.
 
     Its id follows from the job's, so that it is written once if two workers complete the job.
 
@@ -36,8 +34,10 @@ def program_of(store: Store, records: RecordStore, job: Work, artifacts: dict[st
     except ClientError:  # the run has no test rows, or was not improved: the report has the reason
         certificate = None
     texts = {} if chosen is None else dict(chosen.texts)
-    code = None if chosen is None else evolved_code(candidates, chosen.index)
-    base = run.config.get("ref") if code is None else code.base
+    base = next((code_at(each.texts)[1] for each in candidates if each.index == 0), None)
+    branch, commit = code_at(texts)
+    if base is None or commit in (None, base):  # its code is that of the seed
+        base, branch, commit = run.config.get("ref"), None, None
     name = run.program or str(job.settings.get("name") or "program")
     line = f"{job.repo_url} {name}"
     return Program(
@@ -50,8 +50,8 @@ def program_of(store: Store, records: RecordStore, job: Work, artifacts: dict[st
         repo_url=job.repo_url,
         texts=texts,
         program_json=_program_json(artifacts),
-        branch=None if code is None else code.branch,
-        commit=None if code is None else code.commit,
+        branch=branch,
+        commit=commit,
         base_commit=base,
         score=(run.best or {}).get("score"),
         seed_score=seed_score(store, run),
@@ -59,17 +59,6 @@ def program_of(store: Store, records: RecordStore, job: Work, artifacts: dict[st
         verdict=None if certificate is None else certificate.verdict,
         leaks=certificate is not None and certificate.leaks.any,
     )
-
-
-def with_code(program: Program, store: Store, fetch: Callable[[Path, str], None]) -> Program:
-    """Return the version with the change of its code, if that evolved. Blocks. Raises as `with_change`."""
-    candidates = store.candidates(program.job_id)
-    chosen = next((each.index for each in candidates if each.texts == program.texts), 0)
-    code = evolved_code(candidates, chosen)
-    if code is None:
-        return program
-    whole = with_change(code, store, program.job_id, candidates, fetch)
-    return program.model_copy(update={"diff": whole.diff, "patch": whole.patch})
 
 
 def _parents(records: RecordStore, tenant: str, line: str, base: str | None) -> tuple[str, ...]:

@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gepa_service.repositories.repository_access import AllowedRepository, git_settings
-from sandbox_runtime.source.remote_git import Credentials, GitCredentials, git
+from gepa_service.repositories.repository_access import AllowedRepository, fetch, remote_git
+from sandbox_runtime.source.remote_git import GitCredentials, git
 
 TEXTS = ".gepa/best_candidate.json"
 """The file that holds the texts of a version."""
 
-FETCH_S = 600.0
 PUSH_S = 300.0
 AUTHOR = {"user.name": "GEPA", "user.email": "gepa@localhost"}
 
@@ -37,8 +36,6 @@ async def push(repository: AllowedRepository, branch: str, change: DeliveredChan
         SandboxError: git failed, for instance because the patch does not apply; the text has no secrets.
     """
     pair = await credentials.for_url(repository.url)
-    known = Credentials(repository.url, *pair) if pair is not None else None
-    settings = {**git_settings(repository), **AUTHOR}
     with tempfile.TemporaryDirectory(prefix="gepa-deliver-") as name:
         folder = Path(name)
         await git("init", "--quiet", "--bare", "--template=", ".", folder=folder)
@@ -47,19 +44,7 @@ async def push(repository: AllowedRepository, branch: str, change: DeliveredChan
             printed = await git(*arguments, folder=folder, bare=True, stdin=stdin, settings=AUTHOR)
             return printed.decode("utf-8", "replace").strip()
 
-        async def remote(*arguments: str, timeout_s: float) -> None:
-            await git(
-                *arguments,
-                folder=folder,
-                bare=True,
-                network=True,
-                settings=settings,
-                credentials=known,
-                timeout_s=timeout_s,
-            )
-
-        fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--end-of-options")
-        await remote(*fetch, repository.url, change.base, timeout_s=FETCH_S)
+        await fetch(repository, change.base, folder, pair, bare=True)
         await local("read-tree", change.base)
         if change.patch is not None:
             await local("apply", "--cached", "--binary", "--whitespace=nowarn", "-", stdin=change.patch.encode())
@@ -69,6 +54,6 @@ async def push(repository: AllowedRepository, branch: str, change: DeliveredChan
             await local("update-index", "--add", "--cacheinfo", f"100644,{blob},{TEXTS}")
         tree = await local("write-tree")
         commit = await local("commit-tree", tree, "-p", change.base, stdin=change.message.encode())
-        refspec = f"+{commit}:refs/heads/{branch}"
-        await remote("push", "--quiet", "--end-of-options", repository.url, refspec, timeout_s=PUSH_S)
+        pushed = ("push", "--quiet", "--end-of-options", repository.url, f"+{commit}:refs/heads/{branch}")
+        await remote_git(repository, *pushed, folder=folder, pair=pair, timeout_s=PUSH_S, bare=True)
     return commit

@@ -29,9 +29,6 @@ DELIVER = {"contents": "write", "pull_requests": "write"}
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]+")
 """An owner or a repository: `..` would lead to another path of the API."""
 
-_BACKDATED_S = 60
-_JWT_S = 540
-
 
 class GitHubFailed(Exception):
     """GitHub refused a request or did not answer; the text has the reason, without secrets."""

@@ -27,6 +27,9 @@ HEAD = "HEAD"
 _HEADS = "refs/heads/"
 _REDIRECT = re.compile(r"redirect|returned error: 30[12378]\b")
 
+FETCH_S = 600.0
+_FETCH = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--end-of-options")
+
 
 class RepositoryRefused(Exception):
     """The address of a repository that this service never reads; the text has the reason and the remedy."""
@@ -133,6 +136,35 @@ def _split(settings: Mapping[str, str]) -> list[tuple[str, str, str]]:
     return found
 
 
+async def remote_git(
+    repository: AllowedRepository,
+    *arguments: str,
+    folder: Path,
+    pair: tuple[str, str] | None,
+    timeout_s: float,
+    bare: bool = False,
+) -> bytes:
+    """Run git against the repository, and return what it writes. `pair`: user and password; the rest: as of `git`."""
+    return await git(
+        *arguments,
+        folder=folder,
+        bare=bare,
+        network=True,
+        settings=git_settings(repository),
+        credentials=None if pair is None else Credentials(repository.url, *pair),
+        timeout_s=timeout_s,
+    )
+
+
+async def fetch(
+    repository: AllowedRepository, commit: str, folder: Path, pair: tuple[str, str] | None, *, bare: bool = False
+) -> None:
+    """Bring a commit to the git repository in `folder`, without those before it. Raises `GitFailed`."""
+    await remote_git(
+        repository, *_FETCH, repository.url, commit, folder=folder, pair=pair, timeout_s=FETCH_S, bare=bare
+    )
+
+
 async def look_up(repository: AllowedRepository, policy: RepositoryPolicy, credentials: GitCredentials | None) -> Head:
     """Ask the repository for its default branch: the test of access.
 
@@ -142,14 +174,8 @@ async def look_up(repository: AllowedRepository, policy: RepositoryPolicy, crede
     try:
         pair = await credentials.for_url(repository.url) if credentials is not None else None
         with tempfile.TemporaryDirectory(prefix="gepa-service-") as folder:
-            listed = await git(
-                *("ls-remote", "--quiet", "--symref", "--end-of-options", repository.url, HEAD),
-                folder=Path(folder),
-                network=True,
-                settings=git_settings(repository),
-                credentials=Credentials(repository.url, *pair) if pair is not None else None,
-                timeout_s=policy.timeout_s,
-            )
+            asked = ("ls-remote", "--quiet", "--symref", "--end-of-options", repository.url, HEAD)
+            listed = await remote_git(repository, *asked, folder=Path(folder), pair=pair, timeout_s=policy.timeout_s)
     except GitFailed as error:
         raise RepositoryUnreachable(
             f"{repository.url} cannot be read: {_advice(str(error), pair is not None)}"

@@ -12,10 +12,9 @@ import os
 import secrets
 import stat
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 KEY_BYTES = 32
 COMMAND_S = 30.0
@@ -24,6 +23,7 @@ COMMAND_S = 30.0
 FILE_VARIABLE = "GEPA_SERVICE_MASTER_KEY_FILE"
 VARIABLE = "GEPA_SERVICE_MASTER_KEY"
 COMMAND_VARIABLE = "GEPA_SERVICE_MASTER_KEY_COMMAND"
+SHELL = "/bin/sh"
 
 
 class MasterKeyError(Exception):
@@ -42,65 +42,47 @@ class MasterKey:
         return hmac.digest(self.value, b"evolverpc master key name 1", hashlib.sha256).hex()[:12]
 
 
-class MasterKeySource(Protocol):
-    """Where the master key comes from."""
+def master_keys(environment: Mapping[str, str]) -> tuple[MasterKey, ...]:
+    """Return the keys from where the environment names, the present one first: a file, a variable or a command.
 
-    def read(self) -> tuple[MasterKey, ...]:
-        """Return the keys, the present one first. Raises `MasterKeyError`."""
-        ...
-
-
-@dataclass(frozen=True)
-class FileSource:
-    """A file with one key a line, readable by its owner alone."""
-
-    path: Path
-
-    def read(self) -> tuple[MasterKey, ...]:
-        """Return the keys. Raises `MasterKeyError`, also if others may read the file."""
-        try:
-            with self.path.open("rb") as file:
-                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-                if mode & 0o077:
-                    raise MasterKeyError(f"{self.path} may be read by others (mode {mode:03o}): chmod 600 {self.path}")
-                return parse_keys(file.read(), str(self.path))
-        except OSError as error:
-            raise MasterKeyError(f"the master key in {self.path} cannot be read: {error.strerror}") from error
+    Raises:
+        MasterKeyError: it names none or several, or there is no usable key; the message holds no part of a key.
+    """
+    named = [name for name in (FILE_VARIABLE, VARIABLE, COMMAND_VARIABLE) if environment.get(name)]
+    if len(named) != 1:
+        given = " and ".join(named) or "none of them is set"
+        raise MasterKeyError(f"set one of {FILE_VARIABLE}, {VARIABLE} and {COMMAND_VARIABLE}: {given}")
+    value = environment[named[0]]
+    if named == [FILE_VARIABLE]:
+        return parse_keys(_file(Path(value)), value)
+    if named == [COMMAND_VARIABLE]:
+        return parse_keys(_printed(value), f"what {SHELL} prints")
+    return parse_keys(value.encode("utf-8", "surrogateescape"), VARIABLE)
 
 
-@dataclass(frozen=True)
-class EnvironmentSource:
-    """A variable of the environment, with one key a line."""
-
-    environment: Mapping[str, str] = field(repr=False)
-    variable: str = VARIABLE
-
-    def read(self) -> tuple[MasterKey, ...]:
-        """Return the keys. Raises `MasterKeyError`."""
-        text = self.environment.get(self.variable)
-        if text is None:
-            raise MasterKeyError(f"there is no variable {self.variable}")
-        return parse_keys(text.encode("utf-8", "surrogateescape"), self.variable)
+def _file(path: Path) -> bytes:
+    """Return what a file holds that its owner alone may read."""
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if mode & 0o077:
+                raise MasterKeyError(f"{path} may be read by others (mode {mode:03o}): chmod 600 {path}")
+            return file.read()
+    except OSError as error:
+        raise MasterKeyError(f"the master key in {path} cannot be read: {error.strerror}") from error
 
 
-@dataclass(frozen=True)
-class CommandSource:
-    """A command that prints the keys, one a line: it lets a key management service decrypt them."""
-
-    command: Sequence[str]
-
-    def read(self) -> tuple[MasterKey, ...]:
-        """Return the keys. Raises `MasterKeyError`; the message holds nothing that the command printed."""
-        name = self.command[0]
-        try:
-            done = subprocess.run(self.command, capture_output=True, timeout=COMMAND_S, check=False)  # noqa: S603
-        except subprocess.TimeoutExpired:
-            raise MasterKeyError(f"{name} printed no master key in {COMMAND_S:.0f} s") from None
-        except (OSError, ValueError) as error:
-            raise MasterKeyError(f"{name}, which prints the master key, cannot be started: {error}") from error
-        if done.returncode:
-            raise MasterKeyError(f"{name}, which prints the master key, ended with status {done.returncode}")
-        return parse_keys(done.stdout, f"what {name} prints")
+def _printed(command: str) -> bytes:
+    """Return what a command prints: it lets a key management service decrypt the keys."""
+    try:
+        done = subprocess.run([SHELL, "-c", command], capture_output=True, timeout=COMMAND_S, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        raise MasterKeyError(f"{SHELL} printed no master key in {COMMAND_S:.0f} s") from None
+    except (OSError, ValueError) as error:
+        raise MasterKeyError(f"{SHELL}, which prints the master key, cannot be started: {error}") from error
+    if done.returncode:
+        raise MasterKeyError(f"{SHELL}, which prints the master key, ended with status {done.returncode}")
+    return done.stdout
 
 
 def parse_keys(text: bytes, where: str) -> tuple[MasterKey, ...]:
@@ -119,20 +101,6 @@ def parse_keys(text: bytes, where: str) -> tuple[MasterKey, ...]:
     if not keys:
         raise MasterKeyError(f"{where} is empty: write a master key there, as `openssl rand -base64 32` prints it")
     return tuple(keys)
-
-
-def source_of(environment: Mapping[str, str]) -> MasterKeySource:
-    """Return the source that the environment names. Raises `MasterKeyError` if it names none or several."""
-    named = [name for name in (FILE_VARIABLE, VARIABLE, COMMAND_VARIABLE) if environment.get(name)]
-    match named:
-        case ["GEPA_SERVICE_MASTER_KEY_FILE"]:
-            return FileSource(Path(environment[FILE_VARIABLE]))
-        case ["GEPA_SERVICE_MASTER_KEY"]:
-            return EnvironmentSource(environment)
-        case ["GEPA_SERVICE_MASTER_KEY_COMMAND"]:
-            return CommandSource(("/bin/sh", "-c", environment[COMMAND_VARIABLE]))
-    given = " and ".join(named) or "none of them is set"
-    raise MasterKeyError(f"set one of {FILE_VARIABLE}, {VARIABLE} and {COMMAND_VARIABLE}: {given}")
 
 
 def create_key_file(path: Path) -> bool:

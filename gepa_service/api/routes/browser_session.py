@@ -10,7 +10,6 @@ from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
 from gepa_service.api.problems import Problem
 from gepa_service.api.session_cookie import delete_cookie, is_foreign, set_cookie
-from gepa_service.api.threads import in_thread
 from gepa_service.auth.principal import Permission, Principal
 from gepa_service.auth.sessions import LONGEST_TOKEN, SignedIn
 from gepa_service.model.tenant import TENANTS, Role, Tenant
@@ -43,39 +42,39 @@ class SignInWays(BaseModel):
     issuers: list[str]
 
 
-@router.post("/session", responses=documented(401, 403, public=True))
-async def sign_in(asked: SignIn, request: Request, response: Response, service: Parts) -> SessionView:
+@router.post("/session", responses=documented(401, 403))
+def sign_in(asked: SignIn, request: Request, response: Response, service: Parts) -> SessionView:
     """Sign a browser in: its cookie holds the token, sealed, so that no script can read it."""
     if is_foreign(request):
         raise Problem(403, "wrong-origin", "Wrong origin", "a page of another origin asks: open the service's own page")
-    found = await in_thread(service.recognize, asked.token.strip(), *(() if asked.tenant is None else (asked.tenant,)))
+    found = service.recognize(asked.token.strip(), *(() if asked.tenant is None else (asked.tenant,)))
     if found is None or not found.may(Permission.READ):
         detail = "the key is not valid: it is mistyped, revoked or expired"
         raise Problem(401, "unauthorized", "Not authenticated", detail, field="token")
     set_cookie(response, request, SignedIn(asked.token.strip(), asked.tenant))
-    return await _view(service, found)
+    return _view(service, found)
 
 
-@router.get("/session", responses=documented())
-async def session(caller: Reader, service: Parts) -> SessionView:
+@router.get("/session")
+def session(caller: Reader, service: Parts) -> SessionView:
     """Return who calls."""
-    return await _view(service, caller)
+    return _view(service, caller)
 
 
-@router.delete("/session", status_code=204, responses=documented(public=True))
+@router.delete("/session", status_code=204)
 async def sign_out(request: Request, response: Response) -> None:
     """Sign the browser out. The key stays valid."""
     delete_cookie(response, request)
 
 
-@router.get("/session/ways", responses=documented(public=True))
+@router.get("/session/ways")
 async def sign_in_ways(service: Parts) -> SignInWays:
     """Return what people sign in with besides API keys."""
     return SignInWays(issuers=list(service.issuers))
 
 
-async def _view(service: Service, caller: Principal) -> SessionView:
-    found = await in_thread(service.records.get, Tenant, TENANTS, caller.tenant)
+def _view(service: Service, caller: Principal) -> SessionView:
+    found = service.records.get(Tenant, TENANTS, caller.tenant)
     assert caller.role != "job"  # noqa: S101  it may not read
     return SessionView(
         tenant=caller.tenant, tenant_name=None if found is None else found.name, role=caller.role, actor=caller.actor

@@ -60,11 +60,11 @@ class Delivered(BaseModel):
     patch: str | None = None
 
 
-@router.post("/program/{program_id}/deliver", responses=documented(404, 409, 502))
+@router.post("/program/{program_id}/deliver", responses=documented(404, 502))
 async def deliver(program_id: Id, asked: DeliverRequest, caller: Writer, service: Parts) -> Delivered:
     """Push the version as a branch and open a pull request, or return a patch. A second request returns the first."""
     records = service.of(caller)
-    program = await known_program(records, program_id)
+    program = await in_thread(known_program, records, program_id)
     if program.patch is None and program.commit is not None:
         detail = "the change of the version's code is too large, or could not be read when its job ended"
         raise Problem(409, "no-patch", "No patch", detail)

@@ -4,12 +4,12 @@ import asyncio
 import time
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import Responses, documented
-from gepa_service.api.problems import not_found
+from gepa_service.api.pages import known_work
 from gepa_service.api.routes.jobs import Row
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.routes.rollouts import (
@@ -23,7 +23,6 @@ from gepa_service.api.routes.rollouts import (
 )
 from gepa_service.api.threads import in_thread
 from gepa_service.model.work import ENDED, PROMPT, Work
-from gepa_service.records.store import TenantRecords
 
 router = APIRouter(tags=["rollouts"])
 
@@ -132,32 +131,24 @@ class StepView(BaseModel):
 STILL_RUNNING: Responses = {202: {"model": StepView, "description": "The step continues; poll GET /execute_step/{id}."}}
 
 
-@router.post("/execute_step", responses={**documented(404, 409), **STILL_RUNNING})
-async def execute(asked: StepRequest, request: Request, caller: Writer, service: Parts, response: Response) -> StepView:
+@router.post("/execute_step", responses={**documented(404), **STILL_RUNNING})
+async def execute(asked: StepRequest, caller: Writer, service: Parts, response: Response) -> StepView:
     """Make one mutation, run the examples with it, and return outputs, traces, branch and program."""
     records = service.of(caller)
     mutation = asked.mutation.model_dump(exclude_none=True)
     flags = [] if mutation["kind"] == PROMPT else ["--allow-mutations"]
-    work = await submitted(
-        request, service, caller, asked, what="step", tasks=asked.examples, flags=flags, mutation=mutation
-    )
+    tasks = asked.examples
+    work = await in_thread(submitted, service, caller, asked, what="step", tasks=tasks, flags=flags, mutation=mutation)
     until = time.monotonic() + asked.wait_s
     while work.status not in ENDED and time.monotonic() < until:
         await asyncio.sleep(POLL_S)
-        work = await _known(records, work.id)
+        work = await in_thread(known_work, records, work.id, "step")
     if work.status not in ENDED:
         response.status_code = 202
     return StepView.of(work)
 
 
 @router.get("/execute_step/{step_id}", responses=documented(404))
-async def step(step_id: Id, caller: Reader, service: Parts) -> StepView:
+def step(step_id: Id, caller: Reader, service: Parts) -> StepView:
     """Return a step."""
-    return StepView.of(await _known(service.of(caller), step_id))
-
-
-async def _known(records: TenantRecords, step_id: str) -> Work:
-    found = await in_thread(records.get, Work, step_id)
-    if found is None or found.what != "step":
-        raise not_found("step")
-    return found
+    return StepView.of(known_work(service.of(caller), step_id, "step"))

@@ -65,14 +65,14 @@ class WebhookTaken(BaseModel):
     taken: bool
 
 
-@router.post("/github/install", responses=documented(409))
-async def install(caller: Writer, service: Parts) -> InstallUrl:
+@router.post("/github/install")
+def install(caller: Writer, service: Parts) -> InstallUrl:
     """Return the page on which a user of GitHub installs the App for repositories of theirs."""
     github = _github(service.github)
     return InstallUrl(url=github.install_url(caller.tenant, secrets.token_hex(NONCE_BYTES)))
 
 
-@router.get("/github/callback", responses=documented(409, 502, public=True))
+@router.get("/github/callback", responses=documented(409, 502))
 async def callback(
     service: Parts,
     state: Annotated[str, Query(min_length=1, max_length=LONGEST_TOKEN)],
@@ -104,8 +104,8 @@ async def callback(
     )
 
 
-@router.post("/github/installations", responses=documented(409))
-async def confirm(asked: ConfirmRequest, caller: Writer, service: Parts) -> InstallationView:
+@router.post("/github/installations")
+def confirm(asked: ConfirmRequest, caller: Writer, service: Parts) -> InstallationView:
     """Bind an installation to the caller's tenant."""
     claims = _github(service.github).claims(CONFIRMATION, asked.confirmation)
     if claims is None or claims["tenant"] != caller.tenant:
@@ -117,7 +117,7 @@ async def confirm(asked: ConfirmRequest, caller: Writer, service: Parts) -> Inst
         installation_id=claims["installation_id"],
         account=claims["account"],
     )
-    found = await in_thread(_bound, service.of(caller), record)
+    found = _bound(service.of(caller), record)
     return InstallationView(installation_id=found.id, account=found.account, suspended=found.suspended)
 
 
@@ -131,7 +131,7 @@ def _bound(records: TenantRecords, record: Installation) -> Installation:
     return record
 
 
-@router.post("/github/webhook", responses=documented(401, 409, public=True))
+@router.post("/github/webhook", responses=documented(401, 409))
 async def webhook(
     request: Request,
     service: Parts,

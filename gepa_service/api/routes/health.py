@@ -7,42 +7,23 @@ from fastapi import APIRouter, Request, Response
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import open_store
 from gepa_service.api.access import Parts
-from gepa_service.api.app_state import Service
-from gepa_service.api.documented import documented
 from gepa_service.api.metrics import MEDIA_TYPE
 from gepa_service.api.problems import RETRY_S, Problem
-from gepa_service.api.threads import in_thread
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.store import RecordError
 
 router = APIRouter(tags=["operation"])
 
 
-@router.get("/health", responses=documented(public=True))
+@router.get("/health")
 async def health() -> dict[str, str]:
     """Report that the process answers."""
     return {"status": "ok"}
 
 
-@router.get("/ready", responses=documented(public=True))
-async def ready(service: Parts) -> dict[str, str]:
+@router.get("/ready")
+def ready(service: Parts) -> dict[str, str]:
     """Report whether both databases answer."""
-    failed = await in_thread(_failed, service)
-    if failed:
-        detail = f"not usable now: {', '.join(failed)}"
-        raise Problem(503, "unavailable", "Not available now", detail, headers={"Retry-After": RETRY_S})
-    return {"status": "ready"}
-
-
-@router.get("/metrics", responses=documented(public=True), response_class=Response)
-async def metrics(request: Request, service: Parts) -> Response:
-    """Return the figures of this process, and the numbers of jobs, for Prometheus."""
-    text = await in_thread(request.app.state.metrics.text, service.records)
-    return Response(text, media_type=MEDIA_TYPE)
-
-
-def _failed(service: Service) -> list[str]:
-    """Return which databases do not answer."""
     failed = []
     try:
         service.records.get(Tenant, TENANTS, "none")
@@ -53,4 +34,13 @@ def _failed(service: Service) -> list[str]:
             pass
     except JournalError:
         failed.append("the store of runs")
-    return failed
+    if failed:
+        detail = f"not usable now: {', '.join(failed)}"
+        raise Problem(503, "unavailable", "Not available now", detail, headers={"Retry-After": RETRY_S})
+    return {"status": "ready"}
+
+
+@router.get("/metrics", response_class=Response)
+def metrics(request: Request, service: Parts) -> Response:
+    """Return the figures of this process, and the numbers of jobs, for Prometheus."""
+    return Response(request.app.state.metrics.text(service.records), media_type=MEDIA_TYPE)

@@ -21,10 +21,10 @@ from gepa_client.page.shown_text import NotThere, text_part
 from gepa_client.page.transcript_answers import transcript
 from gepa_service.api.access import Parts, Reader
 from gepa_service.api.app_state import Service
+from gepa_service.api.pages import known_work
 from gepa_service.api.problems import Problem
-from gepa_service.api.routes.jobs import known_job
 from gepa_service.api.routes.repositories import Id
-from gepa_service.api.threads import in_thread
+from gepa_service.auth.principal import Principal
 
 router = APIRouter(include_in_schema=False)
 
@@ -34,7 +34,7 @@ Start = Annotated[int, Query(ge=0, le=10**15, alias="from")]
 
 
 @router.get("/job/{job_id}/cell")
-async def cell(
+def cell(
     job_id: Id,
     caller: Reader,
     service: Parts,
@@ -49,12 +49,11 @@ async def cell(
         cells = CellReader(store, job_id)
         return cells.cell(candidate, row) if part is None else cells.part(candidate, row, part, start)
 
-    await known_job(service.of(caller), job_id)
-    return await _read(service, read)
+    return _read(service, caller, job_id, read)
 
 
 @router.get("/job/{job_id}/text")
-async def text(
+def text(
     job_id: Id,
     caller: Reader,
     service: Parts,
@@ -63,49 +62,41 @@ async def text(
     start: Start = 0,
 ) -> Response:
     """Return a component of a candidate from a character on."""
-    await known_job(service.of(caller), job_id)
-    return await _read(service, lambda store: text_part(store, job_id, candidate, component, start))
+    return _read(service, caller, job_id, lambda store: text_part(store, job_id, candidate, component, start))
 
 
 @router.get("/job/{job_id}/proposal")
-async def made_proposal(
+def made_proposal(
     job_id: Id, caller: Reader, service: Parts, at: Place, rows: Literal["first", "all"] = "first"
 ) -> Response:
     """Return what a proposal was made from, and what it changed; with `rows=all` all rows of its minibatch."""
-    await known_job(service.of(caller), job_id)
-    return await _read(service, lambda store: proposal(store, job_id, at, all_rows=rows == "all"))
+    return _read(service, caller, job_id, lambda store: proposal(store, job_id, at, all_rows=rows == "all"))
 
 
 @router.get("/job/{job_id}/provenance")
-async def origins(job_id: Id, caller: Reader, service: Parts, candidate: Place) -> Response:
+def origins(job_id: Id, caller: Reader, service: Parts, candidate: Place) -> Response:
     """Return where each part of a candidate's texts is from."""
-    await known_job(service.of(caller), job_id)
-    return await _read(service, lambda store: provenance(store, job_id, candidate))
+    return _read(service, caller, job_id, lambda store: provenance(store, job_id, candidate))
 
 
 @router.get("/job/{job_id}/explanation")
-async def explained(job_id: Id, caller: Reader, service: Parts) -> Response:
+def explained(job_id: Id, caller: Reader, service: Parts) -> Response:
     """Return why the best candidate is better than the seed."""
-    await known_job(service.of(caller), job_id)
-    return await _read(service, lambda store: explanation(store, job_id))
+    return _read(service, caller, job_id, lambda store: explanation(store, job_id))
 
 
 @router.get("/job/{job_id}/transcript")
-async def code_change(job_id: Id, caller: Reader, service: Parts, at: Place) -> Response:
+def code_change(job_id: Id, caller: Reader, service: Parts, at: Place) -> Response:
     """Return a change of code: its request, its outcome, its diff."""
-    await known_job(service.of(caller), job_id)
-    return await _read(service, lambda store: transcript(store, job_id, at))
+    return _read(service, caller, job_id, lambda store: transcript(store, job_id, at))
 
 
-async def _read(service: Service, read: Callable[[Store], BaseModel]) -> Response:
-    """Return what is read from the store of runs. Raises a 404 problem if it is not there."""
-
-    def call() -> bytes:
-        with contextlib.closing(open_store(service.journals)) as store:
-            return to_json(read(store).model_dump())
-
+def _read(service: Service, caller: Principal, job_id: str, read: Callable[[Store], BaseModel]) -> Response:
+    """Return what is read of a job from the store of runs. Raises a 404 problem if it is not there."""
+    known_work(service.of(caller), job_id, "optimize")
     try:
-        return Response(await in_thread(call), media_type="application/json")
+        with contextlib.closing(open_store(service.journals)) as store:
+            return Response(to_json(read(store).model_dump()), media_type="application/json")
     except NoSuchRun:
         raise Problem(404, "not-found", "Not found", "the job has no run yet") from None
     except NotThere as error:

@@ -1,6 +1,7 @@
 """What happens in a job: its events, as a stream or in pages, its logs, its report and its certificate."""
 
 import asyncio
+import functools
 import re
 import time
 from collections.abc import AsyncIterator
@@ -12,14 +13,12 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
 
 from gepa_client.certificate.certificate import Certificate
-from gepa_client.errors import StoreUnavailable
 from gepa_client.page.page_events import PageEvent
 from gepa_service.api.access import Parts, Reader
 from gepa_service.api.documented import Responses, documented
 from gepa_service.api.job_streams import JobEvent, JobStreams, WatchedJob
-from gepa_service.api.pages import Paging, next_of
-from gepa_service.api.problems import Problem, not_found
-from gepa_service.api.routes.jobs import known_job
+from gepa_service.api.pages import Paging, known, known_work, next_of
+from gepa_service.api.problems import Problem
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.threads import in_thread
 from gepa_service.jobs.report import NoReport, certificate_of, report_of
@@ -97,7 +96,7 @@ async def stream(
     server, which come from the beginning; `event: end` follows the last one of a job that has ended; `event: revoked`
     the end of a stream whose key is no longer valid.
     """
-    job = await known_job(service.of(caller), job_id)
+    job = await in_thread(known_work, service.of(caller), job_id, "optimize")
     streams: JobStreams = request.app.state.streams
     streams.get(job)  # raises its problem before the response begins
     events = _events(request, streams, job, last_event_id or after)
@@ -163,7 +162,7 @@ async def events(
     after: Annotated[EventId | None, Query(description="`next` of the page before.")] = None,
 ) -> Response:
     """Return the events of a job in pages of about a megabyte."""
-    job = await known_job(service.of(caller), job_id)
+    job = await in_thread(known_work, service.of(caller), job_id, "optimize")
     watched = request.app.state.streams.get(job)
     if job.attempts and not watched.log.last_of("position"):
         await _first_events(watched)
@@ -194,13 +193,11 @@ async def _first_events(watched: WatchedJob) -> None:
 
 
 @router.get("/job/{job_id}/logs", responses=documented(404))
-async def logs(job_id: Id, caller: Reader, service: Parts, query: Paging) -> LogPage:
+def logs(job_id: Id, caller: Reader, service: Parts, query: Paging) -> LogPage:
     """Return what the worker and the processes of a job, batch or step printed, oldest first."""
     records = service.of(caller)
-    if await in_thread(records.get, Work, job_id) is None:
-        raise not_found("job")
-    where = {"job_id": job_id}
-    found = await in_thread(lambda: records.page(LogChunk, where, after=query.after, limit=query.limit))
+    where = {"job_id": known(records, Work, job_id, "job").id}
+    found = records.page(LogChunk, where, after=query.after, limit=query.limit)
     return LogPage(lines=[line for chunk in found for line in chunk.lines], next=next_of(found, query))
 
 
@@ -212,7 +209,7 @@ async def report(
     service: Parts,
 ) -> Response:
     """Return the report of a job that has ended, a page."""
-    job = await known_job(service.of(caller), job_id)
+    job = await in_thread(known_work, service.of(caller), job_id, "optimize")
     if job.status not in ENDED:
         raise Problem(409, "wrong-status", "Status does not allow it", f"the job is {job.status}: it has no report yet")
     reports: Reports = request.app.state.reports
@@ -220,22 +217,18 @@ async def report(
         body = await reports.get(service.journals, job_id)
     except NoReport as error:
         raise Problem(409, "no-report", "No report", str(error)) from None
-    except StoreUnavailable:
-        raise _unavailable() from None
     headers = {"Content-Security-Policy": PAGE_POLICY, "X-Content-Type-Options": "nosniff"}
     return Response(body, media_type="text/html", headers=headers)
 
 
 @router.get("/job/{job_id}/certificate", responses=documented(404, 409))
-async def certificate(job_id: Id, caller: Reader, service: Parts) -> Certificate:
+def certificate(job_id: Id, caller: Reader, service: Parts) -> Certificate:
     """Return whether the job improved the program, derived from the record of its run."""
-    await known_job(service.of(caller), job_id)
+    known_work(service.of(caller), job_id, "optimize")
     try:
-        return await in_thread(certificate_of, service.journals, job_id)
+        return certificate_of(service.journals, job_id)
     except NoReport as error:
         raise Problem(409, "no-certificate", "No certificate", str(error)) from None
-    except StoreUnavailable:
-        raise _unavailable() from None
 
 
 class Reports:
@@ -243,20 +236,9 @@ class Reports:
 
     def __init__(self) -> None:
         self._slots = asyncio.Semaphore(REPORTS_AT_ONCE)
-        self._made: dict[str, bytes] = {}
+        self._made = functools.lru_cache(REPORTS_KEPT)(report_of)
 
     async def get(self, journals: str, job_id: str) -> bytes:
         """Return a report of a job. Raises as `report_of`."""
         async with self._slots:
-            made = self._made.pop(job_id, None)
-            if made is None:
-                made = await in_thread(report_of, journals, job_id)
-            self._made[job_id] = made
-            for key in list(self._made)[:-REPORTS_KEPT]:
-                del self._made[key]
-            return made
-
-
-def _unavailable() -> Problem:
-    detail = "the store of runs cannot be read at present"
-    return Problem(503, "unavailable", "Not available", detail, headers={"Retry-After": "5"})
+            return await in_thread(self._made, journals, job_id)

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from evolverpc_common.exact_values import with_integers_packed
@@ -16,14 +16,11 @@ from gepa_client.settings.groups import Evolve
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
-from gepa_service.api.pages import Paging, next_of
-from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.pages import Page, Paging, View, known, known_work
+from gepa_service.api.problems import Problem
 from gepa_service.api.quotas import refuse_beyond_quotas, refuse_full_queue
-from gepa_service.api.routes.repositories import Id, allowed_or_problem, known_repository
-from gepa_service.api.threads import in_thread
-from gepa_service.auth.principal import Principal
+from gepa_service.api.routes.repositories import Id, allowed_or_problem
 from gepa_service.jobs import control
-from gepa_service.jobs.month_spending import SpendingReader
 from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_settings, repository_path
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.program_version import Repository
@@ -148,7 +145,7 @@ class Submitted(BaseModel):
     status: JobStatus
 
 
-class JobView(BaseModel):
+class JobView(View):
     """A job. `failure`: of a failed one: its `kind`, a message, and the findings of a failed check.
 
     `wanted`: what was last asked for; the worker acts on it. `max_metric_calls`: the budget that `metric_calls` counts
@@ -181,21 +178,16 @@ class JobView(BaseModel):
     failure: dict[str, JsonValue] | None
     settings: dict[str, JsonValue]
 
-    @classmethod
-    def of(cls, job: Work) -> "JobView":
-        """Return what is shown of a job."""
-        shown = set(cls.model_fields) & set(Work.model_fields) - {"settings", "cost_usd"}
-        shared = job.model_dump(include=shown)
-        limits = {name: job.settings.get(name) for name in ("max_metric_calls", "max_cost_usd")}
-        settings = {name: value for name, value in job.settings.items() if not isinstance(value, list)}
-        return cls(job_id=job.id, settings=settings, **shared, **job.progress.model_dump(), **limits)
+
+def shown_job(job: Work) -> JobView:
+    """Return what is shown of a job."""
+    limits = {name: job.settings.get(name) for name in ("max_metric_calls", "max_cost_usd")}
+    settings = {name: value for name, value in job.settings.items() if not isinstance(value, list)}
+    return JobView.of(job, settings=settings, **job.progress.model_dump(), **limits)
 
 
-class JobPage(BaseModel):
-    """Jobs, the newest first. `next`: what the next page follows; null after the last one."""
-
-    items: list[JobView]
-    next: str | None
+class JobPage(Page[JobView]):
+    """Jobs, the newest first."""
 
 
 class BudgetChange(BaseModel):
@@ -215,19 +207,13 @@ class BudgetChange(BaseModel):
         return self
 
 
-@router.post("/optimize", status_code=202, responses=documented(404, 409))
-async def optimize(asked: OptimizeRequest, request: Request, caller: Writer, service: Parts) -> Submitted:
+@router.post("/optimize", status_code=202, responses=documented(404))
+def optimize(asked: OptimizeRequest, caller: Writer, service: Parts) -> Submitted:
     """Submit an optimization. A worker checks the program on a few rows first; if that fails, the job does."""
-    job = await in_thread(_submitted, service, caller, asked, request.app.state.spending)
-    return Submitted(job_id=job.id, status="pending")
-
-
-def _submitted(service: Service, caller: Principal, asked: OptimizeRequest, spending: SpendingReader) -> Work:
-    """Store a job; all that blocks is here, since each way to a thread and back costs time. Raises a problem."""
     records = service.of(caller)
     repo_url, client_id = repository_of(service, records, asked)
     settings = settings_or_problem(service, lambda: asked.settings(repo_url))
-    refuse_beyond_quotas(service, caller.tenant, settings, spending)
+    refuse_beyond_quotas(service, caller.tenant, settings)
     job = Work(
         tenant=caller.tenant,
         id=new_id("job"),
@@ -238,49 +224,46 @@ def _submitted(service: Service, caller: Principal, asked: OptimizeRequest, spen
         created_by=caller.actor,
     )
     records.insert(job)
-    return job
+    return Submitted(job_id=job.id, status="pending")
 
 
-@router.get("/jobs", responses=documented())
-async def jobs(
+@router.get("/jobs")
+def jobs(
     caller: Reader, service: Parts, query: Paging, status: Annotated[list[JobStatus] | None, Query(max_length=6)] = None
 ) -> JobPage:
     """List jobs, the newest first; `status`: only those with one of these."""
     where = {**OPTIMIZATIONS, **({"status": list(status)} if status else {})}
-    found = await in_thread(
-        lambda: service.of(caller).page(Work, where, after=query.after, limit=query.limit, newest_first=True)
-    )
-    return JobPage(items=[JobView.of(each) for each in found], next=next_of(found, query))
+    return JobPage.read(shown_job, service.of(caller), Work, query, where, newest_first=True)
 
 
 @router.get("/job/{job_id}", responses=documented(404))
-async def job(job_id: Id, caller: Reader, service: Parts) -> JobView:
+def job(job_id: Id, caller: Reader, service: Parts) -> JobView:
     """Return a job."""
-    return JobView.of(await known_job(service.of(caller), job_id))
+    return shown_job(known_work(service.of(caller), job_id, "optimize"))
 
 
-@router.patch("/job/{job_id}", responses=documented(404, 409))
-async def change_budget(job_id: Id, asked: BudgetChange, caller: Writer, service: Parts) -> JobView:
+@router.patch("/job/{job_id}", responses=documented(404))
+def change_budget(job_id: Id, asked: BudgetChange, caller: Writer, service: Parts) -> JobView:
     """Change the budget of a job that has not ended."""
     budget = asked.model_dump(exclude_none=True)
     action = partial(control.set_budget, by=caller.actor, budget=budget)
-    return await _controlled(service, service.of(caller), job_id, action)
+    return _controlled(service, service.of(caller), job_id, action)
 
 
-@router.post("/job/{job_id}/cancel", responses=documented(404, 409))
-async def cancel(job_id: Id, caller: Writer, service: Parts) -> JobView:
+@router.post("/job/{job_id}/cancel", responses=documented(404))
+def cancel(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """End a job for good; what it has found is kept."""
-    return await _controlled(service, service.of(caller), job_id, partial(control.cancel, by=caller.actor))
+    return _controlled(service, service.of(caller), job_id, partial(control.cancel, by=caller.actor))
 
 
-@router.post("/job/{job_id}/pause", responses=documented(404, 409))
-async def pause(job_id: Id, caller: Writer, service: Parts) -> JobView:
+@router.post("/job/{job_id}/pause", responses=documented(404))
+def pause(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """Stop a job; nothing is lost, and `resume` continues it."""
-    return await _controlled(service, service.of(caller), job_id, partial(control.pause, by=caller.actor))
+    return _controlled(service, service.of(caller), job_id, partial(control.pause, by=caller.actor))
 
 
-@router.post("/job/{job_id}/resume", responses=documented(404, 409))
-async def resume(job_id: Id, caller: Writer, service: Parts) -> JobView:
+@router.post("/job/{job_id}/resume", responses=documented(404))
+def resume(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """Continue a paused job, once there is room in the queue."""
 
     def resumed(records: TenantRecords, store: Store, job: Work) -> Work:
@@ -288,32 +271,24 @@ async def resume(job_id: Id, caller: Writer, service: Parts) -> JobView:
             refuse_full_queue(service, caller.tenant, quotas_of(service.records, caller.tenant))
         return control.resume(records, store, job, caller.actor)
 
-    return await _controlled(service, service.of(caller), job_id, resumed)
-
-
-async def known_job(records: TenantRecords, job_id: str) -> Work:
-    """Return a job of the tenant. Raises `not_found`."""
-    found = await in_thread(records.get, Work, job_id)
-    if found is None or found.what != "optimize":
-        raise not_found("job")
-    return found
+    return _controlled(service, service.of(caller), job_id, resumed)
 
 
 def repository_of(service: Service, records: TenantRecords, asked: Target) -> tuple[str, str | None]:
     """Return the address of the repository, and its `client_id` if it is connected. Blocks. Raises a problem."""
     if asked.client_id is not None:
-        known = known_repository(records, asked.client_id)
+        connected = known(records, Repository, asked.client_id, "connected repository")
     else:
         assert asked.repo_url is not None  # noqa: S101  the model requires one of them
         allowed = allowed_or_problem(service, asked.repo_url, "repo_url")
         found = records.page(Repository, {"repo_url": allowed.text}, limit=1, newest_first=True)
         if not found:
             return allowed.text, None
-        known = found[0]
-    if known.status == "suspended":
+        connected = found[0]
+    if connected.status == "suspended":
         detail = "the installation of the GitHub App for this repository is suspended: resume it at GitHub"
         raise Problem(409, "suspended", "Repository suspended", detail)
-    return known.repo_url, known.id
+    return connected.repo_url, connected.id
 
 
 def settings_or_problem(
@@ -334,19 +309,15 @@ def settings_or_problem(
         raise Problem(422, "wrong-setting", "Wrong setting", detail, field="options.server_args") from None
 
 
-async def _controlled(service: Service, records: TenantRecords, job_id: str, action: Action) -> JobView:
-    return JobView.of(await controlled(service, records, await known_job(records, job_id), action))
+def _controlled(service: Service, records: TenantRecords, job_id: str, action: Action) -> JobView:
+    return shown_job(controlled(service, records, known_work(records, job_id, "optimize"), action))
 
 
-async def controlled(service: Service, records: TenantRecords, found: Work, action: Action) -> Work:
+def controlled(service: Service, records: TenantRecords, found: Work, action: Action) -> Work:
     """Return the work as an action of `control` has changed it. Raises a problem if its status does not allow that."""
-
-    def call() -> Work:
+    try:
         with contextlib.closing(open_store(service.journals)) as store:
             return action(records, store, found)
-
-    try:
-        return await in_thread(call)
     except control.ControlRefused as error:
         raise Problem(409, "wrong-status", "Status does not allow it", str(error)) from None
 

@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from gepa_service.api.access import Manager, Parts
 from gepa_service.api.documented import documented
 from gepa_service.api.idempotency import shown_once
-from gepa_service.api.pages import Paging, next_of
+from gepa_service.api.pages import Page, Paging, View
 from gepa_service.api.problems import not_found
 from gepa_service.api.routes.repositories import Id
-from gepa_service.api.threads import in_thread
 from gepa_service.auth.keys import key_of_owner, make_key, revoke_key
 from gepa_service.model.tenant import TENANTS, ApiKey, Role
 from gepa_service.records.record import now
+from gepa_service.records.store import TenantRecords
 
 router = APIRouter(tags=["keys"])
 
@@ -32,7 +32,7 @@ class KeyRequest(BaseModel):
     expires_in_days: Annotated[float, Field(gt=0, le=LONGEST_DAYS)] | None = None
 
 
-class KeyView(BaseModel):
+class KeyView(View):
     """A key without its secret part. `revoked`, `expires`: from when it is refused."""
 
     key_id: str
@@ -42,11 +42,6 @@ class KeyView(BaseModel):
     expires: datetime | None
     revoked: datetime | None
 
-    @classmethod
-    def of(cls, record: ApiKey) -> "KeyView":
-        """Return what is shown of a record."""
-        return cls(key_id=record.id, **record.model_dump(include=set(cls.model_fields)))
-
 
 class NewKey(KeyView):
     """A key that was made. `key`: the whole of it, which is never shown again."""
@@ -54,38 +49,32 @@ class NewKey(KeyView):
     key: str
 
 
-class KeyPage(BaseModel):
-    """Keys, the newest first. `next`: what the next page follows; null after the last one."""
-
-    items: list[KeyView]
-    next: str | None
+class KeyPage(Page[KeyView]):
+    """Keys, the newest first."""
 
 
-@router.post("/keys", status_code=201, responses=documented(409))
-async def create_key(request: Request, asked: KeyRequest, caller: Manager, service: Parts) -> NewKey:
+@router.post("/keys", status_code=201)
+def create_key(request: Request, asked: KeyRequest, caller: Manager, service: Parts) -> NewKey:
     """Make a key, which is shown in this response alone."""
     days = asked.expires_in_days
     expires = None if days is None else now() + timedelta(days=days)
     key, record = make_key(caller.tenant, asked.name, asked.role, expires)
     shown_once(request)
-    await in_thread(service.records.insert, record)
-    return NewKey(key=key, **KeyView.of(record).model_dump())
+    service.records.insert(record)
+    return NewKey.of(record, key=key)
 
 
-@router.get("/keys", responses=documented())
-async def keys(caller: Manager, service: Parts, query: Paging) -> KeyPage:
+@router.get("/keys")
+def keys(caller: Manager, service: Parts, query: Paging) -> KeyPage:
     """List the keys, revoked and expired ones too."""
-    where = {"owner": caller.tenant}
-    found = await in_thread(
-        lambda: service.records.page(ApiKey, TENANTS, where, after=query.after, limit=query.limit, newest_first=True)
-    )
-    return KeyPage(items=[KeyView.of(each) for each in found], next=next_of(found, query))
+    records, where = TenantRecords(service.records, TENANTS), {"owner": caller.tenant}
+    return KeyPage.read(KeyView.of, records, ApiKey, query, where, newest_first=True)
 
 
-@router.delete("/keys/{key_id}", responses=documented(404, 409))
-async def delete_key(key_id: Id, caller: Manager, service: Parts) -> KeyView:
+@router.delete("/keys/{key_id}", responses=documented(404))
+def delete_key(key_id: Id, caller: Manager, service: Parts) -> KeyView:
     """Revoke a key, at once. It stays in the list."""
-    found = await in_thread(key_of_owner, service.records, caller.tenant, key_id)
+    found = key_of_owner(service.records, caller.tenant, key_id)
     if found is None:
         raise not_found("key")
-    return KeyView.of(await in_thread(revoke_key, service.records, found))
+    return KeyView.of(revoke_key(service.records, found))

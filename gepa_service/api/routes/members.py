@@ -8,10 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gepa_service.api.access import Manager, Parts
 from gepa_service.api.documented import documented
-from gepa_service.api.pages import Paging, next_of
-from gepa_service.api.problems import not_found
+from gepa_service.api.pages import Page, Paging, known
 from gepa_service.api.routes.repositories import Id
-from gepa_service.api.threads import in_thread
 from gepa_service.auth.members import make_member
 from gepa_service.auth.oidc import LONGEST_SUBJECT
 from gepa_service.model.tenant import Member, Role
@@ -46,35 +44,28 @@ class MemberView(BaseModel):
         return cls(member_id=record.id, issuer=issuer, subject=subject, role=record.role, created=record.created)
 
 
-class MemberPage(BaseModel):
-    """Members, in the order of their ids. `next`: what the next page follows; null after the last one."""
-
-    items: list[MemberView]
-    next: str | None
+class MemberPage(Page[MemberView]):
+    """Members, in the order of their ids."""
 
 
-@router.post("/members", status_code=201, responses=documented(409))
-async def add_member(asked: MemberRequest, caller: Manager, service: Parts) -> MemberView:
+@router.post("/members", status_code=201)
+def add_member(asked: MemberRequest, caller: Manager, service: Parts) -> MemberView:
     """Add a member; one that is there gets this role."""
     record = make_member(caller.tenant, asked.issuer, asked.subject, asked.role)
-    return MemberView.of(await in_thread(_added, service.of(caller), record))
+    return MemberView.of(_added(service.of(caller), record))
 
 
-@router.get("/members", responses=documented())
-async def members(caller: Manager, service: Parts, query: Paging) -> MemberPage:
+@router.get("/members")
+def members(caller: Manager, service: Parts, query: Paging) -> MemberPage:
     """List the members."""
-    found = await in_thread(lambda: service.of(caller).page(Member, after=query.after, limit=query.limit))
-    return MemberPage(items=[MemberView.of(each) for each in found], next=next_of(found, query))
+    return MemberPage.read(MemberView.of, service.of(caller), Member, query)
 
 
-@router.delete("/members/{member_id}", status_code=204, responses=documented(404, 409))
-async def delete_member(member_id: Id, caller: Manager, service: Parts) -> None:
+@router.delete("/members/{member_id}", status_code=204, responses=documented(404))
+def delete_member(member_id: Id, caller: Manager, service: Parts) -> None:
     """Remove a member, whose tokens are refused at once."""
     records = service.of(caller)
-    found = await in_thread(records.get, Member, member_id)
-    if found is None:
-        raise not_found("member")
-    await in_thread(records.delete, found)
+    records.delete(known(records, Member, member_id, "member"))
 
 
 def _added(records: TenantRecords, record: Member) -> Member:

@@ -9,7 +9,6 @@ from fastapi.responses import Response
 from gepa_client.page.built_page import ASSETS, INDEX, PageMissing, asset
 from gepa_service.api import page
 from gepa_service.api.problems import Problem, not_found
-from gepa_service.api.threads import in_thread
 
 router = APIRouter(include_in_schema=False)
 
@@ -21,22 +20,22 @@ HEADERS = {"Content-Security-Policy": POLICY, "Cross-Origin-Opener-Policy": "sam
 
 
 @router.get("/")
-async def index() -> Response:
+def index() -> Response:
     """Return the page."""
-    return await _sent(INDEX, "text/html")
+    return _sent(INDEX, "text/html")
 
 
 @router.get("/assets/{name}")
-async def file(name: str) -> Response:
+def file(name: str) -> Response:
     """Return a file of the page."""
     if name not in ASSETS:
         raise not_found("file of the page")
-    return await _sent(name, ASSETS[name])
+    return _sent(name, ASSETS[name])
 
 
-async def _sent(name: str, media_type: str) -> Response:
+def _sent(name: str, media_type: str) -> Response:
     try:
-        body = await in_thread(asset, name, page.__name__)
+        body = asset(name, page.__name__)
     except PageMissing as error:
         raise Problem(503, "no-page", "No page", str(error)) from None
     return Response(body, media_type=f"{media_type}; charset=utf-8", headers=HEADERS)

@@ -1,5 +1,6 @@
 """Versions of programs: what jobs found, which of them is active, and their delivery."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
@@ -8,10 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import documented
-from gepa_service.api.pages import Paging, next_of
-from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.pages import Page, Paging, View, known
+from gepa_service.api.problems import Problem
 from gepa_service.api.routes.repositories import Id
-from gepa_service.api.threads import in_thread
 from gepa_service.jobs import promotions
 from gepa_service.model.program_version import ActiveVersion, Program, Promotion
 from gepa_service.records.store import TenantRecords
@@ -24,7 +24,7 @@ LONGEST_REASON = 2000
 Verdict = Literal["improved", "no difference", "worse"]
 
 
-class PromotionView(BaseModel):
+class PromotionView(View):
     """One promotion. `forced`: the reason, of a version that no certificate calls improved."""
 
     promotion_id: str
@@ -36,14 +36,8 @@ class PromotionView(BaseModel):
     rolled_back: bool
     created: datetime
 
-    @classmethod
-    def of(cls, record: Promotion) -> "PromotionView":
-        """Return what is shown of a record."""
-        shared = record.model_dump(include=set(cls.model_fields) & set(Promotion.model_fields))
-        return cls(promotion_id=record.id, **shared)
 
-
-class VersionSummary(BaseModel):
+class VersionSummary(View):
     """A version. `line`: the program that it is a version of."""
 
     program_id: str
@@ -61,12 +55,6 @@ class VersionSummary(BaseModel):
     leaks: bool
     created: datetime
 
-    @classmethod
-    def of(cls, record: Program) -> "VersionSummary":
-        """Return what is listed of a record."""
-        shared = record.model_dump(include=set(cls.model_fields) & set(Program.model_fields))
-        return cls(program_id=record.id, **shared)
-
 
 class VersionView(VersionSummary):
     """A version with its texts, diff, certificate and promotions. `active`: whether it is the active one."""
@@ -80,11 +68,8 @@ class VersionView(VersionSummary):
     promotions: list[PromotionView]
 
 
-class VersionPage(BaseModel):
-    """Versions, the newest first. `next`: what the next page follows; null after the last one."""
-
-    items: list[VersionSummary]
-    next: str | None
+class VersionPage(Page[VersionSummary]):
+    """Versions, the newest first."""
 
 
 class ActiveView(BaseModel):
@@ -96,11 +81,8 @@ class ActiveView(BaseModel):
     since: datetime
 
 
-class ActivePage(BaseModel):
-    """Active versions. `next`: what the next page follows; null after the last one."""
-
-    items: list[ActiveView]
-    next: str | None
+class ActivePage(Page[ActiveView]):
+    """Active versions."""
 
 
 class PromoteRequest(BaseModel):
@@ -118,8 +100,8 @@ class PromoteRequest(BaseModel):
         return self
 
 
-@router.get("/programs", responses=documented())
-async def programs(
+@router.get("/programs")
+def programs(
     caller: Reader,
     service: Parts,
     query: Paging,
@@ -131,15 +113,11 @@ async def programs(
     """List versions, the newest first."""
     given = {"line": line, "job_id": job_id, "client_id": client_id, "verdict": verdict}
     where = {name: value for name, value in given.items() if value is not None}
-    records = service.of(caller)
-    found = await in_thread(
-        lambda: records.page(Program, where, after=query.after, limit=query.limit, newest_first=True)
-    )
-    return VersionPage(items=[VersionSummary.of(each) for each in found], next=next_of(found, query))
+    return VersionPage.read(VersionSummary.of, service.of(caller), Program, query, where, newest_first=True)
 
 
-@router.get("/programs/active", responses=documented())
-async def active(
+@router.get("/programs/active")
+def active(
     caller: Reader,
     service: Parts,
     query: Paging,
@@ -148,70 +126,53 @@ async def active(
     """List the active version of each program, or of the one that `line` names."""
     records = service.of(caller)
     if line is not None:
-        one = await in_thread(promotions.active_of, records, line)
+        one = promotions.active_of(records, line)
         return ActivePage(items=[] if one is None else [_active(one)], next=None)
-    found = await in_thread(lambda: records.page(ActiveVersion, after=query.after, limit=query.limit))
-    return ActivePage(items=[_active(each) for each in found], next=next_of(found, query))
+    return ActivePage.read(_active, records, ActiveVersion, query)
 
 
 @router.get("/program/{program_id}", responses=documented(404))
-async def program(program_id: Id, caller: Reader, service: Parts) -> VersionView:
+def program(program_id: Id, caller: Reader, service: Parts) -> VersionView:
     """Return a version."""
     records = service.of(caller)
-    found = await known_program(records, program_id)
-    current = await in_thread(promotions.active_of, records, found.line)
-    made = await in_thread(lambda: promotions.promotions_of(records, program_id=program_id))
-    shared = found.model_dump(include=set(VersionView.model_fields) & set(Program.model_fields))
-    return VersionView(
-        program_id=found.id,
-        active=current is not None and current.program_id == found.id,
-        promotions=[PromotionView.of(each) for each in made],
-        **shared,
-    )
+    found = known_program(records, program_id)
+    current = promotions.active_of(records, found.line)
+    is_active = current is not None and current.program_id == found.id
+    made = promotions.promotions_of(records, program_id=program_id)
+    return VersionView.of(found, active=is_active, promotions=[PromotionView.of(each) for each in made])
 
 
-@router.post("/program/{program_id}/promote", responses=documented(404, 409))
-async def promote(program_id: Id, asked: PromoteRequest, caller: Writer, service: Parts) -> PromotionView:
+@router.post("/program/{program_id}/promote", responses=documented(404))
+def promote(program_id: Id, asked: PromoteRequest, caller: Writer, service: Parts) -> PromotionView:
     """Make a version the active one of its program; refused unless its certificate states `improved`, or by force."""
     records = service.of(caller)
-    found = await known_program(records, program_id)
+    found = known_program(records, program_id)
     reason = asked.reason if asked.force else None
-    try:
-        made = await in_thread(promotions.promote, records, found, caller.actor, reason)
-    except promotions.PromotionRefused as error:
-        raise _refused(error) from None
-    return await _announced(records, made)
+    return _announced(records, lambda: promotions.promote(records, found, caller.actor, reason))
 
 
-@router.post("/program/{program_id}/rollback", responses=documented(404, 409))
-async def rollback(program_id: Id, caller: Writer, service: Parts) -> PromotionView:
+@router.post("/program/{program_id}/rollback", responses=documented(404))
+def rollback(program_id: Id, caller: Writer, service: Parts) -> PromotionView:
     """Make the version active again that was so before this one, which is the active one now."""
     records = service.of(caller)
-    found = await known_program(records, program_id)
+    found = known_program(records, program_id)
+    return _announced(records, lambda: promotions.roll_back(records, found, caller.actor))
+
+
+def _announced(records: TenantRecords, change: Callable[[], Promotion]) -> PromotionView:
+    """Change the active version, and queue the event of that. Raises a problem if it is refused."""
     try:
-        made = await in_thread(promotions.roll_back, records, found, caller.actor)
+        view = PromotionView.of(change())
     except promotions.PromotionRefused as error:
-        raise _refused(error) from None
-    return await _announced(records, made)
-
-
-async def _announced(records: TenantRecords, made: Promotion) -> PromotionView:
-    view = PromotionView.of(made)
-    await in_thread(emit, records, "program.promoted", view.model_dump(mode="json"))
+        raise Problem(409, "promotion-refused", "Promotion refused", str(error)) from None
+    emit(records, "program.promoted", view.model_dump(mode="json"))
     return view
 
 
-async def known_program(records: TenantRecords, program_id: str) -> Program:
-    """Return a version of the tenant. Raises `not_found`."""
-    found = await in_thread(records.get, Program, program_id)
-    if found is None:
-        raise not_found("program")
-    return found
+def known_program(records: TenantRecords, program_id: str) -> Program:
+    """Return a version of the tenant. Blocks. Raises `not_found`."""
+    return known(records, Program, program_id, "program")
 
 
 def _active(record: ActiveVersion) -> ActiveView:
     return ActiveView(**record.model_dump(include=set(ActiveView.model_fields)))
-
-
-def _refused(error: promotions.PromotionRefused) -> Problem:
-    return Problem(409, "promotion-refused", "Promotion refused", str(error))

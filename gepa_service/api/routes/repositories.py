@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
-from gepa_service.api.pages import ID_PATTERN, PageQuery, Paging, next_of
-from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.pages import ID_PATTERN, Page, Paging, View
+from gepa_service.api.problems import Problem
 from gepa_service.api.threads import in_thread
 from gepa_service.model.program_version import Installation, Repository
 from gepa_service.records.record import LONGEST_ID, new_id
@@ -50,7 +50,7 @@ class Connected(BaseModel):
     status: Literal["connected", "unreachable", "suspended"]
 
 
-class RepositoryView(BaseModel):
+class RepositoryView(View):
     """A connected repository. `head`: the commit of its default branch when it was last looked at."""
 
     client_id: str
@@ -63,18 +63,9 @@ class RepositoryView(BaseModel):
     created: datetime
     updated: datetime
 
-    @classmethod
-    def of(cls, record: Repository) -> "RepositoryView":
-        """Return what is shown of a record."""
-        shared = record.model_dump(include=set(cls.model_fields) & set(Repository.model_fields))
-        return cls(client_id=record.id, **shared)
 
-
-class RepositoryPage(BaseModel):
-    """Connected repositories. `next`: what the next page follows; null after the last one."""
-
-    items: list[RepositoryView]
-    next: str | None
+class RepositoryPage(Page[RepositoryView]):
+    """Connected repositories."""
 
 
 @router.post("/connect-git", responses=documented(502))
@@ -89,11 +80,10 @@ async def connect_git(asked: ConnectRequest, caller: Writer, service: Parts) -> 
     return Connected(client_id=record.id, status=record.status)
 
 
-@router.get("/repositories", responses=documented())
-async def repositories(caller: Reader, service: Parts, query: Paging) -> RepositoryPage:
+@router.get("/repositories")
+def repositories(caller: Reader, service: Parts, query: Paging) -> RepositoryPage:
     """List the connected repositories, the newest first."""
-    found = await in_thread(_page, service.of(caller), query)
-    return RepositoryPage(items=[RepositoryView.of(each) for each in found], next=next_of(found, query))
+    return RepositoryPage.read(RepositoryView.of, service.of(caller), Repository, query, newest_first=True)
 
 
 def allowed_or_problem(service: Service, repo_url: str, field: str) -> AllowedRepository:
@@ -139,18 +129,6 @@ async def tested(service: Service, allowed: AllowedRepository, installation_id: 
         raise Problem(422, "repository-unreachable", "Repository not readable", str(error), field=field) from None
     except GitHubFailed as error:
         raise Problem(502, "github-failed", "GitHub failed", str(error)) from None
-
-
-def known_repository(records: TenantRecords, client_id: str) -> Repository:
-    """Return a connected repository of the tenant. Blocks. Raises `not_found`."""
-    found = records.get(Repository, client_id)
-    if found is None:
-        raise not_found("connected repository")
-    return found
-
-
-def _page(records: TenantRecords, query: PageQuery) -> list[Repository]:
-    return records.page(Repository, after=query.after, limit=query.limit, newest_first=True)
 
 
 def _connected(records: TenantRecords, repo_url: str, installation_id: str | None, head: Head) -> Repository:

@@ -5,23 +5,20 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Literal, Self, cast
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import documented
-from gepa_service.api.pages import Paging
-from gepa_service.api.problems import not_found
+from gepa_service.api.pages import Paging, View, known_work
 from gepa_service.api.quotas import refuse_beyond_quotas
 from gepa_service.api.routes.jobs import Rows, Target, controlled, repository_of, settings_or_problem
 from gepa_service.api.routes.programs import known_program
 from gepa_service.api.routes.repositories import Id
-from gepa_service.api.threads import in_thread
 from gepa_service.jobs import control
 from gepa_service.jobs.settings_of_jobs import SandboxOptions
 from gepa_service.model.work import ENDED, ProgramWork, TaskResult, Work
 from gepa_service.records.record import new_id
-from gepa_service.records.store import TenantRecords
 
 router = APIRouter(tags=["rollouts"])
 
@@ -105,7 +102,7 @@ class TaskView(ExampleRun):
         return cls(index=record.index, **shown_result(record.result))
 
 
-class BatchView(BaseModel):
+class BatchView(View):
     """A batch and a page of its results.
 
     `partial`: some tasks have no result of the program. `done`, `total`: tasks. `cost_usd`: what the program's calls
@@ -128,49 +125,39 @@ class BatchView(BaseModel):
     completed: datetime | None
 
 
-@router.post("/rollouts/batch", status_code=202, responses=documented(404, 409))
-async def submit(asked: RolloutsRequest, request: Request, caller: Writer, service: Parts) -> BatchAccepted:
+@router.post("/rollouts/batch", status_code=202, responses=documented(404))
+def submit(asked: RolloutsRequest, caller: Writer, service: Parts) -> BatchAccepted:
     """Submit a batch: each task is run by the program in a sandbox, with the texts of one candidate."""
-    work = await submitted(request, service, caller, asked, what="rollouts", tasks=asked.tasks)
+    work = submitted(service, caller, asked, what="rollouts", tasks=asked.tasks)
     return BatchAccepted(batch_id=work.id, status=shown_status(work))
 
 
 @router.get("/rollouts/batch/{batch_id}", responses=documented(404))
-async def batch(batch_id: Id, caller: Reader, service: Parts, query: Paging) -> BatchView:
+def batch(batch_id: Id, caller: Reader, service: Parts, query: Paging) -> BatchView:
     """Return the progress of a batch, and its results in the order in which they came."""
     records = service.of(caller)
-    found = await _batch(records, batch_id)
-    where = {"work_id": batch_id}
-    page = await in_thread(lambda: records.page(TaskResult, where, after=query.after, limit=query.limit))
-    return BatchView(
-        batch_id=found.id,
+    found = known_work(records, batch_id, "rollouts")
+    page = records.page(TaskResult, {"work_id": batch_id}, after=query.after, limit=query.limit)
+    return BatchView.of(
+        found,
         status=shown_status(found),
         total=0 if found.program is None else len(found.program.tasks),
         results=[TaskView.of(each) for each in page],
         next=page[-1].id if page else query.after,
         complete=len(page) < query.limit and found.status in ENDED,
-        **found.model_dump(include=set(BatchView.model_fields) & set(Work.model_fields), exclude={"status"}),
     )
 
 
-@router.post("/rollouts/batch/{batch_id}/cancel", responses=documented(404, 409))
-async def cancel(batch_id: Id, caller: Writer, service: Parts) -> BatchAccepted:
+@router.post("/rollouts/batch/{batch_id}/cancel", responses=documented(404))
+def cancel(batch_id: Id, caller: Writer, service: Parts) -> BatchAccepted:
     """Cancel a batch; the results that are there are kept."""
     records = service.of(caller)
-    found = await _batch(records, batch_id)
-    cancelled = await controlled(service, records, found, partial(control.cancel, by=caller.actor))
+    found = known_work(records, batch_id, "rollouts")
+    cancelled = controlled(service, records, found, partial(control.cancel, by=caller.actor))
     return BatchAccepted(batch_id=cancelled.id, status=shown_status(cancelled))
 
 
-async def _batch(records: TenantRecords, batch_id: str) -> Work:
-    found = await in_thread(records.get, Work, batch_id)
-    if found is None or found.what != "rollouts":
-        raise not_found("batch")
-    return found
-
-
-async def submitted(
-    request: Request,
+def submitted(
     service: Parts,
     caller: Writer,
     asked: WorkRequest,
@@ -180,23 +167,22 @@ async def submitted(
     flags: list[str] | None = None,
     mutation: dict[str, Any] | None = None,
 ) -> Work:
-    """Store the work that is asked for, and return it; `flags`: further ones of `evolverpc serve`. Raises a problem."""
+    """Store the work that is asked for, and return it. Blocks. Raises a problem.
+
+    `flags`: further ones of `evolverpc serve`.
+    """
     records = service.of(caller)
-    repo_url, client_id = await in_thread(repository_of, service, records, asked)
+    repo_url, client_id = repository_of(service, records, asked)
     candidate: dict[str, str] | None = asked.candidate
     ref = asked.ref
     if asked.program_id is not None:
-        version = await known_program(records, asked.program_id)
+        version = known_program(records, asked.program_id)
         candidate, ref = version.texts, ref or version.base_commit
     given = asked.options.model_dump(mode="json", exclude_unset=True)
-    settings = await in_thread(
-        settings_or_problem,
-        service,
-        lambda: asked.with_target(given, repo_url, ref, flags or []),
-        must_end=False,
+    settings = settings_or_problem(
+        service, lambda: asked.with_target(given, repo_url, ref, flags or []), must_end=False
     )
-    spending = request.app.state.spending
-    await in_thread(partial(refuse_beyond_quotas, service, caller.tenant, settings, spending))
+    refuse_beyond_quotas(service, caller.tenant, settings)
     work = Work(
         tenant=records.tenant,
         id=new_id("batch" if what == "rollouts" else "step"),
@@ -216,7 +202,7 @@ async def submitted(
         ),
         created_by=caller.actor,
     )
-    await in_thread(records.insert, work)
+    records.insert(work)
     return work
 
 

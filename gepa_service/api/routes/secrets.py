@@ -9,9 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from gepa_service.api.access import Manager, Parts
 from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
-from gepa_service.api.pages import Paging, next_of
+from gepa_service.api.pages import Page, Paging, View
 from gepa_service.api.problems import Problem, not_found
-from gepa_service.api.threads import in_thread
 from gepa_service.jobs.job_environment import may_be_secret
 from gepa_service.model.tenant import Secret
 from gepa_service.repositories.destinations import refused_host
@@ -49,7 +48,7 @@ class SecretRequest(BaseModel):
     headers: Annotated[list[SecretHeader], Field(max_length=MOST_HEADERS)] = Field(default_factory=list)
 
 
-class SecretView(BaseModel):
+class SecretView(View):
     """A secret without its value."""
 
     name: str
@@ -57,42 +56,32 @@ class SecretView(BaseModel):
     created: datetime
     updated: datetime
 
-    @classmethod
-    def of(cls, record: Secret) -> "SecretView":
-        """Return what is shown of a record."""
-        headers = [SecretHeader.model_validate(each) for each in record.headers]
-        return cls(name=record.id, headers=headers, created=record.created, updated=record.updated)
+
+class SecretPage(Page[SecretView]):
+    """Secrets, in the order of their names."""
 
 
-class SecretPage(BaseModel):
-    """Secrets, in the order of their names. `next`: what the next page follows; null after the last one."""
-
-    items: list[SecretView]
-    next: str | None
-
-
-@router.put("/secrets/{name}", status_code=204, responses=documented(409))
-async def put_secret(name: Name, asked: SecretRequest, caller: Manager, service: Parts) -> None:
+@router.put("/secrets/{name}", status_code=204)
+def put_secret(name: Name, asked: SecretRequest, caller: Manager, service: Parts) -> None:
     """Write a secret, over one of this name. Jobs that start from now on use it."""
     if not may_be_secret(name):
         detail = f"`{name}` decides what programs of this service do, so it is never passed on: choose another name"
         raise Problem(422, "refused-name", "Name refused", detail, field="name")
     headers = [each.model_dump() for each in asked.headers]
-    await in_thread(_check_headers, service, asked)
-    await in_thread(_vault(service).put, caller.tenant, name, asked.value, headers)
+    _check_headers(service, asked)
+    _vault(service).put(caller.tenant, name, asked.value, headers)
 
 
-@router.get("/secrets", responses=documented())
-async def secrets(caller: Manager, service: Parts, query: Paging) -> SecretPage:
+@router.get("/secrets")
+def secrets(caller: Manager, service: Parts, query: Paging) -> SecretPage:
     """List the secrets, without their values."""
-    found = await in_thread(lambda: service.of(caller).page(Secret, after=query.after, limit=query.limit))
-    return SecretPage(items=[SecretView.of(each) for each in found], next=next_of(found, query))
+    return SecretPage.read(SecretView.of, service.of(caller), Secret, query)
 
 
-@router.delete("/secrets/{name}", status_code=204, responses=documented(404, 409))
-async def delete_secret(name: Name, caller: Manager, service: Parts) -> None:
+@router.delete("/secrets/{name}", status_code=204, responses=documented(404))
+def delete_secret(name: Name, caller: Manager, service: Parts) -> None:
     """Delete a secret."""
-    if not await in_thread(_vault(service).delete, caller.tenant, name):
+    if not _vault(service).delete(caller.tenant, name):
         raise not_found("secret")
 
 

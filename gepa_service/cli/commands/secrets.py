@@ -9,7 +9,7 @@ from gepa_client.views.console import echo, make_console, refuse, safe_line
 from gepa_service.cli.arguments import DEFAULT_DATABASE, Database, find_tenant, open_cli_records
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.every import every
-from gepa_service.secrets.master_key import source_of
+from gepa_service.secrets.master_key import master_keys
 from gepa_service.secrets.vault import Vault
 
 APP = typer.Typer(help="Replace the keys that encrypt secrets.", no_args_is_help=True, rich_markup_mode=None)
@@ -39,7 +39,7 @@ def rotate(
         refuse("--master is about all tenants: leave TENANT out")
     console = make_console()
     with open_cli_records(database) as records:
-        vault = Vault(records, source_of(os.environ).read())
+        vault = Vault(records, master_keys(os.environ))
         vault.verify()
         if master:
             count = vault.rotate_master_key()

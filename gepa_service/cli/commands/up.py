@@ -25,7 +25,7 @@ from gepa_service.cli.service_parts import ConfigurationError, parse_issuers
 from gepa_service.cli.service_processes import PartFailed, ServiceProcess, Supervisor
 from gepa_service.records.open_records import open_records
 from gepa_service.records.store import RecordError
-from gepa_service.secrets.master_key import COMMAND_VARIABLE, FILE_VARIABLE, VARIABLE, MasterKeyError, source_of
+from gepa_service.secrets.master_key import COMMAND_VARIABLE, FILE_VARIABLE, VARIABLE, MasterKeyError, master_keys
 from gepa_service.secrets.vault import Vault
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
@@ -128,7 +128,7 @@ def _check_database(folder: DataFolder, environment: Mapping[str, str]) -> None:
     """Report a wrong master key or an unusable database here, once. Raises `ConfigurationError`."""
     try:
         with contextlib.closing(open_records(str(folder.records))) as records:
-            Vault(records, source_of(environment).read()).verify()
+            Vault(records, master_keys(environment)).verify()
     except (MasterKeyError, RecordError) as error:
         raise ConfigurationError(str(error)) from None
 
