@@ -8,7 +8,6 @@ from typing import Any
 from gepa_client.check.check_report import CheckStep, ComparedResult, StepVerdict, naming
 from gepa_client.errors import ClientError, summary
 from gepa_client.fleet.endpoint import Endpoint
-from gepa_client.fleet.endpoints_file import Address
 from gepa_client.fleet.handshake import has_unknown_code, same_code
 from gepa_client.fleet.membership import UNKNOWN_CODE
 from gepa_client.fleet.result_comparison import Results
@@ -16,6 +15,7 @@ from gepa_client.fleet.seed_comparison import Comparison, SeedComparison
 from gepa_client.gepa.row_loaders import AnyRow
 from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.transport.address import Address
 from gepa_client.transport.calls import Call, FailedTry, Reply
 from gepa_client.transport.responses import example_results
 from gepa_client.transport.rpc import RpcClient
@@ -35,7 +35,7 @@ async def compare_servers(
     `client`: of the first server, whose code is not compared again. `rows`: those to compare by. A server that is not
     compared fails.
     """
-    first = Endpoint(Address(client.url), client)
+    first = Endpoint(client)
     first.admit(leader)
     limits, seed = leader.limits, leader.program.seed_candidate
     parts = [rows[: limits.max_batch_size]] if limits.whole_batches else [[row] for row in rows]
@@ -57,7 +57,7 @@ async def compare_servers(
         try:
             endpoint = Endpoint.at(address)
             async with endpoint.client:
-                endpoint.read_token(lambda _token: None)
+                endpoint.client.read_token()
                 described = await endpoint.client.discover(resends=0)
                 if has_unknown_code(described):
                     steps.append(_step("warning", f"{endpoint.url}: {UNKNOWN_CODE}"))

@@ -2,15 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused
 from gepa_client.fleet.cooldown import Cooldown, cooldown_s
-from gepa_client.fleet.endpoints_file import Address
-from gepa_client.transport.address import RPC_PATH, find_proxy_token, find_token
+from gepa_client.transport.address import RPC_PATH, Address
 from gepa_client.transport.calls import Call
 from gepa_client.transport.rpc import RpcClient
 from protocol import DiscoverResult
@@ -84,7 +83,6 @@ class Endpoint:
     answering, in the order in which they were sent.
     """
 
-    address: Address
     client: RpcClient
     slots: int = 0
     in_flight: int = 0
@@ -113,45 +111,20 @@ class Endpoint:
 
     @classmethod
     def at(cls, address: Address) -> "Endpoint":
-        """Return an endpoint that has not been contacted; call `read_token` first.
+        """Return an endpoint that has not been contacted; have its client `read_token` first.
 
         Raises:
             Refused: the address cannot be used.
         """
-        client = RpcClient(
-            address.url,
-            token=address.token,
-            token_file=address.token_file,
-            proxy_token=address.proxy_token,
-            proxy_token_file=address.proxy_token_file,
-            allow_insecure=address.allow_insecure,
-            elsewhere=True,
-            token_later=True,
-            token_setting=address.token_setting,
-        )
-        return cls(address, client)
+        return cls(RpcClient(address, in_fleet=True))
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r})"
 
-    def read_token(self, on_token: Callable[[str], None]) -> bool:
-        """Read the tokens from their sources; True if one has changed, as after a restart of the server.
-
-        `on_token`: called with each before it is used.
-
-        Raises:
-            Refused: a file cannot be read, or holds no usable token; the earlier tokens stay in use.
-        """
-        token = find_token(self.address.token, self.address.token_file)
-        proxy_token = find_proxy_token(self.address.proxy_token, self.address.proxy_token_file)
-        for found in (token, proxy_token):
-            if found is not None:
-                on_token(found)
-        return self.client.use_token(token, proxy_token)
-
     def is_renewed_after(self, error: Exception) -> bool:
         """Whether access may return by itself: the token of the proxy in front of it is renewed from time to time."""
-        return self.address.proxy_token_file is not None and isinstance(error, Unauthorized | BadResponse | Refused)
+        renewed = self.client.address.proxy_token_file is not None
+        return renewed and isinstance(error, Unauthorized | BadResponse | Refused)
 
     def offers(self, capability: str | None) -> bool:
         """Whether it named this capability when it last answered; True for None."""

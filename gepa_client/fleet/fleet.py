@@ -6,13 +6,13 @@ from typing import TypeVar
 
 from gepa_client.errors import Interrupted
 from gepa_client.fleet.endpoint import Bundle, Endpoint, FleetEvent
-from gepa_client.fleet.endpoints_file import Address
 from gepa_client.fleet.handshake import SplitChoice
 from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.fleet.membership import Membership
 from gepa_client.fleet.routed_call import CallExecution
 from gepa_client.fleet.seed_comparison import SeedComparison
 from gepa_client.fleet.slots import Pin
+from gepa_client.transport.address import Address
 from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.rpc import RpcClient
 from protocol import DiscoverResult

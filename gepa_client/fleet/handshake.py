@@ -91,7 +91,7 @@ async def _ask(endpoints: Sequence[Endpoint], resends: int, on_token: Callable[[
     async def discover(endpoint: Endpoint) -> DiscoverResult | Exception:
         await endpoint.client.__aenter__()
         try:
-            endpoint.read_token(on_token)
+            endpoint.client.read_token(on_token)
             return await endpoint.client.discover(resends=resends)
         except (RpcError, ClientError) as error:
             return error

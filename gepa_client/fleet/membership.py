@@ -12,7 +12,7 @@ from typing import Any
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, NoVerdict, Refused, summary
 from gepa_client.fleet.cooldown import Cooldown, requested_pause_s
 from gepa_client.fleet.endpoint import Endpoint, FleetEvent, FleetEventKind
-from gepa_client.fleet.endpoints_file import Address, file_changes, read_endpoints_file
+from gepa_client.fleet.endpoints_file import file_changes, read_endpoints_file
 from gepa_client.fleet.handshake import (
     SplitChoice,
     changed_since_start,
@@ -24,6 +24,7 @@ from gepa_client.fleet.handshake import (
 )
 from gepa_client.fleet.seed_comparison import SeedComparison
 from gepa_client.fleet.slots import Outage, Shutdown, Slots
+from gepa_client.transport.address import Address
 from gepa_client.transport.calls import Call
 from gepa_client.transport.event_loop import GroupTask, run_group
 from protocol import DiscoverResult
@@ -346,7 +347,7 @@ class Membership:
                 await asyncio.sleep(endpoint.until - time.monotonic())
                 requested_s = 0.0
                 try:
-                    endpoint.read_token(self.on_token)
+                    endpoint.client.read_token(self.on_token)
                     discovery = await endpoint.client.discover(timeout_s=PROBE_TIMEOUT_S, resends=0)
                     found = "; ".join(self._differences(discovery))
                     changed = not found and self._runs_other_code(endpoint, discovery)
@@ -413,7 +414,7 @@ class Membership:
             self._on_event(FleetEvent("warning", None, f"{error}; the fleet stays as it is"))
             return
         wanted = {_line(endpoint) for endpoint in fresh}
-        for endpoint in [each for each in self.endpoints if each.address.listed]:
+        for endpoint in [each for each in self.endpoints if each.client.address.listed]:
             if _line(endpoint) not in wanted:
                 self._leave(endpoint)
         here = {endpoint.url for endpoint in self.endpoints}
@@ -483,4 +484,5 @@ class Membership:
 
 def _line(endpoint: Endpoint) -> tuple[object, ...]:
     """Return the endpoint's line in the fleet file: with any of it changed, it is another endpoint."""
-    return endpoint.url, endpoint.address.token_file, endpoint.address.proxy_token_file
+    address = endpoint.client.address
+    return endpoint.url, address.token_file, address.proxy_token_file

@@ -396,7 +396,7 @@ class CallExecution(Generic[T]):
     def _token_renewal(self, endpoint: Endpoint) -> str | None:
         """Return why a refused token does not end the call (it was replaced, or its file is being written), or None."""
         try:
-            return "its token has changed" if endpoint.read_token(self.membership.on_token) else None
+            return "its token has changed" if endpoint.client.read_token(self.membership.on_token) else None
         except Refused as error:
             return summary(error)
 

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import orjson
 
 from gepa_client.errors import ClientError, ConnectionLost, InstanceChanged, Refused
-from gepa_client.transport.address import TOKEN_FLAG, find_proxy_token, find_token, refused, rpc_url
+from gepa_client.transport.address import Address, refused, rpc_url
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.http_transport import CONNECT_TIMEOUT_S, HttpTransport
 from gepa_client.transport.responses import example_results, is_pending, result_of, validated
@@ -62,15 +62,13 @@ WATCHED_S = 1.0
 class RpcClient:
     """Calls one server. Open it with `async with`; all calls share one HTTP session and may overlap.
 
-    `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment (`GEPA_TOKEN`).
-    `proxy_token`, else from `proxy_token_file`: of a proxy in front of the server that uses `Authorization`.
-    `timeout_s`: deadline in seconds of a call that is not given its own. `wait_s`: how long one request waits for a
-    call before the server answers `pending` (capability `async`), which the client then follows up by itself.
-    `max_response_bytes`: of one answer; a larger one is refused, as thousands may be on their way at once.
-    `elsewhere`: the caller may have somewhere else to go: a connection that is refused, or that stayed silent for long,
-    is not tried again here, as one that is lost is.
-    `token_later`: the caller looks for the token and gives it by `use_token`, before any call. `token_setting`: what a
-    user gives the token with, for messages.
+    `url`: with or without `/rpc`, or an `Address` with the credentials. `token`: else from `token_file`, else from the
+    environment (`GEPA_TOKEN`). `timeout_s`: deadline in seconds of a call that is not given its own.
+    `wait_s`: how long one request waits for a call before the server answers `pending` (capability `async`), which the
+    client then follows up by itself. `max_response_bytes`: of one answer; a larger one is refused, as thousands may be
+    on their way at once.
+    `in_fleet`: the caller calls `read_token` before any call, and may have somewhere else to go: a connection that is
+    refused, or that stayed silent for long, is not tried again here, as one that is lost is.
 
     Raises:
         Refused: the address or the token cannot be used; see `gepa_client.transport.address`.
@@ -78,39 +76,34 @@ class RpcClient:
 
     def __init__(
         self,
-        url: str,
+        url: str | Address,
         *,
         token: str | None = None,
         token_file: Path | str | None = None,
-        proxy_token: str | None = None,
-        proxy_token_file: Path | str | None = None,
         timeout_s: float = 60.0,
         wait_s: float = 20.0,
         allow_insecure: bool = False,
         max_response_bytes: int = 64 * 2**20,
-        elsewhere: bool = False,
-        token_later: bool = False,
-        token_setting: str = TOKEN_FLAG,
+        in_fleet: bool = False,
     ) -> None:
-        self.url = rpc_url(url, allow_insecure=allow_insecure)
+        given = url if isinstance(url, Address) else Address(url, token, token_file, allow_insecure=allow_insecure)
+        self.address = given
+        self.url = rpc_url(given.url, allow_insecure=given.allow_insecure)
         self.timeout_s = timeout_s
         self.wait_s = wait_s
         self.discovery: DiscoverResult | None = None
-        self._poster = HttpTransport(
-            self.url,
-            None if token_later else find_token(token, token_file),
-            None if token_later else find_proxy_token(proxy_token, proxy_token_file),
-            max_response_bytes,
-        )
+        self._poster = HttpTransport(self.url, max_response_bytes)
         self._when_refused = refused(
-            token,
-            token_file,
-            proxied=(proxy_token or proxy_token_file) is not None,
-            token_setting=token_setting,
+            given.token,
+            given.token_file,
+            proxied=given.proxy_token_file is not None,
+            token_setting=given.token_setting,
         )
-        self._elsewhere = elsewhere
+        self._in_fleet = in_fleet
         self._ids = itertools.count(1)
         self._random = random.SystemRandom()  # GEPA's runs depend on the global generator: leave it alone
+        if not in_fleet:
+            self.read_token()
 
     def __repr__(self) -> str:
         return f"RpcClient({self.url!r})"
@@ -126,9 +119,18 @@ class RpcClient:
         """Close the session; safe to call twice."""
         await self._poster.close()
 
-    def use_token(self, token: str | None, proxy_token: str | None = None) -> bool:
-        """Send these from now on; True when they are others than before."""
-        return self._poster.use_token(token, proxy_token)
+    def read_token(self, on_token: Callable[[str], None] = lambda _token: None) -> bool:
+        """Read the tokens from their sources; True if one has changed, as after a restart of the server.
+
+        `on_token`: called with each before it is used.
+
+        Raises:
+            Refused: a file cannot be read, or holds no usable token; the earlier tokens stay in use.
+        """
+        tokens = self.address.tokens()
+        for found in filter(None, tokens):
+            on_token(found)
+        return self._poster.use_token(*tokens)
 
     def cut(self, why: str) -> None:
         """End every call in flight as lost, and refuse further ones: the server is gone for good."""
@@ -223,7 +225,7 @@ class RpcClient:
                     resend >= resends
                     or time.monotonic() + pause >= deadline
                     or (sent and not harmless)
-                    or (hopeless and self._elsewhere)
+                    or (hopeless and self._in_fleet)
                 ):
                     raise
                 await asyncio.sleep(pause)
