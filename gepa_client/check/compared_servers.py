@@ -40,7 +40,7 @@ async def compare_servers(
     limits, seed = leader.limits, leader.program.seed_candidate
     parts = [rows[: limits.max_batch_size]] if limits.whole_batches else [[row] for row in rows]
     comparison = SeedComparison(
-        [_call(seed, part, config.example_timeout_s) for part in parts],
+        [_call(seed, part) for part in parts],
         lambda _call: _Unrecorded(),
         is_exact=lambda joining: all(is_deterministic(config, each) for each in (leader, joining)),
         width=min(limits.max_concurrency, config.concurrency or limits.max_concurrency),
@@ -55,7 +55,7 @@ async def compare_servers(
         steps.append(_step("warning", f"{first.url}: {UNKNOWN_CODE}"))
     for address in others:
         try:
-            endpoint = Endpoint.at(address)
+            endpoint = Endpoint.at(address, config.example_timeout_s)
             async with endpoint.client:
                 endpoint.client.read_token()
                 described = await endpoint.client.discover(resends=0)
@@ -73,7 +73,7 @@ async def compare_servers(
     return steps, results
 
 
-def _call(seed: Candidate, rows: Sequence[AnyRow], example_timeout_s: float | None) -> Call[Results]:
+def _call(seed: Candidate, rows: Sequence[AnyRow]) -> Call[Results]:
     def parse(answer: JsonValue) -> Reply[Results]:
         return Reply(example_results(EvaluateResult, answer, len(rows)))
 
@@ -84,7 +84,6 @@ def _call(seed: Candidate, rows: Sequence[AnyRow], example_timeout_s: float | No
         about=f"row {rows[0].id!r}",
         needs=next((row.needs for row in rows if row.needs), None),
         rows=[row.id for row in rows],
-        example_timeout_s=example_timeout_s,
     )
 
 

@@ -49,7 +49,6 @@ from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.example_retries import ExampleRetries, conclusive
 from gepa_client.fleet.handshake import (
-    NEEDED_FOR_TIMEOUT,
     OWN_RECORDS,
     changed_since_start,
     differences,
@@ -143,7 +142,7 @@ async def check_server(
         rpc_url(server.url, allow_insecure=server.allow_insecure)  # an invalid address is no unreachable server
         async with contextlib.AsyncExitStack() as stack:
             try:
-                client = await stack.enter_async_context(RpcClient(server))
+                client = await stack.enter_async_context(RpcClient(server, example_timeout_s=config.example_timeout_s))
                 discovery = await client.discover()
             except (Refused, ConnectionLost) as error:  # its token, or no server there: another one may be usable
                 unreachable[server.url] = _failure(config, "handshake", error)
@@ -335,7 +334,7 @@ class _ServerCheck:
         wanted_s, own_s = self.config.example_timeout_s, discovery.limits.example_timeout_s
         if wanted_s is None:
             return
-        for why in lacking(discovery, NEEDED_FOR_TIMEOUT):
+        for why in lacking(discovery, wanted_s):
             self.note("handshake", "failed", f"{url}: {why}: leave it out, and set the limit where the server starts")
         if own_s is not None and own_s < wanted_s:
             self.note(
@@ -544,8 +543,7 @@ class _ServerCheck:
                     capture_traces=traced,
                     call_id=self._call_id(),
                     group=group,
-                    example_timeout_s=self.config.example_timeout_s,
-                    timeout_s=self.client.evaluation_timeout_s(len(batch), self.config.example_timeout_s),
+                    timeout_s=self.client.evaluation_timeout_s(len(batch)),
                 )
                 found: list[Result] = answer["results"]
                 return found

@@ -110,13 +110,15 @@ class Endpoint:
     sent: dict[SentCall, None] = field(default_factory=dict)
 
     @classmethod
-    def at(cls, address: Address) -> "Endpoint":
+    def at(cls, address: Address, example_timeout_s: float | None = None) -> "Endpoint":
         """Return an endpoint that has not been contacted; have its client `read_token` first.
+
+        `example_timeout_s`: as of its client.
 
         Raises:
             Refused: the address cannot be used.
         """
-        return cls(RpcClient(address, in_fleet=True))
+        return cls(RpcClient(address, example_timeout_s=example_timeout_s, in_fleet=True))
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r})"
@@ -166,7 +168,7 @@ class Endpoint:
         if call.request is None:
             yield
             return
-        sent = SentCall(call.request, time.monotonic(), self.client.example_limit_s(call.example_timeout_s))
+        sent = SentCall(call.request, time.monotonic(), self.client.example_limit_s)
         self.sent[sent] = None
         try:
             yield

@@ -1,6 +1,6 @@
 """The endpoints of a run behind one interface that answers calls."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.fleet.membership import Membership
 from gepa_client.fleet.routed_call import CallExecution
 from gepa_client.fleet.seed_comparison import SeedComparison
-from gepa_client.fleet.slots import Pin
+from gepa_client.fleet.slots import InFlightLimit, Pin
 from gepa_client.transport.address import Address
 from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.rpc import RpcClient
@@ -27,8 +27,9 @@ class Fleet:
     `ExampleRetries`). `first_backoff_s`: the mean wait after the first
     failure, three times as long after each further one. `max_outage_s`: how long calls wait while no endpoint is up.
     `splits`: chooses the splits whose rows must be the same everywhere. `allow_mixed_programs`: programs of different
-    names, or results, may work together if all else is the same. `required`: capabilities that every endpoint must
-    have, each with what needs it. `on_event`: called with each change of state. `on_token`: called with each token
+    names, or results, may work together if all else is the same. `example_timeout_s`: lowers the
+    servers' own limit; endpoints that cannot be given one are refused. `concurrency`: bounds the examples in flight at
+    all endpoints together. `on_event`: called with each change of state. `on_token`: called with each token
     before it is used, as its file may be written while the fleet works. `bundles`: returns all that lead to a commit,
     parents first, for endpoints that lack it; empty if the run has no bundle of it.
     """
@@ -41,7 +42,8 @@ class Fleet:
         max_outage_s: float = 600.0,
         splits: SplitChoice | None = None,
         allow_mixed_programs: bool = False,
-        required: Mapping[str, str] | None = None,
+        example_timeout_s: float | None = None,
+        concurrency: InFlightLimit | None = None,
         on_event: Callable[[FleetEvent], None] = lambda _: None,
         on_token: Callable[[str], None] = lambda _: None,
         bundles: Callable[[str], Sequence[Bundle]] = lambda _: (),
@@ -50,11 +52,12 @@ class Fleet:
         self._first_backoff_s = first_backoff_s
         self._max_outage_s = max_outage_s
         self._bundles = bundles
+        self.concurrency = concurrency or InFlightLimit(None)
         self._evidence = HostEvidence()
         self._membership = Membership(
             splits=splits,
             allow_mixed_programs=allow_mixed_programs,
-            required=required or {},
+            example_timeout_s=example_timeout_s,
             max_outage_s=max_outage_s,
             on_event=on_event,
             on_token=on_token,
@@ -153,6 +156,7 @@ class Fleet:
             pin,
             membership=self._membership,
             evidence=self._evidence,
+            concurrency=self.concurrency,
             bundles=self._bundles,
             max_attempts=self._max_attempts,
             first_backoff_s=self._first_backoff_s,

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from evolverpc_common.display_text import plain
@@ -27,9 +27,6 @@ RENEWAL_S = 15.0
 
 RENEWAL_POLL_S = 0.5
 
-NEEDED_FOR_TIMEOUT = {"example_timeout": "`example_timeout_s`"}
-"""The capability that a limit on the time of an example needs, and the setting of the limit."""
-
 
 @dataclass(frozen=True)
 class Handshake:
@@ -51,7 +48,7 @@ async def shake_hands(
     endpoints: Sequence[Endpoint],
     splits: SplitChoice | None,
     allow_mixed_programs: bool,
-    required: Mapping[str, str],
+    example_timeout_s: float | None,
     on_token: Callable[[str], None],
     on_refused: Callable[[Endpoint, Exception], None],
 ) -> Handshake:
@@ -60,7 +57,7 @@ async def shake_hands(
     `on_refused`: called once with each endpoint that is waited for in this way.
 
     Raises:
-        Refused: the endpoints that answer do not serve the same, or lack what is `required` (see `lacking`); all
+        Refused: the endpoints that answer do not serve the same, or cannot be given the `example_timeout_s`; all
             differences are named.
         RpcError, ClientError: none answers; with one endpoint, its own error.
     """
@@ -80,7 +77,9 @@ async def shake_hands(
     if not met.answered:
         raise _none_answers(met.silent)
     if unable := [
-        f"{endpoint.url}: {why}" for endpoint, discovery in met.answered for why in lacking(discovery, required)
+        f"{endpoint.url}: {why}"
+        for endpoint, discovery in met.answered
+        for why in lacking(discovery, example_timeout_s)
     ]:
         raise Refused("\n  ".join(unable))
     _check_agreement(met, splits, allow_mixed_programs)
@@ -166,13 +165,11 @@ def differences(
     return found
 
 
-def lacking(discovery: DiscoverResult, required: Mapping[str, str]) -> list[str]:
-    """Return why a server cannot take part, one phrase each. `required`: what needs a capability, by its name."""
-    return [
-        f"it does not offer `{capability}`, which {needed_by} needs"
-        for capability, needed_by in required.items()
-        if capability not in discovery.capabilities
-    ]
+def lacking(discovery: DiscoverResult, example_timeout_s: float | None) -> list[str]:
+    """Return why a server cannot be given this limit on the time of an example; empty if it can, or need not."""
+    if example_timeout_s is None or "example_timeout" in discovery.capabilities:
+        return []
+    return ["it does not offer `example_timeout`, which `example_timeout_s` needs"]
 
 
 def changed_since_start(discovery: DiscoverResult) -> str | None:

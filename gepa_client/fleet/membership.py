@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ class Membership:
         *,
         splits: SplitChoice | None,
         allow_mixed_programs: bool,
-        required: Mapping[str, str],
+        example_timeout_s: float | None,
         max_outage_s: float,
         on_event: Callable[[FleetEvent], None],
         on_token: Callable[[str], None],
@@ -79,7 +79,7 @@ class Membership:
         self.outage = Outage(max_outage_s, on_event, self._pause)
         self._splits = splits
         self._allow_mixed_programs = allow_mixed_programs
-        self._required = required
+        self._example_timeout_s = example_timeout_s
         self._on_event = on_event
         self.on_token = on_token
         self._allow_insecure = False
@@ -95,7 +95,7 @@ class Membership:
         """Contact all endpoints at the same time; see `Fleet.open`."""
         by_url: dict[str, Endpoint] = {}
         for address in addresses:
-            endpoint = Endpoint.at(address)
+            endpoint = Endpoint.at(address, self._example_timeout_s)
             by_url.setdefault(endpoint.url, endpoint)
         found = self.endpoints = list(by_url.values())
         if not found:
@@ -105,7 +105,7 @@ class Membership:
             found,
             self._splits,
             self._allow_mixed_programs,
-            self._required,
+            self._example_timeout_s,
             self.on_token,
             lambda endpoint, error: self._report("resting", endpoint, summary(error)),
         )
@@ -288,7 +288,7 @@ class Membership:
         leader = self.leader if self.leader is not None else discovery
         splits = self._splits(leader) if self._splits is not None else ()
         return [
-            *lacking(discovery, self._required),
+            *lacking(discovery, self._example_timeout_s),
             *differences(leader, discovery, splits, allow_mixed_programs=self._allow_mixed_programs),
         ]
 
@@ -409,7 +409,7 @@ class Membership:
     def _read(self, path: Path) -> None:
         try:
             listed = read_endpoints_file(path, allow_insecure=self._allow_insecure)
-            fresh = [Endpoint.at(address) for address in listed]
+            fresh = [Endpoint.at(address, self._example_timeout_s) for address in listed]
         except Refused as error:
             self._on_event(FleetEvent("warning", None, f"{error}; the fleet stays as it is"))
             return

@@ -15,8 +15,8 @@ from gepa_client.fleet.example_retries import ExampleRetries
 from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.fleet.membership import Membership
 from gepa_client.fleet.single_attempt import attempt_once, write_end
-from gepa_client.fleet.slots import Pin
-from gepa_client.transport.calls import AttemptLog, Call, FailureCost, InconclusiveResult, Reply
+from gepa_client.fleet.slots import InFlightLimit, Pin
+from gepa_client.transport.calls import INCONCLUSIVE, AttemptLog, Call, FailureCost, Reply
 from protocol.errors import (
     CallIdConflict,
     CallNotFound,
@@ -47,11 +47,15 @@ NOT_THE_SERVER = (BadResponse, Refused)
 ENDPOINT_FAULTS = (ProgramFailed, Unauthorized, *NOT_THE_SERVER)
 """Errors of the endpoint rather than of the call: another endpoint may answer."""
 
-RETRIABLE = (InconclusiveResult, ConnectionLost, BadResponse, Refused, RpcError)
-Failure: TypeAlias = InconclusiveResult | ConnectionLost | BadResponse | Refused | RpcError
+RETRIABLE = (ConnectionLost, BadResponse, Refused, RpcError)
+Failure: TypeAlias = ConnectionLost | BadResponse | Refused | RpcError
 """Failures of an attempt that do not end the call at once."""
 
 _random = random.SystemRandom()  # never GEPA's global generator
+
+
+class InconclusiveResult(Exception):
+    """An example of a call is `infra_error` or `cancelled`: the call must be tried again."""
 
 
 @dataclass
@@ -70,6 +74,7 @@ class CallExecution(Generic[T]):
     pin: Pin | None
     membership: Membership
     evidence: HostEvidence
+    concurrency: InFlightLimit
     bundles: Callable[[str], Sequence[Bundle]]
     max_attempts: int
     first_backoff_s: float
@@ -102,7 +107,7 @@ class CallExecution(Generic[T]):
                 self._give_up_attempt()
         try:
             while True:
-                async with self.call.hold():
+                async with self.concurrency.hold(len(self.call.rows)):
                     endpoint = await self._place(ticket)
                     reply = await self._attempt(endpoint) if endpoint is not None else None
                 if reply is not None:
@@ -217,37 +222,19 @@ class CallExecution(Generic[T]):
         except RETRIABLE as caught:
             failure = caught
             self.error = caught if isinstance(caught, RpcError | Refused) else None
-            if isinstance(caught, InconclusiveResult):
-                reply = self._concluded(caught.reply)
         except BaseException:
             self._finish("error")
             raise
-        else:
-            if self.call.rows:
-                self.retries.judge(cast("list[dict[str, Any]]", reply.value))
         finally:
             self._release(endpoint)
         if reply is not None:
-            self._replied(endpoint, reply, cooldowns)
-            reply.endpoint = endpoint.url
-            return reply
+            return self._replied(endpoint, reply, cooldowns)
         commit = failure.details.get("commit") if isinstance(failure, UnknownCandidate) else None
         if isinstance(commit, str) and (endpoint.instance, commit) not in self.uploaded:
             await self._upload(endpoint, commit, cooldowns)
         else:
             await self._failed(endpoint, failure, cooldowns, idempotent=idempotent)
         return None
-
-    def _concluded(self, reply: Reply[Any]) -> Reply[T] | None:
-        """Return the reply in which the failures of examples that fail too often are the candidate's; None if not all.
-
-        A call that names no rows has no such examples.
-        """
-        results = self.retries.judge(reply.value) if self.call.rows else []
-        if self.retries.open or not results:
-            return None
-        outcome = next(result["status"] for result in results if result["status"] != "ok")
-        return replace(reply, value=cast("T", results), outcome=outcome)
 
     async def _probes(self, endpoint: Endpoint) -> None:
         """Run other rows again if only that shows whether there is an outage or an example always fails."""
@@ -305,12 +292,32 @@ class CallExecution(Generic[T]):
             message = f"{endpoint.url} does not accept commit {commit[:SHOWN]}, and no other endpoint is left for it"
             raise Interrupted("paused", f"{message}: {summary(error)}") from error
 
-    def _replied(self, endpoint: Endpoint, reply: Reply[T], cooldowns: int) -> None:
+    def _replied(self, endpoint: Endpoint, reply: Reply[T], cooldowns: int) -> Reply[T] | None:
+        """Return the reply, with the failures of examples that fail too often as the candidate's; None: try again."""
         self._accepted()
+        results = cast("list[dict[str, Any]]", reply.value) if self.call.rows else []
+        judged = self.retries.judge(results)
+        if results and self.retries.open:
+            self.waited_s = 0.0
+            write_end(self.log, reply, self.retries.failed_tries())
+            self._back_off(endpoint, InconclusiveResult(self._inconclusive(results)), cooldowns)
+            return None
+        if judged != results:
+            outcome = next(result["status"] for result in judged if result["status"] != "ok")
+            reply = replace(reply, value=cast("T", judged), outcome=outcome)
+        reply.endpoint = endpoint.url
         endpoint.answered(cooldowns)
         if self.pin is not None and self.pin.instance == endpoint.instance:
             self.pin.settled = True
         write_end(self.log, reply)
+        return reply
+
+    def _inconclusive(self, results: Sequence[dict[str, Any]]) -> str:
+        pairs = zip(self.call.rows, results, strict=True)
+        row, result = next(each for each in pairs if each[1]["status"] in INCONCLUSIVE)
+        error = result.get("error") or {}
+        cause = f": {error.get('type')}: {error.get('message')}" if error else ""
+        return f"example {row!r} is {result['status']}{cause}"
 
     async def _failed(self, endpoint: Endpoint, error: Failure, cooldowns: int, *, idempotent: bool) -> None:
         """Decide the next step, waiting if that is part of it; raises what ends the call."""
@@ -321,9 +328,6 @@ class CallExecution(Generic[T]):
         self.waited_s = 0.0
         if isinstance(error, ConnectionLost):
             self._lost(endpoint, error, cooldowns, idempotent=idempotent)
-        elif isinstance(error, InconclusiveResult):
-            write_end(self.log, error.reply, self.retries.failed_tries())
-            self._back_off(endpoint, error, cooldowns)
         elif isinstance(error, CallIdConflict) and self.reached:  # an earlier process sent another request
             self._finish("lost")
         elif isinstance(error, CallNotFound):  # its outcome is unknown and stays so
@@ -411,7 +415,7 @@ class CallExecution(Generic[T]):
 
     def _count(self, error: Exception) -> None:
         self.failures += 1
-        stuck = isinstance(error, InconclusiveResult) and bool(self.call.rows) and not self.retries.outage
+        stuck = isinstance(error, InconclusiveResult) and not self.retries.outage
         if self.failures >= self.max_attempts and not stuck:
             lost = "server lost, " if isinstance(error, ConnectionLost) else ""
             raise Interrupted(

@@ -10,7 +10,6 @@ from evolverpc_common.model_prices import PriceTable
 from gepa_client.errors import AnswerTooLarge, BadResponse, ClientError
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.fleet.example_retries import PROBED_FOR, SUCCESSES
-from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.evaluation_results import Results, as_rollout, instance_of, reply_with, with_score
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
 from gepa_client.journal.entries import EVALUATE, PROBE, RETRACE, ROLLOUT, SCORE
@@ -84,8 +83,7 @@ class BatchEvaluator:
     """Evaluates items on a fleet, in the order in which calls finish.
 
     Each example is a call of its own; only if the program wants `whole_batches` is an item one call (in slices of
-    `max_batch_size` if necessary). `scorers` score what programs answer as `rollout`. `in_flight`: bounds the examples
-    that all endpoints together evaluate or score at once. `example_timeout_s`: lowers the servers' own limit.
+    `max_batch_size` if necessary). `scorers` score what programs answer as `rollout`.
     """
 
     fleet: Fleet
@@ -94,8 +92,6 @@ class BatchEvaluator:
     scorers: Fleet | None = None
     on_example: Callable[[ExampleDone], None] | None = None
     prices: PriceTable = field(default_factory=lambda: PriceTable({}))
-    in_flight: InFlightLimit = field(default_factory=lambda: InFlightLimit(None))
-    example_timeout_s: float | None = None
     _scored_examples: dict[str, tuple[Candidate, AnyRow, dict[str, Any]]] = field(default_factory=dict, init=False)
 
     async def evaluate(self, items: Sequence[EvaluationItem]) -> list[Results]:
@@ -167,7 +163,7 @@ class BatchEvaluator:
     def _max_batch_size(self) -> int:
         """Examples of one call: as many as the server takes, and as may be in flight."""
         size = self.discovery.limits.max_batch_size
-        return size if self.in_flight.most is None else min(size, self.in_flight.most)
+        return size if (most := self.fleet.concurrency.most) is None else min(size, most)
 
     @property
     def _scorers_read(self) -> bool:
@@ -257,18 +253,16 @@ class BatchEvaluator:
             about=_named(rows),
             needs="batch_evaluate" if batch.item.parts else next((row.needs for row in rows if row.needs), None),
             rows=[row.id for row in rows],
-            example_timeout_s=self.example_timeout_s,
             request=(request.key.digest, request.key.about),
             group=None if self._scorers_read else batch.group,  # without a group trajectories are inline
             parse_error=functools.partial(self._too_large, rows),
             probe=functools.partial(self._probe, request),
-            hold=functools.partial(self.in_flight.hold, len(rows)),
         )
         reply = await self.fleet.call(call, self.journal.attempts(request, kind, task), pin=batch.pin)
         return reply.value or await self._one_by_one(batch, request, kind, task)
 
     def _evaluated(self, rows: Sequence[AnyRow], answer: JsonValue) -> Reply[Results]:
-        return reply_with(rows, self.prices, example_results(EvaluateResult, answer, len(rows)))
+        return reply_with(self.prices, example_results(EvaluateResult, answer, len(rows)))
 
     def _too_large(self, rows: Sequence[AnyRow], error: Exception, seconds: float) -> Reply[Results] | None:
         """Return a failed example if its answer is too large; no results if that of several examples is."""
@@ -277,7 +271,7 @@ class BatchEvaluator:
             return None
         if len(rows) > 1:
             return Reply([], "error", seconds, examples=0)
-        return reply_with(rows, self.prices, [oversized(excess, seconds)])
+        return reply_with(self.prices, [oversized(excess, seconds)])
 
     async def _one_by_one(self, batch: _Batch, request: RecordedRequest, kind: str, task: GroupTask) -> Results:
         """Evaluate each example of a batch by itself, as their answer together is too large to be read."""
@@ -304,12 +298,7 @@ class BatchEvaluator:
             with_trajectory=self._scorers_read,
             exact=self.scorers.offers(EXACT_VALUES),
         )
-        call = replace(
-            call,
-            example_timeout_s=self.example_timeout_s,
-            probe=functools.partial(self._probe_of_scorers, request),
-            hold=functools.partial(self.in_flight.hold, len(at)),
-        )
+        call = replace(call, probe=functools.partial(self._probe_of_scorers, request))
         reply = await self.scorers.call(call, self.journal.attempts(request, SCORE))
         merged = list(results)
         for position, score in zip(at, reply.value, strict=True):
@@ -344,7 +333,6 @@ class BatchEvaluator:
             about=_named(rows),
             needs=next((row.needs for row in rows if row.needs), None),
             rows=[row.id for row in rows],
-            example_timeout_s=self.example_timeout_s,
         )
 
     def _probe_of_scorers(
@@ -361,7 +349,6 @@ class BatchEvaluator:
                     with_trajectory=self._scorers_read,
                     exact=self.scorers is not None and self.scorers.offers(EXACT_VALUES),
                 )
-                call = replace(call, example_timeout_s=self.example_timeout_s)
                 return call, self.journal.attempts(request, PROBE)
         return None
 
@@ -390,7 +377,7 @@ def score_call(
             "batch": [row.wire for row in rows],
             "results": [as_rollout(one, with_trajectory=with_trajectory, exact=exact) for one in rollouts],
         },
-        lambda answer: reply_with(rows, prices, example_results(ScoreResult, answer, len(rows))),
+        lambda answer: reply_with(prices, example_results(ScoreResult, answer, len(rows))),
         about=f"the score of {_named(rows)}",
         needs="scoring",
         rows=[row.id for row in rows],

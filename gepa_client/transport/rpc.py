@@ -36,6 +36,9 @@ from protocol.errors import Overloaded, RpcError, Unauthorized, VersionNotSuppor
 
 T = TypeVar("T")
 
+RUN_EXAMPLES = ("evaluate", "score")
+"""Methods that run examples."""
+
 UNLIMITED_EXAMPLE_S = 600.0
 """Seconds to wait for one example of a server that states no limit of its own."""
 
@@ -66,7 +69,8 @@ class RpcClient:
     environment (`GEPA_TOKEN`). `timeout_s`: deadline in seconds of a call that is not given its own.
     `wait_s`: how long one request waits for a call before the server answers `pending` (capability `async`), which the
     client then follows up by itself. `max_response_bytes`: of one answer; a larger one is refused, as thousands may be
-    on their way at once.
+    on their way at once. `example_timeout_s`: the contract's `_meta.example_timeout_s` of calls that run examples, for
+    servers with the capability `example_timeout`.
     `in_fleet`: the caller calls `read_token` before any call, and may have somewhere else to go: a connection that is
     refused, or that stayed silent for long, is not tried again here, as one that is lost is.
 
@@ -84,6 +88,7 @@ class RpcClient:
         wait_s: float = 20.0,
         allow_insecure: bool = False,
         max_response_bytes: int = 64 * 2**20,
+        example_timeout_s: float | None = None,
         in_fleet: bool = False,
     ) -> None:
         given = url if isinstance(url, Address) else Address(url, token, token_file, allow_insecure=allow_insecure)
@@ -91,6 +96,7 @@ class RpcClient:
         self.url = rpc_url(given.url, allow_insecure=given.allow_insecure)
         self.timeout_s = timeout_s
         self.wait_s = wait_s
+        self.example_timeout_s = example_timeout_s
         self.discovery: DiscoverResult | None = None
         self._poster = HttpTransport(self.url, max_response_bytes)
         self._when_refused = refused(
@@ -155,7 +161,6 @@ class RpcClient:
         call_id: str | None = None,
         wait_s: float | None = None,
         group: str | None = None,
-        example_timeout_s: float | None = None,
         timeout_s: float | None = None,
         resends: int = RESENDS,
         on_progress: Callable[[Progress], None] | None = None,
@@ -175,7 +180,9 @@ class RpcClient:
         deadline = time.monotonic() + limit_s
         if wait_s is None and call_id is not None and self.offers("async"):
             wait_s = self.wait_s if on_progress is None else WATCHED_S
-        meta = {"call_id": call_id, "wait_s": wait_s, "group": group, "example_timeout_s": example_timeout_s}
+        meta = {"call_id": call_id, "wait_s": wait_s, "group": group}
+        if method in RUN_EXAMPLES and self.offers("example_timeout"):
+            meta["example_timeout_s"] = self.example_timeout_s
         instance = self.instance_id if call_id is not None else None
         try:
             asked = time.monotonic()
@@ -287,10 +294,7 @@ class RpcClient:
                 await self._params(call),
                 call_id=call_id,
                 group=call.group if self.offers("refs") else None,
-                example_timeout_s=call.example_timeout_s,
-                timeout_s=(
-                    self.evaluation_timeout_s(len(call.rows), call.example_timeout_s) if call.rows else call.timeout_s
-                ),
+                timeout_s=self.evaluation_timeout_s(len(call.rows)) if call.rows else call.timeout_s,
                 on_progress=call.on_progress,
             )
             reply = call.parse(answer)
@@ -314,17 +318,15 @@ class RpcClient:
             params |= call.instance_params(self.instance_id)
         return params
 
-    def example_limit_s(self, example_timeout_s: float | None = None) -> float | None:
-        """Return after how many seconds the server ends an example; None if nothing limits it."""
+    @property
+    def example_limit_s(self) -> float | None:
+        """After how many seconds the server ends an example; None if nothing limits it."""
         own_s = self.discovery.limits.example_timeout_s if self.discovery is not None else None
-        if own_s is None or example_timeout_s is None:
-            return example_timeout_s if own_s is None else own_s
-        return min(own_s, example_timeout_s)
+        return min((limit_s for limit_s in (own_s, self.example_timeout_s) if limit_s is not None), default=None)
 
-    def evaluation_timeout_s(self, examples: int, example_timeout_s: float | None = None) -> float:
+    def evaluation_timeout_s(self, examples: int) -> float:
         """Return the seconds to wait for an `evaluate` or `score` of so many examples, each at its limit."""
-        limit_s = self.example_limit_s(example_timeout_s) or UNLIMITED_EXAMPLE_S
-        return limit_s * ATTEMPTS * examples + QUEUE_ALLOWANCE_S
+        return (self.example_limit_s or UNLIMITED_EXAMPLE_S) * ATTEMPTS * examples + QUEUE_ALLOWANCE_S
 
     # --- typed calls -----------------------------------------------------------------------------------------------
 
@@ -355,7 +357,6 @@ class RpcClient:
         items: Sequence[Mapping[str, Any]] | None = None,
         call_id: str | None = None,
         group: str | None = None,
-        example_timeout_s: float | None = None,
         timeout_s: float | None = None,
     ) -> dict[str, Any]:
         """Evaluate examples given as they go over the wire; the result as JSON, validated, one entry per example.
@@ -366,14 +367,7 @@ class RpcClient:
         params = {"candidate": candidate, "batch": list(batch), "capture_traces": capture_traces}
         if items is not None:
             params["items"] = list(items)
-        answer = await self.call(
-            "evaluate",
-            params,
-            call_id=call_id,
-            group=group,
-            example_timeout_s=example_timeout_s,
-            timeout_s=timeout_s,
-        )
+        answer = await self.call("evaluate", params, call_id=call_id, group=group, timeout_s=timeout_s)
         return {"results": example_results(EvaluateResult, answer, len(batch))}
 
     async def make_reflective_dataset(

@@ -152,7 +152,6 @@ class _Tasks:
                 [Row("0", task).wire],
                 capture_traces=self._order.program.traces,
                 call_id=uuid.uuid4().hex if client.offers("idempotency") else None,
-                example_timeout_s=limit if client.offers("example_timeout") else None,
                 timeout_s=limit + GRACE_S,
             )
         found: dict[str, Any] = answer["results"][0]
@@ -163,7 +162,8 @@ class _Tasks:
         listed = await asyncio.to_thread(read_endpoints_file, self._fleet)
         for address in listed:
             if address.url not in self._clients:
-                client = self._clients[address.url] = RpcClient(address)
+                client = RpcClient(address, example_timeout_s=self._order.program.task_timeout_s)
+                self._clients[address.url] = client
                 self._busy[address.url] = 0
                 await self._open.enter_async_context(client)
         if not listed:
