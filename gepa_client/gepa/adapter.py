@@ -264,7 +264,7 @@ class RemoteAdapter:
 
     def call_beside(self, candidate: Candidate, rows: Sequence[AnyRow]) -> Call[Results]:
         """Return a call that evaluates rows without traces; neither GEPA nor the journal gets its results."""
-        return self._evaluator.call_beside(candidate, rows)
+        return self._evaluator.evaluation(candidate, rows)
 
     def compare_servers(self, comparison: SeedComparison, recorded: DiscoverResult | None) -> None:
         """Compare the servers now, and each that joins from now on. Arguments and errors: as of `Fleet.compare`."""

@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -239,20 +239,11 @@ class BatchEvaluator:
     async def _call(self, batch: _Batch, request: RecordedRequest, kind: str, task: GroupTask) -> Results:
         """Evaluate in one call, whose attempts count for `request`, until every example is conclusive."""
         rows = batch.rows
-        params: dict[str, Any] = {
-            "candidate": batch.item.candidate,
-            "batch": [row.wire for row in rows],
-            "capture_traces": batch.item.trace or self._scorers_read,
-        }
-        if (parts := _wire_items(batch)) is not None:
-            params["items"] = parts
-        call = Call(
-            "evaluate",
-            params,
-            functools.partial(self._evaluated, rows),
-            about=_named(rows),
-            needs="batch_evaluate" if batch.item.parts else next((row.needs for row in rows if row.needs), None),
-            rows=[row.id for row in rows],
+        call = self.evaluation(
+            batch.item.candidate,
+            rows,
+            trace=batch.item.trace,
+            items=_wire_items(batch),
             request=(request.key.digest, request.key.about),
             group=None if self._scorers_read else batch.group,  # without a group trajectories are inline
             parse_error=functools.partial(self._too_large, rows),
@@ -260,6 +251,28 @@ class BatchEvaluator:
         )
         reply = await self.fleet.call(call, self.journal.attempts(request, kind, task), pin=batch.pin)
         return reply.value or await self._one_by_one(batch, request, kind, task)
+
+    def evaluation(
+        self,
+        candidate: Candidate,
+        rows: Sequence[AnyRow],
+        *,
+        trace: bool = False,
+        items: Sequence[Mapping[str, Any]] | None = None,
+        **members: Any,
+    ) -> Call[Results]:
+        """Return the call that evaluates rows. `items`: as in `EvaluateParams`; `members`: further ones of `Call`."""
+        wire, traced = [row.wire for row in rows], trace or self._scorers_read
+        params = {"candidate": candidate, "batch": wire, "capture_traces": traced}
+        return Call(
+            "evaluate",
+            params if items is None else {**params, "items": items},
+            functools.partial(self._evaluated, rows),
+            about=_named(rows),
+            needs="batch_evaluate" if items is not None else next((row.needs for row in rows if row.needs), None),
+            rows=[row.id for row in rows],
+            **members,
+        )
 
     def _evaluated(self, rows: Sequence[AnyRow], answer: JsonValue) -> Reply[Results]:
         return reply_with(self.prices, example_results(EvaluateResult, answer, len(rows)))
@@ -290,15 +303,8 @@ class BatchEvaluator:
                 "beside `run`, or name a server that scores them as `score_with`"
             )
         at = [position for position, result in enumerate(results) if result["status"] == ROLLOUT]
-        rollouts = [results[position] for position in at]
-        call = score_call(
-            [rows[position] for position in at],
-            rollouts,
-            self.prices,
-            with_trajectory=self._scorers_read,
-            exact=self.scorers.offers(EXACT_VALUES),
-        )
-        call = replace(call, probe=functools.partial(self._probe_of_scorers, request))
+        call = self._score_call([rows[position] for position in at], [results[position] for position in at])
+        call = replace(call, probe=functools.partial(self._probe, request, of_scorers=True))
         reply = await self.scorers.call(call, self.journal.attempts(request, SCORE))
         merged = list(results)
         for position, score in zip(at, reply.value, strict=True):
@@ -317,40 +323,21 @@ class BatchEvaluator:
             if len(self._scored_examples) > PROBES_KEPT:
                 del self._scored_examples[next(iter(self._scored_examples))]
 
-    def _probe(self, request: RecordedRequest, ended: Container[str]) -> tuple[Call[Results], AttemptLog] | None:
-        """Return a call that evaluates the latest row with a score that is none of these again, and its log."""
-        for candidate, other, _ in reversed(self._scored_examples.values()):
-            if other.id not in ended:
-                return self.call_beside(candidate, [other]), self.journal.attempts(request, PROBE)
-        return None
-
-    def call_beside(self, candidate: Candidate, rows: Sequence[AnyRow]) -> Call[Results]:
-        """Return a call that evaluates rows without traces, and whose results GEPA does not get."""
-        return Call(
-            "evaluate",
-            {"candidate": candidate, "batch": [row.wire for row in rows], "capture_traces": self._scorers_read},
-            functools.partial(self._evaluated, rows),
-            about=_named(rows),
-            needs=next((row.needs for row in rows if row.needs), None),
-            rows=[row.id for row in rows],
-        )
-
-    def _probe_of_scorers(
-        self, request: RecordedRequest, ended: Container[str]
+    def _probe(
+        self, request: RecordedRequest, ended: Container[str], *, of_scorers: bool = False
     ) -> tuple[Call[Results], AttemptLog] | None:
-        """Return a call that scores the latest row with a score that is none of these again, and its log."""
-        for _, other, result in reversed(self._scored_examples.values()):
+        """Return a call that evaluates or scores the latest row with a score that is none of these again; its log."""
+        for candidate, other, result in reversed(self._scored_examples.values()):
             if other.id not in ended:
+                if not of_scorers:
+                    return self.evaluation(candidate, [other]), self.journal.attempts(request, PROBE)
                 rollout = {**complete(result), "status": ROLLOUT, "score": None}
-                call = score_call(
-                    [other],
-                    [rollout],
-                    self.prices,
-                    with_trajectory=self._scorers_read,
-                    exact=self.scorers is not None and self.scorers.offers(EXACT_VALUES),
-                )
-                return call, self.journal.attempts(request, PROBE)
+                return self._score_call([other], [rollout]), self.journal.attempts(request, PROBE)
         return None
+
+    def _score_call(self, rows: Sequence[AnyRow], rollouts: Results) -> Call[Results]:
+        exact = self.scorers is not None and self.scorers.offers(EXACT_VALUES)
+        return score_call(rows, rollouts, self.prices, with_trajectory=self._scorers_read, exact=exact)
 
     def _report(self, row: AnyRow, result: dict[str, Any]) -> None:
         if self.on_example is not None:
