@@ -8,8 +8,8 @@ from typing import Any
 from gepa_client.check.check_report import CheckStep, ComparedResult, StepVerdict, naming
 from gepa_client.errors import ClientError, summary
 from gepa_client.fleet.endpoint import Endpoint
+from gepa_client.fleet.fleet import UNKNOWN_CODE
 from gepa_client.fleet.handshake import has_unknown_code, same_code
-from gepa_client.fleet.membership import UNKNOWN_CODE
 from gepa_client.fleet.result_comparison import Results
 from gepa_client.fleet.seed_comparison import Comparison, SeedComparison
 from gepa_client.gepa.row_loaders import AnyRow

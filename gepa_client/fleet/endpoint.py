@@ -78,7 +78,7 @@ class Endpoint:
     is given up. `instance`: the admitted server process; `described`: what it declared; `answered_at`: its last
     answer, on the monotonic clock.
     `cooldowns`: how often it has cooled down: a call sent before a cooldown is no evidence about the endpoint after it.
-    `pinned`: calls that wait for it alone. `idle_since`: when a call of it last began or ended, by a count.
+    `idle_since`: when a call of it last began or ended, by a count.
     `uploaded`: (instance, commit) of the commits that it imported. `sent`: calls for requests of the journal that it is
     answering, in the order in which they were sent.
     """
@@ -104,7 +104,6 @@ class Endpoint:
     answered_at: float = 0.0
     prober: asyncio.Task[None] | None = None
     checking: asyncio.Task[bool] | None = None
-    pinned: int = 0
     uploaded: set[tuple[str | None, str]] = field(default_factory=set)
     uploading: asyncio.Lock = field(default_factory=asyncio.Lock)
     sent: dict[SentCall, None] = field(default_factory=dict)
@@ -141,11 +140,6 @@ class Endpoint:
     def resting(self) -> bool:
         """Whether it belongs to the fleet but gets no calls at present."""
         return self.cooldown is not None and not self.left
-
-    @property
-    def room(self) -> int:
-        """Calls it could take now; below zero if pinned calls wait for it."""
-        return self.slots - self.in_flight - self.pinned
 
     @property
     def has_room(self) -> bool:
