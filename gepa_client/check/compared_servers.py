@@ -8,14 +8,14 @@ from typing import Any
 from gepa_client.check.check_report import CheckStep, ComparedResult, StepVerdict, naming
 from gepa_client.errors import ClientError, summary
 from gepa_client.fleet.endpoint import Endpoint
-from gepa_client.fleet.endpoints_file import Address
+from gepa_client.fleet.fleet import UNKNOWN_CODE
 from gepa_client.fleet.handshake import has_unknown_code, same_code
-from gepa_client.fleet.membership import UNKNOWN_CODE
 from gepa_client.fleet.result_comparison import Results
 from gepa_client.fleet.seed_comparison import Comparison, SeedComparison
 from gepa_client.gepa.row_loaders import AnyRow
 from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.transport.address import Address
 from gepa_client.transport.calls import Call, FailedTry, Reply
 from gepa_client.transport.responses import example_results
 from gepa_client.transport.rpc import RpcClient
@@ -35,12 +35,12 @@ async def compare_servers(
     `client`: of the first server, whose code is not compared again. `rows`: those to compare by. A server that is not
     compared fails.
     """
-    first = Endpoint(Address(client.url), client)
+    first = Endpoint(client)
     first.admit(leader)
     limits, seed = leader.limits, leader.program.seed_candidate
     parts = [rows[: limits.max_batch_size]] if limits.whole_batches else [[row] for row in rows]
     comparison = SeedComparison(
-        [_call(seed, part, config.example_timeout_s) for part in parts],
+        [_call(seed, part) for part in parts],
         lambda _call: _Unrecorded(),
         is_exact=lambda joining: all(is_deterministic(config, each) for each in (leader, joining)),
         width=min(limits.max_concurrency, config.concurrency or limits.max_concurrency),
@@ -55,9 +55,9 @@ async def compare_servers(
         steps.append(_step("warning", f"{first.url}: {UNKNOWN_CODE}"))
     for address in others:
         try:
-            endpoint = Endpoint.at(address)
+            endpoint = Endpoint.at(address, config.example_timeout_s)
             async with endpoint.client:
-                endpoint.read_token(lambda _token: None)
+                endpoint.client.read_token()
                 described = await endpoint.client.discover(resends=0)
                 if has_unknown_code(described):
                     steps.append(_step("warning", f"{endpoint.url}: {UNKNOWN_CODE}"))
@@ -73,7 +73,7 @@ async def compare_servers(
     return steps, results
 
 
-def _call(seed: Candidate, rows: Sequence[AnyRow], example_timeout_s: float | None) -> Call[Results]:
+def _call(seed: Candidate, rows: Sequence[AnyRow]) -> Call[Results]:
     def parse(answer: JsonValue) -> Reply[Results]:
         return Reply(example_results(EvaluateResult, answer, len(rows)))
 
@@ -84,7 +84,6 @@ def _call(seed: Candidate, rows: Sequence[AnyRow], example_timeout_s: float | No
         about=f"row {rows[0].id!r}",
         needs=next((row.needs for row in rows if row.needs), None),
         rows=[row.id for row in rows],
-        example_timeout_s=example_timeout_s,
     )
 
 

@@ -9,12 +9,10 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError
 from gepa_client.run.output_folder import refuse_results
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
-from gepa_client.transport.address import rpc_url
+from gepa_client.transport.address import Address, rpc_url
 from protocol.errors import RpcError
 
-if TYPE_CHECKING:  # aiohttp comes with them, which `--help` does not need
-    from gepa_client.fleet.endpoints_file import Address
-    from gepa_client.transport.rpc import RpcClient
+if TYPE_CHECKING:  # heavy
     from protocol import DiscoverResult
 
 
@@ -74,25 +72,13 @@ def preflight_connection(settings: RunConfig, allowed: Sequence[Network] | None 
         raise SettingsError(f"{found}; {ADDRESS} (nothing was run; `check` set to off starts the run all the same)")
 
 
-def client_of(server: "Address") -> "RpcClient":
-    """Return a client that is not open yet. Raises Refused if its token cannot be used."""
+async def discovered(servers: Sequence[Address], *, resend: bool) -> "list[DiscoverResult | ClientError | RpcError]":
+    """Return what each server describes, or why it is unavailable. `resend`: wait for one that is about to start."""
     from gepa_client.transport.rpc import RpcClient
 
-    return RpcClient(
-        server.url,
-        token_file=server.token_file,
-        proxy_token_file=server.proxy_token_file,
-        allow_insecure=server.allow_insecure,
-        token_setting=server.token_setting,
-    )
-
-
-async def discovered(servers: Sequence["Address"], *, resend: bool) -> "list[DiscoverResult | ClientError | RpcError]":
-    """Return what each server describes, or why it is unavailable. `resend`: wait for one that is about to start."""
-
-    async def discover(server: "Address") -> "DiscoverResult | ClientError | RpcError":
+    async def discover(server: Address) -> "DiscoverResult | ClientError | RpcError":
         try:
-            async with client_of(server) as client:
+            async with RpcClient(server) as client:
                 return await (client.discover() if resend else client.discover(resends=0))
         except (ClientError, RpcError) as error:
             return error

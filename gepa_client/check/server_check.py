@@ -43,14 +43,12 @@ from gepa_client.check.compared_servers import compare_servers
 from gepa_client.check.estimate_text import STARTS_S
 from gepa_client.check.missing_fields import missing_fields
 from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
-from gepa_client.check.preflight import client_of, discovered
+from gepa_client.check.preflight import discovered
 from gepa_client.check.reflection_call import call_reflection_model
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
-from gepa_client.fleet.endpoints_file import Address
 from gepa_client.fleet.example_retries import ExampleRetries, conclusive
 from gepa_client.fleet.handshake import (
-    NEEDED_FOR_TIMEOUT,
     OWN_RECORDS,
     changed_since_start,
     differences,
@@ -68,7 +66,7 @@ from gepa_client.run.resolved_settings import endpoints, evolve_of, is_determini
 from gepa_client.selection.search_rows import default_sample, rows_searched
 from gepa_client.settings.groups import Evolve
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig, score_range_of
-from gepa_client.transport.address import rpc_url
+from gepa_client.transport.address import Address, rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S
 from gepa_client.transport.event_loop import GroupTask, run_group
 from gepa_client.transport.rpc import RpcClient
@@ -144,7 +142,7 @@ async def check_server(
         rpc_url(server.url, allow_insecure=server.allow_insecure)  # an invalid address is no unreachable server
         async with contextlib.AsyncExitStack() as stack:
             try:
-                client = await stack.enter_async_context(client_of(server))
+                client = await stack.enter_async_context(RpcClient(server, example_timeout_s=config.example_timeout_s))
                 discovery = await client.discover()
             except (Refused, ConnectionLost) as error:  # its token, or no server there: another one may be usable
                 unreachable[server.url] = _failure(config, "handshake", error)
@@ -336,7 +334,7 @@ class _ServerCheck:
         wanted_s, own_s = self.config.example_timeout_s, discovery.limits.example_timeout_s
         if wanted_s is None:
             return
-        for why in lacking(discovery, NEEDED_FOR_TIMEOUT):
+        for why in lacking(discovery, wanted_s):
             self.note("handshake", "failed", f"{url}: {why}: leave it out, and set the limit where the server starts")
         if own_s is not None and own_s < wanted_s:
             self.note(
@@ -545,8 +543,7 @@ class _ServerCheck:
                     capture_traces=traced,
                     call_id=self._call_id(),
                     group=group,
-                    example_timeout_s=self.config.example_timeout_s,
-                    timeout_s=self.client.evaluation_timeout_s(len(batch), self.config.example_timeout_s),
+                    timeout_s=self.client.evaluation_timeout_s(len(batch)),
                 )
                 found: list[Result] = answer["results"]
                 return found

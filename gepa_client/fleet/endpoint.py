@@ -2,15 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused
 from gepa_client.fleet.cooldown import Cooldown, cooldown_s
-from gepa_client.fleet.endpoints_file import Address
-from gepa_client.transport.address import RPC_PATH, find_proxy_token, find_token
+from gepa_client.transport.address import RPC_PATH, Address
 from gepa_client.transport.calls import Call
 from gepa_client.transport.rpc import RpcClient
 from protocol import DiscoverResult
@@ -79,12 +78,11 @@ class Endpoint:
     is given up. `instance`: the admitted server process; `described`: what it declared; `answered_at`: its last
     answer, on the monotonic clock.
     `cooldowns`: how often it has cooled down: a call sent before a cooldown is no evidence about the endpoint after it.
-    `pinned`: calls that wait for it alone. `idle_since`: when a call of it last began or ended, by a count.
+    `idle_since`: when a call of it last began or ended, by a count.
     `uploaded`: (instance, commit) of the commits that it imported. `sent`: calls for requests of the journal that it is
     answering, in the order in which they were sent.
     """
 
-    address: Address
     client: RpcClient
     slots: int = 0
     in_flight: int = 0
@@ -106,52 +104,28 @@ class Endpoint:
     answered_at: float = 0.0
     prober: asyncio.Task[None] | None = None
     checking: asyncio.Task[bool] | None = None
-    pinned: int = 0
     uploaded: set[tuple[str | None, str]] = field(default_factory=set)
     uploading: asyncio.Lock = field(default_factory=asyncio.Lock)
     sent: dict[SentCall, None] = field(default_factory=dict)
 
     @classmethod
-    def at(cls, address: Address) -> "Endpoint":
-        """Return an endpoint that has not been contacted; call `read_token` first.
+    def at(cls, address: Address, example_timeout_s: float | None = None) -> "Endpoint":
+        """Return an endpoint that has not been contacted; have its client `read_token` first.
+
+        `example_timeout_s`: as of its client.
 
         Raises:
             Refused: the address cannot be used.
         """
-        client = RpcClient(
-            address.url,
-            token=address.token,
-            token_file=address.token_file,
-            proxy_token=address.proxy_token,
-            proxy_token_file=address.proxy_token_file,
-            allow_insecure=address.allow_insecure,
-            elsewhere=True,
-            token_later=True,
-            token_setting=address.token_setting,
-        )
-        return cls(address, client)
+        return cls(RpcClient(address, example_timeout_s=example_timeout_s, in_fleet=True))
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r})"
 
-    def read_token(self, on_token: Callable[[str], None]) -> bool:
-        """Read the tokens from their sources; True if one has changed, as after a restart of the server.
-
-        `on_token`: called with each before it is used.
-
-        Raises:
-            Refused: a file cannot be read, or holds no usable token; the earlier tokens stay in use.
-        """
-        token = find_token(self.address.token, self.address.token_file)
-        proxy_token = find_proxy_token(self.address.proxy_token, self.address.proxy_token_file)
-        for found in (token, proxy_token):
-            if found is not None:
-                on_token(found)
-        return self.client.use_token(token, proxy_token)
-
     def is_renewed_after(self, error: Exception) -> bool:
         """Whether access may return by itself: the token of the proxy in front of it is renewed from time to time."""
-        return self.address.proxy_token_file is not None and isinstance(error, Unauthorized | BadResponse | Refused)
+        renewed = self.client.address.proxy_token_file is not None
+        return renewed and isinstance(error, Unauthorized | BadResponse | Refused)
 
     def offers(self, capability: str | None) -> bool:
         """Whether it named this capability when it last answered; True for None."""
@@ -166,11 +140,6 @@ class Endpoint:
     def resting(self) -> bool:
         """Whether it belongs to the fleet but gets no calls at present."""
         return self.cooldown is not None and not self.left
-
-    @property
-    def room(self) -> int:
-        """Calls it could take now; below zero if pinned calls wait for it."""
-        return self.slots - self.in_flight - self.pinned
 
     @property
     def has_room(self) -> bool:
@@ -193,7 +162,7 @@ class Endpoint:
         if call.request is None:
             yield
             return
-        sent = SentCall(call.request, time.monotonic(), self.client.example_limit_s(call.example_timeout_s))
+        sent = SentCall(call.request, time.monotonic(), self.client.example_limit_s)
         self.sent[sent] = None
         try:
             yield

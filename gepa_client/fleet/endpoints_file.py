@@ -1,12 +1,11 @@
-"""The addresses of a fleet's endpoints, and the file that lists them."""
+"""The file that lists the addresses of a fleet's endpoints."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from gepa_client.errors import Refused, unreadable
-from gepa_client.transport.address import TOKEN_FLAG, rpc_url
+from gepa_client.transport.address import Address, rpc_url
 
 POLL_S = 0.25
 """Seconds between two checks of the fleet file."""
@@ -14,29 +13,6 @@ POLL_S = 0.25
 TOKEN_FILE = "token-file"  # noqa: S105 - the name of a setting, not a token
 PROXY_TOKEN_FILE = "proxy-token-file"  # noqa: S105 - the same
 LINE = f"URL [{TOKEN_FILE}=PATH] [{PROXY_TOKEN_FILE}=PATH]"
-
-
-@dataclass(frozen=True)
-class Address:
-    """The address of an endpoint and its credentials.
-
-    `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment. `proxy_token`, else from
-    `proxy_token_file`: of a proxy in front of the server. `allow_insecure`: plain http beyond this machine. `listed`:
-    it comes from a fleet file, and leaves the fleet when the file no longer names it. `token_setting`: what gives its
-    token, for messages.
-    """
-
-    url: str
-    token: str | None = None
-    token_file: Path | str | None = None
-    proxy_token: str | None = None
-    proxy_token_file: Path | str | None = None
-    allow_insecure: bool = False
-    listed: bool = False
-    token_setting: str = field(default=TOKEN_FLAG, compare=False)
-
-    def __repr__(self) -> str:
-        return f"Address({self.url!r})"  # keep the token out of tracebacks
 
 
 def read_endpoints_file(path: Path, *, allow_insecure: bool = False) -> list[Address]:

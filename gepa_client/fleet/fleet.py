@@ -1,21 +1,66 @@
-"""The endpoints of a run behind one interface that answers calls."""
+"""The endpoints of a run behind one interface that answers calls: they join, cool down, return and leave."""
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+import contextlib
+import functools
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from gepa_client.errors import Interrupted
-from gepa_client.fleet.endpoint import Bundle, Endpoint, FleetEvent
-from gepa_client.fleet.endpoints_file import Address
-from gepa_client.fleet.handshake import SplitChoice
+from gepa_client.errors import ClientError, ConnectionLost, Interrupted, NoVerdict, Refused, summary
+from gepa_client.fleet.cooldown import Cooldown, requested_pause_s
+from gepa_client.fleet.endpoint import Bundle, Endpoint, FleetEvent, FleetEventKind
+from gepa_client.fleet.endpoints_file import file_changes, read_endpoints_file
+from gepa_client.fleet.handshake import (
+    SplitChoice,
+    changed_since_start,
+    differences,
+    digests_differ,
+    first_answers,
+    has_unknown_code,
+    lacking,
+    none_answers,
+)
 from gepa_client.fleet.host_evidence import HostEvidence
-from gepa_client.fleet.membership import Membership
 from gepa_client.fleet.routed_call import CallExecution
 from gepa_client.fleet.seed_comparison import SeedComparison
-from gepa_client.fleet.slots import Pin
+from gepa_client.fleet.slots import InFlightLimit, Outage, Pin, Shutdown, Slots
+from gepa_client.transport.address import Address
 from gepa_client.transport.calls import AttemptLog, Call, Reply
+from gepa_client.transport.event_loop import GroupTask, run_group
 from gepa_client.transport.rpc import RpcClient
 from protocol import DiscoverResult
+from protocol.errors import Overloaded, RpcError
+
+PATIENCE_S = 15.0
+"""Seconds that calls for an unreachable endpoint alone wait for it while another one is up."""
+
+PROBE_TIMEOUT_S = 30.0
+"""Seconds that a probe waits for its answer: longer than connecting takes, as a program may have to start first."""
+
+OTHER_DIGEST = (
+    "its program's digest is not that of the first server: other code, or settings of its own; scores may differ"
+)
+OTHER_CODE = (
+    "was started again with a changed program (its digest is another one), and the scores of two programs would be "
+    "mixed: start the server with the program as it was, then resume; or start a new run with the changed program "
+    "(a run with `allow_mixed_programs` continues with both)"
+)
+
+UNKNOWN_CODE = (
+    "its program declares no version, and its server no digest, so the code that it runs is unknown: a change to it "
+    "goes unnoticed"
+)
+
+FIRST_IN_LINE = -1
+"""The ticket of an evaluation that lets a server join: before those of all calls."""
+
+SLOT_S = 120.0
+"""Seconds that such an evaluation waits for a slot: those that could give one may be away for good."""
+
+Failure = (RpcError, ClientError)
 
 T = TypeVar("T")
 
@@ -24,13 +69,14 @@ class Fleet:
     """Gives each call to the least busy endpoint, and to another one if that one fails. One event loop.
 
     `max_attempts`: attempts that reach a server before the run pauses, unless other rows' calls succeed meanwhile (see
-    `ExampleRetries`). `first_backoff_s`: the mean wait after the first
-    failure, three times as long after each further one. `max_outage_s`: how long calls wait while no endpoint is up.
-    `splits`: chooses the splits whose rows must be the same everywhere. `allow_mixed_programs`: programs of different
-    names, or results, may work together if all else is the same. `required`: capabilities that every endpoint must
-    have, each with what needs it. `on_event`: called with each change of state. `on_token`: called with each token
-    before it is used, as its file may be written while the fleet works. `bundles`: returns all that lead to a commit,
-    parents first, for endpoints that lack it; empty if the run has no bundle of it.
+    `ExampleRetries`). `first_backoff_s`: the mean wait after the first failure, three times as long after each further
+    one. `max_outage_s`: how long calls wait while no endpoint is up. `splits`: chooses the splits whose rows must be
+    the same everywhere. `allow_mixed_programs`: programs of different names, or results, may work together if all else
+    is the same. `example_timeout_s`: lowers the servers' own limit; endpoints that cannot be given one are refused.
+    `concurrency`: bounds the examples in flight at all endpoints together. `on_event`: called with each change of
+    state. `on_token`: called with each token before it is used, as its file may be written while the fleet works.
+    `bundles`: returns all that lead to a commit, parents first, for endpoints that lack it; empty if the run has no
+    bundle of it.
     """
 
     def __init__(
@@ -41,24 +87,37 @@ class Fleet:
         max_outage_s: float = 600.0,
         splits: SplitChoice | None = None,
         allow_mixed_programs: bool = False,
-        required: Mapping[str, str] | None = None,
+        example_timeout_s: float | None = None,
+        concurrency: InFlightLimit | None = None,
         on_event: Callable[[FleetEvent], None] = lambda _: None,
         on_token: Callable[[str], None] = lambda _: None,
         bundles: Callable[[str], Sequence[Bundle]] = lambda _: (),
     ) -> None:
-        self._max_attempts = max_attempts
-        self._first_backoff_s = first_backoff_s
-        self._max_outage_s = max_outage_s
-        self._bundles = bundles
-        self._evidence = HostEvidence()
-        self._membership = Membership(
-            splits=splits,
-            allow_mixed_programs=allow_mixed_programs,
-            required=required or {},
-            max_outage_s=max_outage_s,
-            on_event=on_event,
-            on_token=on_token,
-        )
+        self.endpoints: list[Endpoint] = []
+        """All that belong to it, up or cooling down; read `url`, `in_flight`, `slots`, `resting`, `done`."""
+        self.queue = Slots(self.waiting_changed)
+        self.shutdown = Shutdown(self.queue.wake)
+        self.outage = Outage(max_outage_s, on_event, self._pause)
+        self.evidence = HostEvidence()
+        self.concurrency = concurrency or InFlightLimit(None)
+        self.max_attempts = max_attempts
+        self.first_backoff_s = first_backoff_s
+        self.max_outage_s = max_outage_s
+        self.on_token = on_token
+        self.bundles = bundles
+        self._splits = splits
+        self._allow_mixed_programs = allow_mixed_programs
+        self._example_timeout_s = example_timeout_s
+        self._on_event = on_event
+        self._allow_insecure = False
+        self._leader: DiscoverResult | None = None
+        self._comparison: SeedComparison | None = None
+        self._unknown: set[str] = set()
+        self._leaving: set[Endpoint] = set()
+        self._missed: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- opening and closing ------------------------------------------------------------------------------------------
 
     async def open(self, addresses: Sequence[Address]) -> DiscoverResult:
         """Contact all endpoints at once and return what the leader declares: the first in order that answers.
@@ -69,70 +128,103 @@ class Fleet:
             Refused: an address cannot be used, or the endpoints do not serve the same; all differences are named.
             RpcError, ClientError: none can be used; with one endpoint, its own error.
         """
-        self._membership.shutdown.bind()
+        self.shutdown.bind()
         try:
-            return await self._membership.open(addresses)
+            return await self._open(addresses)
         except BaseException:
             await self.aclose()
             raise
 
-    def follow(self, path: Path) -> None:
-        """Follow the fleet file: endpoints join and leave as it changes; an unusable file changes nothing."""
-        self._membership.follow(path)
-
-    async def compare(self, comparison: SeedComparison, recorded: DiscoverResult | None = None) -> None:
-        """Compare the results of the endpoints now, and of each that joins or is back from now on.
-
-        `recorded`: what the first server of a run declared that is resumed. Endpoints with the code of one that agrees
-        are not compared.
-
-        Raises:
-            Refused: the results of some differ beyond noise, unless mixed programs are allowed; all are named.
-        """
-        await self._membership.compare(comparison, recorded)
+    async def _open(self, addresses: Sequence[Address]) -> DiscoverResult:
+        by_url: dict[str, Endpoint] = {}
+        for address in addresses:
+            endpoint = Endpoint.at(address, self._example_timeout_s)
+            by_url.setdefault(endpoint.url, endpoint)
+        self.endpoints = list(by_url.values())
+        if not self.endpoints:
+            raise Refused("no endpoint is given: name the address of a server, or a fleet file that lists one")
+        self._allow_insecure = any(address.allow_insecure for address in addresses)
+        answers = await first_answers(
+            self.endpoints, self.on_token, lambda endpoint, error: self._report("resting", endpoint, summary(error))
+        )
+        answered = {each: answer for each, answer in answers.items() if not isinstance(answer, Exception)}
+        silent = {each: answer for each, answer in answers.items() if isinstance(answer, Exception)}
+        if not answered:
+            raise none_answers(silent)
+        first, self._leader = next(iter(answered.items()))
+        timeout_s = self._example_timeout_s
+        if unable := [f"{each.url}: {why}" for each, answer in answered.items() for why in lacking(answer, timeout_s)]:
+            raise Refused("\n  ".join(unable))
+        differing = {each: found for each, answer in answered.items() if (found := self._differences(answer))}
+        if differing:
+            named = [f"{each.url}: {'; '.join(found)}" for each, found in differing.items()]
+            raise Refused("\n  ".join([f"the endpoints do not serve the same as {first.url}:", *named]))
+        self._unknown = {first.url}  # the run itself warns of the first one
+        for endpoint, discovery in answered.items():
+            self._admit(endpoint, discovery, "joined")
+        for endpoint, error in silent.items():
+            self._warn(endpoint, f"will be tried again later: {summary(error)}")
+            self._await_first_answer(endpoint, endpoint.next_cooldown_s())
+        return self._leader
 
     async def aclose(self) -> None:
         """End the fleet's own tasks and close all clients; safe to call twice."""
         try:
-            self._membership.shutdown.close()
+            self.shutdown.close()
         finally:
-            await self._membership.aclose()
+            self.outage.suspend()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)  # `shutdown` has their errors
+            for endpoint in [*self.endpoints, *self._leaving]:
+                self.queue.stop(endpoint)
+                await endpoint.client.aclose()
+
+    async def cut(self, why: str) -> None:
+        """End all calls in flight as lost; call it after `interrupt`, if they may never end."""
+        for endpoint in [*self.endpoints, *self._leaving]:
+            endpoint.client.cut(why)
+
+    def follow(self, path: Path) -> None:
+        """Follow the fleet file: endpoints join and leave as it changes; an unusable file changes nothing."""
+        self._spawn(self._follow(path))
+
+    def interrupt(self, interrupted: Interrupted) -> None:
+        """Have waiting and later calls raise this, from any thread; calls in flight continue."""
+        self.shutdown.interrupt(interrupted)
+
+    # --- calls -------------------------------------------------------------------------------------------------------
 
     @property
     def discovery(self) -> DiscoverResult:
         """What the leader declared when the fleet was opened."""
-        if self._membership.leader is None:
+        if self._leader is None:
             raise RuntimeError("the fleet is not open")
-        return self._membership.leader
-
-    @property
-    def endpoints(self) -> list[Endpoint]:
-        """All endpoints, up or cooling down; read `url`, `in_flight`, `slots`, `resting`, `done`."""
-        return list(self._membership.endpoints)
+        return self._leader
 
     @property
     def clients(self) -> list[RpcClient]:
         """The endpoints' clients, for calls without retries; those of endpoints that are up come first."""
-        return [endpoint.client for endpoint in sorted(self._membership.endpoints, key=lambda each: not each.up)]
+        return [endpoint.client for endpoint in sorted(self.endpoints, key=lambda each: not each.up)]
 
     @property
     def in_flight(self) -> int:
         """Calls that an endpoint is answering now."""
-        return self._membership.slots.in_flight
+        return sum(endpoint.in_flight for endpoint in [*self.endpoints, *self._leaving])
 
     @property
     def waiting(self) -> int:
         """Calls that wait for a slot."""
-        return self._membership.slots.waiting
+        return self.queue.waiting
 
     @property
     def slots(self) -> int:
         """Calls that all endpoints which are up take at once."""
-        return sum(endpoint.slots for endpoint in self._membership.endpoints if endpoint.up)
+        return sum(endpoint.slots for endpoint in self.endpoints if endpoint.up)
 
     def offers(self, capability: str) -> bool:
         """Whether any endpoint that has answered names this capability: `call` then finds it."""
-        return any(endpoint.offers(capability) for endpoint in self._membership.endpoints)
+        return any(endpoint.offers(capability) for endpoint in self.endpoints)
 
     async def call(self, call: Call[T], log: AttemptLog, *, pin: Pin | None = None) -> Reply[T]:
         """Return the answer to a call, from whichever endpoint gives it; calls are served in the order of arrival.
@@ -145,25 +237,350 @@ class Fleet:
                 at once if none has the capability it needs; or what `interrupt` was given.
             RpcError, ClientError: what neither a repetition nor another endpoint can change, as it came.
         """
-        if self._membership.leader is None:
+        if self._leader is None:
             raise RuntimeError("the fleet is not open")
-        execution = CallExecution(
-            call,
-            log,
-            pin,
-            membership=self._membership,
-            evidence=self._evidence,
-            bundles=self._bundles,
-            max_attempts=self._max_attempts,
-            first_backoff_s=self._first_backoff_s,
-            max_outage_s=self._max_outage_s,
-        )
-        return await execution.run()
+        return await CallExecution(call, log, pin, self).run()
 
-    async def cut(self, why: str) -> None:
-        """End all calls in flight as lost; call it after `interrupt`, if they may never end."""
-        self._membership.cut(why)
+    def release(self, endpoint: Endpoint) -> None:
+        """Give back a slot that a call had; an endpoint that has left is closed after its last call."""
+        self.queue.release(endpoint)
+        self._close_idle(endpoint)
 
-    def interrupt(self, interrupted: Interrupted) -> None:
-        """Have waiting and later calls raise this, from any thread; calls in flight continue."""
-        self._membership.shutdown.interrupt(interrupted)
+    def holding(self, instance: str | None) -> Endpoint | None:
+        """Return the endpoint whose process has this `instance_id`."""
+        if instance is None:
+            return None
+        return next((each for each in self.endpoints if each.instance == instance and not each.gone), None)
+
+    # --- reports from calls ------------------------------------------------------------------------------------------
+
+    def cool_down(
+        self, endpoint: Endpoint, cooldown: Cooldown, detail: str, *, cooldowns: int, requested_s: float | None = 0.0
+    ) -> None:
+        """Give the endpoint no new calls until it answers a probe; the first probe follows a growing pause.
+
+        `cooldowns`: the endpoint's when the call was sent. A call from before the last cooldown is no new evidence, and
+        many calls that fail together cause one cooldown. `requested_s`: the least pause; None to probe at once.
+        """
+        self.outage.last_error = detail
+        if not endpoint.left and cooldowns == endpoint.cooldowns:
+            pause_s = 0.0 if requested_s is None else endpoint.next_cooldown_s(requested_s)
+            self._start_cooldown(endpoint, cooldown, pause_s)
+            self._report("resting", endpoint, detail, pause_s)
+
+    def recheck(self, endpoint: Endpoint, detail: str, *, cooldowns: int) -> None:
+        """Admit the other process that seems to answer at the address at once, if it serves the same."""
+        self.cool_down(endpoint, "lost", detail, cooldowns=cooldowns, requested_s=None)
+
+    def refused_connection(self, endpoint: Endpoint) -> None:
+        """Note that the connection was refused: the process there has ended, unless it is known to be back."""
+        if not endpoint.up:
+            self.queue.give_up(endpoint)
+
+    def waiting_changed(self) -> None:
+        """Run the outage's clock if a call waits and no endpoint is up, else stop it."""
+        if self.queue.waiting and not self.queue.up:
+            self.outage.run()
+        else:
+            self.outage.suspend()
+
+    def about_to_wait(self) -> None:
+        """Report that a call finds no endpoint up, unless all are only overloaded."""
+        if not self.endpoints or any(each.cooldown != "overloaded" for each in self.endpoints):
+            self.outage.report()
+
+    def about_to_wait_for(self, capability: str, limit_s: float) -> None:
+        """Report that a call finds no endpoint up that can answer it, once until there is one again.
+
+        Raises:
+            Interrupted: all endpoints have answered, and none has this capability.
+        """
+        if self.endpoints and not any(each.offers(capability) or each.instance is None for each in self.endpoints):
+            raise Interrupted("paused", f"no endpoint of the fleet offers `{capability}`, which the run needs")
+        if self.queue.up and capability not in self._missed:
+            self._missed.add(capability)
+            detail = f"no endpoint that offers `{capability}` is left; calls that need it wait up to {limit_s:.3g} s"
+            self._on_event(FleetEvent("warning", None, detail, limit_s))
+
+    # --- joining -----------------------------------------------------------------------------------------------------
+
+    async def compare(self, comparison: SeedComparison, recorded: DiscoverResult | None = None) -> None:
+        """Compare the results of the endpoints now, and of each that joins or is back from now on.
+
+        `recorded`: what the first server of a run declared that is resumed. Endpoints with the code of one that agrees
+        are not compared.
+
+        Raises:
+            Refused: the results of some differ beyond noise, unless mixed programs are allowed; all are named.
+        """
+        self._comparison = comparison
+        up = [endpoint for endpoint in self.endpoints if endpoint.up]
+        described = [endpoint.described for endpoint in up if endpoint.described is not None]
+        if recorded is not None:
+            comparison.agree(recorded)
+        elif described:
+            comparison.agree(described[0], up[0].url)
+        new = [each for each in zip(up, described, strict=True) if comparison.verdict(each[0].url, each[1]) is None]
+        for endpoint, _ in new:
+            self.queue.stop(endpoint)
+        refused: list[str] = []
+
+        async def compare_one(endpoint: Endpoint, discovery: DiscoverResult, _task: GroupTask) -> None:
+            try:
+                found = await self._other_results(endpoint, discovery)
+            except Failure as error:
+                self.cool_down(endpoint, "failing", summary(error), cooldowns=endpoint.cooldowns)
+                return
+            if found:
+                refused.append(f"{endpoint.url}: {found}")
+            elif not endpoint.left:
+                self.queue.start(endpoint)
+
+        tasks = [GroupTask(functools.partial(compare_one, *each)) for each in new]
+        while tasks and not self.queue.up:  # with the results of the first of these the others are compared
+            await run_group([tasks.pop(0)])
+        await run_group(tasks)
+        self._availability_changed()
+        if refused:
+            raise Refused("the endpoints do not serve the same:\n  " + "\n  ".join(refused))
+
+    async def _other_results(self, endpoint: Endpoint, discovery: DiscoverResult) -> str:
+        """Return how the results of an endpoint that joins differ from the run's; "" if it may join.
+
+        Raises: as `SeedComparison.compare`.
+        """
+        comparison = self._comparison
+        if comparison is None or (known := comparison.verdict(endpoint.url, discovery)) == "":
+            return ""
+        if known is not None:
+            return known
+        if endpoint.instance not in (None, discovery.server.instance_id):
+            self.queue.give_up(endpoint)  # no call need wait meanwhile for what the former process knew
+        slot = self._slot if self.queue.up else None
+        if slot is not None or await comparison.has_results():
+            found = await comparison.compare(endpoint, slot)
+            if found.differences and found.certain and not self._allow_mixed_programs:
+                why = f"{found} (`allow_mixed_programs` lets it join)"
+                comparison.refuse(endpoint.url, discovery, why)
+                return why
+            if found.differences:
+                self._on_event(FleetEvent("warning", endpoint.url, str(found), about_scores=True))
+        comparison.agree(discovery, endpoint.url)
+        return ""
+
+    @asynccontextmanager
+    async def _slot(self, call: Call[Any]) -> AsyncIterator[Endpoint]:
+        """Hold a slot of an endpoint that works, before all calls that wait. Raises NoVerdict if there is none."""
+        endpoint = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SLOT_S):
+                endpoint = await self.queue.take(FIRST_IN_LINE, needs=call.needs)
+        if endpoint is None:
+            raise NoVerdict("no server that works has room")
+        try:
+            yield endpoint
+        finally:
+            self.release(endpoint)
+
+    def _differences(self, discovery: DiscoverResult) -> list[str]:
+        leader = self.discovery
+        splits = self._splits(leader) if self._splits is not None else ()
+        return [
+            *lacking(discovery, self._example_timeout_s),
+            *differences(leader, discovery, splits, allow_mixed_programs=self._allow_mixed_programs),
+        ]
+
+    def _runs_other_code(self, endpoint: Endpoint, discovery: DiscoverResult) -> bool:
+        """Return whether the process that was started at the address has another program than the one before it."""
+        before = endpoint.described
+        declared = discovery.program.version is not None
+        return before is not None and not (declared or self._allow_mixed_programs) and digests_differ(before, discovery)
+
+    def _admit(self, endpoint: Endpoint, discovery: DiscoverResult, kind: FleetEventKind) -> None:
+        """Let the endpoint work, after ending the waits for an instance that is no longer there."""
+        if endpoint.instance not in (None, discovery.server.instance_id):
+            self.queue.give_up(endpoint)
+        twin = self.holding(discovery.server.instance_id)
+        if kind == "joined" and twin is not None:
+            self._report("warning", endpoint, f"reports that it is the same process as {twin.url}; is it given twice?")
+        doubt = changed_since_start(discovery)
+        if doubt is not None:
+            self._warn(endpoint, doubt)
+        elif self._leader is not None and digests_differ(self._leader, discovery):
+            self._warn(endpoint, OTHER_DIGEST, about_scores=True)
+        else:
+            endpoint.last_warning = ""
+        if has_unknown_code(discovery) and endpoint.url not in self._unknown:
+            self._unknown.add(endpoint.url)
+            self._on_event(FleetEvent("warning", endpoint.url, UNKNOWN_CODE, about_scores=True))
+        was, away_s = endpoint.cooldown, time.monotonic() - endpoint.since
+        endpoint.admit(discovery)
+        if was != "overloaded":
+            self.outage.over()
+        self.outage.report_again()
+        self._missed = {capability for capability in self._missed if not endpoint.offers(capability)}
+        self._report(kind, endpoint, seconds=away_s if kind == "back" else None)
+        self.queue.start(endpoint)
+        self._availability_changed()
+
+    # --- cooling down and returning----------------------------------------------------------------------------------
+
+    def _start_cooldown(self, endpoint: Endpoint, cooldown: Cooldown, pause_s: float) -> None:
+        now = time.monotonic()
+        endpoint.cooldown, endpoint.since, endpoint.until = cooldown, now, now + pause_s
+        endpoint.cooldowns += 1
+        self.queue.stop(endpoint)
+        endpoint.prober = self._spawn(self._probe(endpoint))
+        self._availability_changed()
+
+    async def _probe(self, endpoint: Endpoint) -> None:
+        """Probe the endpoint until it answers as it should."""
+        loop = asyncio.get_running_loop()
+        out_of_reach = endpoint.cooldown == "lost"
+        late: asyncio.TimerHandle | None = None
+        try:
+            while True:
+                if out_of_reach and late is None:
+                    late = loop.call_later(PATIENCE_S, self._overdue, endpoint)
+                await asyncio.sleep(endpoint.until - time.monotonic())
+                requested_s = 0.0
+                try:
+                    endpoint.client.read_token(self.on_token)
+                    discovery = await endpoint.client.discover(timeout_s=PROBE_TIMEOUT_S, resends=0)
+                    found = "; ".join(self._differences(discovery))
+                    changed = not found and self._runs_other_code(endpoint, discovery)
+                    if not found and not changed:
+                        found = await self._other_results(endpoint, discovery)
+                except Interrupted:  # the run stops
+                    return
+                except Failure as error:
+                    self.outage.last_error = f"{endpoint.url}: {summary(error)}"
+                    out_of_reach = out_of_reach or not isinstance(error, Overloaded)
+                    if isinstance(error, ConnectionLost) and error.refused:
+                        self.queue.give_up(endpoint)
+                    elif isinstance(error, Overloaded):
+                        requested_s = requested_pause_s(error)
+                    elif not isinstance(error, ConnectionLost) or endpoint.instance is None:
+                        self._warn(endpoint, f"will be tried again later: {summary(error)}")
+                else:
+                    if changed:
+                        self.queue.give_up(endpoint)
+                        self._pause(f"{endpoint.url} {OTHER_CODE}")
+                        return
+                    if not found:
+                        self._admit(endpoint, discovery, "joined" if endpoint.instance is None else "back")
+                        return
+                    self.queue.give_up(endpoint)
+                    self._disagrees(endpoint, found)
+                endpoint.until = time.monotonic() + endpoint.next_cooldown_s(requested_s)
+        finally:
+            if late is not None:
+                late.cancel()
+
+    def _overdue(self, endpoint: Endpoint) -> None:
+        endpoint.overdue = True
+        self._give_up_overdue()
+
+    def _give_up_overdue(self) -> None:
+        if self.queue.up:
+            for endpoint in self.endpoints:
+                if endpoint.overdue and not endpoint.gone:
+                    self.queue.give_up(endpoint)
+
+    def _warn(self, endpoint: Endpoint, detail: str, *, about_scores: bool = False) -> None:
+        if endpoint.last_warning != detail:
+            endpoint.last_warning = detail
+            self._on_event(FleetEvent("warning", endpoint.url, detail, about_scores=about_scores))
+
+    def _disagrees(self, endpoint: Endpoint, detail: str) -> None:
+        self.outage.last_error = f"{endpoint.url}: {detail}"
+        if endpoint.last_warning != detail:
+            endpoint.last_warning = detail
+            self._report("refused", endpoint, detail)
+
+    # --- the fleet file ----------------------------------------------------------------------------------------------
+
+    async def _follow(self, path: Path) -> None:
+        async for _ in file_changes(path):
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
+        try:
+            listed = read_endpoints_file(path, allow_insecure=self._allow_insecure)
+            fresh = [Endpoint.at(address, self._example_timeout_s) for address in listed]
+        except Refused as error:
+            self._on_event(FleetEvent("warning", None, f"{error}; the fleet stays as it is"))
+            return
+        wanted = {_line(endpoint) for endpoint in fresh}
+        for endpoint in [each for each in self.endpoints if each.client.address.listed]:
+            if _line(endpoint) not in wanted:
+                self._leave(endpoint)
+        here = {endpoint.url for endpoint in self.endpoints}
+        for endpoint in fresh:
+            if endpoint.url not in here:
+                self.endpoints.append(endpoint)
+                self._spawn(self._join(endpoint))
+
+    async def _join(self, endpoint: Endpoint) -> None:
+        await endpoint.client.__aenter__()
+        self._await_first_answer(endpoint, 0.0)
+
+    def _await_first_answer(self, endpoint: Endpoint, pause_s: float) -> None:
+        endpoint.gone = True  # no call can need what it knows
+        self._start_cooldown(endpoint, "unreached", pause_s)
+
+    def _leave(self, endpoint: Endpoint) -> None:
+        endpoint.left = True
+        self.endpoints.remove(endpoint)
+        self._leaving.add(endpoint)
+        self.queue.stop(endpoint)
+        self.queue.give_up(endpoint)
+        if endpoint.prober is not None:
+            endpoint.prober.cancel()
+        self._availability_changed()
+        if endpoint.in_flight:
+            self._spawn(endpoint.drain())
+        self._close_idle(endpoint)
+
+    def _close_idle(self, endpoint: Endpoint) -> None:
+        """Close an endpoint that has left once its last call has ended, and report it only then."""
+        if endpoint.left and endpoint.in_flight == 0:
+            self._report("left", endpoint)
+            self._spawn(self._close(endpoint))
+
+    async def _close(self, endpoint: Endpoint) -> None:
+        await endpoint.client.aclose()
+        self._leaving.discard(endpoint)
+
+    def _availability_changed(self) -> None:
+        self.queue.reconsider()
+        self.waiting_changed()
+        if self.queue.up:
+            self._give_up_overdue()
+        elif self.queue.waiting:
+            self.about_to_wait()
+
+    # --- bookkeeping -------------------------------------------------------------------------------------------------
+
+    def _pause(self, reason: str) -> None:
+        self.shutdown.interrupt(Interrupted("paused", reason))
+
+    def _report(self, kind: FleetEventKind, endpoint: Endpoint, detail: str = "", seconds: float | None = None) -> None:
+        self._on_event(FleetEvent(kind, endpoint.url, detail, seconds))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.shutdown.defect(error)
+
+
+def _line(endpoint: Endpoint) -> tuple[object, ...]:
+    """Return the endpoint's line in the fleet file: with any of it changed, it is another endpoint."""
+    address = endpoint.client.address
+    return endpoint.url, address.token_file, address.proxy_token_file

@@ -1,12 +1,11 @@
-"""The first contact with the endpoints of a fleet: which answer, which leads, and whether the others agree with it."""
+"""The first contact with the endpoints of a fleet, and whether one agrees with the one that leads."""
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from evolverpc_common.display_text import plain
-from gepa_client.errors import ClientError, ConnectionLost, Refused, summary
+from gepa_client.errors import ClientError, ConnectionLost, summary
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.transport.rpc import RESENDS
 from protocol import Candidate, DiscoverResult
@@ -27,99 +26,46 @@ RENEWAL_S = 15.0
 
 RENEWAL_POLL_S = 0.5
 
-NEEDED_FOR_TIMEOUT = {"example_timeout": "`example_timeout_s`"}
-"""The capability that a limit on the time of an example needs, and the setting of the limit."""
 
-
-@dataclass(frozen=True)
-class Handshake:
-    """The outcome of the first contact.
-
-    `answered`: in the given order, the leader first. `silent`: the other endpoints with their errors.
-    """
-
-    answered: list[tuple[Endpoint, DiscoverResult]]
-    silent: list[tuple[Endpoint, Exception]]
-
-    @property
-    def leader(self) -> DiscoverResult:
-        """What the first endpoint declares."""
-        return self.answered[0][1]
-
-
-async def shake_hands(
-    endpoints: Sequence[Endpoint],
-    splits: SplitChoice | None,
-    allow_mixed_programs: bool,
-    required: Mapping[str, str],
-    on_token: Callable[[str], None],
-    on_refused: Callable[[Endpoint, Exception], None],
-) -> Handshake:
+async def first_answers(
+    endpoints: Sequence[Endpoint], on_token: Callable[[str], None], on_refused: Callable[[Endpoint, Exception], None]
+) -> dict[Endpoint, DiscoverResult | Exception]:
     """Discover all endpoints at the same time; repeat for a while if only a renewed token is missing.
 
-    `on_refused`: called once with each endpoint that is waited for in this way.
-
-    Raises:
-        Refused: the endpoints that answer do not serve the same, or lack what is `required` (see `lacking`); all
-            differences are named.
-        RpcError, ClientError: none answers; with one endpoint, its own error.
+    `on_refused`: called once with each endpoint that is waited for in this way. Returns what each declares, or why it
+    does not, in the order given.
     """
     resends = RESENDS if len(endpoints) == 1 else 0  # silent endpoints are tried again while others work
     until = time.monotonic() + RENEWAL_S
     reported: set[Endpoint] = set()
-    while True:
-        met = await _ask(endpoints, resends, on_token)
-        waited_for = [(endpoint, error) for endpoint, error in met.silent if endpoint.is_renewed_after(error)]
-        if met.answered or not waited_for or time.monotonic() >= until:
-            break
-        for endpoint, error in waited_for:
-            if endpoint not in reported:
-                reported.add(endpoint)
-                on_refused(endpoint, error)
-        await asyncio.sleep(RENEWAL_POLL_S)
-    if not met.answered:
-        raise _none_answers(met.silent)
-    if unable := [
-        f"{endpoint.url}: {why}" for endpoint, discovery in met.answered for why in lacking(discovery, required)
-    ]:
-        raise Refused("\n  ".join(unable))
-    _check_agreement(met, splits, allow_mixed_programs)
-    return met
 
-
-async def _ask(endpoints: Sequence[Endpoint], resends: int, on_token: Callable[[str], None]) -> Handshake:
     async def discover(endpoint: Endpoint) -> DiscoverResult | Exception:
         await endpoint.client.__aenter__()
         try:
-            endpoint.read_token(on_token)
+            endpoint.client.read_token(on_token)
             return await endpoint.client.discover(resends=resends)
         except (RpcError, ClientError) as error:
             return error
 
-    answers = list(zip(endpoints, await asyncio.gather(*map(discover, endpoints)), strict=True))
-    return Handshake(
-        [(endpoint, answer) for endpoint, answer in answers if not isinstance(answer, Exception)],
-        [(endpoint, answer) for endpoint, answer in answers if isinstance(answer, Exception)],
-    )
+    while True:
+        answers = dict(zip(endpoints, await asyncio.gather(*map(discover, endpoints)), strict=True))
+        failed = {endpoint: answer for endpoint, answer in answers.items() if isinstance(answer, Exception)}
+        waited_for = {endpoint: error for endpoint, error in failed.items() if endpoint.is_renewed_after(error)}
+        if len(failed) < len(answers) or not waited_for or time.monotonic() >= until:
+            return answers
+        for endpoint, error in waited_for.items():
+            if endpoint not in reported:
+                reported.add(endpoint)
+                on_refused(endpoint, error)
+        await asyncio.sleep(RENEWAL_POLL_S)
 
 
-def _none_answers(silent: list[tuple[Endpoint, Exception]]) -> Exception:
+def none_answers(silent: Mapping[Endpoint, Exception]) -> Exception:
     """Return the only error as it came, or one that names all."""
     if len(silent) == 1:
-        return silent[0][1]
-    causes = "\n  ".join(f"{endpoint.url}: {summary(error)}" for endpoint, error in silent)
+        return next(iter(silent.values()))
+    causes = "\n  ".join(f"{endpoint.url}: {summary(error)}" for endpoint, error in silent.items())
     return ConnectionLost(f"none of the {len(silent)} endpoints answers:\n  {causes}", sent=False)
-
-
-def _check_agreement(met: Handshake, choose: SplitChoice | None, allow_mixed_programs: bool) -> None:
-    splits = choose(met.leader) if choose is not None else ()
-    found = []
-    for endpoint, discovery in met.answered[1:]:
-        if differing := differences(met.leader, discovery, splits, allow_mixed_programs=allow_mixed_programs):
-            found.append(f"{endpoint.url}: {'; '.join(differing)}")
-    if found:
-        first = met.answered[0][0]
-        raise Refused(f"the endpoints do not serve the same as {first.url}:\n  " + "\n  ".join(found))
 
 
 def differences(
@@ -166,13 +112,11 @@ def differences(
     return found
 
 
-def lacking(discovery: DiscoverResult, required: Mapping[str, str]) -> list[str]:
-    """Return why a server cannot take part, one phrase each. `required`: what needs a capability, by its name."""
-    return [
-        f"it does not offer `{capability}`, which {needed_by} needs"
-        for capability, needed_by in required.items()
-        if capability not in discovery.capabilities
-    ]
+def lacking(discovery: DiscoverResult, example_timeout_s: float | None) -> list[str]:
+    """Return why a server cannot be given this limit on the time of an example; empty if it can, or need not."""
+    if example_timeout_s is None or "example_timeout" in discovery.capabilities:
+        return []
+    return ["it does not offer `example_timeout`, which `example_timeout_s` needs"]
 
 
 def changed_since_start(discovery: DiscoverResult) -> str | None:

@@ -3,20 +3,18 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused, summary
 from gepa_client.fleet import cooldown
 from gepa_client.fleet.cooldown import requested_pause_s
-from gepa_client.fleet.endpoint import REPLACED, Bundle, Endpoint
+from gepa_client.fleet.endpoint import REPLACED, Endpoint
 from gepa_client.fleet.example_retries import ExampleRetries
-from gepa_client.fleet.host_evidence import HostEvidence
-from gepa_client.fleet.membership import Membership
 from gepa_client.fleet.single_attempt import attempt_once, write_end
 from gepa_client.fleet.slots import Pin
-from gepa_client.transport.calls import AttemptLog, Call, FailureCost, InconclusiveResult, Reply
+from gepa_client.transport.calls import INCONCLUSIVE, AttemptLog, Call, FailureCost, Reply
 from protocol.errors import (
     CallIdConflict,
     CallNotFound,
@@ -27,6 +25,9 @@ from protocol.errors import (
     Unauthorized,
     UnknownCandidate,
 )
+
+if TYPE_CHECKING:
+    from gepa_client.fleet.fleet import Fleet
 
 T = TypeVar("T")
 
@@ -47,11 +48,15 @@ NOT_THE_SERVER = (BadResponse, Refused)
 ENDPOINT_FAULTS = (ProgramFailed, Unauthorized, *NOT_THE_SERVER)
 """Errors of the endpoint rather than of the call: another endpoint may answer."""
 
-RETRIABLE = (InconclusiveResult, ConnectionLost, BadResponse, Refused, RpcError)
-Failure: TypeAlias = InconclusiveResult | ConnectionLost | BadResponse | Refused | RpcError
+RETRIABLE = (ConnectionLost, BadResponse, Refused, RpcError)
+Failure: TypeAlias = ConnectionLost | BadResponse | Refused | RpcError
 """Failures of an attempt that do not end the call at once."""
 
 _random = random.SystemRandom()  # never GEPA's global generator
+
+
+class InconclusiveResult(Exception):
+    """An example of a call is `infra_error` or `cancelled`: the call must be tried again."""
 
 
 @dataclass
@@ -68,12 +73,7 @@ class CallExecution(Generic[T]):
     call: Call[T]
     log: AttemptLog
     pin: Pin | None
-    membership: Membership
-    evidence: HostEvidence
-    bundles: Callable[[str], Sequence[Bundle]]
-    max_attempts: int
-    first_backoff_s: float
-    max_outage_s: float
+    fleet: "Fleet"
     failures: int = 0
     failed_at: set[Endpoint] = field(default_factory=set)
     avoid: Endpoint | None = None
@@ -89,27 +89,27 @@ class CallExecution(Generic[T]):
 
     def __post_init__(self) -> None:
         earlier = self.log.failed_tries() if self.call.rows else ()
-        self.retries = ExampleRetries(self.evidence, self.call.rows, earlier)
+        self.retries = ExampleRetries(self.fleet.evidence, self.call.rows, earlier)
 
     async def run(self) -> Reply[T]:
         """Return the answer; see `Fleet.call`."""
-        self.membership.shutdown.check()
-        ticket = self.membership.slots.ticket()
+        self.fleet.shutdown.check()
+        ticket = self.fleet.queue.ticket()
         earlier = self.log.unfinished()
         if earlier is not None:
-            self.repeat, self.sent_to, self.reached = self.membership.find(*earlier), earlier[1], True
+            self.repeat, self.sent_to, self.reached = self.fleet.holding(earlier[1]), earlier[1], True
             if self.repeat is None or not self.repeat.client.offers("idempotency"):
                 self._give_up_attempt()
         try:
             while True:
-                async with self.call.hold():
+                async with self.fleet.concurrency.hold(len(self.call.rows)):
                     endpoint = await self._place(ticket)
                     reply = await self._attempt(endpoint) if endpoint is not None else None
                 if reply is not None:
                     return reply
                 await self._pause()
         finally:
-            self.evidence.settled([*self.call.rows, *self.probed])
+            self.fleet.evidence.settled([*self.call.rows, *self.probed])
 
     async def _pause(self) -> None:
         """Wait before the next attempt, at least as long as the hosts that failed ask for."""
@@ -119,28 +119,26 @@ class CallExecution(Generic[T]):
         latest = time.monotonic() + cooldown.LONGEST_REQUESTED_S
         pause_s = max(pause_s, self.retries.requested_s())
         while pause_s > 0:  # meanwhile another row may have been asked to wait longer
-            await self.membership.shutdown.pause(pause_s)
+            await self.fleet.shutdown.pause(pause_s)
             pause_s = min(self.retries.requested_s(), latest - time.monotonic())
 
     # --- a slot ------------------------------------------------------------------------------------------------------
 
     async def _place(self, ticket: int) -> Endpoint | None:
         """Wait for a slot where the call must or may go; None: look again."""
-        self.membership.shutdown.check()
-        if not self.membership.slots.up:
-            self.membership.about_to_wait()
+        self.fleet.shutdown.check()
+        if not self.fleet.queue.up:
+            self.fleet.about_to_wait()
         if self.repeat is not None:
             return await self._place_again(ticket, self.repeat)
         pin = self.pin if self.failures < PINNED_ATTEMPTS else None
-        if pin is None:
-            return await self._anywhere(ticket)
-        home = self._home(pin)
-        if home is not None:
-            return await self.membership.slots.take(ticket, at=home)
+        home = self.fleet.holding(pin.instance) if pin is not None else None
+        if home is not None and home.offers("refs") and home.offers(self.call.needs):
+            return await self.fleet.queue.take(ticket, at=home)
         endpoint = await self._anywhere(ticket)
-        if endpoint is not None and endpoint.client.offers("refs"):
-            if self.membership.holding(pin.instance) is not None:  # another call of the minibatch has chosen meanwhile
-                self._release(endpoint)
+        if pin is not None and endpoint is not None and endpoint.offers("refs"):
+            if self.fleet.holding(pin.instance) is not home:  # another call of the minibatch has chosen meanwhile
+                self.fleet.release(endpoint)
                 return None
             pin.move(endpoint.instance)
         return endpoint
@@ -148,40 +146,30 @@ class CallExecution(Generic[T]):
     async def _anywhere(self, ticket: int) -> Endpoint | None:
         """Wait for a slot of any endpoint that has what the call needs; None: look again."""
         needs = self.call.needs
-        if needs is None or self.membership.slots.offering(needs):
-            return await self.membership.slots.take(ticket, avoid=self.avoid, needs=needs)
-        self.membership.about_to_wait_for(needs, self.max_outage_s)
+        if needs is None or self.fleet.queue.offering(needs):
+            return await self.fleet.queue.take(ticket, avoid=self.avoid, needs=needs)
+        self.fleet.about_to_wait_for(needs, self.fleet.max_outage_s)
         started = time.monotonic()
         try:
-            async with asyncio.timeout(self.max_outage_s - self.waited_s):
-                return await self.membership.slots.take(ticket, avoid=self.avoid, needs=needs)
+            async with asyncio.timeout(self.fleet.max_outage_s - self.waited_s):
+                return await self.fleet.queue.take(ticket, avoid=self.avoid, needs=needs)
         except TimeoutError:
-            last = self.membership.outage.last_error
+            last = self.fleet.outage.last_error
             cause = f"; last error: {last}" if last else ""
             raise Interrupted(
-                "paused", f"no endpoint that offers `{needs}` for {self.max_outage_s:.3g} s{cause}"
+                "paused", f"no endpoint that offers `{needs}` for {self.fleet.max_outage_s:.3g} s{cause}"
             ) from None
         finally:
             self.waited_s += time.monotonic() - started
 
     async def _place_again(self, ticket: int, at: Endpoint) -> Endpoint | None:
         """Wait for a slot where the process may have the answer; None, and the attempt is over, if it is gone."""
-        endpoint = await self.membership.slots.take(ticket, at=at) if at.instance == self.sent_to else None
+        endpoint = await self.fleet.queue.take(ticket, at=at) if at.instance == self.sent_to else None
         if endpoint is None:
             # If the fleet stops, the attempt stays open: a process that resumes the run can still collect it.
-            self.membership.shutdown.check()
+            self.fleet.shutdown.check()
             self._give_up_attempt()
         return endpoint
-
-    def _home(self, pin: Pin) -> Endpoint | None:
-        """Return where a pinned call goes, choosing for the first of a minibatch; None: wherever there is room."""
-        home = self.membership.holding(pin.instance)
-        if home is None:
-            able = [endpoint for endpoint in self.membership.endpoints if endpoint.offers(self.call.needs)]
-            home = self.membership.slots.roomiest(able, self.avoid)
-            if home is not None and home.client.offers("refs"):
-                pin.move(home.instance)
-        return home if home is not None and home.offers("refs") and home.offers(self.call.needs) else None
 
     # --- an attempt --------------------------------------------------------------------------------------------------
 
@@ -193,16 +181,16 @@ class CallExecution(Generic[T]):
             if not replaced and not repeat:
                 await self._probes(endpoint)
         except BaseException:
-            self._release(endpoint)
+            self.fleet.release(endpoint)
             raise
         if replaced:
-            self.membership.recheck(endpoint, REPLACED, cooldowns=cooldowns)
-            self._release(endpoint)
+            self.fleet.recheck(endpoint, REPLACED, cooldowns=cooldowns)
+            self.fleet.release(endpoint)
             return None
         try:
             call_id = await self.log.start(endpoint.url, endpoint.instance, repeat=repeat)
         except BaseException:
-            self._release(endpoint)
+            self.fleet.release(endpoint)
             raise
         self.repeat, self.sent_to, self.reached, self.error = None, endpoint.instance, self.reached and repeat, None
         idempotent = endpoint.client.offers("idempotency")
@@ -217,20 +205,13 @@ class CallExecution(Generic[T]):
         except RETRIABLE as caught:
             failure = caught
             self.error = caught if isinstance(caught, RpcError | Refused) else None
-            if isinstance(caught, InconclusiveResult):
-                reply = self._concluded(caught.reply)
         except BaseException:
             self._finish("error")
             raise
-        else:
-            if self.call.rows:
-                self.retries.judge(cast("list[dict[str, Any]]", reply.value))
         finally:
-            self._release(endpoint)
+            self.fleet.release(endpoint)
         if reply is not None:
-            self._replied(endpoint, reply, cooldowns)
-            reply.endpoint = endpoint.url
-            return reply
+            return self._replied(endpoint, reply, cooldowns)
         commit = failure.details.get("commit") if isinstance(failure, UnknownCandidate) else None
         if isinstance(commit, str) and (endpoint.instance, commit) not in self.uploaded:
             await self._upload(endpoint, commit, cooldowns)
@@ -238,22 +219,11 @@ class CallExecution(Generic[T]):
             await self._failed(endpoint, failure, cooldowns, idempotent=idempotent)
         return None
 
-    def _concluded(self, reply: Reply[Any]) -> Reply[T] | None:
-        """Return the reply in which the failures of examples that fail too often are the candidate's; None if not all.
-
-        A call that names no rows has no such examples.
-        """
-        results = self.retries.judge(reply.value) if self.call.rows else []
-        if self.retries.open or not results:
-            return None
-        outcome = next(result["status"] for result in results if result["status"] != "ok")
-        return replace(reply, value=cast("T", results), outcome=outcome)
-
     async def _probes(self, endpoint: Endpoint) -> None:
         """Run other rows again if only that shows whether there is an outage or an example always fails."""
         if self.call.probe is None or self.retries.unclear(endpoint.url) is None:
             return
-        async with self.evidence.probing:
+        async with self.fleet.evidence.probing:
             while (ended := self.retries.unclear(endpoint.url)) is not None:
                 if (found := self.call.probe(ended)) is None or not await self._probe(endpoint, *found):
                     return
@@ -261,7 +231,7 @@ class CallExecution(Generic[T]):
     async def _probe(self, endpoint: Endpoint, call: Call[Any], log: AttemptLog) -> bool:
         """Run another row; return whether there is an answer."""
         self.probed += call.rows
-        probing = ExampleRetries(self.evidence, call.rows)
+        probing = ExampleRetries(self.fleet.evidence, call.rows)
         probing.sending(endpoint.url)
         try:
             reply = await attempt_once(endpoint, call, log)
@@ -272,7 +242,7 @@ class CallExecution(Generic[T]):
 
     async def _upload(self, endpoint: Endpoint, commit: str, cooldowns: int) -> None:
         """Upload the commit for lack of which the attempt ran nothing; the call is then made again."""
-        bundles = self.bundles(commit)
+        bundles = self.fleet.bundles(commit)
         if not bundles:
             self._finish("refused")
             raise Interrupted(
@@ -305,12 +275,32 @@ class CallExecution(Generic[T]):
             message = f"{endpoint.url} does not accept commit {commit[:SHOWN]}, and no other endpoint is left for it"
             raise Interrupted("paused", f"{message}: {summary(error)}") from error
 
-    def _replied(self, endpoint: Endpoint, reply: Reply[T], cooldowns: int) -> None:
+    def _replied(self, endpoint: Endpoint, reply: Reply[T], cooldowns: int) -> Reply[T] | None:
+        """Return the reply, with the failures of examples that fail too often as the candidate's; None: try again."""
         self._accepted()
+        results = cast("list[dict[str, Any]]", reply.value) if self.call.rows else []
+        judged = self.retries.judge(results)
+        if results and self.retries.open:
+            self.waited_s = 0.0
+            write_end(self.log, reply, self.retries.failed_tries())
+            self._back_off(endpoint, InconclusiveResult(self._inconclusive(results)), cooldowns)
+            return None
+        if judged != results:
+            outcome = next(result["status"] for result in judged if result["status"] != "ok")
+            reply = replace(reply, value=cast("T", judged), outcome=outcome)
+        reply.endpoint = endpoint.url
         endpoint.answered(cooldowns)
         if self.pin is not None and self.pin.instance == endpoint.instance:
             self.pin.settled = True
         write_end(self.log, reply)
+        return reply
+
+    def _inconclusive(self, results: Sequence[dict[str, Any]]) -> str:
+        pairs = zip(self.call.rows, results, strict=True)
+        row, result = next(each for each in pairs if each[1]["status"] in INCONCLUSIVE)
+        error = result.get("error") or {}
+        cause = f": {error.get('type')}: {error.get('message')}" if error else ""
+        return f"example {row!r} is {result['status']}{cause}"
 
     async def _failed(self, endpoint: Endpoint, error: Failure, cooldowns: int, *, idempotent: bool) -> None:
         """Decide the next step, waiting if that is part of it; raises what ends the call."""
@@ -321,9 +311,6 @@ class CallExecution(Generic[T]):
         self.waited_s = 0.0
         if isinstance(error, ConnectionLost):
             self._lost(endpoint, error, cooldowns, idempotent=idempotent)
-        elif isinstance(error, InconclusiveResult):
-            write_end(self.log, error.reply, self.retries.failed_tries())
-            self._back_off(endpoint, error, cooldowns)
         elif isinstance(error, CallIdConflict) and self.reached:  # an earlier process sent another request
             self._finish("lost")
         elif isinstance(error, CallNotFound):  # its outcome is unknown and stays so
@@ -337,7 +324,7 @@ class CallExecution(Generic[T]):
                 self._back_off(endpoint, error, cooldowns)
             else:
                 if isinstance(error, TrajectoryExpired) and await endpoint.is_replaced():
-                    self.membership.recheck(endpoint, REPLACED, cooldowns=cooldowns)
+                    self.fleet.recheck(endpoint, REPLACED, cooldowns=cooldowns)
                 raise error
 
     def _overloaded(self, endpoint: Endpoint, error: Overloaded, cooldowns: int, *, idempotent: bool) -> None:
@@ -346,22 +333,22 @@ class CallExecution(Generic[T]):
             self.repeat = endpoint  # an earlier sending of the same attempt was accepted
         else:
             self._finish("refused")
-        self.membership.cool_down(
+        self.fleet.cool_down(
             endpoint, "overloaded", summary(error), cooldowns=cooldowns, requested_s=requested_pause_s(error)
         )
 
     def _lost(self, endpoint: Endpoint, error: ConnectionLost, cooldowns: int, *, idempotent: bool) -> None:
         """Keep the attempt open if its process may still have the answer, else give it up."""
-        self.membership.shutdown.check()  # a call that is not made again must not stop the run for another reason
+        self.fleet.shutdown.check()  # a call that is not made again must not stop the run for another reason
         self.reached = self.reached or error.sent
         if isinstance(error, InstanceChanged):
-            self.membership.recheck(endpoint, summary(error), cooldowns=cooldowns)
+            self.fleet.recheck(endpoint, summary(error), cooldowns=cooldowns)
         else:
-            self.membership.cool_down(endpoint, "lost", summary(error), cooldowns=cooldowns)
+            self.fleet.cool_down(endpoint, "lost", summary(error), cooldowns=cooldowns)
         if error.refused:
-            self.membership.refused_connection(endpoint)
+            self.fleet.refused_connection(endpoint)
         alive = not error.refused and not isinstance(error, InstanceChanged)
-        if self.reached and idempotent and alive and (self.repeats < REPEATS or not self.membership.slots.up):
+        if self.reached and idempotent and alive and (self.repeats < REPEATS or not self.fleet.queue.up):
             self.repeat = endpoint
             self.repeats += 1
         else:
@@ -373,14 +360,14 @@ class CallExecution(Generic[T]):
     def _endpoint_failed(self, endpoint: Endpoint, error: BadResponse | Refused | RpcError, cooldowns: int) -> None:
         """Raise the error unless another endpoint may answer; each is tried before any counts a second time."""
         if isinstance(error, Unauthorized) and (renewal := self._token_renewal(endpoint)) is not None:
-            self.membership.recheck(endpoint, renewal, cooldowns=cooldowns)
+            self.fleet.recheck(endpoint, renewal, cooldowns=cooldowns)
             return
         renewed = endpoint.is_renewed_after(error)
         tried_before = endpoint in self.failed_at
         self.failed_at.add(endpoint)
         # An endpoint that fails another call's program fails this one's too; a proxy's failure may have passed.
         hopeless = ("unreached",) if isinstance(error, NOT_THE_SERVER) else ("unreached", "broken")
-        able = (each for each in self.membership.endpoints if each.offers(self.call.needs))
+        able = (each for each in self.fleet.endpoints if each.offers(self.call.needs))
         others = any(each not in self.failed_at and each.cooldown not in hopeless for each in able)
         pinned = self.pin if self.pin is not None and self.pin.instance == endpoint.instance else None
         held = pinned is not None and pinned.settled and not isinstance(error, NOT_THE_SERVER)
@@ -389,30 +376,30 @@ class CallExecution(Generic[T]):
         if pinned is not None and not renewed:
             pinned.move(None)
         self.avoid = endpoint
-        self.membership.cool_down(endpoint, "broken", summary(error), cooldowns=cooldowns)
+        self.fleet.cool_down(endpoint, "broken", summary(error), cooldowns=cooldowns)
         if tried_before:
             self._count(error)
 
     def _token_renewal(self, endpoint: Endpoint) -> str | None:
         """Return why a refused token does not end the call (it was replaced, or its file is being written), or None."""
         try:
-            return "its token has changed" if endpoint.read_token(self.membership.on_token) else None
+            return "its token has changed" if endpoint.client.read_token(self.fleet.on_token) else None
         except Refused as error:
             return summary(error)
 
     def _back_off(self, endpoint: Endpoint, error: Exception, cooldowns: int) -> None:
         """Have the next attempt wait, longer each time, and prefer another endpoint, if there is one."""
         self.avoid = endpoint
-        if endpoint.failed(cooldowns) and self.membership.slots.up > 1:  # pausing the only endpoint would gain nothing
-            self.membership.cool_down(endpoint, "failing", summary(error), cooldowns=cooldowns)
+        if endpoint.failed(cooldowns) and self.fleet.queue.up > 1:  # pausing the only endpoint would gain nothing
+            self.fleet.cool_down(endpoint, "failing", summary(error), cooldowns=cooldowns)
         self._count(error)
-        growing = min(self.first_backoff_s * BACKOFF_FACTOR ** (self.failures - 1), cooldown.LONGEST_S)
+        growing = min(self.fleet.first_backoff_s * BACKOFF_FACTOR ** (self.failures - 1), cooldown.LONGEST_S)
         self.pause_s = growing * _random.uniform(0.75, 1.25)
 
     def _count(self, error: Exception) -> None:
         self.failures += 1
-        stuck = isinstance(error, InconclusiveResult) and bool(self.call.rows) and not self.retries.outage
-        if self.failures >= self.max_attempts and not stuck:
+        stuck = isinstance(error, InconclusiveResult) and not self.retries.outage
+        if self.failures >= self.fleet.max_attempts and not stuck:
             lost = "server lost, " if isinstance(error, ConnectionLost) else ""
             raise Interrupted(
                 "paused",
@@ -423,8 +410,8 @@ class CallExecution(Generic[T]):
 
     def _accepted(self) -> None:
         """Note that a call was accepted, with any result: there is no outage."""
-        if self.membership.slots.up:
-            self.membership.outage.over()
+        if self.fleet.queue.up:
+            self.fleet.outage.over()
 
     def _finish(self, outcome: str) -> None:
         """Write the end of an attempt without a result."""
@@ -434,8 +421,3 @@ class CallExecution(Generic[T]):
     def _give_up_attempt(self) -> None:
         self._finish("lost" if self.reached else "refused")
         self.repeat, self.repeats, self.reached = None, 0, False
-
-    def _release(self, endpoint: Endpoint) -> None:
-        self.membership.slots.release(endpoint)
-        if endpoint.left:
-            self.membership.idle(endpoint)

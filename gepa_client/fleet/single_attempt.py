@@ -5,22 +5,20 @@ from typing import Any, TypeVar
 
 from gepa_client.errors import BadResponse, ConnectionLost, Refused
 from gepa_client.fleet.endpoint import Endpoint
-from gepa_client.transport.calls import AttemptLog, Call, FailedTry, InconclusiveResult, Reply
+from gepa_client.transport.calls import AttemptLog, Call, FailedTry, Reply
 from protocol.errors import RpcError
 
 T = TypeVar("T")
 
 
-async def attempt_once(endpoint: Endpoint, call: Call[T], log: AttemptLog) -> Reply[Any]:
-    """Send the call and write how it ended; an inconclusive result is a reply too.
+async def attempt_once(endpoint: Endpoint, call: Call[T], log: AttemptLog) -> Reply[T]:
+    """Send the call and write how it ended.
 
     Raises: what `RpcClient.send` raises.
     """
     call_id = await log.start(endpoint.url, endpoint.client.instance_id, repeat=False)
     try:
-        reply: Reply[Any] = await endpoint.client.send(call, call_id if endpoint.client.offers("idempotency") else None)
-    except InconclusiveResult as error:
-        reply = error.reply
+        reply = await endpoint.client.send(call, call_id if endpoint.client.offers("idempotency") else None)
     except BaseException as error:
         known = isinstance(error, BadResponse | Refused | RpcError)
         log.finish("lost" if isinstance(error, ConnectionLost) else "error" if known else "cancelled", examples=0)

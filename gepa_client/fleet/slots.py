@@ -5,7 +5,6 @@ import bisect
 import contextlib
 import itertools
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
@@ -34,7 +33,6 @@ class Slots:
 
     def __init__(self, on_waiting: Callable[[], None]) -> None:
         self._standing: set[Endpoint] = set()
-        self.in_flight = 0
         self.waiting = 0
         self._on_waiting = on_waiting
         self._tickets = itertools.count()
@@ -81,7 +79,6 @@ class Slots:
         """Give a slot back; it goes to the call that waits for it longest."""
         endpoint.in_flight -= 1
         endpoint.idle_since = next(self._numbers)
-        self.in_flight -= 1
         self._serve(endpoint)
 
     def start(self, endpoint: Endpoint) -> None:
@@ -112,19 +109,11 @@ class Slots:
         """End the waits for a capability: an endpoint joined, left or changed, and the capability with it."""
         self._end(lambda wait: wait.needs is not None)
 
-    def roomiest(self, endpoints: list[Endpoint], avoid: Endpoint | None = None) -> Endpoint | None:
-        """Return the endpoint with most room, counting the calls that wait for it; None if none is up."""
-        up = [endpoint for endpoint in endpoints if endpoint.up]
-        others = [endpoint for endpoint in up if endpoint is not avoid] or up
-        return max(others, key=lambda endpoint: endpoint.room, default=None)
-
     async def _granted(self, wait: _Wait) -> Endpoint | None:
         bisect.insort(self._waits, wait, key=lambda each: each.order)
         self.waiting += 1
         if self.waiting == 1:
             self._on_waiting()
-        if wait.at is not None:
-            wait.at.pinned += 1
         try:
             return await wait.granted
         except asyncio.CancelledError:
@@ -133,7 +122,7 @@ class Slots:
             raise
         finally:
             if wait.granted.cancelled():
-                self._remove(wait)
+                self._waits.remove(wait)
             self.waiting -= 1
             if not self.waiting:
                 self._on_waiting()
@@ -150,7 +139,6 @@ class Slots:
     def _occupy(self, endpoint: Endpoint) -> None:
         endpoint.in_flight += 1
         endpoint.idle_since = next(self._numbers)
-        self.in_flight += 1
 
     def _serve(self, endpoint: Endpoint) -> None:
         """Give the endpoint's free slots to the calls that wait for them longest."""
@@ -167,13 +155,8 @@ class Slots:
             self._grant(wait, None)
 
     def _grant(self, wait: _Wait, endpoint: Endpoint | None) -> None:
-        self._remove(wait)
-        wait.granted.set_result(endpoint)
-
-    def _remove(self, wait: _Wait) -> None:
         self._waits.remove(wait)
-        if wait.at is not None:
-            wait.at.pinned -= 1
+        wait.granted.set_result(endpoint)
 
 
 class InFlightLimit:
@@ -184,35 +167,25 @@ class InFlightLimit:
 
     def __init__(self, most: int | None) -> None:
         self.most = most
-        self._held = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._room = asyncio.Semaphore(most or 0)
+        self._turn = asyncio.Lock()  # no call takes room while another one has taken a part of what it needs
 
     def hold(self, examples: int) -> contextlib.AbstractAsyncContextManager[None]:
         """Count the examples, at most `most`, as in flight during the block."""
-        return contextlib.nullcontext() if self.most is None else self._hold(examples, self.most)
+        return contextlib.nullcontext() if self.most is None else self._hold(examples)
 
     @contextlib.asynccontextmanager
-    async def _hold(self, examples: int, most: int) -> AsyncIterator[None]:
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((examples, granted))
-        self._serve(most)
+    async def _hold(self, examples: int) -> AsyncIterator[None]:
+        held = 0
         try:
-            await granted
+            async with self._turn:
+                for _ in range(examples):
+                    await self._room.acquire()
+                    held += 1
             yield
         finally:
-            if granted.done() and not granted.cancelled():
-                self._held -= examples
-            self._serve(most)
-
-    def _serve(self, most: int) -> None:
-        while self._waiting:
-            examples, granted = self._waiting[0]
-            if not granted.done():
-                if self._held + examples > most:
-                    return
-                self._held += examples
-                granted.set_result(None)
-            self._waiting.popleft()
+            for _ in range(held):
+                self._room.release()
 
 
 class Pin:
@@ -242,7 +215,7 @@ class Shutdown:
         self._interrupted: Interrupted | None = None
         self._defect: BaseException | None = None
         self._raised = False
-        self._pauses: set[asyncio.Future[None]] = set()
+        self._stopped = asyncio.Event()
 
     def bind(self) -> None:
         """Take the running event loop as the fleet's."""
@@ -281,19 +254,13 @@ class Shutdown:
     async def pause(self, seconds: float) -> None:
         """Wait so long; raises early if the fleet is stopped."""
         self.check()
-        over = asyncio.get_running_loop().create_future()
-        timer = asyncio.get_running_loop().call_later(seconds, _complete, over)
-        self._pauses.add(over)
-        try:
-            await over
-        finally:
-            timer.cancel()
-            self._pauses.discard(over)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
         self.check()
 
     def _wake(self) -> None:
-        for over in self._pauses:
-            _complete(over)
+        self._stopped.set()
         self._on_stop()
 
 
@@ -351,8 +318,3 @@ class Outage:
 
     def _cause(self) -> str:
         return f"; last error: {self.last_error}" if self.last_error else ""
-
-
-def _complete(over: asyncio.Future[None]) -> None:
-    if not over.done():
-        over.set_result(None)

@@ -23,7 +23,6 @@ from gepa_client.errors import (
 )
 from gepa_client.fleet import Address, Fleet, FleetEvent, read_endpoints_file
 from gepa_client.fleet.endpoints_file import line_address
-from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT
 from gepa_client.fleet.seed_comparison import SeedComparison
 from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem, ExampleDone
@@ -127,6 +126,7 @@ class RemoteAdapter:
         self._trace_policy = TracePolicy()
         self._batches = BatchBuilder(failure_score)
         self.known: KnownResults | None = None
+        limit = InFlightLimit(concurrency)
 
         def fleet(splits: Callable[[DiscoverResult], list[str]] | None = None) -> Fleet:
             return Fleet(
@@ -135,7 +135,8 @@ class RemoteAdapter:
                 max_outage_s=max_outage_s,
                 splits=splits,
                 allow_mixed_programs=allow_mixed_programs,
-                required={} if example_timeout_s is None else NEEDED_FOR_TIMEOUT,
+                example_timeout_s=example_timeout_s,
+                concurrency=limit,
                 on_event=on_fleet or (lambda _event: None),
                 on_token=self.journal.secrets.add,
                 bundles=self.commits.leading_to,
@@ -170,8 +171,6 @@ class RemoteAdapter:
             self.scorers,
             on_example,
             prices or PriceTable({}),
-            InFlightLimit(concurrency),
-            example_timeout_s,
         )
         self._datasets = ReflectiveDatasets(
             self.fleet, self.journal, self._evaluator, self.discovery, self.call_timeout_s, seed
@@ -260,12 +259,12 @@ class RemoteAdapter:
     @property
     def slots(self) -> int:
         """Examples that all endpoints of the fleet take at once, those that rest included; at least 1."""
-        slots, most = sum(endpoint.slots for endpoint in self.fleet.endpoints), self._evaluator.in_flight.most
+        slots, most = sum(endpoint.slots for endpoint in self.fleet.endpoints), self.fleet.concurrency.most
         return max(1, slots if most is None else min(slots, most))
 
     def call_beside(self, candidate: Candidate, rows: Sequence[AnyRow]) -> Call[Results]:
         """Return a call that evaluates rows without traces; neither GEPA nor the journal gets its results."""
-        return self._evaluator.call_beside(candidate, rows)
+        return self._evaluator.evaluation(candidate, rows)
 
     def compare_servers(self, comparison: SeedComparison, recorded: DiscoverResult | None) -> None:
         """Compare the servers now, and each that joins from now on. Arguments and errors: as of `Fleet.compare`."""

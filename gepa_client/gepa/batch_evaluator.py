@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,6 @@ from evolverpc_common.model_prices import PriceTable
 from gepa_client.errors import AnswerTooLarge, BadResponse, ClientError
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.fleet.example_retries import PROBED_FOR, SUCCESSES
-from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.evaluation_results import Results, as_rollout, instance_of, reply_with, with_score
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
 from gepa_client.journal.entries import EVALUATE, PROBE, RETRACE, ROLLOUT, SCORE
@@ -84,8 +83,7 @@ class BatchEvaluator:
     """Evaluates items on a fleet, in the order in which calls finish.
 
     Each example is a call of its own; only if the program wants `whole_batches` is an item one call (in slices of
-    `max_batch_size` if necessary). `scorers` score what programs answer as `rollout`. `in_flight`: bounds the examples
-    that all endpoints together evaluate or score at once. `example_timeout_s`: lowers the servers' own limit.
+    `max_batch_size` if necessary). `scorers` score what programs answer as `rollout`.
     """
 
     fleet: Fleet
@@ -94,8 +92,6 @@ class BatchEvaluator:
     scorers: Fleet | None = None
     on_example: Callable[[ExampleDone], None] | None = None
     prices: PriceTable = field(default_factory=lambda: PriceTable({}))
-    in_flight: InFlightLimit = field(default_factory=lambda: InFlightLimit(None))
-    example_timeout_s: float | None = None
     _scored_examples: dict[str, tuple[Candidate, AnyRow, dict[str, Any]]] = field(default_factory=dict, init=False)
 
     async def evaluate(self, items: Sequence[EvaluationItem]) -> list[Results]:
@@ -167,7 +163,7 @@ class BatchEvaluator:
     def _max_batch_size(self) -> int:
         """Examples of one call: as many as the server takes, and as may be in flight."""
         size = self.discovery.limits.max_batch_size
-        return size if self.in_flight.most is None else min(size, self.in_flight.most)
+        return size if (most := self.fleet.concurrency.most) is None else min(size, most)
 
     @property
     def _scorers_read(self) -> bool:
@@ -243,32 +239,43 @@ class BatchEvaluator:
     async def _call(self, batch: _Batch, request: RecordedRequest, kind: str, task: GroupTask) -> Results:
         """Evaluate in one call, whose attempts count for `request`, until every example is conclusive."""
         rows = batch.rows
-        params: dict[str, Any] = {
-            "candidate": batch.item.candidate,
-            "batch": [row.wire for row in rows],
-            "capture_traces": batch.item.trace or self._scorers_read,
-        }
-        if (parts := _wire_items(batch)) is not None:
-            params["items"] = parts
-        call = Call(
-            "evaluate",
-            params,
-            functools.partial(self._evaluated, rows),
-            about=_named(rows),
-            needs="batch_evaluate" if batch.item.parts else next((row.needs for row in rows if row.needs), None),
-            rows=[row.id for row in rows],
-            example_timeout_s=self.example_timeout_s,
+        call = self.evaluation(
+            batch.item.candidate,
+            rows,
+            trace=batch.item.trace,
+            items=_wire_items(batch),
             request=(request.key.digest, request.key.about),
             group=None if self._scorers_read else batch.group,  # without a group trajectories are inline
             parse_error=functools.partial(self._too_large, rows),
             probe=functools.partial(self._probe, request),
-            hold=functools.partial(self.in_flight.hold, len(rows)),
         )
         reply = await self.fleet.call(call, self.journal.attempts(request, kind, task), pin=batch.pin)
         return reply.value or await self._one_by_one(batch, request, kind, task)
 
+    def evaluation(
+        self,
+        candidate: Candidate,
+        rows: Sequence[AnyRow],
+        *,
+        trace: bool = False,
+        items: Sequence[Mapping[str, Any]] | None = None,
+        **members: Any,
+    ) -> Call[Results]:
+        """Return the call that evaluates rows. `items`: as in `EvaluateParams`; `members`: further ones of `Call`."""
+        wire, traced = [row.wire for row in rows], trace or self._scorers_read
+        params = {"candidate": candidate, "batch": wire, "capture_traces": traced}
+        return Call(
+            "evaluate",
+            params if items is None else {**params, "items": items},
+            functools.partial(self._evaluated, rows),
+            about=_named(rows),
+            needs="batch_evaluate" if items is not None else next((row.needs for row in rows if row.needs), None),
+            rows=[row.id for row in rows],
+            **members,
+        )
+
     def _evaluated(self, rows: Sequence[AnyRow], answer: JsonValue) -> Reply[Results]:
-        return reply_with(rows, self.prices, example_results(EvaluateResult, answer, len(rows)))
+        return reply_with(self.prices, example_results(EvaluateResult, answer, len(rows)))
 
     def _too_large(self, rows: Sequence[AnyRow], error: Exception, seconds: float) -> Reply[Results] | None:
         """Return a failed example if its answer is too large; no results if that of several examples is."""
@@ -277,7 +284,7 @@ class BatchEvaluator:
             return None
         if len(rows) > 1:
             return Reply([], "error", seconds, examples=0)
-        return reply_with(rows, self.prices, [oversized(excess, seconds)])
+        return reply_with(self.prices, [oversized(excess, seconds)])
 
     async def _one_by_one(self, batch: _Batch, request: RecordedRequest, kind: str, task: GroupTask) -> Results:
         """Evaluate each example of a batch by itself, as their answer together is too large to be read."""
@@ -296,20 +303,8 @@ class BatchEvaluator:
                 "beside `run`, or name a server that scores them as `score_with`"
             )
         at = [position for position, result in enumerate(results) if result["status"] == ROLLOUT]
-        rollouts = [results[position] for position in at]
-        call = score_call(
-            [rows[position] for position in at],
-            rollouts,
-            self.prices,
-            with_trajectory=self._scorers_read,
-            exact=self.scorers.offers(EXACT_VALUES),
-        )
-        call = replace(
-            call,
-            example_timeout_s=self.example_timeout_s,
-            probe=functools.partial(self._probe_of_scorers, request),
-            hold=functools.partial(self.in_flight.hold, len(at)),
-        )
+        call = self._score_call([rows[position] for position in at], [results[position] for position in at])
+        call = replace(call, probe=functools.partial(self._probe, request, of_scorers=True))
         reply = await self.scorers.call(call, self.journal.attempts(request, SCORE))
         merged = list(results)
         for position, score in zip(at, reply.value, strict=True):
@@ -328,42 +323,21 @@ class BatchEvaluator:
             if len(self._scored_examples) > PROBES_KEPT:
                 del self._scored_examples[next(iter(self._scored_examples))]
 
-    def _probe(self, request: RecordedRequest, ended: Container[str]) -> tuple[Call[Results], AttemptLog] | None:
-        """Return a call that evaluates the latest row with a score that is none of these again, and its log."""
-        for candidate, other, _ in reversed(self._scored_examples.values()):
-            if other.id not in ended:
-                return self.call_beside(candidate, [other]), self.journal.attempts(request, PROBE)
-        return None
-
-    def call_beside(self, candidate: Candidate, rows: Sequence[AnyRow]) -> Call[Results]:
-        """Return a call that evaluates rows without traces, and whose results GEPA does not get."""
-        return Call(
-            "evaluate",
-            {"candidate": candidate, "batch": [row.wire for row in rows], "capture_traces": self._scorers_read},
-            functools.partial(self._evaluated, rows),
-            about=_named(rows),
-            needs=next((row.needs for row in rows if row.needs), None),
-            rows=[row.id for row in rows],
-            example_timeout_s=self.example_timeout_s,
-        )
-
-    def _probe_of_scorers(
-        self, request: RecordedRequest, ended: Container[str]
+    def _probe(
+        self, request: RecordedRequest, ended: Container[str], *, of_scorers: bool = False
     ) -> tuple[Call[Results], AttemptLog] | None:
-        """Return a call that scores the latest row with a score that is none of these again, and its log."""
-        for _, other, result in reversed(self._scored_examples.values()):
+        """Return a call that evaluates or scores the latest row with a score that is none of these again; its log."""
+        for candidate, other, result in reversed(self._scored_examples.values()):
             if other.id not in ended:
+                if not of_scorers:
+                    return self.evaluation(candidate, [other]), self.journal.attempts(request, PROBE)
                 rollout = {**complete(result), "status": ROLLOUT, "score": None}
-                call = score_call(
-                    [other],
-                    [rollout],
-                    self.prices,
-                    with_trajectory=self._scorers_read,
-                    exact=self.scorers is not None and self.scorers.offers(EXACT_VALUES),
-                )
-                call = replace(call, example_timeout_s=self.example_timeout_s)
-                return call, self.journal.attempts(request, PROBE)
+                return self._score_call([other], [rollout]), self.journal.attempts(request, PROBE)
         return None
+
+    def _score_call(self, rows: Sequence[AnyRow], rollouts: Results) -> Call[Results]:
+        exact = self.scorers is not None and self.scorers.offers(EXACT_VALUES)
+        return score_call(rows, rollouts, self.prices, with_trajectory=self._scorers_read, exact=exact)
 
     def _report(self, row: AnyRow, result: dict[str, Any]) -> None:
         if self.on_example is not None:
@@ -390,7 +364,7 @@ def score_call(
             "batch": [row.wire for row in rows],
             "results": [as_rollout(one, with_trajectory=with_trajectory, exact=exact) for one in rollouts],
         },
-        lambda answer: reply_with(rows, prices, example_results(ScoreResult, answer, len(rows))),
+        lambda answer: reply_with(prices, example_results(ScoreResult, answer, len(rows))),
         about=f"the score of {_named(rows)}",
         needs="scoring",
         rows=[row.id for row in rows],

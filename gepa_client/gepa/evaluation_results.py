@@ -11,7 +11,7 @@ from evolverpc_common.model_prices import PriceTable, priced
 from gepa_client.errors import BadResponse
 from gepa_client.gepa.row_loaders import AnyRow
 from gepa_client.journal.history import score_of
-from gepa_client.transport.calls import INCONCLUSIVE, InconclusiveResult, Reply
+from gepa_client.transport.calls import INCONCLUSIVE, Reply
 from protocol import JsonValue, Usage
 
 T = TypeVar("T")
@@ -114,12 +114,8 @@ def _counted(fresh: Results) -> int:
     return len(fresh) if calls is None else calls
 
 
-def reply_with(rows: Sequence[AnyRow], prices: PriceTable, results: Results) -> Reply[Results]:
-    """Return the reply that holds results with their costs, priced here if the server did not.
-
-    Raises:
-        InconclusiveResult: an example must be tried again.
-    """
+def reply_with(prices: PriceTable, results: Results) -> Reply[Results]:
+    """Return the reply that holds results with their costs, priced here if the server did not."""
     for result in results:
         if usage := result.get("usage"):
             result["usage"] = priced(usage, prices)
@@ -129,10 +125,8 @@ def reply_with(rows: Sequence[AnyRow], prices: PriceTable, results: Results) -> 
         "examples": len(results),
         "unpriced": sum(map(_is_unpriced, results)),
     }
-    for row, result in zip(rows, results, strict=True):
-        if result["status"] in INCONCLUSIVE:
-            raise InconclusiveResult(_inconclusive(row, result), Reply(results, result["status"], **cost))
-    outcome = next((result["status"] for result in results if result["status"] != "ok"), "ok")
+    failed = [result["status"] for result in results if result["status"] != "ok"]
+    outcome = next((status for status in failed if status in INCONCLUSIVE), failed[0] if failed else "ok")
     return Reply(results, outcome, **cost)
 
 
@@ -184,9 +178,3 @@ def _is_unpriced(result: Mapping[str, Any]) -> bool:
     """
     usage = result.get("usage") or {}
     return usage.get("cost_usd") is None and not (result["status"] in INCONCLUSIVE and not usage)
-
-
-def _inconclusive(row: AnyRow, result: Mapping[str, Any]) -> str:
-    error = result.get("error") or {}
-    cause = f": {error.get('type')}: {error.get('message')}" if error else ""
-    return f"example {row.id!r} is {result['status']}{cause}"

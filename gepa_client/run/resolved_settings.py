@@ -11,11 +11,11 @@ from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.redaction import secrets_of
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ConnectionLost, Refused
-from gepa_client.fleet.endpoints_file import Address, line_address, read_endpoints_file
+from gepa_client.fleet.endpoints_file import line_address, read_endpoints_file
 from gepa_client.settings.groups import RACE_ROWS, Evolve, parse_secret_header
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secret_settings import without_secrets
-from gepa_client.transport.address import find_token
+from gepa_client.transport.address import Address, find_token
 from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of
 

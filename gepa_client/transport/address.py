@@ -1,6 +1,7 @@
 """Where a server is and what proves that we may talk to it: URL and token, checked before anything is sent."""
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
@@ -16,6 +17,36 @@ SOCKET_SCHEME = "http+unix"
 
 LONGEST_SOCKET_PATH = 107
 """Bytes of a socket's path that the kernel takes (`sun_path`)."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """The address of a server and its credentials.
+
+    `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment. `proxy_token_file`: of a
+    proxy in front of the server. `allow_insecure`: plain http beyond this machine. `listed`: it comes from a fleet
+    file, and leaves the fleet when the file no longer names it. `token_setting`: what gives its token, for messages.
+    """
+
+    url: str
+    token: str | None = None
+    token_file: Path | str | None = None
+    proxy_token_file: Path | str | None = None
+    allow_insecure: bool = False
+    listed: bool = False
+    token_setting: str = field(default=TOKEN_FLAG, compare=False)
+
+    def __repr__(self) -> str:
+        return f"Address({self.url!r})"  # keep the token out of tracebacks
+
+    def tokens(self) -> tuple[str | None, str | None]:
+        """Return the tokens of the server and of the proxy in front of it, None for each that there is none of.
+
+        Raises:
+            Refused: as `find_token`.
+        """
+        proxy_token = None if self.proxy_token_file is None else find_token(None, self.proxy_token_file)
+        return find_token(self.token, self.token_file), proxy_token
 
 
 def rpc_url(url: str, *, allow_insecure: bool = False) -> str:
@@ -105,15 +136,6 @@ def find_token(token: str | None = None, token_file: Path | str | None = None) -
     in_environment = os.environ.get(TOKEN_VARIABLE, "")
     # a shell unsets a variable by making it empty
     return _usable(in_environment, TOKEN_VARIABLE) if in_environment.strip() else None
-
-
-def find_proxy_token(token: str | None = None, token_file: Path | str | None = None) -> str | None:
-    """Return the token of a proxy in front of a server, as given, else from the file; None if there is none.
-
-    Raises:
-        Refused: as `find_token`.
-    """
-    return None if token is None and token_file is None else find_token(token, token_file)
 
 
 def refused(

@@ -1,6 +1,5 @@
 """A call as data: what to ask a server, how long to wait, how to read the answer, and what the attempt cost."""
 
-import contextlib
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
@@ -35,17 +34,6 @@ class Reply(Generic[T]):
     endpoint: str | None = None
 
 
-class InconclusiveResult(Exception):
-    """The answer is `infra_error` or `cancelled` for an example: the call must be tried again.
-
-    `reply`: what the attempt cost; its `outcome` is one of the two, its value the results of all examples.
-    """
-
-    def __init__(self, message: str, reply: Reply[list[dict[str, Any]]]) -> None:
-        super().__init__(message)
-        self.reply = reply
-
-
 @dataclass(frozen=True)
 class FailedTry:
     """An example of a call that was `infra_error` and is tried again.
@@ -73,20 +61,19 @@ class FailureCost:
 class Call(Generic[T]):
     """One call, to whichever server answers it.
 
-    `method`, `params`: as the contract defines them. `parse`: turns the result into a `Reply`; raises `BadResponse`, or
-    `InconclusiveResult` if the call must be tried again. `parse_error`: the reply that an error amounts to, given the
-    error and the seconds since sending; None if the error is an error.
+    `method`, `params`: as the contract defines them. `parse`: turns the result into a `Reply`, or raises `BadResponse`.
+    `parse_error`: the reply that an error amounts to, given the error and the seconds since sending; None if the error
+    is an error.
     `about`: names the call in error messages, as in `example 'x'`. `needs`: a capability without which no server can
-    answer. `timeout_s`: the deadline in seconds; for a call that runs examples, the server's own limits decide,
-    and `example_timeout_s`, the contract's `_meta.example_timeout_s` (capability `example_timeout`).
-    `rows`: the ids of the examples that it runs, whose results are the value of its reply, in order.
+    answer. `timeout_s`: the deadline in seconds; for a call that runs examples, their limits decide.
+    `rows`: the ids of the examples that it runs, whose results are the value of its reply, in order; it is made again
+    for those that are `INCONCLUSIVE`.
     `group`: the contract's `_meta.group`, for servers with the capability `refs`. `optional`: params that only servers
     with a capability understand, with its name. `instance_params`: further params for the server process that is about
     to answer (capability `adapter_state`), by its `instance_id`.
     `request`: (digest, description) of the request of the journal that it answers, of its first one if of several.
     `failure_cost`: the cost of an attempt without a result, given its last error and its outcome.
     `probe`: given rows, the call of another row that has its result, and its log; None if there is none.
-    `hold`: entered while the call waits for a slot or is answered, not between two attempts.
     `on_sent`: called before each sending; `on_progress`: called about once a second while the server reports progress.
     """
 
@@ -97,7 +84,6 @@ class Call(Generic[T]):
     needs: str | None = None
     timeout_s: float | None = None
     rows: Sequence[str] = ()
-    example_timeout_s: float | None = None
     group: str | None = None
     request: tuple[str, str] | None = None
     optional: Mapping[str, str] = field(default_factory=dict)
@@ -105,7 +91,6 @@ class Call(Generic[T]):
     parse_error: Callable[[Exception, float], Reply[T] | None] | None = None
     failure_cost: Callable[[Exception | None, str], FailureCost] | None = None
     probe: "Callable[[Container[str]], tuple[Call[Any], AttemptLog] | None] | None" = None
-    hold: Callable[[], contextlib.AbstractAsyncContextManager[None]] = contextlib.nullcontext
     on_sent: Callable[[], None] | None = None
     on_progress: Callable[[Progress], None] | None = None
 

@@ -71,7 +71,7 @@ class _Body(aiohttp.BytesPayload):
 class HttpTransport:
     """Posts bodies to one address over one HTTP session; requests may overlap. `open` and `close` it."""
 
-    def __init__(self, url: str, token: str | None, proxy_token: str | None, max_response_bytes: int) -> None:
+    def __init__(self, url: str, max_response_bytes: int) -> None:
         self._url = url
         self._http_url = http_url(url)
         self._bound = max_response_bytes
@@ -79,9 +79,8 @@ class HttpTransport:
         self._session: aiohttp.ClientSession | None = None
         self._in_flight: set[asyncio.Timeout] = set()
         self._cut: str | None = None
-        self.use_token(token, proxy_token)
 
-    def use_token(self, token: str | None, proxy_token: str | None = None) -> bool:
+    def use_token(self, token: str | None, proxy_token: str | None) -> bool:
         """Send these tokens from now on; False if they are the same as before."""
         before = self._headers
         self._headers = {"Content-Type": "application/json"} | token_headers(token, proxy_token)

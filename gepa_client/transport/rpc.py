@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import orjson
 
 from gepa_client.errors import ClientError, ConnectionLost, InstanceChanged, Refused
-from gepa_client.transport.address import TOKEN_FLAG, find_proxy_token, find_token, refused, rpc_url
+from gepa_client.transport.address import Address, refused, rpc_url
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.http_transport import CONNECT_TIMEOUT_S, HttpTransport
 from gepa_client.transport.responses import example_results, is_pending, result_of, validated
@@ -35,6 +35,9 @@ from protocol import (
 from protocol.errors import Overloaded, RpcError, Unauthorized, VersionNotSupported
 
 T = TypeVar("T")
+
+RUN_EXAMPLES = ("evaluate", "score")
+"""Methods that run examples."""
 
 UNLIMITED_EXAMPLE_S = 600.0
 """Seconds to wait for one example of a server that states no limit of its own."""
@@ -62,15 +65,14 @@ WATCHED_S = 1.0
 class RpcClient:
     """Calls one server. Open it with `async with`; all calls share one HTTP session and may overlap.
 
-    `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment (`GEPA_TOKEN`).
-    `proxy_token`, else from `proxy_token_file`: of a proxy in front of the server that uses `Authorization`.
-    `timeout_s`: deadline in seconds of a call that is not given its own. `wait_s`: how long one request waits for a
-    call before the server answers `pending` (capability `async`), which the client then follows up by itself.
-    `max_response_bytes`: of one answer; a larger one is refused, as thousands may be on their way at once.
-    `elsewhere`: the caller may have somewhere else to go: a connection that is refused, or that stayed silent for long,
-    is not tried again here, as one that is lost is.
-    `token_later`: the caller looks for the token and gives it by `use_token`, before any call. `token_setting`: what a
-    user gives the token with, for messages.
+    `url`: with or without `/rpc`, or an `Address` with the credentials. `token`: else from `token_file`, else from the
+    environment (`GEPA_TOKEN`). `timeout_s`: deadline in seconds of a call that is not given its own.
+    `wait_s`: how long one request waits for a call before the server answers `pending` (capability `async`), which the
+    client then follows up by itself. `max_response_bytes`: of one answer; a larger one is refused, as thousands may be
+    on their way at once. `example_timeout_s`: the contract's `_meta.example_timeout_s` of calls that run examples, for
+    servers with the capability `example_timeout`.
+    `in_fleet`: the caller calls `read_token` before any call, and may have somewhere else to go: a connection that is
+    refused, or that stayed silent for long, is not tried again here, as one that is lost is.
 
     Raises:
         Refused: the address or the token cannot be used; see `gepa_client.transport.address`.
@@ -78,39 +80,36 @@ class RpcClient:
 
     def __init__(
         self,
-        url: str,
+        url: str | Address,
         *,
         token: str | None = None,
         token_file: Path | str | None = None,
-        proxy_token: str | None = None,
-        proxy_token_file: Path | str | None = None,
         timeout_s: float = 60.0,
         wait_s: float = 20.0,
         allow_insecure: bool = False,
         max_response_bytes: int = 64 * 2**20,
-        elsewhere: bool = False,
-        token_later: bool = False,
-        token_setting: str = TOKEN_FLAG,
+        example_timeout_s: float | None = None,
+        in_fleet: bool = False,
     ) -> None:
-        self.url = rpc_url(url, allow_insecure=allow_insecure)
+        given = url if isinstance(url, Address) else Address(url, token, token_file, allow_insecure=allow_insecure)
+        self.address = given
+        self.url = rpc_url(given.url, allow_insecure=given.allow_insecure)
         self.timeout_s = timeout_s
         self.wait_s = wait_s
+        self.example_timeout_s = example_timeout_s
         self.discovery: DiscoverResult | None = None
-        self._poster = HttpTransport(
-            self.url,
-            None if token_later else find_token(token, token_file),
-            None if token_later else find_proxy_token(proxy_token, proxy_token_file),
-            max_response_bytes,
-        )
+        self._poster = HttpTransport(self.url, max_response_bytes)
         self._when_refused = refused(
-            token,
-            token_file,
-            proxied=(proxy_token or proxy_token_file) is not None,
-            token_setting=token_setting,
+            given.token,
+            given.token_file,
+            proxied=given.proxy_token_file is not None,
+            token_setting=given.token_setting,
         )
-        self._elsewhere = elsewhere
+        self._in_fleet = in_fleet
         self._ids = itertools.count(1)
         self._random = random.SystemRandom()  # GEPA's runs depend on the global generator: leave it alone
+        if not in_fleet:
+            self.read_token()
 
     def __repr__(self) -> str:
         return f"RpcClient({self.url!r})"
@@ -126,9 +125,18 @@ class RpcClient:
         """Close the session; safe to call twice."""
         await self._poster.close()
 
-    def use_token(self, token: str | None, proxy_token: str | None = None) -> bool:
-        """Send these from now on; True when they are others than before."""
-        return self._poster.use_token(token, proxy_token)
+    def read_token(self, on_token: Callable[[str], None] = lambda _token: None) -> bool:
+        """Read the tokens from their sources; True if one has changed, as after a restart of the server.
+
+        `on_token`: called with each before it is used.
+
+        Raises:
+            Refused: a file cannot be read, or holds no usable token; the earlier tokens stay in use.
+        """
+        tokens = self.address.tokens()
+        for found in filter(None, tokens):
+            on_token(found)
+        return self._poster.use_token(*tokens)
 
     def cut(self, why: str) -> None:
         """End every call in flight as lost, and refuse further ones: the server is gone for good."""
@@ -153,7 +161,6 @@ class RpcClient:
         call_id: str | None = None,
         wait_s: float | None = None,
         group: str | None = None,
-        example_timeout_s: float | None = None,
         timeout_s: float | None = None,
         resends: int = RESENDS,
         on_progress: Callable[[Progress], None] | None = None,
@@ -173,7 +180,9 @@ class RpcClient:
         deadline = time.monotonic() + limit_s
         if wait_s is None and call_id is not None and self.offers("async"):
             wait_s = self.wait_s if on_progress is None else WATCHED_S
-        meta = {"call_id": call_id, "wait_s": wait_s, "group": group, "example_timeout_s": example_timeout_s}
+        meta = {"call_id": call_id, "wait_s": wait_s, "group": group}
+        if method in RUN_EXAMPLES and self.offers("example_timeout"):
+            meta["example_timeout_s"] = self.example_timeout_s
         instance = self.instance_id if call_id is not None else None
         try:
             asked = time.monotonic()
@@ -223,7 +232,7 @@ class RpcClient:
                     resend >= resends
                     or time.monotonic() + pause >= deadline
                     or (sent and not harmless)
-                    or (hopeless and self._elsewhere)
+                    or (hopeless and self._in_fleet)
                 ):
                     raise
                 await asyncio.sleep(pause)
@@ -285,10 +294,7 @@ class RpcClient:
                 await self._params(call),
                 call_id=call_id,
                 group=call.group if self.offers("refs") else None,
-                example_timeout_s=call.example_timeout_s,
-                timeout_s=(
-                    self.evaluation_timeout_s(len(call.rows), call.example_timeout_s) if call.rows else call.timeout_s
-                ),
+                timeout_s=self.evaluation_timeout_s(len(call.rows)) if call.rows else call.timeout_s,
                 on_progress=call.on_progress,
             )
             reply = call.parse(answer)
@@ -312,17 +318,15 @@ class RpcClient:
             params |= call.instance_params(self.instance_id)
         return params
 
-    def example_limit_s(self, example_timeout_s: float | None = None) -> float | None:
-        """Return after how many seconds the server ends an example; None if nothing limits it."""
+    @property
+    def example_limit_s(self) -> float | None:
+        """After how many seconds the server ends an example; None if nothing limits it."""
         own_s = self.discovery.limits.example_timeout_s if self.discovery is not None else None
-        if own_s is None or example_timeout_s is None:
-            return example_timeout_s if own_s is None else own_s
-        return min(own_s, example_timeout_s)
+        return min((limit_s for limit_s in (own_s, self.example_timeout_s) if limit_s is not None), default=None)
 
-    def evaluation_timeout_s(self, examples: int, example_timeout_s: float | None = None) -> float:
+    def evaluation_timeout_s(self, examples: int) -> float:
         """Return the seconds to wait for an `evaluate` or `score` of so many examples, each at its limit."""
-        limit_s = self.example_limit_s(example_timeout_s) or UNLIMITED_EXAMPLE_S
-        return limit_s * ATTEMPTS * examples + QUEUE_ALLOWANCE_S
+        return (self.example_limit_s or UNLIMITED_EXAMPLE_S) * ATTEMPTS * examples + QUEUE_ALLOWANCE_S
 
     # --- typed calls -----------------------------------------------------------------------------------------------
 
@@ -353,7 +357,6 @@ class RpcClient:
         items: Sequence[Mapping[str, Any]] | None = None,
         call_id: str | None = None,
         group: str | None = None,
-        example_timeout_s: float | None = None,
         timeout_s: float | None = None,
     ) -> dict[str, Any]:
         """Evaluate examples given as they go over the wire; the result as JSON, validated, one entry per example.
@@ -364,14 +367,7 @@ class RpcClient:
         params = {"candidate": candidate, "batch": list(batch), "capture_traces": capture_traces}
         if items is not None:
             params["items"] = list(items)
-        answer = await self.call(
-            "evaluate",
-            params,
-            call_id=call_id,
-            group=group,
-            example_timeout_s=example_timeout_s,
-            timeout_s=timeout_s,
-        )
+        answer = await self.call("evaluate", params, call_id=call_id, group=group, timeout_s=timeout_s)
         return {"results": example_results(EvaluateResult, answer, len(batch))}
 
     async def make_reflective_dataset(

@@ -14,13 +14,14 @@ from typing import Any, Self, TypeVar
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.manual_mutation import mutate_once
-from gepa_client.fleet.endpoints_file import Address, read_endpoints_file
+from gepa_client.fleet.endpoints_file import read_endpoints_file
 from gepa_client.fleet.example_retries import ATTEMPTS, ExampleRetries, pause_s
 from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.gepa.row_loaders import Row
 from gepa_client.run.resolved_settings import endpoints
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.transport.address import Address
 from gepa_client.transport.rpc import RpcClient
 from gepa_service.jobs.job_sandboxes import started_session
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone
@@ -96,15 +97,6 @@ async def _counted(work: Coroutine[Any, Any, T], session: SandboxSession, report
         reporting.cancel()
 
 
-def _client(address: Address) -> RpcClient:
-    return RpcClient(
-        address.url,
-        token_file=address.token_file,
-        proxy_token_file=address.proxy_token_file,
-        allow_insecure=address.allow_insecure,
-    )
-
-
 class _Tasks:
     """Runs tasks of an order, each in whichever sandbox is the least busy."""
 
@@ -160,7 +152,6 @@ class _Tasks:
                 [Row("0", task).wire],
                 capture_traces=self._order.program.traces,
                 call_id=uuid.uuid4().hex if client.offers("idempotency") else None,
-                example_timeout_s=limit if client.offers("example_timeout") else None,
                 timeout_s=limit + GRACE_S,
             )
         found: dict[str, Any] = answer["results"][0]
@@ -171,7 +162,8 @@ class _Tasks:
         listed = await asyncio.to_thread(read_endpoints_file, self._fleet)
         for address in listed:
             if address.url not in self._clients:
-                client = self._clients[address.url] = _client(address)
+                client = RpcClient(address, example_timeout_s=self._order.program.task_timeout_s)
+                self._clients[address.url] = client
                 self._busy[address.url] = 0
                 await self._open.enter_async_context(client)
         if not listed:
@@ -211,7 +203,7 @@ async def _step(order: ProgramOrder, fleet: Path, address: Address, log: Callabl
     """Make one mutation, and run the tasks before and after."""
     rows = [Row(str(index), task) for index, task in order.tasks]
     mutation = order.program.mutation or {}
-    async with asyncio.timeout(order.program.timeout_s), _client(address) as client:
+    async with asyncio.timeout(order.program.timeout_s), RpcClient(address) as client:
         discovery = await client.discover()
         before = order.program.candidate or discovery.program.seed_candidate
         found: dict[str, Any] = {"made": True, "stage": None, "message": None, "branch": None, "commit": None}

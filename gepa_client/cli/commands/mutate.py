@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -30,6 +30,7 @@ from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.groups import SandboxSettings, is_remote
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import REPLACED, SETTINGS, RunConfig
+from gepa_client.transport.address import Address
 from gepa_client.views.console import (
     echo,
     echo_next,
@@ -46,9 +47,6 @@ from gepa_client.views.mutation_view import mutation_progress, rejection, show_m
 from protocol import ApplyMutationResult, Candidate, DiscoverResult, JsonValue
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of
 from protocol.errors import MutationRejected, RpcError
-
-if TYPE_CHECKING:
-    from gepa_client.fleet.endpoints_file import Address  # aiohttp comes with it
 
 NOT_MADE = 1
 """Exit status if the server rejected the mutation or failed; nothing was changed."""
@@ -256,9 +254,8 @@ def _settings(
 @contextmanager
 def _server(
     settings: RunConfig | None, url: str, token_file: Path | None, again: str, *, allow_insecure: bool, quiet: bool
-) -> "Iterator[Address]":
+) -> Iterator[Address]:
     """Return the server's address, that of a sandbox which ends with the block if there are `settings` of one."""
-    from gepa_client.fleet.endpoints_file import Address  # aiohttp, which `--help` does not need
     from gepa_client.run.resolved_settings import endpoints
 
     if settings is None:
@@ -270,7 +267,7 @@ def _server(
             echo(make_console(stderr=True), log_markup(log))
 
 
-def _made(asked: _Mutation, server: "Address") -> ManualMutation:
+def _made(asked: _Mutation, server: Address) -> ManualMutation:
     """Make the mutation; print why it was not made, and exit, if it fails."""
     try:
         return asyncio.run(_mutate_once(server, asked))
@@ -323,19 +320,14 @@ def _home_as_json(asked: _Mutation) -> dict[str, Any]:
     return {"repository": home, "bundle_file": bundle}
 
 
-async def _mutate_once(server: "Address", asked: _Mutation) -> ManualMutation:
+async def _mutate_once(server: Address, asked: _Mutation) -> ManualMutation:
     # aiohttp comes with these, which `--help` does not need
     from gepa_client.evolution.manual_mutation import mutate_once
     from gepa_client.gepa.row_loaders import list_server_rows
     from gepa_client.transport.rpc import RpcClient
 
     try:
-        opened = RpcClient(
-            server.url,
-            token_file=server.token_file,
-            proxy_token_file=server.proxy_token_file,
-            allow_insecure=server.allow_insecure,
-        )
+        opened = RpcClient(server)
     except ClientError as error:
         refuse(summary(error))
     async with opened as client:

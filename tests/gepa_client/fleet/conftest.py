@@ -11,7 +11,7 @@ import pytest
 
 from gepa_client.fleet import Address, Fleet, FleetEvent, Pin, cooldown, endpoints_file
 from gepa_client.transport import rpc
-from gepa_client.transport.calls import INCONCLUSIVE, AttemptLog, Call, FailedTry, InconclusiveResult, Reply
+from gepa_client.transport.calls import AttemptLog, Call, FailedTry, Reply
 from gepa_client.transport.responses import example_results
 from gepa_client.transport.rpc import RpcClient
 from protocol import EvaluateResult, JsonValue
@@ -176,8 +176,6 @@ def evaluation(example: str, *, trace: bool = False, group: str | None = None) -
 
     def parse(answer: JsonValue) -> Reply[list[dict[str, Any]]]:
         [result] = example_results(EvaluateResult, answer, 1)
-        if result["status"] in INCONCLUSIVE:
-            raise InconclusiveResult(f"{example} is {result['status']}", Reply([result], result["status"]))
         return Reply([result], result["status"])
 
     params = {"candidate": SEED, "batch": [{"id": example, "data": 1}], "capture_traces": trace}

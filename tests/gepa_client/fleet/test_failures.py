@@ -4,9 +4,8 @@ import threading
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.fleet import cooldown
+from gepa_client.fleet import Address, cooldown
 from gepa_client.fleet.endpoint import FAILURES_TO_COOL_DOWN, Endpoint
-from gepa_client.fleet.endpoints_file import Address
 from gepa_client.transport import rpc
 from protocol.errors import Overloaded
 from tests.gepa_client.fleet.conftest import Ledger, begin, results, url_of

@@ -1,4 +1,5 @@
-from gepa_client.fleet import Pin, membership
+from gepa_client.fleet import Pin
+from gepa_client.fleet import fleet as fleets
 from gepa_client.transport import rpc
 from protocol.errors import Overloaded
 from tests.gepa_client.fleet.conftest import begin, results
@@ -38,7 +39,7 @@ async def test_a_pin_moves_when_its_instance_is_gone(cluster, opened):
 
 
 async def test_a_pin_moves_when_its_endpoint_stays_out_of_reach_and_another_is_up(cluster, opened, monkeypatch):
-    monkeypatch.setattr(membership, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(fleets, "PATIENCE_S", 0.1)
     home, other = cluster.start(), cluster.start()
     async with opened(home, other) as fleet:
         home.cuts = rpc.RESENDS + 1

@@ -20,7 +20,7 @@ def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_l
     monkeypatch.setattr(activity, "LONG_S", 0.0)
     noted = Activity()
     emit = noted.observed(lambda _event: None)
-    endpoint = Endpoint.at(Address("http://127.0.0.1:9", token="t"))
+    endpoint = Endpoint.at(Address("http://127.0.0.1:9", token="t"), example_timeout_s=7.0)
     noted.endpoints = lambda: [endpoint]
     emit(Phase(phase="optimizing"))
     emit(Progress(evaluated=0, in_flight=2))
@@ -32,7 +32,7 @@ def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_l
 
     def call(row: str) -> Call[None]:
         about = f"evaluate example {row!r} with candidate abc"
-        return Call("evaluate", {}, lambda _answer: Reply(None), row, example_timeout_s=7.0, request=(row, about))
+        return Call("evaluate", {}, lambda _answer: Reply(None), row, request=(row, about))
 
     with endpoint.answering(call("6")), endpoint.answering(call("7")):
         monkeypatch.setattr(activity, "RATE_WINDOW_S", 0.0)
