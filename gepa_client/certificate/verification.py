@@ -64,12 +64,12 @@ def _shown(value: str | None) -> str:
 
 
 def _committed_first(store: Store, run_id: str) -> bool:
-    """Whether no entry of the search stands before the commitment in the chain of its writer."""
-    sealed = store.links(run_id, COMMITMENT, 0, 1)
+    """Whether no entry of the search stands before the commitment in the order of its writer."""
+    sealed = store.seals(run_id, COMMITMENT, 0, 1)
     if not sealed:
         return True  # no certificate then, for another reason
     start = 0
-    while page := store.links(run_id, SEARCH, start, PAGE):
+    while page := store.seals(run_id, SEARCH, start, PAGE):
         if any(one.owner == sealed[0].owner and (one.seq or 0) < (sealed[0].seq or 0) for one in page):
             return False
         start = page[-1].number + 1

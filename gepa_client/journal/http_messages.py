@@ -28,7 +28,6 @@ from gepa_client.errors import (
 )
 from gepa_client.journal.entries import AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import ChainLink
 
 LARGEST_REQUEST = 256 << 20
 """Bytes of a request: an answer of an endpoint, the largest value of a run, has at most 64 MiB."""
@@ -74,7 +73,6 @@ def _decoded(*names: str) -> BeforeValidator:
 
 
 WireEntry = Annotated[Entry, _decoded("answer")]
-WireLink = Annotated[ChainLink, _decoded("link", "checksum")]
 WireRow = Annotated[
     Annotated[Entry, _decoded("answer"), Tag("entry")]
     | Annotated[AttemptStarted, _decoded(), Tag("started")]
@@ -85,7 +83,6 @@ WireRow = Annotated[
 
 _WIRE_TYPES: dict[Any, Any] = {
     list[Entry]: list[WireEntry],
-    list[ChainLink]: list[WireLink],
     Sequence[Row]: list[WireRow],
     Iterable[Row]: list[WireRow],
     list[AttemptStarted | AttemptFinished]: list[WireRow],

@@ -1,4 +1,4 @@
-"""Writes rows of a journal into the tables of its run, those of one writer's entries as a chain."""
+"""Writes rows of a journal into the tables of its run; entries get a checksum and a place among their writer's."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,15 +8,12 @@ from gepa_client.journal.entries import STOP, AttemptFinished, AttemptStarted, C
 from gepa_client.journal.stored_fields import (
     ATTEMPTS,
     CANDIDATES,
-    CHAINS,
     ENTRIES,
-    FIRST,
     STARTED_FIELDS,
-    ChainEnd,
+    WRITERS,
     candidate_bytes,
     checksum,
     finished_record,
-    link,
     pack,
     plain,
 )
@@ -38,7 +35,6 @@ class PreparedRows:
         self._sent: list[Record] = []
         self._ended: list[Record] = []
         self._entries: list[Record] = []
-        self._checksums: list[bytes] = []
         self._kept: list[Record] = []
         for row in rows:
             match row:
@@ -66,7 +62,7 @@ class PreparedRows:
         if looks:
             sent = [sent[at] for at in _new(rows, ATTEMPTS, sent, run_id)[0]]
         rows.insert(ATTEMPTS, sent)
-        tail = self._insert_entries(rows, key, run_id, looks=looks)
+        written = self._insert_entries(rows, key, run_id, looks=looks)
         if not rows.update_each(ATTEMPTS, self._ended):
             for each in self._ended:
                 if not rows.same_keys(ATTEMPTS, [each]):
@@ -74,43 +70,36 @@ class PreparedRows:
                     raise JournalError(f"run {run_id}: attempt {place} was never sent")
         for kept in self._kept:
             rows.put(CANDIDATES, kept)
-        if tail is not None:  # what is written beyond the end of the chain may be incomplete
-            rows.put(CHAINS, {"run": key, "owner": self._owner, "length": tail.length, "link": tail.link.hex()})
+        if written is not None:  # what is there beyond this number may be incomplete
+            rows.put(WRITERS, {"run": key, "owner": self._owner, "written": written})
 
-    def _insert_entries(self, rows: Rows, key: int | str, run_id: str, *, looks: bool) -> ChainEnd | None:
-        """Insert those that are new behind the end of their writer's chain, and return its new end."""
+    def _insert_entries(self, rows: Rows, key: int | str, run_id: str, *, looks: bool) -> int | None:
+        """Insert those that are new in the next places of their writer, and return how many it has written then."""
         if not self._entries:
             return None
-        entries = self._entries
-        found = next(rows.find(CHAINS, {"run": key, "owner": self._owner}), None)
-        tail = ChainEnd() if found is None else ChainEnd(found["length"], bytes.fromhex(found["link"]))
-        places: Sequence[int] = range(len(entries))
+        found = next(rows.find(WRITERS, {"run": key, "owner": self._owner}), None)
+        written: int = 0 if found is None else found["written"]
+        new = self._entries
         if looks:
-            places, there = _new(rows, ENTRIES, entries, run_id)
-            ends = (ChainEnd(each["seq"] + 1, bytes.fromhex(each["link"])) for each in there if each["seq"] is not None)
-            tail = max([tail, *ends], key=lambda end: end.length)
-        for at in places:
-            entry, seal = entries[at], self._checksums[at]
-            if entry["kind"] == STOP:  # it may be deleted
-                entry["seq"], entry["link"] = None, link(FIRST, seal).hex()
-            else:
-                tail = tail.grown(seal)
-                entry["seq"], entry["link"] = tail.length - 1, tail.link.hex()
-        rows.insert(ENTRIES, [entries[at] for at in places])
-        return tail
+            places, there = _new(rows, ENTRIES, new, run_id)
+            new = [new[at] for at in places]
+            written = max([written, *(each["seq"] + 1 for each in there if each["seq"] is not None)])
+        for entry in new:
+            entry["seq"] = None if entry["kind"] == STOP else written  # a stop may be deleted
+            written += entry["seq"] is not None
+            entry["checksum"] = checksum(entry)
+        rows.insert(ENTRIES, new)
+        return written
 
     def _prepare(self, row: Entry) -> None:
         answer, packed = pack(row.answer)
-        about = plain(row.about)
-        seal = checksum(row.part, row.number, row.kind, row.digest, about, packed=packed, data=answer)
-        self._checksums.append(seal)
         self._entries.append(
             {
                 "part": row.part,
                 "number": row.number,
                 "kind": row.kind,
                 "digest": row.digest,
-                "about": about,
+                "about": plain(row.about),
                 "owner": self._owner,
                 "packed": packed,
                 "size": len(answer),

@@ -27,7 +27,6 @@ from gepa_client.journal.prepared_rows import PreparedRows
 from gepa_client.journal.stored_fields import (
     ATTEMPTS,
     CANDIDATES,
-    CHAINS,
     ENTRIES,
     ENTRY_FIELDS,
     OF_RUNS,
@@ -35,12 +34,12 @@ from gepa_client.journal.stored_fields import (
     REQUESTS,
     RUNS,
     SUMMED,
-    ChainLink,
+    WRITERS,
+    Seal,
     attempt_of,
     candidate_of,
     changes_record,
     checksum,
-    decoding,
     one_page,
     plain,
     request_of,
@@ -185,7 +184,7 @@ class Store:
                 self._lost(found, run_id)
             prepared.write(found, run["key"], run_id, looks=looks)
 
-        with self._writing:  # one write at a time follows the end of a chain
+        with self._writing:  # one write at a time takes the next places
             inserted(self._database, work)
 
     def entries(
@@ -198,13 +197,13 @@ class Store:
         where = {"part": part, "number": Compared(">=", start)}
         return self._page(run_id, where, limit, lambda found: _entry(found, largest), largest=largest)
 
-    def links(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[ChainLink]:
-        """Return the same entries' places in the chains of their writers."""
-        return self._page(run_id, {"part": part, "number": Compared(">=", start)}, limit, _link, columns=None)
+    def seals(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[Seal]:
+        """Return whether the same entries are what was written, and their places."""
+        return self._page(run_id, {"part": part, "number": Compared(">=", start)}, limit, _seal, columns=None)
 
-    def chains(self, run_id: str) -> dict[str, int]:
-        """Return how many entries each writer has chained, by owner; the store may hold a few more."""
-        return {found["owner"]: found["length"] for found in self._of_run(run_id, CHAINS, {})}
+    def writers(self, run_id: str) -> dict[str, int]:
+        """Return how many entries each writer has written, by owner; the store may hold a few more."""
+        return {found["owner"]: found["written"] for found in self._of_run(run_id, WRITERS, {})}
 
     def entries_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Entry]:
         """Return the entries of a part that have one of these numbers, in order: a page of them, empty if none has."""
@@ -412,14 +411,11 @@ def _entry(found: Record, largest: int | None = None) -> tuple[Entry, int]:
     return Entry(*fields, answer), len(answer)
 
 
-def _link(found: Record) -> tuple[ChainLink, int]:
-    data = found["answer"]
-    with decoding(f"{found['part']} {found['number']}"):
-        seal = checksum(*(found[name] for name in ENTRY_FIELDS), packed=bool(found["packed"]), data=data)
-    link = None
-    with contextlib.suppress(TypeError, ValueError):
-        link = bytes.fromhex(found["link"])
-    return ChainLink(found["number"], found["owner"], found["seq"], link, seal), len(data)
+def _seal(found: Record) -> tuple[Seal, int]:
+    sound = False
+    with contextlib.suppress(TypeError, ValueError):  # values of other types than were written
+        sound = found["checksum"] == checksum(found)
+    return Seal(found["number"], found["owner"], found["seq"], sound), found["size"]
 
 
 def default_store(given: str | None = None) -> str:

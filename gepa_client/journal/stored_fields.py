@@ -1,4 +1,4 @@
-"""The layout of runs, attempts and candidates in any store, and the checksums that chain one writer's entries."""
+"""The layout of runs, attempts and candidates in any store, and the checksums of entries."""
 
 import hashlib
 import json
@@ -57,10 +57,10 @@ RUNS = Table(
 ENTRIES = Table(
     "entries",
     ("run", "part", "number"),
-    ("run", *ENTRY_FIELDS, "owner", "packed", "size", "answer", "seq", "link"),
+    ("run", *ENTRY_FIELDS, "owner", "packed", "size", "answer", "seq", "checksum"),
     blob="answer",
 )
-CHAINS = Table("chains", ("run", "owner"), ("run", "owner", "length", "link"))
+WRITERS = Table("writers", ("run", "owner"), ("run", "owner", "written"))
 ATTEMPTS = Table(
     "attempts", ("run", "part", "number", "attempt"), ("run", *STARTED_FIELDS, *FINISHED_FIELDS, "silent", "owner")
 )
@@ -70,9 +70,10 @@ CANDIDATES = Table("candidates", ("run", "number"), ("run", "number", "packed", 
 REQUESTS = Table("requests", ("run", "id"), ("run", "place", *REQUEST_FIELDS))
 """`place`: in the order of arrival, as clocks of two users do not order their requests."""
 
-OF_RUNS = (ENTRIES, CHAINS, ATTEMPTS, CANDIDATES, REQUESTS)
+OF_RUNS = (ENTRIES, WRITERS, ATTEMPTS, CANDIDATES, REQUESTS)
 SUMMED = ("examples", "unpriced", "silent", "cost_usd", "input_tokens", "output_tokens", "seconds")
 
+CHECKSUM_BYTES = 16
 LARGEST_INTEGER = 2**63 - 1
 LARGEST_AMOUNT = 1e100
 """What is larger is no amount of anything, and would leave sums without an end."""
@@ -254,45 +255,22 @@ def _amount(value: object) -> int | float | None:
     return float(value) if abs(value) > LARGEST_INTEGER else value
 
 
-LINK_BYTES = 16
-FIRST = bytes(LINK_BYTES)
-"""The link before the first entry of a chain."""
-
-
 @dataclass(frozen=True, slots=True)
-class ChainEnd:
-    """The end of a writer's chain. `length`: its entries; `link`: of the last one."""
+class Seal:
+    """Whether an entry is what was written, and its place among those of its writer.
 
-    length: int = 0
-    link: bytes = FIRST
-
-    def grown(self, checksum_: bytes) -> "ChainEnd":
-        """Return the end of the chain with one more entry."""
-        return ChainEnd(self.length + 1, link(self.link, checksum_))
-
-
-@dataclass(frozen=True, slots=True)
-class ChainLink:
-    """An entry's place in its writer's chain, with the checksum of what the store holds of it now.
-
-    `seq`: from 0 in the order of writing; None for a stop, which may be deleted and is no part of the chain. `link`:
-    what was written with the entry; None if that is no link.
+    `seq`: from 0 in the order of writing; None for a stop, which may be deleted and has no place.
     """
 
     number: int
     owner: str
     seq: int | None
-    link: bytes | None
-    checksum: bytes
+    sound: bool
 
 
-def checksum(part: str, number: int, kind: str, digest: str, about: str, *, packed: bool, data: bytes) -> bytes:
-    """Return a checksum of an entry as stored; `data`: its answer, compressed if `packed`."""
-    hashed = hashlib.blake2b(to_json([part, number, kind, digest, about, packed]).encode(), digest_size=LINK_BYTES)
-    hashed.update(data)
-    return hashed.digest()
-
-
-def link(before: bytes, checksum_: bytes) -> bytes:
-    """Return the link of an entry after one with the link `before`."""
-    return hashlib.blake2b(before + checksum_, digest_size=LINK_BYTES).digest()
+def checksum(row: Mapping[str, Any]) -> str:
+    """Return a checksum of an entry as stored, with its writer and its place."""
+    fields_ = [row[name] for name in (*ENTRY_FIELDS, "owner", "seq")]
+    hashed = hashlib.blake2b(to_json([*fields_, bool(row["packed"])]).encode(), digest_size=CHECKSUM_BYTES)
+    hashed.update(row["answer"])
+    return hashed.hexdigest()

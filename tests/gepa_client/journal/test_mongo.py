@@ -73,8 +73,8 @@ def test_a_url_that_will_not_do_is_an_error_without_the_password(rest: str) -> N
 def test_a_store_of_another_version_is_refused(mongo_url: str) -> None:
     MongoDatabase(mongo_url).close()
     with MongoClient[dict[str, object]](mongo_url) as client:
-        client.get_default_database()["store"].update_one({"_id": "schema"}, {"$set": {"version": 8}})
-    with pytest.raises(StoreVersionDiffers, match=r"version 8, written by evolverpc .*; evolverpc .* reads version 7"):
+        client.get_default_database()["store"].update_one({"_id": "schema"}, {"$set": {"version": 9}})
+    with pytest.raises(StoreVersionDiffers, match=r"version 9, written by evolverpc .*; evolverpc .* reads version 8"):
         MongoDatabase(mongo_url)
 
 
@@ -168,6 +168,6 @@ def test_a_writer_killed_before_it_ends_attempts_has_written_their_entries(
         store.write(RUN.id, OWNER, [ended(0), entry(0)])
     assert store.entries(RUN.id, SEARCH) == [entry(0)]
     assert [attempt.outcome for attempt in store.attempts(RUN.id, SEARCH)] == [None]
-    assert store.chains(RUN.id) == {}
+    assert store.writers(RUN.id) == {}
     assert damage(store, RUN.id) is None
     store.close()

@@ -63,6 +63,19 @@ def test_an_altered_answer_is_found_with_all_that_is_sound_below_it(written: Sto
         check_sound(written, RUN.id)
 
 
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(("column", "value"), [("owner", "else"), ("seq", 0), ("seq", None), ("kind", "score")])
+def test_an_entry_of_another_writer_place_or_kind_is_found(
+    written: Store, store_url: str, column: str, value: object
+) -> None:
+    with closing(sqlite3.connect(store_url)) as connection:
+        connection.execute(f"UPDATE entries SET {column} = ? WHERE part = 'search' AND number = 50", [value])  # noqa: S608
+        connection.commit()
+    found = damage(written, RUN.id)
+    assert found is not None
+    assert (found.altered, found.lost, found.usable) == ([("search", 50)], 0, 50)
+
+
 @pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_lost_entries_are_found_even_at_the_end(written: Store, store_url: str) -> None:
     change(

@@ -27,7 +27,7 @@ def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path], "one file is left"
 
 
-@pytest.mark.parametrize("version", [6, 8])
+@pytest.mark.parametrize("version", [7, 9])
 def test_a_store_of_another_version_is_refused_and_left_alone(tmp_path: Path, version: int) -> None:
     path = tmp_path / "store.db"
     SqliteDatabase(path).close()
@@ -37,7 +37,7 @@ def test_a_store_of_another_version_is_refused_and_left_alone(tmp_path: Path, ve
     before = path.read_bytes()
     with pytest.raises(
         StoreVersionDiffers,
-        match=rf"version {version}, written by evolverpc .*; evolverpc .* reads version 7: use that",
+        match=rf"version {version}, written by evolverpc .*; evolverpc .* reads version 8: use that",
     ):
         SqliteDatabase(path)
     assert path.read_bytes() == before

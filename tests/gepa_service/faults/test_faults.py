@@ -169,7 +169,7 @@ class Round:
                 assert result_of(store, job) == expected, job.id
                 executions = executions_of(self.store_url, job.id, self.log(number))
                 assert faults(executions, in_flight=LOST_AT_ONCE * job.attempts) == []
-                owners = [link.owner for link in store.links(job.id, "search")]
+                owners = [seal.owner for seal in store.seals(job.id, "search")]
                 assert len(filled_gaps(owners)) <= IN_FLIGHT, f"two drivers wrote in turns: {owners}"
 
 
