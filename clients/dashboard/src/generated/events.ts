@@ -207,7 +207,7 @@ export interface Budget {
   metric_calls: number;
 }
 /**
- * An iteration ended with nothing to evaluate: all scores perfect, or no new text.
+ * An iteration ended with nothing to evaluate. `perfect`: all scores of its minibatch are; `empty`: no new text.
  */
 export interface NoProposal {
   seconds: number;
@@ -215,6 +215,8 @@ export interface NoProposal {
   event: "no_proposal";
   iteration: number;
   reason: string;
+  perfect: boolean;
+  empty: boolean;
 }
 /**
  * Results on validation rows, in columns; each adds to the others, a later one of a cell replaces it.
