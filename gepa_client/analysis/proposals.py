@@ -1,7 +1,7 @@
 """The proposals of a recorded run: what each was made from, what reflection read and answered, and its outcome."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from gepa_client.evolution.names import component_texts
 from gepa_client.evolution.patches import Words, abridged, changed_words
 from gepa_client.journal.completion_entries import CompletionEntry
 from gepa_client.journal.entries import FAILURE, SEARCH, CandidateRecord, StoredRun
-from gepa_client.journal.history import RecordedRow, entries_at, recorded_events, selection_rows
+from gepa_client.journal.history import RecordedRow, entries_at, recorded_events, score_of, selection_rows
 from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import (
     CandidateFound,
@@ -354,19 +354,26 @@ class ProposalHistory:
         return {entry.number: orjson.loads(entry.answer) for entry in found if entry.kind != FAILURE}
 
 
-def row_result(result: Mapping[str, Any], failure_score: float) -> RowResult:
-    """Return the excerpts of an `ExampleResult`."""
+def row_result(
+    result: Mapping[str, Any],
+    failure_score: float,
+    cut: Callable[[Any], Excerpt | None] = excerpt,
+    *,
+    traceback: bool = False,
+) -> RowResult:
+    """Return an `ExampleResult` with its texts as `cut` returns them; `traceback`: the error has it."""
     error = result.get("error") or {}
     message = f"{error.get('type')}: {error.get('message')}" if error else None
-    score = result.get("score") if result["status"] == "ok" else None
+    if traceback and error.get("traceback"):
+        message = f"{message}\n{error['traceback']}"
     return RowResult(
-        status=result["status"],
-        score=float(score) if score is not None else failure_score,
-        output=excerpt(result.get("output")),
-        feedback=excerpt(result.get("feedback")),
-        component_feedback=excerpt(result.get("component_feedback") or None),
-        error=excerpt(message),
-        log=excerpt(result.get("log") or error.get("log")),
+        status=str(result["status"]),
+        score=score_of(result, failure_score),
+        output=cut(result.get("output")),
+        feedback=cut(result.get("feedback")),
+        component_feedback=cut(result.get("component_feedback") or None),
+        error=cut(message),
+        log=cut(result.get("log") or error.get("log")),
     )
 
 

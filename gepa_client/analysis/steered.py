@@ -1,15 +1,14 @@
 """The requests of users that a recorded run took, and the outcomes of the texts that they proposed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from gepa_client.analysis.proposals import Outcome, ProposalHistory, by_hand_note
-from gepa_client.journal.entries import CONTROL, SEARCH, STEER, CandidateRecord, StoredRun
+from gepa_client.analysis.proposals import Outcome, Recorded, by_hand_note
+from gepa_client.journal.entries import CONTROL, SEARCH, STEER, StoredRun
 from gepa_client.journal.history import entries, entries_at
 from gepa_client.journal.steer_entries import Propose, SteerEntry, Withdraw
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import OVER
 
 
 @dataclass(frozen=True)
@@ -51,27 +50,24 @@ class TextsOutcome:
 
 
 def texts_outcomes(
-    store: Store, run: StoredRun, taken: Sequence[TakenRequest], candidates: Sequence[CandidateRecord]
+    taken: Iterable[SteerEntry], proposals: Iterable[Recorded], *, over: bool
 ) -> dict[str, TextsOutcome]:
     """Return the outcomes of the texts that requests in `taken` proposed, by the request's id.
 
-    `candidates`: the pool.
+    `proposals`: those of the run; `over`: it has ended.
     """
-    proposed = [each.entry for each in taken if isinstance(each.entry.action, Propose)]
-    if not proposed:
-        return {}
-    recorded = ProposalHistory(store, run, candidates).recorded.values()
-    evaluated = {each.made.request: each for each in recorded if each.made is not None}
-    withdrawn = {each.entry.action.request: each.entry for each in taken if isinstance(each.entry.action, Withdraw)}
+    entries = [*taken]
+    withdrawn = {each.action.request: each.author for each in entries if isinstance(each.action, Withdraw)}
+    evaluated = {each.made.request: each for each in proposals if each.made is not None}
     found = {}
-    for entry in proposed:
+    for entry in (each for each in entries if isinstance(each.action, Propose)):
         if (proposal := evaluated.get(entry.id)) is not None:
             why = proposal.why.removeprefix(by_hand_note(entry.author))
             found[entry.id] = TextsOutcome(proposal.outcome, proposal.candidate, why)
-        elif (end := withdrawn.get(entry.id)) is not None:
-            found[entry.id] = TextsOutcome("withdrawn", None, f"withdrawn by {end.author} before it was evaluated")
+        elif (author := withdrawn.get(entry.id)) is not None:
+            found[entry.id] = TextsOutcome("withdrawn", None, f"withdrawn by {author} before it was evaluated")
         else:
-            when = "the run ended before it was evaluated" if run.status in OVER else "not evaluated yet"
+            when = "the run ended before it was evaluated" if over else "not evaluated yet"
             found[entry.id] = TextsOutcome("pending", None, when)
     return found
 

@@ -1,8 +1,8 @@
 """The events of a run: one JSON object each, the same in the log, on stdout and in the display."""
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -190,14 +190,11 @@ class LostRaces(BaseModel):
     calls: int = 0
     saved: int = 0
 
-    def added(self, race: RacedOut) -> "LostRaces":
-        """Return the sum with one more race."""
-        return LostRaces(
-            lost=self.lost + 1,
-            compared=self.compared + race.compared,
-            calls=self.calls + race.calls,
-            saved=self.saved + race.saved,
-        )
+    @classmethod
+    def of(cls, races: Sequence[RacedOut]) -> Self:
+        """Return the sums."""
+        sums = {name: sum(getattr(race, name) for race in races) for name in ("compared", "calls", "saved")}
+        return cls(lost=len(races), **sums)
 
 
 def race_text(compared: int, rows: int, mean: float) -> str:
@@ -237,11 +234,13 @@ class Rejected(_Event):
 
 
 class NoProposal(_Event):
-    """An iteration ended with nothing to evaluate: all scores perfect, or no new text."""
+    """An iteration ended with nothing to evaluate. `perfect`: all scores of its minibatch are; `empty`: no new text."""
 
     event: Literal["no_proposal"] = "no_proposal"
     iteration: int
     reason: str
+    perfect: bool = False
+    empty: bool = False
 
 
 UnusableReason = Literal["truncated", "empty", "unchanged", "monologue", "ambiguous", "not text", "too long"]
@@ -351,17 +350,13 @@ class RecordCuts(BaseModel):
     last: int = 0
     settings: tuple[str, ...] = ()
 
-    def added(self, cut: RecordsCut) -> "RecordCuts":
-        """Return the sum with one more prompt."""
-        return RecordCuts(
-            prompts=self.prompts + 1,
-            shortened=self.shortened + cut.shortened,
-            left_out=self.left_out + cut.left_out,
-            tokens=self.tokens + cut.tokens,
-            first=self.first or cut.iteration,
-            last=cut.iteration,
-            settings=tuple(sorted({*self.settings, cut.setting})),
-        )
+    @classmethod
+    def of(cls, cuts: Sequence[RecordsCut]) -> Self:
+        """Return the sums."""
+        sums = {name: sum(getattr(cut, name) for cut in cuts) for name in ("shortened", "left_out", "tokens")}
+        first, last = (cuts[0].iteration, cuts[-1].iteration) if cuts else (0, 0)
+        settings = tuple(sorted({cut.setting for cut in cuts}))
+        return cls(prompts=len(cuts), **sums, first=first, last=last, settings=settings)
 
 
 class UnusableAnswer(_Event):
@@ -393,14 +388,13 @@ class UnusableAnswers(BaseModel):
     asked_again: int = 0
     dropped: int = 0
 
-    def added(self, event: UnusableAnswer) -> "UnusableAnswers":
-        """Return the sum with one more text."""
-        found = Counter(self.reasons)
-        found.update(reason for reason in (event.reason, event.then) if reason is not None)
-        return UnusableAnswers(
-            reasons=dict(found),
-            asked_again=self.asked_again + event.asked_again,
-            dropped=self.dropped + event.dropped,
+    @classmethod
+    def of(cls, answers: Sequence[UnusableAnswer]) -> Self:
+        """Return the sums."""
+        return cls(
+            reasons=Counter(reason for each in answers for reason in (each.reason, each.then) if reason is not None),
+            asked_again=sum(each.asked_again for each in answers),
+            dropped=sum(each.dropped for each in answers),
         )
 
 

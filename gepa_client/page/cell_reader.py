@@ -5,9 +5,9 @@ from typing import Any
 
 import orjson
 
-from gepa_client.analysis.proposals import RowResult
+from gepa_client.analysis.proposals import row_result
 from gepa_client.journal.entries import EVALUATE, SEARCH, CandidateRecord
-from gepa_client.journal.history import RecordedRow, entries, entries_at, results_at, score_of, validation_rows
+from gepa_client.journal.history import RecordedRow, entries, entries_at, results_at, validation_rows
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 from gepa_client.page.page_answers import Cell, StepShown, TextPart
@@ -37,7 +37,7 @@ class CellReader:
         return Cell(
             row=row.id,
             input=shown(row.data),
-            result=None if result is None else _row_shown(result, self._failure_score),
+            result=None if result is None else row_result(result, self._failure_score, shown, traceback=True),
             number=number,
             seconds=(result or {}).get("seconds"),
             input_tokens=usage.get("input_tokens"),
@@ -84,23 +84,6 @@ class CellReader:
                     numbers.append(entry.number)
             if entry.number == self._read_to:
                 self._read_to += 1  # up to the first number that is missing yet
-
-
-def _row_shown(result: Mapping[str, Any], failure_score: float) -> RowResult:
-    error = result.get("error") or {}
-    message = None
-    if error:
-        message = f"{error.get('type')}: {error.get('message')}"
-        message += f"\n{error['traceback']}" if error.get("traceback") else ""
-    return RowResult(
-        status=str(result.get("status")),
-        score=score_of(result, failure_score),
-        output=shown(result.get("output")),
-        feedback=shown(result.get("feedback")),
-        component_feedback=shown(result.get("component_feedback") or None),
-        error=shown(message),
-        log=shown(result.get("log") or error.get("log")),
-    )
 
 
 def _steps(result: Mapping[str, Any] | None) -> tuple[list[StepShown], str | None]:

@@ -1,87 +1,136 @@
-"""Read what GEPA decided, as the run recorded it, in step with the entries that were read."""
+"""Read what GEPA decided, as the run recorded it: the candidates of its pool, and the outcome of each proposal."""
 
 from evolverpc_common.display_text import line
+from gepa_client.analysis.proposals import Recorded, RecordedProposals
+from gepa_client.evolution.names import component_texts
 from gepa_client.journal import run_events
-from gepa_client.journal.entries import EVENTS, SEARCH
+from gepa_client.journal.entries import EVENTS, CandidateRecord
 from gepa_client.journal.history import event_of
+from gepa_client.journal.requests import SHOWN, digest_of
+from gepa_client.journal.run_events import CandidateFound, Rejected
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
-from gepa_client.page.entry_reader import EntryReader
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.pool_reader import PoolReader
-from gepa_client.page.proposal_reader import ProposalReader
-from gepa_client.page.search_events import PoolState, Reflection
+from gepa_client.page.initial_rows import InitialRows
+from gepa_client.page.page_fact import sent_text
+from gepa_client.page.search_events import Candidate, CodeVersion, Proposal
+from protocol.code import code_at
+
+SENT_AT_ONCE = 50
+"""Candidates after which those that were read are sent: a page draws the first while the others are read."""
 
 
 class DecisionReader:
-    """The decisions of one run. `decided`: all of them below this place were added."""
+    """The decisions of one run; `read` adds what is new.
 
-    def __init__(self, store: Store, run_id: str, log: EventLog, pool: PoolReader, entries: EntryReader) -> None:
-        self._store, self._id, self._log = store, run_id, log
-        self._pool, self._entries = pool, entries
-        self.proposals = ProposalReader(pool)
-        self.model: str | None = None
-        """The reflection model; None if the program proposes."""
-        self.decided = 0
+    `candidates`: those of the store, by index. `digests`: of their texts, by the beginning of it. `proposed`: the same
+    of all proposals that have texts. `proposals`: all of them.
+    """
+
+    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows) -> None:
+        self._store, self._id, self._log, self._rows = store, run_id, log, rows
+        self.candidates: list[CandidateRecord] = []
+        self.digests: dict[str, str | None] = {}
+        self.proposed: dict[str, str] = {}
+        self.proposals = RecordedProposals()
         self._next = 0
 
-    def read(self, *, wait: bool) -> bool:
-        """Add new decisions; return whether there are more.
+    def read(self) -> None:
+        """Read new decisions."""
+        more = True
+        while more:
+            page = self._store.entries(self._id, EVENTS, self._next, PAGE)
+            more = len(page) == PAGE
+            for entry in page:
+                event = event_of(entry)
+                if isinstance(event, CandidateFound) and not self._is_read(event.index):
+                    return  # a process ended between the two, in a database without transactions
+                self._next = entry.number + 1
+                self._add(event)
 
-        `wait`: only those whose entries and candidates have been read: others are read soon.
-        """
-        page = self._store.entries(self._id, EVENTS, self._next, PAGE)
-        for entry in page:
-            event = event_of(entry)
-            is_new = isinstance(event, run_events.CandidateFound) and event.index >= len(self._pool.candidates)
-            if is_new or (wait and (event.at or 0) > self._entries.ordered):
-                return False
-            self._next = entry.number + 1
-            self.decided = event.at or 0
-            self._add(event)
-        return len(page) == PAGE
+    def _is_read(self, index: int) -> bool:
+        """Return whether the store has a candidate; the last one is read anew, as the driver may have completed it."""
+        if index >= len(self.candidates) - 1:
+            for kept in self._store.candidates(self._id, max(0, len(self.candidates) - 1)):
+                self.candidates[kept.index :] = [kept]
+                digest = digest_of(kept.texts)
+                self.digests.setdefault(digest[:SHOWN], digest)
+        return index < len(self.candidates)
 
     def _add(self, event: run_events.Event) -> None:
-        add, at = self._log.add, event.at or 0
-        for found in self.proposals.read(event):
-            add(found)
         match event:
-            case run_events.CandidateFound():
-                add(PoolState(at=at, front=event.front, best=event.best))
-                add(run_events.Budget(at=at, metric_calls=event.metric_calls))
-            case run_events.Budget() | run_events.NoProposal():
-                add(event)
-            case run_events.ProposalMade():
-                self._add_reflections(event)
+            case CandidateFound():
+                self._log.add(self._candidate(event))
+                if event.index % SENT_AT_ONCE == SENT_AT_ONCE - 1:
+                    self._log.published()
+            case run_events.Budget() | run_events.NoProposal() | run_events.Steered():
+                self._log.add(event)
             case run_events.StepFailed():
                 message = line(f"iteration {event.iteration}: {event.step} failed: {event.message}")
-                add(run_events.Warned(at=at, message=message))
-            case run_events.Steered() if event.best is not None:
-                add(PoolState(at=at, front=event.front, best=event.best))
-            case _:
-                pass
+                self._log.add(run_events.Warned(at=event.at, message=message))
+        if isinstance(event, CandidateFound | Rejected) and len(event.parents) > 1:
+            self._log.add(_merge(event))
+        for changed in self.proposals.apply(event):
+            self._log.add(self._proposal(changed))
 
-    def _add_reflections(self, event: run_events.ProposalMade) -> None:
-        """Add the answers that a proposal was read from, with what they took."""
-        numbers = [answer.number for answer in event.answers]
-        ends = {end.number: end for end in self._store.finished_at(self._id, SEARCH, numbers)} if numbers else {}
-        for answer in event.answers:
-            end = ends.get(answer.number)
-            usage = (end.usage if end is not None else None) or {}
-            self._log.add(
-                Reflection(
-                    at=answer.number,
-                    proposal=event.proposal,
-                    component=answer.component,
-                    model=self.model,
-                    again=answer.again,
-                    input_tokens=_count(usage.get("input_tokens")),
-                    output_tokens=_count(usage.get("output_tokens")),
-                    cost_usd=usage.get("cost_usd"),
-                    seconds=end.seconds if end is not None else None,
-                )
-            )
+    def _candidate(self, found: CandidateFound) -> Candidate:
+        kept = self.candidates[found.index]
+        branch, commit = code_at(kept.texts)
+        return Candidate(
+            at=kept.number,
+            index=kept.index,
+            digest=digest_of(kept.texts)[:SHOWN],
+            parents=kept.parents,
+            iteration=kept.iteration,
+            score=kept.score,
+            metric_calls=kept.metric_calls,
+            found=kept.found,
+            cost_usd=kept.cost_usd,
+            objective_scores=kept.objective_scores,
+            scores=list(map(kept.scores.get, self._rows.names)),
+            texts={name: sent_text(text) for name, text in component_texts(kept.texts).items()},
+            code=CodeVersion(branch=branch, commit=commit) if commit is not None else None,
+            front=found.front,
+            best=found.best,
+        )
+
+    def _proposal(self, one: Recorded) -> Proposal:
+        begun, evaluated, last = one.begun, one.evaluated, one.last
+        digest = None
+        if one.texts:
+            whole = digest_of({**self.candidates[begun.parent].texts, **one.texts})
+            digest = whole[:SHOWN]
+            self.proposed[digest] = whole
+        return Proposal(
+            key=f"proposal {one.number}",
+            at=one.number,
+            decided=None if last is None else last.at,
+            iteration=begun.iteration,
+            parents=[begun.parent],
+            components=begun.components,
+            size=len(begun.rows),
+            before=begun.score,
+            after=None if evaluated is None else evaluated.score,
+            outcome="pending" if last is None else one.outcome,
+            why=None if last is None else one.why,
+            candidate=one.candidate,
+            digest=digest,
+            race=one.decided.race if isinstance(one.decided, Rejected) else None,
+            mutation=None if one.made is None else one.made.mutation,
+        )
 
 
-def _count(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+def _merge(event: Rejected | CandidateFound) -> Proposal:
+    """Return the merge that GEPA kept or rejected."""
+    at = event.at or 0
+    return Proposal(
+        key=f"merge at {at}, {event.iteration}",
+        at=at,
+        decided=at,
+        iteration=event.iteration,
+        parents=event.parents,
+        outcome="kept" if isinstance(event, CandidateFound) else "rejected",
+        why=event.reason if isinstance(event, Rejected) else "a merge that was as good as its parents",
+        candidate=event.index if isinstance(event, CandidateFound) else None,
+        merge=True,
+    )

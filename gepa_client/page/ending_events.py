@@ -17,25 +17,6 @@ class CertificateFound(Part):
     none: str | None = None
 
 
-class Stopped(Part):
-    """A limit on money or time ended the search at this place; gone if the run is resumed (`reason` None)."""
-
-    event: Literal["stop"] = "stop"
-    at: int
-    status: str | None
-    reason: str | None
-
-
-class FinishedRun(Part):
-    """The run has ended for now; None in `status` if it was resumed."""
-
-    event: Literal["finished"] = "finished"
-    status: str | None
-    reason: str | None
-    completed: str | None
-    active_seconds: float | None
-
-
 class StatedFact(Part):
     """A fact in words."""
 

@@ -7,7 +7,7 @@ from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.run_events import Budget, Warned
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
-from gepa_client.page.ending_events import CertificateFound, FinishedRun
+from gepa_client.page.ending_events import CertificateFound
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.summary import summary_of
 from gepa_client.report.recorded_run import record_of
@@ -25,30 +25,12 @@ class EndingReader:
         """Return whether this end was read."""
         return self._read == _mark(run)
 
-    def resumed(self) -> bool:
-        """Note that the run is driven again, and return whether an end was read before."""
-        if self._read is None:
-            return False
-        self._read = None
-        self._log.add(FinishedRun(status=None, reason=None, completed=None, active_seconds=None))
-        return True
-
     def read(self, run: StoredRun) -> None:
         """Add what is known of this end."""
         if self.is_read(run):
             return
         self._read = _mark(run)
-        if run.status == "pending":
-            return
-        self._log.add(
-            FinishedRun(
-                status=run.status,
-                reason=run.reason,
-                completed=run.completed,
-                active_seconds=run.counters.get("active_seconds"),
-            )
-        )
-        if run.identity is None:
+        if run.status == "pending" or run.identity is None:
             return
         record = record_of(self._store, run, self._until)
         for message in record.warnings:

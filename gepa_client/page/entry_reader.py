@@ -1,4 +1,4 @@
-"""Read the entries of the search in order, each once, and what small ones hold."""
+"""Read the entries of the search, each once: changes of code, and results of what is no candidate."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,118 +7,123 @@ import orjson
 
 from evolverpc_common.display_text import line
 from gepa_client.evolution.names import branch_run_name
-from gepa_client.journal.entries import (
-    EVALUATE,
-    MUTATION,
-    SEARCH,
-    STEER,
-    STOP,
-    Entry,
-)
+from gepa_client.journal.entries import EVALUATE, MUTATION, SEARCH, STOP, Entry
 from gepa_client.journal.history import entries_at
 from gepa_client.journal.mutation_entries import MutationEntry
+from gepa_client.journal.requests import EvaluatedExample, digest_of, evaluate_key, evaluated_of
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
-from gepa_client.page.ending_events import Stopped
+from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
+from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.page_fact import TEXT_BEGINNING, sent_text
-from gepa_client.page.pool_reader import PoolReader
-from gepa_client.page.search_events import Mutation
+from gepa_client.page.search_events import Mutation, Results
 
 PAGES_AT_ONCE = 8
 """Pages of entries that one poll reads at most, so that what it found is sent soon."""
 
+MOST_WAITING = 4_096
+"""Results whose candidate is not known yet: merges that were not kept never are."""
+
 
 class EntryReader:
-    """The entries of one run. `end`: the place after the last one; `ordered`: all below this place were read."""
+    """The entries of one run, whose answers are read only if the page shows them.
 
-    def __init__(self, store: Store, run_id: str, log: EventLog, pool: PoolReader) -> None:
+    `end`: the place after the last one that is no stop: a resumed run takes that out, and another entry its number.
+    """
+
+    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows, decisions: DecisionReader) -> None:
         self._store, self._id, self._log = store, run_id, log
-        self._pool = pool
+        self._rows, self._decisions = rows, decisions
         self.end = 0
-        self.ordered = 0
-        self.steered: list[int] = []
-        """The numbers of entries that requests of users made."""
-        self.evaluated: list[Entry] = []
-        """The evaluations that the last `read` found."""
         self._missing: set[int] = set()
-        self._stop: int | None = None
-        self._waiting: dict[int, Entry] = {}
-
-    @property
-    def shown_end(self) -> int:
-        """The place after the last entry that is not a stop, which a resumed run takes out."""
-        return self.end - (self._stop == self.end - 1)
-
-    @property
-    def first_missing(self) -> int:
-        """The first place without an entry."""
-        return min(self._missing, default=self.end)
+        self._waiting: list[Entry] = []
 
     def read(self) -> bool:
-        """Read new entries, without the answers that are not needed; return whether there are more."""
+        """Read new entries; return whether there are more."""
         fresh, more = self._fresh()
-        for entry in fresh:
-            self._missing.discard(entry.number)
-            if entry.kind != STOP:
-                self._waiting[entry.number] = entry
-        stops = [entry.number for entry in fresh if entry.kind == STOP]
-        self._missing.update(stops)  # it may be taken out, and another entry take its number
-        if self._stop is not None and not stops:
-            self._log.add(Stopped(at=self._stop, status=None, reason=None))
-        self._stop = min(stops, default=None)
-        while (entry_ := self._waiting.pop(self.ordered, None)) is not None:
-            self.ordered += 1
-            if entry_.kind == STEER:
-                self.steered.append(entry_.number)
-        self._read_answers([entry.number for entry in fresh if entry.kind in (MUTATION, STOP)])
-        self.evaluated = [entry for entry in fresh if entry.kind == EVALUATE]
+        changes = [entry.number for entry in fresh if entry.kind == MUTATION]
+        for entry in entries_at(self._store, self._id, SEARCH, changes):
+            self._log.add(self._mutation(entry))
+        waiting, self._waiting = self._waiting[-MOST_WAITING:], []
+        self._add_results([*waiting, *(entry for entry in fresh if entry.kind == EVALUATE)])
         return more
 
     def _fresh(self) -> tuple[list[Entry], bool]:
-        """Return entries that were missing and new ones, and whether there are more."""
+        """Return entries that were missing and new ones, without their answers, and whether there are more."""
         known = sorted(self._missing)[:PAGE]
-        fresh = [replace(entry, answer=b"") for entry in entries_at(self._store, self._id, SEARCH, known)]
-        more = False
-        for _ in range(PAGES_AT_ONCE):
+        fresh = [entry for entry in entries_at(self._store, self._id, SEARCH, known) if entry.kind != STOP]
+        self._missing -= {entry.number for entry in fresh}
+        more, pages = True, 0
+        while more and pages < PAGES_AT_ONCE:
             page = self._store.entries(self._id, SEARCH, self.end, PAGE, largest=0)
-            for entry in page:
+            for entry in (each for each in page if each.kind != STOP):
                 self._missing.update(range(self.end, entry.number))
                 self.end = entry.number + 1
-            fresh += page
-            more = len(page) == PAGE
-            if not more:
-                break
-        return fresh, more
+                fresh.append(entry)
+            more, pages = len(page) == PAGE, pages + 1
+        return [replace(entry, answer=b"") for entry in fresh], more
 
-    def _read_answers(self, numbers: Sequence[int]) -> None:
-        """Add what small entries hold."""
-        for entry in entries_at(self._store, self._id, SEARCH, numbers):
-            if entry.kind == MUTATION:
-                self._add_mutation(entry)
-            elif entry.kind == STOP:
-                stop = orjson.loads(entry.answer)
-                self._log.add(Stopped(at=entry.number, status=stop["status"], reason=stop["reason"]))
-
-    def _add_mutation(self, entry: Entry) -> None:
+    def _mutation(self, entry: Entry) -> Mutation:
         found = MutationEntry.model_validate_json(entry.answer)
         made, refused = found.applied, found.rejected
         usage = made.usage if made is not None else refused.usage if refused is not None else None
-        if made is not None:
-            self._pool.mutations[made.commit] = entry.number
-        self._log.add(
-            Mutation(
-                at=entry.number,
-                kind=found.kind,
-                branch=f"evolve/{branch_run_name(self._id)}/{entry.number}",
-                commit=made.commit if made is not None else None,
-                parent_commit=found.parent,
-                request=sent_text(found.request),
-                location=found.location,
-                stage=refused.stage if refused is not None else None,
-                reason=line(refused.reason, TEXT_BEGINNING) if refused is not None else None,
-                files=list(made.files) if made is not None else [],
-                summary=made.summary if made is not None else None,
-                cost_usd=usage.cost_usd if usage is not None else None,
-            )
+        return Mutation(
+            at=entry.number,
+            kind=found.kind,
+            branch=f"evolve/{branch_run_name(self._id)}/{entry.number}",
+            commit=made.commit if made is not None else None,
+            parent_commit=found.parent,
+            request=sent_text(found.request),
+            location=found.location,
+            stage=refused.stage if refused is not None else None,
+            reason=line(refused.reason, TEXT_BEGINNING) if refused is not None else None,
+            files=list(made.files) if made is not None else [],
+            summary=made.summary if made is not None else None,
+            cost_usd=usage.cost_usd if usage is not None else None,
         )
+
+    def _add_results(self, evaluated: Sequence[Entry]) -> None:
+        """Add the results of these entries; those of a candidate that is not known yet once it is."""
+        places: dict[int, tuple[str, int]] = {}
+        for entry in evaluated:
+            about = evaluated_of(entry.about)
+            if about is None or about.candidate in self._decisions.digests or about.quoted_id not in self._rows.places:
+                continue
+            place: int | None = self._rows.places[about.quoted_id][0]
+            if about.quoted_id in self._rows.train_ids:
+                digest = self._decisions.proposed.get(about.candidate) or self._seed(about)
+                if digest is None:
+                    self._waiting.append(entry)
+                    continue
+                place = self._place(entry, about, digest)
+            if place is not None:
+                places[entry.number] = (about.candidate, place)
+        numbers = sorted(places)
+        for start in range(0, len(numbers), PAGE):
+            self._log.add(self._results(numbers[start : start + PAGE], places))
+
+    def _results(self, numbers: Sequence[int], places: dict[int, tuple[str, int]]) -> Results:
+        found = Results(candidates=[], rows=[], numbers=[], scores=[], statuses=[])
+        for entry in entries_at(self._store, self._id, SEARCH, numbers):
+            if entry.kind == EVALUATE:
+                result = orjson.loads(entry.answer)
+                found.candidates.append(places[entry.number][0])
+                found.rows.append(places[entry.number][1])
+                found.numbers.append(entry.number)
+                found.scores.append(result.get("score"))
+                found.statuses.append(str(result.get("status")))
+        return found
+
+    def _place(self, entry: Entry, about: EvaluatedExample, digest: str) -> int | None:
+        """Return the validation row that was evaluated with a candidate; None if it was a training row."""
+        for place in self._rows.places[about.quoted_id]:
+            key = evaluate_key(digest, self._rows.digest(place), self._rows.val[place].id, about.traced)
+            if key.digest == entry.digest:
+                return place
+        return None
+
+    def _seed(self, about: EvaluatedExample) -> str | None:
+        """Return the digest of the seed, which is evaluated before there is a pool; None if another one was."""
+        digest = digest_of(self._rows.program.get("seed_candidate"))
+        return digest if digest.startswith(about.candidate) else None

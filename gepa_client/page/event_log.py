@@ -15,11 +15,10 @@ EPOCH_BYTES = 8
 
 KEYS = {
     "candidate": "index",
-    "pool": "at",
+    "steered": "number",
     "budget": "at",
     "proposal": "key",
     "no_proposal": "at",
-    "reflection": "at",
     "mutation": "at",
     "steer": "key",
     "warning": "message",

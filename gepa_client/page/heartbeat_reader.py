@@ -9,8 +9,8 @@ from gepa_client.journal.entries import EVALUATE, SEARCH, Entry, StoredRun
 from gepa_client.journal.history import selection_rows
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.store import Store
+from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.moment_events import Forecast, LongInFlight, Now
-from gepa_client.page.pool_reader import PoolReader
 
 OF_A_DRIVER = ("in_flight", "rate", "no_result_s", "timeouts")
 """What a heartbeat states that is nothing any more once the run is not driven."""
@@ -19,8 +19,8 @@ OF_A_DRIVER = ("in_flight", "rate", "no_result_s", "timeouts")
 class HeartbeatReader:
     """The heartbeats of one run."""
 
-    def __init__(self, store: Store, run_id: str, pool: PoolReader) -> None:
-        self._store, self._id, self._pool = store, run_id, pool
+    def __init__(self, store: Store, run_id: str, decisions: DecisionReader) -> None:
+        self._store, self._id, self._decisions = store, run_id, decisions
         self._beat: tuple[int, float] | None = None
         """The last heartbeat, and when it was seen first."""
         self._in_flight: dict[str, tuple[str, str]] = {}
@@ -55,11 +55,11 @@ class HeartbeatReader:
     def _longest(self, found: Sequence[dict[str, Any]], *, tests: bool) -> list[LongInFlight]:
         """Return examples of a heartbeat with the names of their rows and candidates. `tests`: they are test rows."""
         digests = {each["digest"] for each in found}
-        named_by = (len(self._pool.proposed), tests)
+        named_by = (len(self._decisions.proposed), tests)
         if not digests <= self._in_flight.keys() or self._named_by != named_by:
             self._named_by = named_by
             rows = {} if tests else selection_rows(self._store, self._id)
-            names = EntryNames(self._store.candidates(self._id), rows, self._pool.proposed)
+            names = EntryNames(self._store.candidates(self._id), rows, self._decisions.proposed)
             self._in_flight = {
                 each["digest"]: names.row_and_candidate(Entry(SEARCH, 0, EVALUATE, each["digest"], each["about"], b""))
                 for each in found

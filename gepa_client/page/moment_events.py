@@ -26,8 +26,8 @@ class Run(Part):
     """The record of the run. `settings`: without secrets. `budget`: metric calls, None without that limit.
 
     `splits`: rows by split. `sampled`: on how many validation rows the search scores candidates; None if on all.
-    `front_type`: GEPA's `frontier_type`. `driver`: the driving process in words; `driven`: it
-    holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
+    `driver`: the driving process in words; `driven`: it holds the lease. Times are ISO 8601 in UTC.
+    `reflection_model`: None if the program proposes.
     """
 
     event: Literal["run"] = "run"
@@ -45,8 +45,6 @@ class Run(Part):
     components: list[str]
     splits: dict[str, int]
     sampled: int | None
-    objectives: list[str]
-    front_type: str
     evolve: Literal["code", "prompts", "both"]
     reflection_model: str | None
     output: str | None
@@ -187,17 +185,14 @@ class Now(Part):
 
 
 class Position(Part):
-    """How far this server has read. `end`: the place after the last entry of the search: the slider's range.
+    """How far this server has read, once it has read what GEPA decided.
 
-    `read`: all results below this place were sent. `decided`: all facts below it that follow from GEPA's decisions
-    (`pool`, `metric_calls`, outcomes of proposals) were sent. `complete`: both are at the end of a run that is not
-    driven.
+    `end`: the place after the last entry of the search: the slider's range. `complete`: all was read of a run that is
+    not driven: proposals without an outcome get none unless it is resumed.
     """
 
     event: Literal["position"] = "position"
     end: int
-    read: int
-    decided: int
     complete: bool
 
 

@@ -75,11 +75,22 @@ class Cell(_Answer):
     no_steps: str | None
 
 
+class AnswerUsage(_Answer):
+    """What an answer took. `again`: why the answer before it could not be used; None for the first one."""
+
+    again: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    seconds: float | None
+
+
 class PromptShown(_Answer):
-    """A prompt for new texts and its answer.
+    """A prompt for new texts and its answer. `model`: None if the program proposed.
 
     `prompt`: the whole prompt, None if it cannot be made again from the journal. `hints`: those of users in it.
-    `records`: what it was made from, a part of them if they are many or long.
+    `records`: what it was made from, a part of them if they are many or long. `usage`: of all answers to it; one that
+    has the texts of several components is at the first of them.
     """
 
     component: str | None
@@ -88,6 +99,7 @@ class PromptShown(_Answer):
     hints: list[str]
     records: Excerpt | None
     answer: Excerpt | None
+    usage: list[AnswerUsage]
 
 
 class TextsCompared(_Answer):

@@ -13,8 +13,6 @@ from pydantic import Field
 from gepa_client.journal import run_events
 from gepa_client.page.ending_events import (
     CertificateFound,
-    FinishedRun,
-    Stopped,
     Summary,
 )
 from gepa_client.page.moment_events import (
@@ -29,9 +27,7 @@ from gepa_client.page.moment_events import (
 from gepa_client.page.search_events import (
     Candidate,
     Mutation,
-    PoolState,
     Proposal,
-    Reflection,
     Results,
     Rows,
 )
@@ -40,12 +36,11 @@ PageEvent = (
     Run
     | Rows
     | Candidate
-    | PoolState
+    | run_events.Steered
     | Proposal
     | run_events.Budget
     | run_events.NoProposal
     | Results
-    | Reflection
     | Mutation
     | Steer
     | run_events.Warned
@@ -56,8 +51,6 @@ PageEvent = (
     | run_events.Tested
     | CertificateFound
     | run_events.CopiedExamples
-    | Stopped
-    | FinishedRun
     | Summary
     | Now
     | Position

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from gepa_client.analysis.proposals import ROWS_SHOWN, AnalyzedProposal, Excerpt, ProposalHistory
 from gepa_client.evolution.names import component_texts
-from gepa_client.journal.entries import CandidateRecord, StoredRun
+from gepa_client.journal.entries import SEARCH, AttemptFinished, CandidateRecord, StoredRun
+from gepa_client.journal.run_events import TextAnswer
 from gepa_client.journal.store import Store
-from gepa_client.page.page_answers import PromptShown, ProposalShown, TextsCompared
+from gepa_client.page.page_answers import AnswerUsage, PromptShown, ProposalShown, TextsCompared
 from gepa_client.page.page_fact import sent_text
 from gepa_client.page.recovered_prompts import recovered_prompts
 from gepa_client.page.shown_text import NotThere, part_of
@@ -45,7 +46,7 @@ def _proposal(
         if before.get(name, "") != text_
     }
     asked = {} if made is None else recovered_prompts(store, run, made, parent)
-    hints = [] if made is None else made.hints
+    hints, answers = ([], []) if made is None else (made.hints, made.answers)
     prompts = [
         PromptShown(
             component=name,
@@ -54,10 +55,31 @@ def _proposal(
             hints=hints if name in asked else [],
             records=_records_shown(one.records.get(name, ())),
             answer=one.answers.get(name),
+            usage=_usage(store, run.id, [each for each in answers if (each.component or one.components[0]) == name]),
         )
         for name in one.components
     ]
     return ProposalShown(size=one.size, rows=one.rows, prompts=prompts, texts=compared)
+
+
+def _usage(store: Store, run_id: str, answers: Sequence[TextAnswer]) -> list[AnswerUsage]:
+    ends = {end.number: end for end in store.finished_at(run_id, SEARCH, [answer.number for answer in answers])}
+    return [_usage_of(answer, ends.get(answer.number)) for answer in answers]
+
+
+def _usage_of(answer: TextAnswer, end: AttemptFinished | None) -> AnswerUsage:
+    usage = (end.usage if end is not None else None) or {}
+    return AnswerUsage(
+        again=answer.again,
+        input_tokens=_count(usage.get("input_tokens")),
+        output_tokens=_count(usage.get("output_tokens")),
+        cost_usd=usage.get("cost_usd"),
+        seconds=end.seconds if end is not None else None,
+    )
+
+
+def _count(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _records_shown(records: Sequence[Mapping[str, Excerpt]]) -> Excerpt | None:

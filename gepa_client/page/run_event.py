@@ -1,10 +1,10 @@
 """The record of a run as the page gets it, with the commands that a user may type next."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evolverpc_common.printed_commands import command, without_password
-from gepa_client.journal.entries import RESUMED_BY, CandidateRecord, StoredRun
+from gepa_client.journal.entries import RESUMED_BY, StoredRun
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import CommandHint, ParentRun, Run
 from gepa_client.selection.search_rows import rows_searched
@@ -14,7 +14,6 @@ from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 def run_event(
     run: StoredRun,
     rows: InitialRows,
-    candidates: Sequence[CandidateRecord],
     *,
     end: int,
     url: str,
@@ -44,8 +43,6 @@ def run_event(
         components=[*(name for name in seed if name not in CODE_COMPONENTS)],
         splits=rows.splits,
         sampled=_sampled(config, rows),
-        objectives=[] if not candidates else sorted(candidates[0].objective_scores or {}),
-        front_type=str(config.get("frontier_type") or "instance"),
         evolve=config.get("evolve") or ("both" if offered else "prompts"),
         reflection_model=config.get("reflection_lm"),
         output=run.output,

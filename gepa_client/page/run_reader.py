@@ -11,9 +11,7 @@ from gepa_client.page.event_log import EventLog
 from gepa_client.page.heartbeat_reader import HeartbeatReader
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import Position, StoreTrouble
-from gepa_client.page.pool_reader import PoolReader
 from gepa_client.page.request_reader import RequestReader
-from gepa_client.page.result_reader import ResultReader
 from gepa_client.page.run_event import run_event
 from gepa_client.page.totals_reader import TotalsReader
 
@@ -45,14 +43,12 @@ class RunReader:
         self._store, self._named, self._id, self._log = store, named_store(url), run_id, log
         self._is_ended, self._reads_totals = ended, reads_totals
         self._rows = InitialRows(store, run_id, log)
-        self._pool = PoolReader(store, run_id, log, self._rows)
-        self._heartbeats = HeartbeatReader(store, run_id, self._pool)
-        self._results = ResultReader(store, run_id, log, self._rows, self._pool)
-        self._entries = EntryReader(store, run_id, log, self._pool)
-        self._decisions = DecisionReader(store, run_id, log, self._pool, self._entries)
-        self.totals = TotalsReader(run_id, log, self._rows, self._pool)
+        self._decisions = DecisionReader(store, run_id, log, self._rows)
+        self._heartbeats = HeartbeatReader(store, run_id, self._decisions)
+        self._entries = EntryReader(store, run_id, log, self._rows, self._decisions)
+        self.totals = TotalsReader(run_id, log, self._rows, self._decisions)
         self._ending = EndingReader(store, run_id, log, until)
-        self._requests = RequestReader(store, run_id, log)
+        self._requests = RequestReader(store, run_id, log, self._decisions.proposals)
         self._trouble: str | None = None
 
     def poll(self) -> float:
@@ -86,62 +82,28 @@ class RunReader:
         self._log.published()
 
     def _read(self, run: StoredRun, *, driven: bool) -> bool:
-        """Read everything once; return whether there is more to read at once."""
-        self._read_first(run, driven=driven)
+        """Read everything once, what the first paint needs first; return whether there is more to read at once."""
+        self._rows.read()
+        self._log.add(
+            run_event(run, self._rows, end=self._entries.end, url=self._store.url, named=self._named, driven=driven)
+        )
+        self._log.add(self._heartbeats.event(run, driven=driven))
+        self._log.published()
         more = False
         if self._rows.val:
+            self._decisions.read()
+            self._log.published()
             more = self._entries.read()
-            while self._decisions.read(wait=more or driven):
-                pass
-            self._results.read(self._entries.evaluated)
-            if not more:
-                self._requests.read_outcomes(run, self._entries, self._pool.candidates)
+        self._requests.read(run)
         ended = not driven and not more
         for message in run.counters.get("warnings") or ():
             self._log.add(Warned(message=str(message)))
         if ended and not self._ending.is_read(run):
-            self._add_position(more=more, complete=False)  # what follows takes seconds of a long run
+            self._log.add(Position(end=self._entries.end, complete=False))  # what follows takes seconds of a long run
             self._log.published()
             self.totals.read(self._store, at_once=True)
+            self._ending.read(run)
         elif self._reads_totals:
             self.totals.read(self._store)
-        if ended:
-            for proposal in self._decisions.proposals.unfinished(self._entries.end):
-                self._log.add(proposal)
-            self._ending.read(run)
-        elif driven and self._ending.resumed():
-            for proposal in self._decisions.proposals.pending():
-                self._log.add(proposal)
-        self._add_position(more=more, complete=ended)
+        self._log.add(Position(end=self._entries.end, complete=ended))
         return more
-
-    def _add_position(self, *, more: bool, complete: bool) -> None:
-        self._log.add(
-            Position(
-                end=self._entries.shown_end,
-                read=self._entries.ordered if more else self._entries.first_missing,
-                decided=self._entries.shown_end if complete else self._decisions.decided,
-                complete=complete,
-            )
-        )
-
-    def _read_first(self, run: StoredRun, *, driven: bool) -> None:
-        """Read what the first paint needs."""
-        self._rows.read()
-        self._decisions.model = run.config.get("reflection_lm")
-        self._log.add(
-            run_event(
-                run,
-                self._rows,
-                self._pool.candidates,
-                end=self._entries.end,
-                url=self._store.url,
-                named=self._named,
-                driven=driven,
-            )
-        )
-        self._log.add(self._heartbeats.event(run, driven=driven))
-        self._requests.read()
-        self._log.published()
-        self._pool.read()
-        self._log.published()

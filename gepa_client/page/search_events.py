@@ -2,7 +2,9 @@
 
 from typing import Literal
 
-from gepa_client.analysis.proposals import Excerpt
+from pydantic import Field
+
+from gepa_client.analysis.proposals import Excerpt, Outcome
 from gepa_client.journal.run_events import RacedOut
 from gepa_client.page.page_fact import Part
 
@@ -23,11 +25,10 @@ class Rows(Part):
 
 
 class CodeVersion(Part):
-    """The code of a candidate. `mutation`: the number of the mutation that made it, None for a parent's code."""
+    """The code of a candidate."""
 
     branch: str | None
     commit: str
-    mutation: int | None
 
 
 class Candidate(Part):
@@ -36,6 +37,7 @@ class Candidate(Part):
     `digest`: the beginning of the digest of its texts. `scores`: by place of the validation row, None if there is
     none. `metric_calls`: GEPA's count when it was found. `found`: ISO 8601, None in runs of before. `cost_usd`: what
     the search was known to have cost by then, None if nothing was priced. Two `parents`: a merge; none: the seed.
+    `front`, `best`: of the pool from then on, until a later candidate or `steered`.
     """
 
     event: Literal["candidate"] = "candidate"
@@ -52,19 +54,12 @@ class Candidate(Part):
     scores: list[float | None]
     texts: dict[str, Excerpt]
     code: CodeVersion | None
-
-
-class PoolState(Part):
-    """The pool from `at` on: the candidates on the Pareto front, and the best one. All are kept, by `at`."""
-
-    event: Literal["pool"] = "pool"
-    at: int
     front: list[int]
     best: int
 
 
-ProposalOutcome = Literal["pending", "kept", "rejected", "raced_out", "empty", "unfinished"]
-"""`empty`: reflection gave no new text, or a merge was not tried. `unfinished`: the run ended before the decision."""
+ProposalOutcome = Outcome | Literal["pending"]
+"""`pending`: it has none. A page shows one of a run that is `complete` as `unfinished`, until it is resumed."""
 
 
 class Proposal(Part):
@@ -72,28 +67,27 @@ class Proposal(Part):
 
     `at`: where it begins, which details are asked for by. `decided`: where its outcome was known: before that place,
     and if it is None, the proposal is pending. `before`, `after`: sums of scores on its minibatch of `size` examples.
-    `digest`: the beginning of the digest of its texts. `candidate`: its index if it was kept. `unchanged`: it has the
-    texts of its parent. `mutation`: the number of its change of code.
+    `digest`: the beginning of the digest of its texts. `candidate`: its index if it was kept. `mutation`: the number of
+    its change of code.
     """
 
     event: Literal["proposal"] = "proposal"
     key: str
     at: int
     decided: int | None
-    iteration: int | None
+    iteration: int
     parents: list[int]
-    components: list[str]
-    size: int
-    before: float | None
-    after: float | None
+    components: list[str] = Field(default_factory=list)
+    size: int = 0
+    before: float | None = None
+    after: float | None = None
     outcome: ProposalOutcome
     why: str | None
     candidate: int | None
-    digest: str | None
-    unchanged: bool
-    merge: bool
-    race: RacedOut | None
-    mutation: int | None
+    digest: str | None = None
+    merge: bool = False
+    race: RacedOut | None = None
+    mutation: int | None = None
 
 
 class Results(Part):
@@ -109,25 +103,6 @@ class Results(Part):
     numbers: list[int]
     scores: list[float | None]
     statuses: list[str]
-
-
-class Reflection(Part):
-    """A prompt for new texts was answered; a later one of the same `at` replaces it.
-
-    `proposal`: the `at` of its proposal, None if that is not known. `component`: None if the program proposed several.
-    `again`: why the first answer could not be used, if this is the second one.
-    """
-
-    event: Literal["reflection"] = "reflection"
-    at: int
-    proposal: int | None
-    component: str | None
-    model: str | None
-    again: str | None
-    input_tokens: int | None
-    output_tokens: int | None
-    cost_usd: float | None
-    seconds: float | None
 
 
 class Mutation(Part):

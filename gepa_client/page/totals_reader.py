@@ -8,10 +8,10 @@ from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.journal.entries import SEARCH, Entry, Spending
 from gepa_client.journal.requests import evaluate_key, evaluated_of
 from gepa_client.journal.store import Store
+from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import FailureCounts, KindSpending, SpendingSoFar
-from gepa_client.page.pool_reader import PoolReader
 from gepa_client.run.gateway_record import recorded_gateway_events
 
 SHARE = 0.05
@@ -42,9 +42,9 @@ class Periodic:
 class TotalsReader:
     """The totals of one run. Several threads may call `read`, each with its own store."""
 
-    def __init__(self, run_id: str, log: EventLog, rows: InitialRows, pool: PoolReader) -> None:
+    def __init__(self, run_id: str, log: EventLog, rows: InitialRows, decisions: DecisionReader) -> None:
         self._id, self._log = run_id, log
-        self._rows, self._pool = rows, pool
+        self._rows, self._decisions = rows, decisions
         self._lock = threading.Lock()
         self._spending, self._failures = Periodic(), Periodic()
         self._outcomes: object = None
@@ -103,7 +103,7 @@ class TotalsReader:
         about = evaluated_of(entry.about)
         if about is None:
             return
-        digest = self._pool.digests.get(about.candidate)
+        digest = self._decisions.digests.get(about.candidate)
         for place in self._rows.places.get(about.quoted_id, ()):
             key = evaluate_key(digest or "", self._rows.digest(place), self._rows.val[place].id, about.traced)
             if digest is None or key.digest == entry.digest:

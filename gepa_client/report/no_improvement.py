@@ -47,7 +47,7 @@ def unused_iterations(record: RunRecord) -> str | None:
     """Return how many iterations of a completed run had nothing to learn from; None if at most half, or few."""
     if record.finished is None or record.finished.status != "completed" or record.best is None or not record.best.index:
         return None
-    unused, last = sum("perfect" in event.reason for event in record.skipped), _iterations(record)
+    unused, last = sum(event.perfect for event in record.skipped), _iterations(record)
     if unused < FEW or unused <= last / 2:
         return None
     found = (
@@ -180,8 +180,7 @@ def _hints(record: RunRecord) -> Iterator[str]:
 def _faults(record: RunRecord, proposals: int) -> Iterator[tuple[int, str]]:
     """Yield how often what kept proposals from being judged by their scores, with the hint; more would end the same."""
     proposer, iterations = _proposer(record), counted(_iterations(record), "iteration")
-    perfect = sum("perfect" in event.reason for event in record.skipped)
-    empty = sum("no new text" in event.reason for event in record.skipped)
+    perfect, empty = (sum(getattr(event, name) for event in record.skipped) for name in ("perfect", "empty"))
     unchanged = sum(event.unchanged for event in record.rejected)
     if record.failures:
         first = record.failures[0]

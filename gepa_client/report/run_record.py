@@ -42,7 +42,6 @@ class RunRecord:
     phase: str = "connecting"
     candidates: list[events.CandidateFound] = field(default_factory=list)
     rejected: list[events.Rejected] = field(default_factory=list)
-    races: events.LostRaces = field(default_factory=events.LostRaces)
     skipped: list[events.NoProposal] = field(default_factory=list)
     reflecting: list[events.ProposalBegun] = field(default_factory=list)
     """The proposals whose new texts are awaited."""
@@ -60,9 +59,7 @@ class RunRecord:
     failed_examples: events.FailedExamples | None = None
     retried: events.RetriedExamples | None = None
     cut_records: list[events.RecordsCut] = field(default_factory=list)
-    cuts: events.RecordCuts = field(default_factory=events.RecordCuts)
     unusable_answers: list[events.UnusableAnswer] = field(default_factory=list)
-    unusable: events.UnusableAnswers = field(default_factory=events.UnusableAnswers)
     copied: events.CopiedExamples | None = None
     warnings: list[str] = field(default_factory=list)
     sealed: events.Sealed | None = None
@@ -126,15 +123,12 @@ class RunRecord:
                 self.budget_used = max(self.budget_used, event.metric_calls)
             case events.Rejected():
                 self.rejected.append(event)
-                self.races = self.races if event.race is None else self.races.added(event.race)
             case events.NoProposal():
                 self.skipped.append(event)
             case events.RecordsCut():
                 self.cut_records.append(event)
-                self.cuts = self.cuts.added(event)
             case events.UnusableAnswer():
                 self.unusable_answers.append(event)
-                self.unusable = self.unusable.added(event)
             case events.ReflectionRetried():
                 self.reflection_error = event.error
             case events.ProposalBegun():
@@ -180,6 +174,21 @@ class RunRecord:
                 self.reflecting = []
                 self.in_flight = 0
                 self.budget_used = max(self.budget_used, event.metric_calls)
+
+    @property
+    def races(self) -> events.LostRaces:
+        """The races that proposals lost."""
+        return events.LostRaces.of([event.race for event in self.rejected if event.race is not None])
+
+    @property
+    def cuts(self) -> events.RecordCuts:
+        """The prompts whose records were cut."""
+        return events.RecordCuts.of(self.cut_records)
+
+    @property
+    def unusable(self) -> events.UnusableAnswers:
+        """The answers that were not used."""
+        return events.UnusableAnswers.of(self.unusable_answers)
 
     @property
     def seed(self) -> events.CandidateFound | None:

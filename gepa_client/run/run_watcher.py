@@ -134,7 +134,7 @@ class RunWatcher:
         self._front = [0]
         self._proposed = False
         self._texts: dict[int, dict[str, str]] = {}
-        self._skipped = ""
+        self._skipped, self._perfect = "", False
         self._dropped: dict[str, None] = {}
         self._phase: PhaseName | None = None
         self._over = False
@@ -169,7 +169,7 @@ class RunWatcher:
         if self._complete is None:
             self._keep()
             self._keep_objectives_of_the_seed()
-        self._proposed, self._skipped, self._dropped = False, "", {}
+        self._proposed, self._skipped, self._perfect, self._dropped = False, "", False, {}
 
     def on_pareto_front_updated(self, event: ParetoFrontUpdatedEvent) -> None:
         """Note the front; called just before `on_valset_evaluated` of the candidate that moved it."""
@@ -316,14 +316,17 @@ class RunWatcher:
 
     def on_evaluation_skipped(self, event: EvaluationSkippedEvent) -> None:
         """Note why a minibatch was not reflected on."""
-        perfect = event["reason"] == PERFECT
-        self._skipped = "all scores of its minibatch are perfect" if perfect else event["reason"].replace("_", " ")
+        self._perfect = event["reason"] == PERFECT
+        skipped = event["reason"].replace("_", " ")
+        self._skipped = "all scores of its minibatch are perfect" if self._perfect else skipped
 
     def on_iteration_end(self, event: IterationEndEvent) -> None:
         """Emit an iteration without a proposal; GEPA ends an interrupted iteration in the same way."""
         if not self._proposed and not isinstance(sys.exception(), Interrupted):
             dropped = f"no usable text: {', '.join(self._dropped)}" if self._dropped else "no new text"
-            self.emit(NoProposal(iteration=event["iteration"], reason=self._skipped or dropped))
+            empty = not self._skipped and not self._dropped
+            reason = self._skipped or dropped
+            self.emit(NoProposal(iteration=event["iteration"], reason=reason, perfect=self._perfect, empty=empty))
 
     def _on_unusable(self, event: UnusableAnswer) -> None:
         if event.dropped:

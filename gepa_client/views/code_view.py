@@ -1,31 +1,28 @@
-"""The code of a run on a terminal: every mutation that was tried, as a list and as a tree of commits."""
+"""The code of a run on a terminal: every mutation that was tried."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rich.tree import Tree
 
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome
-from gepa_client.evolution.names import branch_run_name, short_commit_name
-from gepa_client.views.candidate_view import ROOM, STEP
+from gepa_client.evolution.names import branch_run_name, code_label
 from gepa_client.views.console import echo, one_line, safe_line
-from protocol.code import code_at
 
 REASONS = 10
 """Different reasons for rejections that are shown."""
 
 NAMED = 5
-"""Mutations that are short_commit_name with each."""
+"""Mutations that are named with each."""
 
 REQUEST = 300
 """Characters of a change request's first line that are shown."""
 
 
 def show_code(console: Console, run_id: str, record: CodeHistory) -> None:
-    """Print the list, the tree, and the code of the best candidate."""
+    """Print the list, and the code of seed and best candidate where they differ from it."""
     outcomes = record.outcomes
     statuses = [outcome.status for outcome in outcomes]
     counts = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
@@ -34,38 +31,10 @@ def show_code(console: Console, run_id: str, record: CodeHistory) -> None:
     console.print()
     console.print(_table(run_id, record))
     _show_reasons(console, record)
-    console.print()
-    console.print(lineage(record, console.width))
-    best = record.best_outcome
-    if record.best is not None and best is None:
-        echo(console, f"\nthe best candidate ({record.best.index}) runs the seed's code")
-
-
-def lineage(record: CodeHistory, width: int) -> Tree:
-    """Build the tree of commits, each below the first it starts from, at most `width` columns wide."""
-    seed = record.seed
-    branch, commit = code_at(seed.texts) if seed is not None else (None, None)
-    label = (
-        safe_line(short_commit_name(branch, commit), 100)
-        if branch is not None and commit is not None
-        else "the seed's code"
-    )
-    score = f" {seed.score:.4f}" if seed is not None else ""
-    best = " [bold green]best[/]" if record.best is not None and record.best_outcome is None else ""
-    root = Tree(f"[bold]{label}[/]{score} seed{best}", guide_style="dim")
-    deepest = max(2, (width - ROOM) // STEP)
-    placed: dict[int, tuple[Tree, int]] = {}
-    for outcome in record.outcomes:
-        if outcome.made is None:
-            continue
-        above = outcome.parents[0]
-        under, depth = placed.get(above, (root, 0)) if above is not None else (root, 0)
-        if depth + 1 > deepest:
-            under, depth = root, 0
-            placed[outcome.number] = (under.add(_leaf(record, outcome, above)), 1)
-        else:
-            placed[outcome.number] = (under.add(_leaf(record, outcome, None)), depth + 1)
-    return root
+    if record.seed is not None:
+        echo(console, f"\n[dim]seed[/] {safe_line(code_label(record.seed.texts) or '-', 100)} {record.seed.score:.4f}")
+    if record.best is not None and record.best_outcome is None:
+        echo(console, f"the best candidate ({record.best.index}) runs the seed's code")
 
 
 def outcome_as_json(record: CodeHistory, outcome: MutationOutcome) -> dict[str, Any]:
@@ -119,22 +88,6 @@ def _table(run_id: str, record: CodeHistory) -> Table:
             one_line(safe_line(outcome.why, REQUEST)),
         )
     return table
-
-
-def _leaf(record: CodeHistory, outcome: MutationOutcome, above: int | None) -> str:
-    """Return a mutation's line; `above`: the one it starts from, unless it hangs below it."""
-    best = record.best_outcome
-    parts = [f"[bold]{outcome.number}[/]"]
-    if outcome.score is not None:
-        parts.append(f"{outcome.score:.4f}")
-    parts += [f"[green]+{outcome.added:,}[/] [red]-{outcome.removed:,}[/]", _outcome(outcome)]
-    if best is not None and best.number == outcome.number:
-        parts.append("[bold green]best[/]")
-    if above is not None:
-        parts.append(f"from {above}")
-    if len(outcome.parents) > 1:
-        parts.append(f"merge of {_starts(outcome.parents)}")
-    return " ".join(parts)
 
 
 def _outcome(outcome: MutationOutcome) -> str:

@@ -38,8 +38,8 @@ test("A comparison counts until the pool changes", () => {
     validation_left: 18,
     candidates: TIED,
   };
-  const pool = { event: "pool", at: 501, front: [1], best: 1 };
-  const later = [...events, { ...ties }, pool] as PageEvent[];
+  const pool = { event: "steered", number: 500, at: 501, front: [1], best: 1 };
+  const later = [...events, { ...ties }, pool] as unknown as PageEvent[];
   expect(headlineOf(viewAt(reduce(EMPTY, later), LIVE))).toMatchObject({ rows: 6, left: 0 });
   const again = [...later, { ...ties, at: 502 }] as PageEvent[];
   expect(headlineOf(viewAt(reduce(EMPTY, again), LIVE))).toMatchObject({ best: 0.6, left: 18 });

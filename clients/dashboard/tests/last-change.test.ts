@@ -20,8 +20,8 @@ test("Rows that a change fixed and broke are those with a higher and a lower sco
 
 function viewOf(parents: number[], best: number) {
   const events = sampleRun({ candidates: 4 }).events.map((event) => {
-    if (event.event === "candidate") return { ...event, score: event.index / 4, parents: event.index ? parents : [] };
-    return event.event === "pool" ? { ...event, best } : event;
+    if (event.event !== "candidate") return event;
+    return { ...event, score: event.index / 4, parents: event.index ? parents : [], best };
   });
   return viewAt(reduce(EMPTY, events as PageEvent[]), LIVE);
 }

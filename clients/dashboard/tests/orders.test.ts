@@ -1,25 +1,9 @@
 import { expect, test } from "vitest";
-import { paretoFront } from "../src/state/front";
 import { byCluster, byDifficulty, rowMeans } from "../src/state/order";
 import { between } from "../src/state/progress";
 import { layout } from "../src/state/tree";
 
-const scored = (index: number, scores: number[], objectives = {}) => ({
-  index,
-  scores: Float64Array.from(scores),
-  objectives,
-});
-
-test("The Pareto front holds each candidate that is best on a row or an objective", () => {
-  const pool = [
-    scored(0, [1, 0, 0], { a: 1, b: 0 }),
-    scored(1, [1, 0.5, 0], { a: 0, b: 2 }),
-    scored(2, [0, 0.4, Number.NaN]),
-  ];
-  expect([...paretoFront(pool, "instance")]).toEqual([0, 1]);
-  expect([...paretoFront(pool, "objective")]).toEqual([0, 1]);
-  expect([...paretoFront([scored(0, [0], { a: 1 }), scored(1, [1], { a: 0 })], "hybrid")].sort()).toEqual([0, 1]);
-});
+const scored = (index: number, scores: number[]) => ({ index, scores: Float64Array.from(scores) });
 
 test("Rows are ordered by difficulty, those without a score last", () => {
   const means = rowMeans([scored(0, [0.5, Number.NaN, 0.1]), scored(1, [0.7, Number.NaN, Number.NaN])], 3);

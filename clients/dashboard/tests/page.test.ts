@@ -145,8 +145,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     const { events } = server.sample;
     const best = events.findLast((event) => event.event === "candidate") as Extract<PageEvent, { event: "candidate" }>;
     const found = [
-      { ...best, index: 12, digest: "d12", at: 800, score: 0.99, parents: [3] },
-      { event: "pool", at: 800, front: [12], best: 12 },
+      { ...best, index: 12, digest: "d12", at: 800, score: 0.99, parents: [3], front: [12], best: 12 },
       { ...(events.at(-1) as object), end: 900 },
     ] as PageEvent[];
     server.sample.events.push(...found);
@@ -239,8 +238,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     const reason = `26 of the last 50 examples failed (to continue regardless: \`${command}\`)`;
     const paused = events.map((event) => {
       if (event.event === "run") return { ...event, status: "paused", reason };
-      if (event.event === "finished") return { ...event, status: "paused", reason };
-      if (event.event === "proposal" && event.at === 140) return { ...event, outcome: "unfinished" };
+      if (event.event === "proposal" && event.at === 140) return { ...event, decided: null, outcome: "pending" };
       if (event.event !== "failures") return event;
       return {
         ...event,
@@ -271,14 +269,10 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
       if (event.event === "run") return { ...event, components: ["rules"] };
       if (event.event !== "candidate") return event;
       const parents = event.index === 0 ? [] : [event.index - 1];
-      return { ...event, parents, score: event.index / 4, texts: { rules: { text: long(event.index), omitted: 0 } } };
+      const texts = { rules: { text: long(event.index), omitted: 0 } };
+      return { ...event, parents, score: event.index / 4, texts, front: [2], best: 2 };
     });
-    const pool = {
-      ...(events.findLast(({ event }) => event === "pool") as object),
-      front: [2],
-      best: 2,
-    };
-    server.sample = { ...sample, events: [...events, pool] as PageEvent[] };
+    server.sample = { ...sample, events: events as PageEvent[] };
     await load();
     await page.getByText("12 more lines").waitFor();
     expect(await page.getByRole("link", { name: "the whole text" }).getAttribute("href")).toBe("#/text?candidate=2");
@@ -355,14 +349,11 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
 
   test("Outcomes of proposals are not counted before they have been read", async () => {
     const sample = sampleRun({ driven: true });
-    const position = sample.events.find(({ event }) => event === "position") as Extract<
-      PageEvent,
-      { event: "position" }
-    >;
-    server.sample = { ...sample, events: [...sample.events, { ...position, decided: 0, complete: false }] };
+    const [position] = sample.events.filter(({ event }) => event === "position") as [PageEvent];
+    server.sample = { ...sample, events: sample.events.filter(({ event }) => event !== "position") };
     await load();
     await page.getByText("their outcomes are being read").waitFor();
-    server.send([{ ...position, complete: false }]);
+    server.send([position]);
     await page.getByText(/\d+ proposals: \d+ kept/).waitFor();
     await show(page, "#/result");
     await page.getByText("The run has not ended. Its best text so far is below").waitFor();

@@ -121,6 +121,8 @@ test("A thousand candidates on a thousand rows are reduced and viewed in bounded
     scores,
     objective_scores: null,
     texts: {},
+    front: Array.from({ length: index + 1 }, (_, each) => each),
+    best: index,
   })) as unknown as PageEvent[];
   reduce(EMPTY, list.slice(0, 50)); // compiled
   const began = performance.now();

@@ -57,8 +57,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     components: ["instructions", "style"].map((name) => text("component", name)),
     splits: { train: 40, val: rows, test: 25 },
     sampled: null,
-    objectives: [],
-    front_type: "instance",
     evolve: code ? "both" : "prompts",
     reflection_model: text("model", "openai/gpt-5"),
     output: text("output", "runs/tickets"),
@@ -112,11 +110,10 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         [text("component", "instructions")]: sent("text", words.join(" ")),
         [text("component", "style")]: sent("text", index % 2 ? "Be brief." : "Be brief and polite."),
       },
-      code: code
-        ? { branch: text("branch", `evolve/x/${index}`), commit: `c0ffee${index}`, mutation: 20 + index * 60 }
-        : null,
+      code: code ? { branch: text("branch", `evolve/x/${index}`), commit: `c0ffee${index}` } : null,
+      front: index > 3 ? [best, index - 1] : [best],
+      best,
     });
-    events.push({ event: "pool", at: 30 + index * 60, front: index > 3 ? [best, index - 1] : [best], best });
     if (index === 0) continue;
     addProposals(events, answers, index, parent);
   }
@@ -148,25 +145,12 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         why: text("why", kept ? "better on its minibatch: 1.2 -> 2.1 over 3 rows" : "not better on its minibatch"),
         candidate: kept ? index : null,
         digest: kept ? `d${index}` : `x${at}`,
-        unchanged: false,
         merge: kept && parent.length > 1,
         race:
           outcome === "raced_out"
             ? { compared: 12, rows, calls: 12, saved: rows - 12, mean: -0.2, bound: -0.05 }
             : null,
         mutation: code ? 20 + index * 60 : null,
-      });
-      list.push({
-        event: "reflection",
-        at: at + 2,
-        proposal: at,
-        component: text("component", "instructions"),
-        model: text("model", "openai/gpt-5"),
-        again: null,
-        input_tokens: 2311,
-        output_tokens: 412,
-        cost_usd: 0.0071,
-        seconds: 6.4,
       });
       if (size <= 40) found[`${api}/proposal?at=${at}`] = proposalAnswer(sent, text);
     }
@@ -342,13 +326,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     forecast: driven ? { limit: text("limit", "max_metric_calls"), seconds_left: 1500, cost_usd: 2.2 } : null,
   });
   if (!driven) {
-    events.push({
-      event: "finished",
-      status: "completed",
-      reason: text("reason", "max_metric_calls was reached"),
-      completed: "2026-01-05T11:12:00Z",
-      active_seconds: 1822,
-    });
     const fact = (label: string, usual: string) => ({ label: text("label", label), text: text("fact", usual) });
     events.push({
       event: "summary",
@@ -404,8 +381,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
   events.push({
     event: "position",
     end: size * 60 + 10,
-    read: size * 60 + 10,
-    decided: size * 60 + 10,
     complete: !driven,
   });
   const named = (name: string) => text("component", name);
@@ -531,6 +506,7 @@ function proposalAnswer(sent: Sent, text: Text) {
         hints: [text("hint", "Answers name the product.")],
         records: sent("records", "Inputs: My card was charged twice."),
         answer: sent("answer", "```\nClassify the ticket.\n```"),
+        usage: [{ again: null, input_tokens: 2311, output_tokens: 412, cost_usd: 0.0071, seconds: 6.4 }],
       },
     ],
     texts: {

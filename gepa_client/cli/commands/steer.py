@@ -11,15 +11,17 @@ import typer
 from pydantic import ValidationError
 
 from evolverpc_common.printed_commands import command
+from gepa_client.analysis.proposals import RecordedProposals
 from gepa_client.analysis.steered import steered, taken_text, texts_outcomes
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run, resume_call
 from gepa_client.errors import SteeringRefused, unreadable
 from gepa_client.journal.entries import SteeringRequest, StoredRun
 from gepa_client.journal.exported import mistakes
-from gepa_client.journal.history import discovery
+from gepa_client.journal.history import discovery, recorded_events
 from gepa_client.journal.steer_entries import LONGEST_TEXT, AnyAction, action_of, described
 from gepa_client.journal.store import Store
+from gepa_client.journal.stored_fields import OVER
 from gepa_client.steering.request_queue import request
 from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from protocol.code import CODE_COMPONENTS
@@ -161,7 +163,8 @@ def list_requests(run: RunName, store: StoreUrl = None, as_json: AsJson = False)
     with open_cli_run(store, run) as (kept, found):
         queued = kept.requests(found.id)
         recorded = steered(kept, found)
-        outcomes = texts_outcomes(kept, found, recorded, kept.candidates(found.id))
+        proposals = RecordedProposals(recorded_events(kept, found.id)).found.values()
+        outcomes = texts_outcomes((each.entry for each in recorded), proposals, over=found.status in OVER)
     if as_json:
         taken = [
             {

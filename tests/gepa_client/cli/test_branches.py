@@ -20,7 +20,7 @@ def code(tmp_path: Path) -> StoredCode:
     return made
 
 
-def test_every_change_is_listed_with_its_outcome_and_as_a_tree(cli: Cli, code: StoredCode) -> None:
+def test_every_change_is_listed_with_its_start_and_its_outcome(cli: Cli, code: StoredCode) -> None:
     ended = cli("branches", "last")
     assert ended.status == 0, ended.stderr
     lines = [" ".join(line.split()) for line in ended.stdout.splitlines()]
@@ -33,12 +33,7 @@ def test_every_change_is_listed_with_its_outcome_and_as_a_tree(cli: Cli, code: S
     ]
     assert lines[7].startswith("rejected at paths: tests/ may not change \\u001b[2J[red]x[/]")
     assert lines[7].endswith("(6)")
-    assert lines[9:13] == [
-        f"main@{code.seed[:7]} 0.2500 seed",
-        "└── 1 0.5000 +1 -1 kept as 1",
-        "├── 3 0.7500 +1 -1 kept as 2 best",
-        "└── 4 +1 -2 dropped",
-    ]
+    assert lines[9] == f"seed main@{code.seed[:7]} 0.2500"
     printed = json.loads(cli("branches", "last", "--json").stdout)
     outcomes = {
         change["number"]: (change["outcome"], change["best"], change["parents"]) for change in printed["changes"]

@@ -45,7 +45,7 @@ class PageState:
 
     def at(self, number: int) -> dict[str, Any]:
         """What the page shows at this place: what `replay --until` prints."""
-        pools = [each for each in self.of("pool") if each["at"] <= number]
+        pools = [each for each in (*self.of("candidate"), *self.of("steered")) if each["at"] <= number]
         calls = [each for each in self.of("budget") if each["at"] <= number]
         pool = max(pools, key=lambda each: each["at"], default={"front": [], "best": None})
         candidates = sorted((each for each in self.of("candidate") if each["at"] <= number), key=lambda c: c["index"])

@@ -36,7 +36,7 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
     data = page_data(file)
     assert data["left_out"] == []
     kinds = {event["event"] for event in data["events"]}
-    assert {"run", "candidate", "pool", "proposal", "summary", "certificate", "position"} <= kinds
+    assert {"run", "candidate", "proposal", "summary", "certificate", "position"} <= kinds
     api = f"/api/runs/{only_run(tmp_path).name}/"
     answers = {path.removeprefix(api): answer for path, answer in data["answers"].items()}
     best = answers["explanation"]["best"]

@@ -17,7 +17,7 @@ from gepa_client.page import connections, page_server
 from gepa_client.page.page_server import HEADERS, PageServer
 from gepa_client.steering.posted_requests import post_request
 from tests.gepa_client.page.browsing import TIMEOUT_S, Browser, served
-from tests.gepa_client.stored_run import RUN_ID, Made, put
+from tests.gepa_client.stored_run import RUN_ID, Made, decisions, put
 
 HARMFUL = "\ud800</script><img src=x onerror=alert(1)>\x00\x1b[31m\u202e{}"
 OUTPUT = "x" * 5_000_000
@@ -45,7 +45,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         ]
         number += 1
     kept = CandidateRecord(5, texts_sent(texts), [4], 5, number, 0.5, {str(3 + at): 0.5 for at in range(4)}, 40)
-    opened.write(RUN_ID, "", [*entries, kept])
+    opened.write(RUN_ID, "", [*entries, kept, decisions([*made.rows(), kept])[-1]])
     opened.update(RUN_ID, {"name": "<b>name</b>", "reason": HARMFUL})
     opened.close()
     return path

@@ -30,7 +30,7 @@ from tests.gepa_client.stored_run import RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows
 from tests.support.rounds import rounds
 
-COMPARED = ("rows", "candidate", "proposal", "pool", "metric_calls", "iteration", "reflection", "failures", "finished")
+COMPARED = ("rows", "candidate", "proposal", "steered", "budget", "no_proposal", "failures")
 TIMEOUT_S = 90.0
 
 
@@ -141,7 +141,12 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
 
 @pytest.mark.parametrize(
     ("key", "kinds"),
-    [("at", "pool budget no_proposal reflection mutation"), ("index", "candidate tested"), ("key", "proposal steer")],
+    [
+        ("at", "budget no_proposal mutation"),
+        ("number", "steered"),
+        ("index", "candidate tested"),
+        ("key", "proposal steer"),
+    ],
 )
 def test_a_page_that_comes_later_gets_an_event_of_each_key(key: str, kinds: str) -> None:
     for kind in kinds.split():
@@ -158,7 +163,7 @@ def test_the_page_of_a_running_run_has_the_command_that_cancels_it(cli: Cli, tmp
     assert run is not None
     [typed] = [each["command"] for each in run["commands"] if " cancel " in each["command"]]
     assert cli(*shlex.split(typed)[1:]).status == 0
-    stated = read_run(store, RUN_ID).one("finished")
+    stated = read_run(store, RUN_ID).one("run")
     assert stated is not None and stated["status"] == "cancelled"
 
 

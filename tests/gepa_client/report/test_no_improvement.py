@@ -73,7 +73,7 @@ def test_proposals_that_the_program_fails_on_are_the_first_cause() -> None:
 
 
 def test_a_run_in_which_every_score_is_0_asks_for_the_score_function_first() -> None:
-    skipped = [NoProposal(iteration=at, reason="no new text") for at in range(1, 32)]
+    skipped = [NoProposal(iteration=at, reason="no new text", empty=True) for at in range(1, 32)]
     facts = ended(*skipped, seed=0.0)
     assert facts["try"].startswith("a fix of the score function: every score of this run was 0; ")
     assert facts["or"] == "another `propose_new_texts`: 31 of 31 iterations had no new text"

@@ -118,10 +118,11 @@ export interface ComparedRow {
   split: string;
 }
 /**
- * A prompt for new texts and its answer.
+ * A prompt for new texts and its answer. `model`: None if the program proposed.
  *
  * `prompt`: the whole prompt, None if it cannot be made again from the journal. `hints`: those of users in it.
- * `records`: what it was made from, a part of them if they are many or long.
+ * `records`: what it was made from, a part of them if they are many or long. `usage`: of all answers to it; one that
+ * has the texts of several components is at the first of them.
  */
 export interface PromptShown {
   component: string | null;
@@ -130,6 +131,17 @@ export interface PromptShown {
   hints: string[];
   records: Excerpt | null;
   answer: Excerpt | null;
+  usage: AnswerUsage[];
+}
+/**
+ * What an answer took. `again`: why the answer before it could not be used; None for the first one.
+ */
+export interface AnswerUsage {
+  again: string | null;
+  input_tokens: number | null;
+  output_tokens: number | null;
+  cost_usd: number | null;
+  seconds: number | null;
 }
 /**
  * A component before and after.

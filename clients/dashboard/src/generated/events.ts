@@ -7,12 +7,11 @@ export type PageEvent =
   | Run
   | Rows
   | Candidate
-  | PoolState
+  | Steered
   | Proposal
   | Budget
   | NoProposal
   | Results
-  | Reflection
   | Mutation
   | Steer
   | Warned
@@ -23,8 +22,6 @@ export type PageEvent =
   | Tested
   | CertificateFound
   | CopiedExamples
-  | Stopped
-  | FinishedRun
   | Summary
   | Now
   | Position
@@ -35,8 +32,8 @@ export type JsonValue = unknown;
  * The record of the run. `settings`: without secrets. `budget`: metric calls, None without that limit.
  *
  * `splits`: rows by split. `sampled`: on how many validation rows the search scores candidates; None if on all.
- * `front_type`: GEPA's `frontier_type`. `driver`: the driving process in words; `driven`: it
- * holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
+ * `driver`: the driving process in words; `driven`: it holds the lease. Times are ISO 8601 in UTC.
+ * `reflection_model`: None if the program proposes.
  */
 export interface Run {
   event: "run";
@@ -58,8 +55,6 @@ export interface Run {
     [k: string]: number;
   };
   sampled: number | null;
-  objectives: string[];
-  front_type: string;
   evolve: "code" | "prompts" | "both";
   reflection_model: string | null;
   output: string | null;
@@ -103,6 +98,7 @@ export interface Rows {
  * `digest`: the beginning of the digest of its texts. `scores`: by place of the validation row, None if there is
  * none. `metric_calls`: GEPA's count when it was found. `found`: ISO 8601, None in runs of before. `cost_usd`: what
  * the search was known to have cost by then, None if nothing was priced. Two `parents`: a merge; none: the seed.
+ * `front`, `best`: of the pool from then on, until a later candidate or `steered`.
  */
 export interface Candidate {
   event: "candidate";
@@ -123,6 +119,8 @@ export interface Candidate {
     [k: string]: Excerpt;
   };
   code: CodeVersion | null;
+  front: number[];
+  best: number;
 }
 /**
  * The beginning of a text, or of a JSON value as text. `omitted`: characters that are left out.
@@ -132,46 +130,55 @@ export interface Excerpt {
   omitted: number;
 }
 /**
- * The code of a candidate. `mutation`: the number of the mutation that made it, None for a parent's code.
+ * The code of a candidate.
  */
 export interface CodeVersion {
   branch: string | null;
   commit: string;
-  mutation: number | null;
 }
 /**
- * The pool from `at` on: the candidates on the Pareto front, and the best one. All are kept, by `at`.
+ * A user's request to the run was taken, or `refused` for this reason. `action`: its kind; `text`: in words.
+ *
+ * `number`: of its entry in the journal. `author`: `user@host`; `created`: when it was made, by the author's clock.
+ * `best`, `front`: of the pool after it. `max_metric_calls`: the new limit, None if it stays or is replayed.
  */
-export interface PoolState {
-  event: "pool";
-  at: number;
+export interface Steered {
+  seconds: number;
+  at: number | null;
+  event: "steered";
+  action: string;
+  text: string;
+  author: string;
+  created: string;
+  number: number | null;
+  refused: string | null;
+  best: number | null;
   front: number[];
-  best: number;
+  max_metric_calls: number | null;
 }
 /**
  * A proposal of reflection, or a merge; a later one of the same `key` replaces it.
  *
  * `at`: where it begins, which details are asked for by. `decided`: where its outcome was known: before that place,
  * and if it is None, the proposal is pending. `before`, `after`: sums of scores on its minibatch of `size` examples.
- * `digest`: the beginning of the digest of its texts. `candidate`: its index if it was kept. `unchanged`: it has the
- * texts of its parent. `mutation`: the number of its change of code.
+ * `digest`: the beginning of the digest of its texts. `candidate`: its index if it was kept. `mutation`: the number of
+ * its change of code.
  */
 export interface Proposal {
   event: "proposal";
   key: string;
   at: number;
   decided: number | null;
-  iteration: number | null;
+  iteration: number;
   parents: number[];
   components: string[];
   size: number;
   before: number | null;
   after: number | null;
-  outcome: "pending" | "kept" | "rejected" | "raced_out" | "empty" | "unfinished";
+  outcome: ("kept" | "rejected" | "raced_out" | "empty" | "unfinished") | "pending";
   why: string | null;
   candidate: number | null;
   digest: string | null;
-  unchanged: boolean;
   merge: boolean;
   race: RacedOut | null;
   mutation: number | null;
@@ -200,7 +207,7 @@ export interface Budget {
   metric_calls: number;
 }
 /**
- * An iteration ended with nothing to evaluate: all scores perfect, or no new text.
+ * An iteration ended with nothing to evaluate. `perfect`: all scores of its minibatch are; `empty`: no new text.
  */
 export interface NoProposal {
   seconds: number;
@@ -208,6 +215,8 @@ export interface NoProposal {
   event: "no_proposal";
   iteration: number;
   reason: string;
+  perfect: boolean;
+  empty: boolean;
 }
 /**
  * Results on validation rows, in columns; each adds to the others, a later one of a cell replaces it.
@@ -222,24 +231,6 @@ export interface Results {
   numbers: number[];
   scores: (number | null)[];
   statuses: string[];
-}
-/**
- * A prompt for new texts was answered; a later one of the same `at` replaces it.
- *
- * `proposal`: the `at` of its proposal, None if that is not known. `component`: None if the program proposed several.
- * `again`: why the first answer could not be used, if this is the second one.
- */
-export interface Reflection {
-  event: "reflection";
-  at: number;
-  proposal: number | null;
-  component: string | null;
-  model: string | null;
-  again: string | null;
-  input_tokens: number | null;
-  output_tokens: number | null;
-  cost_usd: number | null;
-  seconds: number | null;
 }
 /**
  * A change of code was made, or rejected at `stage` for `reason`; a later one of the same `at` replaces it.
@@ -610,25 +601,6 @@ export interface CopiedExample {
   row_count: number;
 }
 /**
- * A limit on money or time ended the search at this place; gone if the run is resumed (`reason` None).
- */
-export interface Stopped {
-  event: "stop";
-  at: number;
-  status: string | null;
-  reason: string | null;
-}
-/**
- * The run has ended for now; None in `status` if it was resumed.
- */
-export interface FinishedRun {
-  event: "finished";
-  status: string | null;
-  reason: string | null;
-  completed: string | null;
-  active_seconds: number | null;
-}
-/**
  * What a run came to; of a run that is driven again, what it had come to.
  *
  * `story`: sentences. `certificate`: what it states, or why there is none. `no_improvement`: why a run did not
@@ -736,17 +708,14 @@ export interface Forecast {
   cost_usd: number | null;
 }
 /**
- * How far this server has read. `end`: the place after the last entry of the search: the slider's range.
+ * How far this server has read, once it has read what GEPA decided.
  *
- * `read`: all results below this place were sent. `decided`: all facts below it that follow from GEPA's decisions
- * (`pool`, `metric_calls`, outcomes of proposals) were sent. `complete`: both are at the end of a run that is not
- * driven.
+ * `end`: the place after the last entry of the search: the slider's range. `complete`: all was read of a run that is
+ * not driven: proposals without an outcome get none unless it is resumed.
  */
 export interface Position {
   event: "position";
   end: number;
-  read: number;
-  decided: number;
   complete: boolean;
 }
 /**

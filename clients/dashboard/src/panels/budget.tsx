@@ -28,7 +28,7 @@ export function Budget({ view }: { view: View }) {
         <Fact name="cost">
           {spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0)}
         </Fact>
-        <Fact name="active time">{duration(now?.active_seconds ?? view.latest.finished?.active_seconds)}</Fact>
+        <Fact name="active time">{duration(now?.active_seconds)}</Fact>
         {forecast && (
           <Fact name="forecast">
             at this rate <Inline text={forecast.limit} /> ends the run in about {duration(forecast.seconds_left)}

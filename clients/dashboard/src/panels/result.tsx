@@ -9,14 +9,12 @@ import { Block, Inline } from "../parts/text";
 import { href } from "../route";
 import { failuresFirst } from "../state/failing";
 import { headlineOf } from "../state/headline";
-import { outcomesAreBeingRead } from "../state/outcomes";
 import type { View } from "../state/view";
 import { BestText } from "./best-text";
 
 export function Result({ view, api }: { view: View; api: string }) {
   const { ties } = view;
-  const { certificate, run, stop, finished, failures } = view.latest;
-  const reason = finished?.reason ?? run?.reason ?? stop?.reason;
+  const { certificate, run, position, failures } = view.latest;
   const best = view.candidates.find(({ index }) => index === view.best);
   const { counts } = view;
   const headline = headlineOf(view);
@@ -55,7 +53,7 @@ export function Result({ view, api }: { view: View; api: string }) {
             )}
           </p>
           <p class="quiet">
-            {outcomesAreBeingRead(view) ? (
+            {position === undefined ? (
               "Proposals: their outcomes are being read."
             ) : (
               <>
@@ -107,10 +105,10 @@ export function Result({ view, api }: { view: View; api: string }) {
       {best !== undefined && run?.driven === false && run.commands.length > 0 && (
         <Place run={run} commands={failuresFirst(view) ? [] : run.commands.slice(0, 1)} />
       )}
-      {!run?.driven && reason && (
+      {!run?.driven && run?.reason && (
         <>
-          <h3>Why it {run?.status === "paused" ? "paused" : "ended"}</h3>
-          <Reason text={reason} />
+          <h3>Why it {run.status === "paused" ? "paused" : "ended"}</h3>
+          <Reason text={run.reason} />
         </>
       )}
     </section>

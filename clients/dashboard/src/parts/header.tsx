@@ -148,7 +148,7 @@ function tiedWith(others: number): string {
 }
 
 function Notices({ view, status, lost }: { view: View; status: Status; lost: boolean }) {
-  const { run, store, finished } = view.latest;
+  const { run, store } = view.latest;
   const commands = run?.commands ?? [];
   const watch = sameRun("watch", commands);
   const notices = [];
@@ -195,7 +195,7 @@ function Notices({ view, status, lost }: { view: View; status: Status; lost: boo
       </div>,
     );
   } else if (run && !run.driven && (run.status === "failed" || run.status === "paused" || run.status === "running")) {
-    const reason = finished?.reason ?? run.reason;
+    const { reason } = run;
     notices.push(
       <div key="ended">
         The run is {run.status === "running" ? "not driven by any process" : <Inline text={run.status} />}

@@ -1,13 +1,16 @@
 /** Orders of the validation rows: by difficulty, or by cluster of behaviour. */
 
-import type { Scored } from "./front";
-
 /** Candidates whose scores describe a row when rows are clustered; more add time and little else. */
 const MOST_FEATURES = 64;
 const MOST_CLUSTERS = 8;
 const ROUNDS = 25;
 /** Differences of scores that a clustering computes at most, about a third of a second. */
 const MOST_WORK = 200_000_000;
+
+export interface Scored {
+  /** Aligned with the validation rows; NaN for a missing score. */
+  readonly scores: Float64Array;
+}
 
 export interface RowOrder {
   /** Rows in the order shown. */

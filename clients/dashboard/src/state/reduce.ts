@@ -6,12 +6,11 @@ import type {
   Mutation,
   NoProposal,
   PageEvent,
-  PoolState,
   Proposal,
-  Reflection,
   Results,
   Rows,
   Steer,
+  Steered,
   Tested,
   Warned,
 } from "../generated/events";
@@ -25,8 +24,6 @@ const REPLACED = [
   "ties_compared",
   "certificate",
   "copied_examples",
-  "stop",
-  "finished",
   "summary",
   "now",
   "position",
@@ -44,6 +41,9 @@ export interface Candidate extends Omit<CandidateEvent, "scores"> {
   readonly scores: Float64Array;
 }
 
+/** The pool from a place on: the candidates on the Pareto front, and the best one. */
+export type Pool = Placed<Pick<Steered, "front" | "best">>;
+
 export const STATUSES = ["", "ok", "program_error", "timeout", "infra_error", "cancelled", "rollout"] as const;
 
 /** Results of one candidate by place of the row; `numbers` is -1 for a missing one. `statuses`: of `STATUSES`. */
@@ -59,10 +59,9 @@ export interface State {
   readonly candidates: ReadonlyMap<number, Candidate>;
   readonly proposals: ReadonlyMap<string, Proposal>;
   readonly results: ReadonlyMap<string, RowResults>;
-  readonly pools: ReadonlyMap<number, PoolState>;
+  readonly pools: ReadonlyMap<number, Pool>;
   readonly metricCalls: ReadonlyMap<number, Placed<Budget>>;
   readonly iterations: ReadonlyMap<number, Placed<NoProposal>>;
-  readonly reflections: ReadonlyMap<number, Reflection>;
   readonly mutations: ReadonlyMap<number, Mutation>;
   readonly steers: ReadonlyMap<string, Steer>;
   readonly warnings: ReadonlyMap<string, Warned>;
@@ -78,7 +77,6 @@ export const EMPTY: State = {
   pools: new Map(),
   metricCalls: new Map(),
   iterations: new Map(),
-  reflections: new Map(),
   mutations: new Map(),
   steers: new Map(),
   warnings: new Map(),
@@ -112,6 +110,7 @@ class Draft {
     switch (event.event) {
       case "candidate":
         this.keep("candidates", event.index, { ...event, scores: numbers(event.scores) });
+        this.keepPool(event);
         break;
       case "results":
         this.addResults(event);
@@ -122,17 +121,14 @@ class Draft {
       case "proposal":
         this.keep("proposals", event.key, event);
         break;
-      case "pool":
-        this.keep("pools", event.at, event);
+      case "steered":
+        this.keepPool(event);
         break;
       case "budget":
         this.keepPlaced("metricCalls", event);
         break;
       case "no_proposal":
         this.keepPlaced("iterations", event);
-        break;
-      case "reflection":
-        this.keep("reflections", event.at, event);
         break;
       case "mutation":
         this.keep("mutations", event.at, event);
@@ -157,6 +153,10 @@ class Draft {
 
   private keep(name: Name, key: string | number, fact: object): void {
     this.collection(name).set(key, fact);
+  }
+
+  private keepPool({ at, front, best }: Pick<Steered, "at" | "front" | "best">): void {
+    this.keep("pools", at ?? 0, { at: at ?? 0, front, best });
   }
 
   private keepPlaced(name: Name, event: { readonly at: number | null }): void {

@@ -1,17 +1,6 @@
 /** The run at a place of its journal: what `evolverpc replay --until N` shows, or with `LIVE` all that is known. */
 
-import type {
-  Budget,
-  Mutation,
-  NoProposal,
-  Proposal,
-  Reflection,
-  Steer,
-  Tested,
-  TiesCompared,
-  Warned,
-} from "../generated/events";
-import { paretoFront } from "./front";
+import type { Budget, Mutation, NoProposal, Proposal, Steer, Tested, TiesCompared, Warned } from "../generated/events";
 import type { Candidate, Latest, Placed, State } from "./reduce";
 
 export const LIVE = Number.POSITIVE_INFINITY;
@@ -55,7 +44,6 @@ export interface View {
   readonly proposals: readonly Proposal[];
   readonly counts: Counts;
   readonly iterations: readonly Placed<NoProposal>[];
-  readonly reflections: readonly Reflection[];
   readonly mutations: readonly Mutation[];
   readonly steers: readonly Steer[];
   readonly warnings: readonly Warned[];
@@ -64,20 +52,20 @@ export interface View {
 /** Return the state of all facts with `at` <= `n`. */
 export function viewAt(state: State, n: number): View {
   const live = n === LIVE;
+  const { position } = state.latest;
+  const isOver = position?.complete === true && n >= position.end;
   const until = <Fact extends { readonly at: number }>(facts: ReadonlyMap<unknown, Fact>) =>
     derived(facts, n, () => [...facts.values()].filter((fact) => fact.at <= n).sort((a, b) => a.at - b.at));
   const candidates = derived(state.candidates, n, () =>
     [...state.candidates.values()].filter(({ at }) => at <= n).sort((a, b) => a.index - b.index),
   );
-  const proposals = derived(state.proposals, n, () =>
+  const proposals = derived(state.proposals, `${n} ${isOver}`, () =>
     [...state.proposals.values()]
       .filter(({ at }) => at <= n)
       .sort((a, b) => a.at - b.at || (a.key < b.key ? -1 : 1))
-      .map((proposal) => asOf(proposal, n)),
+      .map((proposal) => asOf(proposal, n, isOver)),
   );
   const pool = last(until(state.pools));
-  const newest = candidates.at(-1)?.at ?? -1;
-  const known = pool !== undefined && pool.at >= newest;
   const metricCallCounts = until(state.metricCalls);
   const ties = live ? tiesOf(state) : undefined;
   return {
@@ -87,10 +75,8 @@ export function viewAt(state: State, n: number): View {
     onTraining: [...state.rows.values()].some(({ training }) => training),
     candidates,
     partial: partialResults(state, new Set(candidates.map(({ digest }) => digest)), n),
-    front: known
-      ? derived(pool, n, () => new Set(pool.front))
-      : computedFront(candidates, state.latest.run?.front_type ?? "instance"),
-    best: ties?.best ?? (known ? pool.best : firstBest(candidates)),
+    front: pool === undefined ? new Set() : derived(pool, n, () => new Set(pool.front)),
+    best: ties?.best ?? pool?.best ?? null,
     ties,
     metricCalls: Math.max(
       last(metricCallCounts)?.metric_calls ?? 0,
@@ -102,7 +88,6 @@ export function viewAt(state: State, n: number): View {
     proposals,
     counts: derived(proposals, n, () => counted(proposals)),
     iterations: until(state.iterations),
-    reflections: until(state.reflections),
     mutations: until(state.mutations),
     steers: [...state.steers.values()].filter(({ at }) => live || (at !== null && at <= n)).sort(byRequest),
     warnings: [...state.warnings.values()].filter(({ at }) => at === null || at <= n),
@@ -115,13 +100,13 @@ function tiesOf({ latest: { ties_compared: ties }, pools }: State): TiesCompared
   return [...pools.values()].some(({ at }) => at > compared) ? undefined : ties;
 }
 
-const lastDerived = new WeakMap<object, { readonly n: number; readonly value: unknown }>();
+const lastDerived = new WeakMap<object, { readonly n: number | string; readonly value: unknown }>();
 
 /**
  * Return what follows from a collection at a place, the same object as last time if neither has changed: a view of a
  * thousand candidates is drawn again only if they did.
  */
-function derived<Value>(source: object, n: number, make: () => Value): Value {
+function derived<Value>(source: object, n: number | string, make: () => Value): Value {
   const last = lastDerived.get(source);
   if (last?.n === n) return last.value as Value;
   const value = make();
@@ -139,8 +124,9 @@ function last<Item>(items: readonly Item[]): Item | undefined {
   return items[items.length - 1];
 }
 
-function asOf(proposal: Proposal, n: number): Proposal {
-  if (proposal.decided === null || proposal.decided <= n) return proposal;
+function asOf(proposal: Proposal, n: number, isOver: boolean): Proposal {
+  if (proposal.decided === null) return isOver ? { ...proposal, outcome: "unfinished" } : proposal;
+  if (proposal.decided <= n) return proposal;
   return { ...proposal, decided: null, outcome: "pending", after: null, why: null, candidate: null, race: null };
 }
 
@@ -154,21 +140,6 @@ function counted(proposals: readonly Proposal[]): Counts {
     unfinished: count("unfinished"),
     pending: count("pending"),
   };
-}
-
-function computedFront(candidates: readonly Candidate[], frontType: string): Set<number> {
-  const scored = candidates.map((each) => ({
-    index: each.index,
-    scores: each.scores,
-    objectives: each.objective_scores ?? {},
-  }));
-  return paretoFront(scored, frontType);
-}
-
-function firstBest(candidates: readonly Candidate[]): number | null {
-  let best: Candidate | null = null;
-  for (const each of candidates) if (best === null || each.score > best.score) best = each;
-  return best?.index ?? null;
 }
 
 function rowIds(state: State): (string | null)[] {

@@ -3,8 +3,8 @@
 import { useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import type { ViewProps } from "../app";
-import type { ComparedRow, PromptShown, ProposalShown, RowResult } from "../generated/answers";
-import type { Proposal, Reflection } from "../generated/events";
+import type { AnswerUsage, ComparedRow, PromptShown, ProposalShown, RowResult } from "../generated/answers";
+import type { Proposal } from "../generated/events";
 import { candidateName, count, counted, duration, money, score } from "../parts/format";
 import { Loaded } from "../parts/loaded";
 import { Compared, Inline } from "../parts/text";
@@ -110,7 +110,6 @@ function Item({ proposal }: { proposal: Proposal }) {
 function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Proposal }) {
   const path = `${api}/proposal?at=${proposal.at}`;
   const answer = useAnswer<ProposalShown>(path, proposal.decided ?? (proposal.digest === null ? -2 : -1));
-  const prompts = view.reflections.filter((reflection) => reflection.proposal === proposal.at);
   const mutation = view.mutations.find(({ at }) => at === proposal.mutation);
   return (
     <article>
@@ -159,9 +158,6 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
             {counted(proposal.race.saved, "metric call")}.
           </p>
         )}
-        {prompts.map((prompt) => (
-          <Usage key={prompt.at} prompt={prompt} />
-        ))}
       </section>
       {mutation !== undefined && (
         <section class="panel">
@@ -183,22 +179,21 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
   );
 }
 
-function Usage({ prompt }: { prompt: Reflection }) {
+function Usage({ prompt, usage }: { prompt: PromptShown; usage: AnswerUsage }) {
   const known = [
-    prompt.input_tokens !== null && `${counted(prompt.input_tokens, "input token")}`,
-    prompt.output_tokens !== null && `${counted(prompt.output_tokens, "output token")}`,
-    prompt.cost_usd !== null && money(prompt.cost_usd),
-    prompt.seconds !== null && duration(prompt.seconds),
+    usage.input_tokens !== null && `${counted(usage.input_tokens, "input token")}`,
+    usage.output_tokens !== null && `${counted(usage.output_tokens, "output token")}`,
+    usage.cost_usd !== null && money(usage.cost_usd),
+    usage.seconds !== null && duration(usage.seconds),
   ].filter((part) => part !== false);
   return (
     <p class="quiet">
-      {prompt.component === null ? "Proposed" : <Inline text={prompt.component} length={60} />} by{" "}
-      <Inline text={prompt.model ?? "the program"} length={80} />
+      By <Inline text={prompt.model ?? "the program"} length={80} />
       {known.length > 0 ? `: ${known.join(", ")}` : prompt.model === null && "; it reported no usage"}
-      {prompt.again !== null && (
+      {usage.again !== null && (
         <>
           {" "}
-          (asked again: the first answer was <Inline text={prompt.again} />)
+          (asked again: the first answer was <Inline text={usage.again} />)
         </>
       )}
     </p>
@@ -253,6 +248,9 @@ function Prompt({ prompt, byProgram, part }: { prompt: PromptShown; byProgram: b
         {byProgram ? "What the program read" : "Prompt and answer"}:{" "}
         <Inline text={prompt.component ?? "all components"} length={80} />
       </h2>
+      {prompt.usage.map((usage, at) => (
+        <Usage key={at} prompt={prompt} usage={usage} />
+      ))}
       {prompt.hints.length > 0 && (
         <p>
           With {prompt.hints.length === 1 ? "the hint" : "the hints"} of users:{" "}

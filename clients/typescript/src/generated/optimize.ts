@@ -483,7 +483,7 @@ export interface RacedOut {
   bound: number;
 }
 /**
- * An iteration ended with nothing to evaluate: all scores perfect, or no new text.
+ * An iteration ended with nothing to evaluate. `perfect`: all scores of its minibatch are; `empty`: no new text.
  */
 export interface NoProposal {
   seconds: number;
@@ -491,6 +491,8 @@ export interface NoProposal {
   event: "no_proposal";
   iteration: number;
   reason: string;
+  perfect: boolean;
+  empty: boolean;
 }
 /**
  * The records of a component do not fit into the prompt: of `records`, some were `shortened` and some `left_out`.
