@@ -28,8 +28,9 @@ from benchmarks import hashed_task, ours, stub_endpoints
 from benchmarks.payload import TOKEN
 from gepa_client import RemoteAdapter, Row
 from gepa_client.journal.buffer import JournalBuffer
-from gepa_client.journal.entries import EVALUATE, START, CandidateRecord, Entry, StoredRun
+from gepa_client.journal.entries import EVALUATE, EVENTS, START, CandidateRecord, Entry, StoredRun
 from gepa_client.journal.journal import Journal
+from gepa_client.journal.run_events import CandidateFound
 from gepa_client.journal.store import open_store
 
 SLOTS, SECONDS, EXAMPLES = 8, 0.036, 2_000
@@ -142,8 +143,25 @@ def stored_large(path: str) -> None:
         )
         for index in range(LARGE)
     ]
+    found = [
+        CandidateFound(
+            at=kept.number,
+            index=kept.index,
+            parents=kept.parents,
+            iteration=kept.iteration,
+            score=kept.score,
+            front=list(range(max(0, kept.index - LARGE // 5), kept.index + 1)),
+            best=kept.index,
+            metric_calls=kept.metric_calls,
+        )
+        for kept in candidates
+    ]
+    decisions = [
+        Entry(EVENTS, event.index, event.event, "", "", event.model_dump_json(exclude_defaults=True).encode())
+        for event in found
+    ]
     with closing(open_store(path)) as store:
-        store.create(StoredRun(id="large", status="completed", config={}), [*begin, *candidates])
+        store.create(StoredRun(id="large", status="completed", config={}), [*begin, *decisions, *candidates])
 
 
 async def first_paint() -> float:

@@ -15,7 +15,6 @@ from gepa_client.analysis.proposals import (
     RowResult,
     TextChange,
     excerpt,
-    marked_texts,
     row_result,
     text_changes,
 )
@@ -85,15 +84,14 @@ class Change:
 class Explanation:
     """A run explained, without markup; `best`: a candidate's index, 0 if none is better than the seed.
 
-    `texts`: of the best candidate, whole, with the words marked that the seed lacks. `overall`: the best candidate
-    against the seed, None if it is the seed. `steps`: the changes on the way from the seed to it, oldest first;
-    `steps_omitted`: earlier ones that are left out. `test`: seed and best over the test rows, None if they were not
-    scored there. `others`: proposals that are on no step, the last ones, oldest first; `others_omitted`: earlier ones.
+    `overall`: the best candidate against the seed, None if it is the seed. `steps`: the changes on the way from the
+    seed to it, oldest first; `steps_omitted`: earlier ones that are left out. `test`: seed and best over the test rows,
+    None if they were not scored there. `others`: proposals that are on no step, the last ones, oldest first;
+    `others_omitted`: earlier ones.
     `proposed`, `kept`: how many proposals reflection made, and how many became candidates.
     """
 
     best: int
-    texts: tuple[TextChange, ...]
     overall: Change | None
     steps: tuple[Change, ...]
     steps_omitted: int
@@ -127,7 +125,6 @@ def explain(store: Store, run: StoredRun, until: int | None = None) -> Explanati
     steps = changes[-len(shown) :] if shown else []
     return Explanation(
         best=best.index,
-        texts=marked_texts(candidates[0].texts, best.texts),
         overall=changes[0] if changes else None,
         steps=tuple(steps),
         steps_omitted=len(way) - len(shown),

@@ -131,15 +131,6 @@ def excerpt(value: Any, limit: int = VALUE_SHOWN) -> Excerpt | None:
     return Excerpt(text[:limit], max(0, len(text) - limit))
 
 
-def marked_texts(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[TextChange, ...]:
-    """Return every component of the second candidate with all of its words, those that are new marked; none removed."""
-    old = component_texts(dict(before))
-    return tuple(
-        TextChange(name, tuple(words for words in changed_words(old.get(name, ""), text) if words.kind != "del"))
-        for name, text in component_texts(dict(after)).items()
-    )
-
-
 def text_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[TextChange, ...]:
     """Return the components in which two candidates differ, with the words of both, long unchanged parts left out."""
     old, new = component_texts(dict(before)), component_texts(dict(after))

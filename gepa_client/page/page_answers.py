@@ -1,22 +1,19 @@
 """What the server of the page answers when a part of a run is asked for."""
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import JsonValue
 
 from gepa_client.analysis.proposals import ComparedRow, Excerpt, RowResult, TextChange
+from gepa_client.page.page_fact import Part
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings", defer_build=True)
-
-
-class TextPart(_Answer):
+class TextPart(Part):
     """A part of a text. `omitted`: the characters after it."""
 
     text: str
     omitted: int = 0
 
 
-class RunListed(_Answer):
+class RunListed(Part):
     """A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component.
 
     `unpriced`: results without a price; `unreported`: those of them without any usage.
@@ -40,13 +37,13 @@ class RunListed(_Answer):
     best_texts: dict[str, Excerpt]
 
 
-class RunList(_Answer):
+class RunList(Part):
     """All runs of the store, the newest first."""
 
     runs: list[RunListed]
 
 
-class StepShown(_Answer):
+class StepShown(Part):
     """A step of an example's run."""
 
     name: str
@@ -60,7 +57,7 @@ class StepShown(_Answer):
     steps: list["StepShown"]
 
 
-class Cell(_Answer):
+class Cell(Part):
     """A candidate on a validation row. `no_steps`: why there are none. `seconds`, tokens, cost: of the attempt."""
 
     row: str
@@ -75,7 +72,7 @@ class Cell(_Answer):
     no_steps: str | None
 
 
-class AnswerUsage(_Answer):
+class AnswerUsage(Part):
     """What an answer took. `again`: why the answer before it could not be used; None for the first one."""
 
     again: str | None
@@ -85,7 +82,7 @@ class AnswerUsage(_Answer):
     seconds: float | None
 
 
-class PromptShown(_Answer):
+class PromptShown(Part):
     """A prompt for new texts and its answer. `model`: None if the program proposed.
 
     `prompt`: the whole prompt, None if it cannot be made again from the journal. `hints`: those of users in it.
@@ -102,14 +99,14 @@ class PromptShown(_Answer):
     usage: list[AnswerUsage]
 
 
-class TextsCompared(_Answer):
+class TextsCompared(Part):
     """A component before and after."""
 
     before: Excerpt
     after: Excerpt
 
 
-class ProposalShown(_Answer):
+class ProposalShown(Part):
     """What a proposal was made from, and what it changed, by component.
 
     `rows`: of its minibatch of `size` rows, the first ones unless all were asked for, as the `records` of its prompts.
@@ -121,7 +118,7 @@ class ProposalShown(_Answer):
     texts: dict[str, TextsCompared]
 
 
-class ProvenanceSpan(_Answer):
+class ProvenanceSpan(Part):
     """A part of a text; `candidate`: the first one that had it, 0 for the seed."""
 
     text: str
@@ -129,7 +126,7 @@ class ProvenanceSpan(_Answer):
     proposal: int | None
 
 
-class Origin(_Answer):
+class Origin(Part):
     """What brought spans: a candidate, its proposal, the rows of its minibatch, what it was worth in words."""
 
     candidate: int
@@ -138,14 +135,14 @@ class Origin(_Answer):
     worth: str | None
 
 
-class Provenance(_Answer):
+class Provenance(Part):
     """Where each part of a candidate's texts is from; parts of the seed first in `origins`."""
 
     components: dict[str, list[ProvenanceSpan]]
     origins: list[Origin]
 
 
-class RowGroup(_Answer):
+class RowGroup(Part):
     """Rows that a change made better, made worse or left: how many, and the first of them."""
 
     name: str
@@ -153,7 +150,7 @@ class RowGroup(_Answer):
     rows: tuple[ComparedRow, ...]
 
 
-class ChangeShown(_Answer):
+class ChangeShown(Part):
     """A candidate against one of its parents, or the seed. `proposal`: where its proposal begins.
 
     `origin`, `moved`: in words.
@@ -168,7 +165,7 @@ class ChangeShown(_Answer):
     groups: list[RowGroup]
 
 
-class Explained(_Answer):
+class Explained(Part):
     """Why the best candidate is better. `overall`: against the seed, if that is not the only step.
 
     `steps`: the changes from the seed to the best, oldest first; `steps_omitted`: earlier ones.
@@ -180,14 +177,14 @@ class Explained(_Answer):
     steps_omitted: int
 
 
-class TranscriptEntry(_Answer):
+class TranscriptEntry(Part):
     """A part of a change of code: the request, the summary, the reason of its rejection, its log."""
 
     role: str
     text: Excerpt
 
 
-class Transcript(_Answer):
+class Transcript(Part):
     """A change of code: its request, its outcome, and its diff."""
 
     entries: list[TranscriptEntry]

@@ -1,4 +1,4 @@
-"""What events of the page have in common: texts of which they hold the beginning."""
+"""What events and answers of the page have in common: texts of which they hold the beginning."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -11,7 +11,7 @@ TEXT_BEGINNING = 2_000
 
 
 class Part(BaseModel):
-    """An event, or a part of one."""
+    """An event or an answer, or a part of one."""
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings", defer_build=True)
 

@@ -7,7 +7,6 @@ from gepa_client.analysis.proposals import (
     Excerpt,
     RowResult,
     TextChange,
-    marked_texts,
     text_changes,
 )
 from gepa_client.evolution.patches import Words
@@ -79,7 +78,7 @@ def explanation(record: RunRecord, text: str = "a value") -> Explanation:
         records={text: ({text: value},)}, answers={text: value}, texts=(TextChange(text, (Words("add", text),)),),
         mutation=None, candidate=None, outcome="rejected", why=text,
     )  # fmt: skip
-    seed, best = record.candidates[0], record.candidates[-1]
+    best = record.candidates[-1]
 
     def change(index: int, against: int) -> Change:
         found, before = record.candidates[index], record.candidates[against]
@@ -91,7 +90,7 @@ def explanation(record: RunRecord, text: str = "a value") -> Explanation:
         )  # fmt: skip
 
     return Explanation(
-        best=best.index, texts=marked_texts(seed.texts, best.texts), overall=change(best.index, 0),
+        best=best.index, overall=change(best.index, 0),
         steps=tuple(change(found.index, found.parents[-1]) for found in record.candidates[1:]), steps_omitted=0,
         test=None, others=(proposal,), others_omitted=3, proposed=9, kept=2,
     )  # fmt: skip
