@@ -69,7 +69,7 @@ async def recognized_now(request: Request) -> Principal | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Caller(Principal):
+class TenantCaller(Principal):
     """A caller that a route lets pass. `records`: those of its tenant, and of no other."""
 
     records: TenantRecords
@@ -78,7 +78,7 @@ class Caller(Principal):
 def requires(permission: Permission) -> Any:
     """Return the dependency that lets callers with this permission pass. Others get a 403 problem."""
 
-    async def check(caller: Annotated[Principal, Depends(caller_of)], service: Parts) -> Caller:
+    async def check(caller: Annotated[Principal, Depends(caller_of)], service: Parts) -> TenantCaller:
         if not caller.may(permission):
             raise Problem(
                 403,
@@ -87,13 +87,13 @@ def requires(permission: Permission) -> Any:
                 f"this needs the permission {permission.value}, which the role {caller.role} lacks",
             )
         records = TenantRecords(service.records, caller.tenant)
-        return Caller(caller.tenant, caller.role, caller.actor, caller.job_id, records=records)
+        return TenantCaller(caller.tenant, caller.role, caller.actor, caller.job_id, records=records)
 
     check.permission = permission  # type: ignore[attr-defined]  # the tenant matrix reads it from the route table
     return Depends(check)
 
 
-Reader = Annotated[Caller, requires(Permission.READ)]
-Writer = Annotated[Caller, requires(Permission.WRITE)]
-Manager = Annotated[Caller, requires(Permission.MANAGE)]
-Optimizer = Annotated[Caller, requires(Permission.JOURNAL)]
+Reader = Annotated[TenantCaller, requires(Permission.READ)]
+Writer = Annotated[TenantCaller, requires(Permission.WRITE)]
+Manager = Annotated[TenantCaller, requires(Permission.MANAGE)]
+Optimizer = Annotated[TenantCaller, requires(Permission.JOURNAL)]

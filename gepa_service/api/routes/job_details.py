@@ -19,7 +19,7 @@ from gepa_client.page.explanation_answers import explanation, provenance
 from gepa_client.page.proposal_answers import proposal
 from gepa_client.page.shown_text import NotThere, text_part
 from gepa_client.page.transcript_answers import transcript
-from gepa_service.api.access import Caller, Parts, Reader
+from gepa_service.api.access import Parts, Reader, TenantCaller
 from gepa_service.api.app_state import Service
 from gepa_service.api.pages import known_work
 from gepa_service.api.problems import Problem
@@ -90,7 +90,7 @@ def code_change(job_id: Id, caller: Reader, service: Parts, at: Place) -> Respon
     return _read(service, caller, job_id, lambda store: transcript(store, job_id, at))
 
 
-def _read(service: Service, caller: Caller, job_id: str, read: Callable[[Store], BaseModel]) -> Response:
+def _read(service: Service, caller: TenantCaller, job_id: str, read: Callable[[Store], BaseModel]) -> Response:
     """Return what is read of a job from the store of runs. Raises a 404 problem if it is not there."""
     known_work(caller.records, job_id, "optimize")
     try:
