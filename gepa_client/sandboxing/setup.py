@@ -193,7 +193,7 @@ class _SandboxSetup:
     def spent(self, usd: float) -> None:
         gateway = self.gateway
         if gateway is not None:  # `usd` is a little old, so this gateway's own part is never too small
-            gateway.other_spend_usd = max(gateway.other_spend_usd, usd - gateway.spent_usd)
+            gateway.spend.other_spend_usd = max(gateway.spend.other_spend_usd, usd - gateway.spend.spent_usd)
 
     def _open_session(self, name: str) -> GatewaySession:
         assert self.gateway is not None, "there is a session only with a gateway"  # noqa: S101

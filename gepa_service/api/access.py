@@ -1,14 +1,16 @@
 """What a route requires of its caller, declared where the route is: `caller: Annotated[Principal, requires(...)]`."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
-from starlette.concurrency import run_in_threadpool
 
 from gepa_service.api.app_state import Service, service_of
 from gepa_service.api.problems import Problem
 from gepa_service.api.session_cookie import signed_in
+from gepa_service.api.threads import in_thread
 from gepa_service.auth.principal import Permission, Principal
+from gepa_service.records.store import TenantRecords
 
 SCHEME = "bearer "
 TENANT_HEADER = "evolverpc-tenant"
@@ -17,6 +19,9 @@ TENANT_HEADER = "evolverpc-tenant"
 async def parts(request: Request) -> Service:
     """Return as `service_of`. It is asynchronous because FastAPI runs other dependencies in a thread."""
     return service_of(request)
+
+
+Parts = Annotated[Service, Depends(parts)]
 
 
 async def caller_of(request: Request) -> Principal:
@@ -60,15 +65,20 @@ async def recognized_now(request: Request) -> Principal | None:
         token, tenant = who.token, who.tenant
     if not token:
         return None
-    named = () if tenant is None else (tenant,)
-    found: Principal | None = await run_in_threadpool(service_of(request).recognize, token, *named)
-    return found
+    return await in_thread(service_of(request).recognize, token, tenant)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TenantCaller(Principal):
+    """A caller that a route lets pass. `records`: those of its tenant, and of no other."""
+
+    records: TenantRecords
 
 
 def requires(permission: Permission) -> Any:
     """Return the dependency that lets callers with this permission pass. Others get a 403 problem."""
 
-    async def check(caller: Annotated[Principal, Depends(caller_of)]) -> Principal:
+    async def check(caller: Annotated[Principal, Depends(caller_of)], service: Parts) -> TenantCaller:
         if not caller.may(permission):
             raise Problem(
                 403,
@@ -76,14 +86,14 @@ def requires(permission: Permission) -> Any:
                 "Not permitted",
                 f"this needs the permission {permission.value}, which the role {caller.role} lacks",
             )
-        return caller
+        records = TenantRecords(service.records, caller.tenant)
+        return TenantCaller(caller.tenant, caller.role, caller.actor, caller.job_id, records=records)
 
     check.permission = permission  # type: ignore[attr-defined]  # the tenant matrix reads it from the route table
     return Depends(check)
 
 
-Reader = Annotated[Principal, requires(Permission.READ)]
-Writer = Annotated[Principal, requires(Permission.WRITE)]
-Manager = Annotated[Principal, requires(Permission.MANAGE)]
-Optimizer = Annotated[Principal, requires(Permission.JOURNAL)]
-Parts = Annotated[Service, Depends(parts)]
+Reader = Annotated[TenantCaller, requires(Permission.READ)]
+Writer = Annotated[TenantCaller, requires(Permission.WRITE)]
+Manager = Annotated[TenantCaller, requires(Permission.MANAGE)]
+Optimizer = Annotated[TenantCaller, requires(Permission.JOURNAL)]

@@ -1,13 +1,14 @@
 """What the routes share: the stores, and how callers are recognized. Made once at the start, never changed."""
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gepa_service.auth.principal import Principal
 from gepa_service.auth.sessions import Sessions
 from gepa_service.jobs.month_spending import SpendingReader
-from gepa_service.records.store import RecordStore, TenantRecords
+from gepa_service.records.store import RecordStore
 from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.vault import Vault
@@ -16,19 +17,11 @@ if TYPE_CHECKING:  # the worker, which has a `Service` too, serves no requests
     from starlette.requests import Request
 
 
-class Recognize(Protocol):
-    """From a bearer token to its caller, as `gepa_service.auth.recognize.Recognizer` does it."""
-
-    def __call__(self, token: str, tenant: str | None = None, /) -> Principal | None:
-        """Return the caller; None for a token that is unknown, expired or revoked, or not for the tenant named."""
-        ...
-
-
 @dataclass(frozen=True)
 class Service:
     """The parts of a running API. `journals`: the store of runs, as `gepa_client.journal.store.open_store` takes it.
 
-    `recognize` reads a database, so it runs in a thread. `public_url`: by which the API is reached from outside.
+    `recognize`: as `auth.recognize.Recognizer`; it blocks. `public_url`: by which the API is reached from outside.
     `repositories`: which may be connected. `github`: None if the service has no GitHub App. `webhook_key`: from which
     the secret of each webhook is derived. `vault`: None if the service has no master key, and so keeps no secrets.
     `sessions`: of the page; by default they end with this process. `issuers`: the OIDC issuers whose tokens it accepts.
@@ -37,7 +30,7 @@ class Service:
 
     records: RecordStore
     journals: str
-    recognize: Recognize
+    recognize: Callable[[str, str | None], Principal | None]
     public_url: str
     repositories: RepositoryPolicy = field(default_factory=RepositoryPolicy)
     github: GitHub | None = None
@@ -46,10 +39,6 @@ class Service:
     sessions: Sessions = field(default_factory=lambda: Sessions(secrets.token_bytes(32)), repr=False)
     issuers: tuple[str, ...] = ()
     spending: SpendingReader = field(default_factory=SpendingReader, repr=False)
-
-    def of(self, principal: Principal) -> TenantRecords:
-        """Return the records of the caller's tenant."""
-        return TenantRecords(self.records, principal.tenant)
 
 
 def service_of(request: "Request") -> Service:

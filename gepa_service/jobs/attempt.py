@@ -27,7 +27,7 @@ from gepa_service.jobs.work_process import TICK_S, WorkProcess
 from gepa_service.model.work import ENDED, Status, Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordError, RecordsUnavailable, TenantRecords, changed
-from gepa_service.repositories.repository_access import RepositoryRefused
+from gepa_service.repositories.destinations import DestinationRefused
 from gepa_service.secrets.envelope import SecretDamaged
 from gepa_service.secrets.master_key import MasterKeyError
 from sandbox_runtime.api.sandbox import SandboxError
@@ -88,7 +88,7 @@ class Attempt:
                 announce(TenantRecords(self._parts.records, self._work.tenant), self._work)
             try:
                 ended = self._process()
-            except RepositoryRefused as error:
+            except DestinationRefused as error:
                 ended = failed("repository", str(error))
             except (MasterKeyError, SecretDamaged) as error:
                 ended = failed("secrets", str(error))

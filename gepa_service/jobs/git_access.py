@@ -24,7 +24,7 @@ class GitAccess:
         """Return git's configuration for the repository, for a file that its process alone may read.
 
         Raises:
-            RepositoryRefused: the policy does not allow it. CredentialsFailed: GitHub gives no token.
+            DestinationRefused: the policy does not allow it. CredentialsFailed: GitHub gives no token.
         """
         return git_configuration(allowed_repository(work.repo_url, self.policy), self.credentials(work))
 
@@ -32,7 +32,7 @@ class GitAccess:
         """Bring a commit of the repository to the git repository in `folder`.
 
         Raises:
-            RepositoryRefused: the policy does not allow it. SandboxError: it cannot be fetched.
+            DestinationRefused: the policy does not allow it. SandboxError: it cannot be fetched.
         """
         asyncio.run(fetch(allowed_repository(work.repo_url, self.policy), commit, folder, self.credentials(work)))
 

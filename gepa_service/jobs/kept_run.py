@@ -26,7 +26,7 @@ from gepa_service.model.program_version import Program
 from gepa_service.model.work import ENDED, JobProgress, Status, Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordExists
-from gepa_service.repositories.repository_access import RepositoryRefused
+from gepa_service.repositories.destinations import DestinationRefused
 from sandbox_runtime.api.sandbox import SandboxError
 
 RENEW_S = 240.0
@@ -86,7 +86,7 @@ class KeptRun(Kept):
             return {"status": "failed", "reason": ended.reason, "failure": ended.failure}
         try:
             program = self._program(ended.artifacts, secrets, log)
-        except (JournalError, CheckoutError, RepositoryRefused, SandboxError) as error:
+        except (JournalError, CheckoutError, DestinationRefused, SandboxError) as error:
             raise ResultsUnread(f"the results cannot be read: {error}") from error
         with contextlib.suppress(RecordExists):  # a worker wrote it that ended before it wrote the work
             self._parts.records.insert(program)
@@ -118,14 +118,14 @@ class KeptRun(Kept):
         """Return the version that the run made, without its change of code if that cannot be read at last.
 
         Raises:
-            JournalError: the run cannot be read. CheckoutError, RepositoryRefused, SandboxError: its code cannot.
+            JournalError: the run cannot be read. CheckoutError, DestinationRefused, SandboxError: its code cannot.
         """
         work, parts = self._work, self._parts
         program = program_of(parts.journals, parts.records, work, artifacts)
         try:
             made = with_code(program, parts.journals, partial(parts.git.fetch, work))
             return Program.model_validate_json(secrets.redact_json(made.model_dump_json().encode()))
-        except (CheckoutError, RepositoryRefused, SandboxError) as error:
+        except (CheckoutError, DestinationRefused, SandboxError) as error:
             if work.setbacks < TRIES_OF_CODE:
                 raise
             log(f"the change of the version's code cannot be read: {error}")

@@ -206,8 +206,7 @@ async def _step(order: ProgramOrder, fleet: Path, address: Address, log: Callabl
     async with asyncio.timeout(order.program.timeout_s), RpcClient(address) as client:
         discovery = await client.discover()
         before = order.program.candidate or discovery.program.seed_candidate
-        found: dict[str, Any] = {"made": True, "stage": None, "message": None, "branch": None, "commit": None}
-        found |= {"diff": None, "summary": None, "bundle": None, "tried": []}
+        found: dict[str, Any] = {"made": True, "tried": []}
         if mutation.get("kind") == PROMPT:
             after = {**before, **mutation["texts"]}
             found["tried"] = await _compared(order, fleet, before, after)

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from evolverpc_common.network_addresses import Address, Network, parse_address, refusal_reason
 
 LONGEST_URL = 2000
+UNKNOWN_REMEDY = ": correct the URL, or the service has no network or DNS now"
 DEFAULT_PORTS = {"https": 443, "http": 80}
 _HOST = re.compile(r"[a-z0-9._-]*[a-z0-9]|[0-9a-f:.]*:[0-9a-f:.]*")
 """A host that is the same text for every program that reads the URL: a name of ASCII letters, or an address of IPv6."""
 
 
 class DestinationRefused(Exception):
-    """The service does not connect there; the text has the reason, without the addresses of a private name."""
+    """The service never connects there, or never reads there; the text has the reason, and no private address."""
 
 
 class HostUnknown(DestinationRefused):
@@ -78,11 +79,11 @@ def _resolved(host: str, port: int) -> tuple[Address, ...]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise HostUnknown(f"the host {host} is not known") from None
+        raise HostUnknown(f"the host {host} is not known{UNKNOWN_REMEDY}") from None
     addresses = [parse_address(str(entry[4][0])) for entry in found]
     known = tuple(dict.fromkeys(each for each in addresses if each is not None))
     if not known:
-        raise HostUnknown(f"the host {host} has no address")
+        raise HostUnknown(f"the host {host} has no address{UNKNOWN_REMEDY}")
     return known
 
 

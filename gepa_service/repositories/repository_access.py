@@ -14,7 +14,6 @@ from gepa_service.repositories.destinations import (
     LONGEST_URL,
     Destination,
     DestinationRefused,
-    HostUnknown,
     destination_of,
 )
 from gepa_service.repositories.policy import RepositoryPolicy
@@ -29,14 +28,6 @@ _REDIRECT = re.compile(r"redirect|returned error: 30[12378]\b")
 
 FETCH_S = 600.0
 _FETCH = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--end-of-options")
-
-
-class RepositoryRefused(Exception):
-    """The address of a repository that this service never reads; the text has the reason and the remedy."""
-
-
-class RepositoryHostUnknown(RepositoryRefused):
-    """The host of the address is not known here now."""
 
 
 class RepositoryUnreachable(Exception):
@@ -69,16 +60,16 @@ def allowed_repository(text: str, policy: RepositoryPolicy) -> AllowedRepository
     """Parse and judge the address of a repository. Resolves its host, so it blocks.
 
     Raises:
-        RepositoryHostUnknown: its host has no address now. RepositoryRefused: the policy does not allow it.
+        HostUnknown: its host has no address now. DestinationRefused: the policy does not allow it.
     """
     if not text or len(text) > LONGEST_URL or not text.isprintable():
-        raise RepositoryRefused(f"give the URL of a repository, at most {LONGEST_URL} printable characters")
+        raise DestinationRefused(f"give the URL of a repository, at most {LONGEST_URL} printable characters")
     if text.startswith("~"):  # not expanded: that would show which users this machine has
         return _local(Path(text), "", policy)
     try:
         where = address(text)
     except (ValueError, OSError) as error:
-        raise RepositoryRefused(str(error)) from None
+        raise DestinationRefused(str(error)) from None
     if isinstance(where, LocalRepository):
         path, _, folder = text.partition("#")
         return _local(Path(path), folder, policy)
@@ -86,20 +77,15 @@ def allowed_repository(text: str, policy: RepositoryPolicy) -> AllowedRepository
     if scheme == "file":
         return _local(Path(urllib.parse.unquote(urllib.parse.urlsplit(where.url).path)), where.folder, policy)
     if scheme not in {"https", "http"}:
-        raise RepositoryRefused("give the https:// URL of the repository: the service has no key for ssh")
-    try:
-        return AllowedRepository(where.url, where.folder, destination_of(where.url, policy.allow_networks))
-    except HostUnknown as error:
-        raise RepositoryHostUnknown(f"{error}: correct the URL, or the service has no network or DNS now") from None
-    except DestinationRefused as error:
-        raise RepositoryRefused(str(error)) from None
+        raise DestinationRefused("give the https:// URL of the repository: the service has no key for ssh")
+    return AllowedRepository(where.url, where.folder, destination_of(where.url, policy.allow_networks))
 
 
 def _local(path: Path, folder: str, policy: RepositoryPolicy) -> AllowedRepository:
     if not policy.allow_local:
-        raise RepositoryRefused("give the https:// URL of the repository: this service reads no folder of its machine")
+        raise DestinationRefused("give the https:// URL of the repository: this service reads no folder of its machine")
     if not path.is_absolute() or ".." in folder.split("/"):
-        raise RepositoryRefused("give the absolute path of the repository's folder")
+        raise DestinationRefused("give the absolute path of the repository's folder")
     return AllowedRepository(str(path), folder, None)
 
 

@@ -57,10 +57,6 @@ class Vault:
             if key.name in {each.split(".")[0] for each in _wrapped(self.tenant(tenant))}:
                 return
 
-    def names(self, tenant: str) -> list[str]:
-        """Return the names of a tenant's secrets, in order."""
-        return [secret.id for secret in every(self.records, Secret, tenant)]
-
     def delete(self, tenant: str, name: str) -> bool:
         """Delete a secret; return whether there was one."""
         while (found := self.records.get(Secret, tenant, name)) is not None:

@@ -1,8 +1,6 @@
 """The proxy: `CONNECT`, and plain HTTP by absolute URL, to the hosts that a sandbox's egress allows."""
 
 import asyncio
-import base64
-import binascii
 import contextlib
 import re
 import socket
@@ -10,6 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http import HTTPStatus
+
+from aiohttp import BasicAuth
 
 from evolverpc_common.network_addresses import Address, parse_address, refusal_reason
 from sandbox_runtime.api.egress import Allow, Closed
@@ -66,15 +67,6 @@ _TARGET = re.compile(r"http://(?P<authority>[^/?#@]+)(?P<path>[/?][!-~]*)?")
 _AUTHORITY = re.compile(r"(\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:]+))(:(?P<port>[0-9]{1,5}))?")
 _FIELD = re.compile(r"(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(?P<value>[^\r\n\0]*?)[ \t]*")
 _OF_ONE_HOP = frozenset({"connection", "host", "keep-alive", "te", "upgrade"})
-
-_REASONS = {
-    400: "Bad Request",
-    403: "Forbidden",
-    407: "Proxy Authentication Required",
-    429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
-    502: "Bad Gateway",
-}
 
 
 class _ProxyError(Exception):
@@ -293,13 +285,11 @@ async def _read_request(reader: asyncio.StreamReader) -> _ProxyRequest:
 
 def _basic(value: str) -> str | None:
     """Return the password of `Proxy-Authorization: Basic ...`; None if the header is something else."""
-    scheme, _, encoded = value.partition(" ")
-    if scheme.lower() != "basic":
-        return None
     try:
-        return base64.b64decode(encoded.strip(), validate=True).decode().partition(":")[2]
-    except (binascii.Error, UnicodeDecodeError):
+        password: str = BasicAuth.decode(value, "utf-8").password
+    except ValueError:
         return None
+    return password
 
 
 def _authority(text: str, port: int | None) -> tuple[str, int]:
@@ -366,7 +356,7 @@ async def _both_ways(
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answered: _ProxyError) -> None:
     body = f"{answered}\n"
     asks = 'Proxy-Authenticate: Basic realm="gateway"\r\n' if answered.status == 407 else ""
-    head = f"HTTP/1.1 {answered.status} {_REASONS[answered.status]}\r\nContent-Type: text/plain\r\n{asks}"
+    head = f"HTTP/1.1 {answered.status} {HTTPStatus(answered.status).phrase}\r\nContent-Type: text/plain\r\n{asks}"
     writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode())
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(1):

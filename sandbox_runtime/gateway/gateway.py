@@ -82,26 +82,12 @@ class Gateway:
         self._listen = listen
         self._given = resolve
         self._allowed_networks = allowed_networks
-        self._spend = SpendCap(policy.cap_usd, on_cap)
+        self.spend = SpendCap(policy.cap_usd, on_cap)
         self._sessions: list[SandboxGatewaySession] = []
         self._listeners: list[Listener] = []
         self._urls: tuple[str | None, str | None] = (None, None)
         self._http: aiohttp.ClientSession | None = None
         self._resolver: Resolver | None = None
-
-    @property
-    def spent_usd(self) -> float:
-        """US dollars that finished calls were counted as."""
-        return self._spend.spent_usd
-
-    @property
-    def other_spend_usd(self) -> float:
-        """US dollars that the run has spent elsewhere; they count against the cap. Set it in this loop, as it grows."""
-        return self._spend.other_spend_usd
-
-    @other_spend_usd.setter
-    def other_spend_usd(self, usd: float) -> None:
-        self._spend.other_spend_usd = usd
 
     async def __aenter__(self) -> Self:
         """Open the gateway's own sockets, if it has any."""
@@ -110,7 +96,7 @@ class Gateway:
         self._resolver = Resolver()
         self._resolve = self._given or self._resolver
         self._models = ModelRequests(
-            self._providers, self._policy, PriceTable(self._policy.prices), self._spend, self._http, self._on_call
+            self._providers, self._policy, PriceTable(self._policy.prices), self.spend, self._http, self._on_call
         )
         self._hosts = HostRequests(self._secret_headers, self._http, self._tls, self._on_connection)
         if sockets is not None and self._listen is not None:

@@ -34,19 +34,15 @@ class SpendCap:
         self.cap_usd = cap_usd
         self._on_cap = on_cap
         self._cap_reported = False
-        self._spent = 0.0
+        self.spent_usd = 0.0
+        """What finished calls were counted as."""
         self._elsewhere = 0.0
         self._reserved = 0.0
         self._waiting: deque[_Waiting] = deque()
 
     @property
-    def spent_usd(self) -> float:
-        """What finished calls were counted as."""
-        return self._spent
-
-    @property
     def other_spend_usd(self) -> float:
-        """What the run has spent elsewhere."""
+        """What the run has spent elsewhere; it counts against the cap. Set it in the gateway's loop, as it grows."""
         return self._elsewhere
 
     @other_spend_usd.setter
@@ -68,7 +64,7 @@ class SpendCap:
         finally:
             self._reserved = round(self._reserved - max_cost_usd, _DIGITS)
             counted = max_cost_usd if charge.counted_usd is None else charge.counted_usd
-            self._spent = round(self._spent + counted, _DIGITS)
+            self.spent_usd = round(self.spent_usd + counted, _DIGITS)
             self._look()
 
     async def _admitted(self, max_cost_usd: float) -> None:
@@ -86,7 +82,7 @@ class SpendCap:
             raise
 
     def _room(self) -> bool:
-        return self.cap_usd is None or round(self._spent + self._elsewhere + self._reserved, _DIGITS) < self.cap_usd
+        return self.cap_usd is None or round(self.spent_usd + self._elsewhere + self._reserved, _DIGITS) < self.cap_usd
 
     def _look(self) -> None:
         while self._waiting and self._room():
@@ -96,6 +92,6 @@ class SpendCap:
             self._reserved = round(self._reserved + waiting.max_cost_usd, _DIGITS)
             waiting.turn.set_result(None)
         if self.cap_usd is not None and not self._cap_reported:
-            self._cap_reported = round(self._spent + self._elsewhere, _DIGITS) >= self.cap_usd
+            self._cap_reported = round(self.spent_usd + self._elsewhere, _DIGITS) >= self.cap_usd
             if self._cap_reported:
                 self._on_cap()

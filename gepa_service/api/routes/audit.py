@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from gepa_service.api.access import Manager, Parts
+from gepa_service.api.access import Manager
 from gepa_service.api.pages import Page, Paging, View
 from gepa_service.model.tenant import AuditEntry
 
@@ -30,10 +30,9 @@ class AuditPage(Page[AuditView]):
 @router.get("/audit")
 def audit(
     caller: Manager,
-    service: Parts,
     query: Paging,
     actor: Annotated[str | None, Query(max_length=300, description="Only writes of this caller.")] = None,
 ) -> AuditPage:
     """List the writes of all callers of the tenant."""
     where = None if actor is None else {"actor": actor}
-    return AuditPage.read(AuditView.of, service.of(caller), AuditEntry, query, where, newest_first=True)
+    return AuditPage.read(AuditView.of, caller.records, AuditEntry, query, where, newest_first=True)

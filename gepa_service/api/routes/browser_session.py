@@ -3,12 +3,13 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from gepa_service.api.access import Parts, Reader
 from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
 from gepa_service.api.problems import Problem
+from gepa_service.api.request_body import RequestBody
 from gepa_service.api.session_cookie import delete_cookie, is_foreign, set_cookie
 from gepa_service.auth.principal import Permission, Principal
 from gepa_service.auth.sessions import LONGEST_TOKEN, SignedIn
@@ -18,10 +19,8 @@ from gepa_service.records.record import LONGEST_ID
 router = APIRouter(tags=["session"])
 
 
-class SignIn(BaseModel):
+class SignIn(RequestBody):
     """`token`: an API key, or a token of an OIDC issuer. `tenant`: for a member of several."""
-
-    model_config = ConfigDict(extra="forbid")
 
     token: Annotated[str, Field(min_length=1, max_length=LONGEST_TOKEN, repr=False)]
     tenant: Annotated[str, Field(min_length=1, max_length=LONGEST_ID)] | None = None
@@ -47,7 +46,7 @@ def sign_in(asked: SignIn, request: Request, response: Response, service: Parts)
     """Sign a browser in: its cookie holds the token, sealed, so that no script can read it."""
     if is_foreign(request):
         raise Problem(403, "wrong-origin", "Wrong origin", "a page of another origin asks: open the service's own page")
-    found = service.recognize(asked.token.strip(), *(() if asked.tenant is None else (asked.tenant,)))
+    found = service.recognize(asked.token.strip(), asked.tenant)
     if found is None or not found.may(Permission.READ):
         detail = "the key is not valid: it is mistyped, revoked or expired"
         raise Problem(401, "unauthorized", "Not authenticated", detail, field="token")

@@ -1,12 +1,13 @@
 """Deliver a version: as a pull request at GitHub, or as a patch."""
 
+import contextlib
 import json
 import re
 from datetime import timedelta
 from typing import Annotated, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from evolverpc_common.display_text import plain
 from gepa_client.errors import JournalError
@@ -15,6 +16,7 @@ from gepa_service.api.access import Parts, Writer
 from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
 from gepa_service.api.problems import Problem
+from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.jobs import Ref
 from gepa_service.api.routes.programs import known_program
 from gepa_service.api.routes.repositories import Id, allowed_or_problem, own_installation
@@ -38,10 +40,8 @@ ABANDONED_AFTER = timedelta(minutes=20)
 """A delivery that took longer than this was cut off, and may be begun again."""
 
 
-class DeliverRequest(BaseModel):
+class DeliverRequest(RequestBody):
     """How a version is delivered. `base`: the branch that the pull request is for; by default the default branch."""
-
-    model_config = ConfigDict(extra="forbid")
 
     mode: Literal["pull_request", "patch"] = "pull_request"
     base: Ref | None = None
@@ -63,8 +63,7 @@ class Delivered(BaseModel):
 @router.post("/program/{program_id}/deliver", responses=documented(404, 502))
 async def deliver(program_id: Id, asked: DeliverRequest, caller: Writer, service: Parts) -> Delivered:
     """Push the version as a branch and open a pull request, or return a patch. A second request returns the first."""
-    records = service.of(caller)
-    program = await in_thread(known_program, records, program_id)
+    program = await in_thread(known_program, caller.records, program_id)
     if program.patch is None and program.commit is not None:
         detail = "the change of the version's code is too large, or could not be read when its job ended"
         raise Problem(409, "no-patch", "No patch", detail)
@@ -73,21 +72,21 @@ async def deliver(program_id: Id, asked: DeliverRequest, caller: Writer, service
             detail = "the version changes no code: its texts are those of GET /program/{id}"
             raise Problem(409, "no-patch", "No patch", detail)
         return Delivered(program_id=program.id, mode="patch", base_commit=program.base_commit, patch=program.patch)
-    repository = await _repository(records, program)
+    repository = await _repository(caller.records, program)
     github = service.github
     if github is None or repository.installation_id is None:
         detail = "the repository was not connected by the GitHub App: ask for the mode `patch`"
         raise Problem(409, "no-github-app", "No GitHub App", detail)
-    begun = await in_thread(_begun, records, program, caller.actor)
+    begun = await in_thread(_begun, caller.records, program, caller.actor)
     if begun.url is not None:
         return _delivered(program, begun)
     try:
-        delivery = await _deliver(service, records, github, program, repository, begun, asked)
+        delivery = await _deliver(service, caller.records, github, program, repository, begun, asked)
     except BaseException:
-        await in_thread(_abandoned, records, begun)
+        await in_thread(_abandoned, caller.records, begun)
         raise
     view = _delivered(program, delivery)
-    await in_thread(emit, records, "program.delivered", view.model_dump(mode="json", exclude={"patch"}))
+    await in_thread(emit, caller.records, "program.delivered", view.model_dump(mode="json", exclude={"patch"}))
     return view
 
 
@@ -140,14 +139,11 @@ def _begun(records: TenantRecords, program: Program, actor: str) -> Delivery:
         found = records.get(Delivery, program.id)
         if found is not None and found.url is not None:
             return found
-        if found is None or now() - found.updated < ABANDONED_AFTER:
-            detail = "the version is being delivered by another request"
-            raise Problem(409, "being-delivered", "Being delivered", detail) from None
-        try:
-            return records.replace(found.model_copy(update={"actor": actor}))
-        except RecordChanged:
-            detail = "the version is being delivered by another request"
-            raise Problem(409, "being-delivered", "Being delivered", detail) from None
+        if found is not None and now() - found.updated >= ABANDONED_AFTER:
+            with contextlib.suppress(RecordChanged):
+                return records.replace(found.model_copy(update={"actor": actor}))
+        detail = "the version is being delivered by another request"
+        raise Problem(409, "being-delivered", "Being delivered", detail) from None
     return record
 
 

@@ -5,11 +5,12 @@ import time
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import Responses, documented
 from gepa_service.api.pages import known_work
+from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.jobs import Row
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.routes.rollouts import (
@@ -33,29 +34,23 @@ LONGEST_PATCH = 4_000_000
 MOST_EXAMPLES = 200
 
 
-class PromptChange(BaseModel):
+class PromptChange(RequestBody):
     """New texts of components, in place of those of the candidate."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: Literal["prompt"]
     texts: Texts
 
 
-class CodeRequest(BaseModel):
+class CodeRequest(RequestBody):
     """A change of the code in plain words, which the program's coding agent makes. `location`: where it looks first."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: Literal["change_request"]
     request: Annotated[str, Field(min_length=1, max_length=LONGEST_REQUEST)]
     location: Annotated[str, Field(min_length=1, max_length=400)] | None = None
 
 
-class CodePatch(BaseModel):
+class CodePatch(RequestBody):
     """A unified diff that is applied to the code."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: Literal["patch"]
     diff: Annotated[str, Field(min_length=1, max_length=LONGEST_PATCH)]
@@ -134,7 +129,6 @@ STILL_RUNNING: Responses = {202: {"model": StepView, "description": "The step co
 @router.post("/execute_step", responses={**documented(404), **STILL_RUNNING})
 async def execute(asked: StepRequest, caller: Writer, service: Parts, response: Response) -> StepView:
     """Make one mutation, run the examples with it, and return outputs, traces, branch and program."""
-    records = service.of(caller)
     mutation = asked.mutation.model_dump(exclude_none=True)
     flags = [] if mutation["kind"] == PROMPT else ["--allow-mutations"]
     tasks = asked.examples
@@ -142,13 +136,13 @@ async def execute(asked: StepRequest, caller: Writer, service: Parts, response: 
     until = time.monotonic() + asked.wait_s
     while work.status not in ENDED and time.monotonic() < until:
         await asyncio.sleep(POLL_S)
-        work = await in_thread(known_work, records, work.id, "step")
+        work = await in_thread(known_work, caller.records, work.id, "step")
     if work.status not in ENDED:
         response.status_code = 202
     return StepView.of(work)
 
 
 @router.get("/execute_step/{step_id}", responses=documented(404))
-def step(step_id: Id, caller: Reader, service: Parts) -> StepView:
+def step(step_id: Id, caller: Reader) -> StepView:
     """Return a step."""
-    return StepView.of(known_work(service.of(caller), step_id, "step"))
+    return StepView.of(known_work(caller.records, step_id, "step"))

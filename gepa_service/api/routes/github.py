@@ -7,11 +7,12 @@ import secrets
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from gepa_service.api.access import Parts, Writer
 from gepa_service.api.documented import documented
 from gepa_service.api.problems import Problem
+from gepa_service.api.request_body import RequestBody
 from gepa_service.api.threads import in_thread
 from gepa_service.model.program_version import Installation, Repository, SeenDelivery
 from gepa_service.model.tenant import TENANTS
@@ -21,9 +22,6 @@ from gepa_service.repositories.github_installations import CONFIRMATION, STATE, 
 router = APIRouter(tags=["github"])
 
 NONCE_BYTES = 16
-LARGEST_WEBHOOK = 25 << 20
-"""Bytes; GitHub sends none that is larger."""
-
 LONGEST_TOKEN = 4000
 MOST_BOUND = 200
 """Records of one installation that one webhook changes at once."""
@@ -43,10 +41,8 @@ class ToConfirm(BaseModel):
     confirmation: str
 
 
-class ConfirmRequest(BaseModel):
+class ConfirmRequest(RequestBody):
     """The `confirmation` that the callback answered."""
-
-    model_config = ConfigDict(extra="forbid")
 
     confirmation: Annotated[str, Field(min_length=1, max_length=LONGEST_TOKEN)]
 
@@ -117,7 +113,7 @@ def confirm(asked: ConfirmRequest, caller: Writer, service: Parts) -> Installati
         installation_id=claims["installation_id"],
         account=claims["account"],
     )
-    found = _bound(service.of(caller), record)
+    found = _bound(caller.records, record)
     return InstallationView(installation_id=found.id, account=found.account, suspended=found.suspended)
 
 
@@ -141,7 +137,7 @@ async def webhook(
 ) -> WebhookTaken:
     """Take an event of GitHub: installations, their repositories, pushes. A second delivery of one id is refused."""
     github = _github(service.github)
-    body = await _body(request)
+    body = await request.body()
     expected = "sha256=" + hmac.new(github.settings.webhook_secret.encode(), body, hashlib.sha256).hexdigest()
     if not hmac.compare_digest(expected.encode(), x_hub_signature_256.encode("utf-8", "surrogateescape")):
         raise Problem(401, "wrong-signature", "Wrong signature", "the signature of this webhook is not GitHub's")
@@ -155,15 +151,6 @@ def _github(github: GitHub | None) -> GitHub:
     if github is None:
         raise Problem(409, "no-github-app", "No GitHub App", "the operator of this service has set up no GitHub App")
     return github
-
-
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > LARGEST_WEBHOOK:
-            raise Problem(413, "too-large", "Body too large", f"a webhook has at most {LARGEST_WEBHOOK:,} bytes")
-    return bytes(body)
 
 
 def _event(body: bytes) -> dict[str, Any]:

@@ -19,12 +19,11 @@ from gepa_client.page.explanation_answers import explanation, provenance
 from gepa_client.page.proposal_answers import proposal
 from gepa_client.page.shown_text import NotThere, text_part
 from gepa_client.page.transcript_answers import transcript
-from gepa_service.api.access import Parts, Reader
+from gepa_service.api.access import Parts, Reader, TenantCaller
 from gepa_service.api.app_state import Service
 from gepa_service.api.pages import known_work
 from gepa_service.api.problems import Problem
 from gepa_service.api.routes.repositories import Id
-from gepa_service.auth.principal import Principal
 
 router = APIRouter(include_in_schema=False)
 
@@ -91,9 +90,9 @@ def code_change(job_id: Id, caller: Reader, service: Parts, at: Place) -> Respon
     return _read(service, caller, job_id, lambda store: transcript(store, job_id, at))
 
 
-def _read(service: Service, caller: Principal, job_id: str, read: Callable[[Store], BaseModel]) -> Response:
+def _read(service: Service, caller: TenantCaller, job_id: str, read: Callable[[Store], BaseModel]) -> Response:
     """Return what is read of a job from the store of runs. Raises a 404 problem if it is not there."""
-    known_work(service.of(caller), job_id, "optimize")
+    known_work(caller.records, job_id, "optimize")
     try:
         with contextlib.closing(open_store(service.journals)) as store:
             return Response(to_json(read(store).model_dump()), media_type="application/json")

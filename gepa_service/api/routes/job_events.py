@@ -86,7 +86,6 @@ async def stream(
     job_id: Id,
     request: Request,
     caller: Reader,
-    service: Parts,
     last_event_id: Annotated[str | None, Header(max_length=LONGEST_EVENT_ID)] = None,
     after: Annotated[EventId | None, Query(description="As `Last-Event-ID`, which comes before it.")] = None,
 ) -> StreamingResponse:
@@ -96,7 +95,7 @@ async def stream(
     server, which come from the beginning; `event: end` follows the last one of a job that has ended; `event: revoked`
     the end of a stream whose key is no longer valid.
     """
-    job = await in_thread(known_work, service.of(caller), job_id, "optimize")
+    job = await in_thread(known_work, caller.records, job_id, "optimize")
     streams: JobStreams = request.app.state.streams
     streams.get(job)  # raises its problem before the response begins
     events = _events(request, streams, job, last_event_id or after)
@@ -158,11 +157,10 @@ async def events(
     job_id: Id,
     request: Request,
     caller: Reader,
-    service: Parts,
     after: Annotated[EventId | None, Query(description="`next` of the page before.")] = None,
 ) -> Response:
     """Return the events of a job in pages of about a megabyte."""
-    job = await in_thread(known_work, service.of(caller), job_id, "optimize")
+    job = await in_thread(known_work, caller.records, job_id, "optimize")
     watched = request.app.state.streams.get(job)
     if job.attempts and not watched.log.last_of("position"):
         await _first_events(watched)
@@ -193,11 +191,10 @@ async def _first_events(watched: WatchedJob) -> None:
 
 
 @router.get("/job/{job_id}/logs", responses=documented(404))
-def logs(job_id: Id, caller: Reader, service: Parts, query: Paging) -> LogPage:
+def logs(job_id: Id, caller: Reader, query: Paging) -> LogPage:
     """Return what the worker and the processes of a job, batch or step printed, oldest first."""
-    records = service.of(caller)
-    where = {"job_id": known(records, Work, job_id, "job").id}
-    found = records.page(LogChunk, where, after=query.after, limit=query.limit)
+    where = {"job_id": known(caller.records, Work, job_id, "job").id}
+    found = caller.records.page(LogChunk, where, after=query.after, limit=query.limit)
     return LogPage(lines=[line for chunk in found for line in chunk.lines], next=next_of(found, query))
 
 
@@ -209,7 +206,7 @@ async def report(
     service: Parts,
 ) -> Response:
     """Return the report of a job that has ended, a page."""
-    job = await in_thread(known_work, service.of(caller), job_id, "optimize")
+    job = await in_thread(known_work, caller.records, job_id, "optimize")
     if job.status not in ENDED:
         raise Problem(409, "wrong-status", "Status does not allow it", f"the job is {job.status}: it has no report yet")
     reports: Reports = request.app.state.reports
@@ -224,7 +221,7 @@ async def report(
 @router.get("/job/{job_id}/certificate", responses=documented(404, 409))
 def certificate(job_id: Id, caller: Reader, service: Parts) -> Certificate:
     """Return whether the job improved the program, derived from the record of its run."""
-    known_work(service.of(caller), job_id, "optimize")
+    known_work(caller.records, job_id, "optimize")
     try:
         return certificate_of(service.journals, job_id)
     except NoReport as error:

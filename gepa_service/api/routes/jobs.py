@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, Field, JsonValue, model_validator
 
 from evolverpc_common.exact_values import with_integers_packed
 from gepa_client.journal.store import Store, open_store
@@ -19,6 +19,7 @@ from gepa_service.api.documented import documented
 from gepa_service.api.pages import Page, Paging, View, known, known_work
 from gepa_service.api.problems import Problem
 from gepa_service.api.quotas import refuse_beyond_quotas, refuse_full_queue
+from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id, allowed_or_problem
 from gepa_service.jobs import control
 from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_settings, repository_path
@@ -55,14 +56,12 @@ OWN = ("reflection_lm", "max_metric_calls", "num_threads", "evolve", "sandboxes"
 """Fields of a request that are settings."""
 
 
-class Target(BaseModel):
+class Target(RequestBody):
     """The program: a connected repository, or one by its URL, and a commit, branch or tag of it.
 
     `program`, `metric`, `saved_program_json_path`: as of `evolverpc serve`; without `program`, the repository's
     `gepa.toml` names it. `metric` is for programs of DSPy.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     repo_url: Annotated[str, Field(min_length=1, max_length=LONGEST_URL)] | None = None
     client_id: Id | None = None
@@ -190,10 +189,8 @@ class JobPage(Page[JobView]):
     """Jobs, the newest first."""
 
 
-class BudgetChange(BaseModel):
+class BudgetChange(RequestBody):
     """New limits of a job; at least one of them."""
-
-    model_config = ConfigDict(extra="forbid")
 
     max_metric_calls: PositiveCount | None = None
     max_cost_usd: PositiveAmount | None = None
@@ -210,8 +207,7 @@ class BudgetChange(BaseModel):
 @router.post("/optimize", status_code=202, responses=documented(404))
 def optimize(asked: OptimizeRequest, caller: Writer, service: Parts) -> Submitted:
     """Submit an optimization. A worker checks the program on a few rows first; if that fails, the job does."""
-    records = service.of(caller)
-    repo_url, client_id = repository_of(service, records, asked)
+    repo_url, client_id = repository_of(service, caller.records, asked)
     settings = settings_or_problem(service, lambda: asked.settings(repo_url))
     refuse_beyond_quotas(service, caller.tenant, settings)
     job = Work(
@@ -223,23 +219,23 @@ def optimize(asked: OptimizeRequest, caller: Writer, service: Parts) -> Submitte
         settings=settings,
         created_by=caller.actor,
     )
-    records.insert(job)
+    caller.records.insert(job)
     return Submitted(job_id=job.id, status="pending")
 
 
 @router.get("/jobs")
 def jobs(
-    caller: Reader, service: Parts, query: Paging, status: Annotated[list[JobStatus] | None, Query(max_length=6)] = None
+    caller: Reader, query: Paging, status: Annotated[list[JobStatus] | None, Query(max_length=6)] = None
 ) -> JobPage:
     """List jobs, the newest first; `status`: only those with one of these."""
     where = {**OPTIMIZATIONS, **({"status": list(status)} if status else {})}
-    return JobPage.read(shown_job, service.of(caller), Work, query, where, newest_first=True)
+    return JobPage.read(shown_job, caller.records, Work, query, where, newest_first=True)
 
 
 @router.get("/job/{job_id}", responses=documented(404))
-def job(job_id: Id, caller: Reader, service: Parts) -> JobView:
+def job(job_id: Id, caller: Reader) -> JobView:
     """Return a job."""
-    return shown_job(known_work(service.of(caller), job_id, "optimize"))
+    return shown_job(known_work(caller.records, job_id, "optimize"))
 
 
 @router.patch("/job/{job_id}", responses=documented(404))
@@ -247,19 +243,19 @@ def change_budget(job_id: Id, asked: BudgetChange, caller: Writer, service: Part
     """Change the budget of a job that has not ended."""
     budget = asked.model_dump(exclude_none=True)
     action = partial(control.set_budget, by=caller.actor, budget=budget)
-    return _controlled(service, service.of(caller), job_id, action)
+    return _controlled(service, caller.records, job_id, action)
 
 
 @router.post("/job/{job_id}/cancel", responses=documented(404))
 def cancel(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """End a job for good; what it has found is kept."""
-    return _controlled(service, service.of(caller), job_id, partial(control.cancel, by=caller.actor))
+    return _controlled(service, caller.records, job_id, partial(control.cancel, by=caller.actor))
 
 
 @router.post("/job/{job_id}/pause", responses=documented(404))
 def pause(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """Stop a job; nothing is lost, and `resume` continues it."""
-    return _controlled(service, service.of(caller), job_id, partial(control.pause, by=caller.actor))
+    return _controlled(service, caller.records, job_id, partial(control.pause, by=caller.actor))
 
 
 @router.post("/job/{job_id}/resume", responses=documented(404))
@@ -271,7 +267,7 @@ def resume(job_id: Id, caller: Writer, service: Parts) -> JobView:
             refuse_full_queue(service, caller.tenant, quotas_of(service.records, caller.tenant))
         return control.resume(records, store, job, caller.actor)
 
-    return _controlled(service, service.of(caller), job_id, resumed)
+    return _controlled(service, caller.records, job_id, resumed)
 
 
 def repository_of(service: Service, records: TenantRecords, asked: Target) -> tuple[str, str | None]:

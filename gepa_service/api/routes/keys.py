@@ -4,13 +4,14 @@ from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gepa_service.api.access import Manager, Parts
 from gepa_service.api.documented import documented
 from gepa_service.api.idempotency import shown_once
 from gepa_service.api.pages import Page, Paging, View
 from gepa_service.api.problems import not_found
+from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id
 from gepa_service.auth.keys import key_of_owner, make_key, revoke_key
 from gepa_service.model.tenant import TENANTS, ApiKey, Role
@@ -22,10 +23,8 @@ router = APIRouter(tags=["keys"])
 LONGEST_DAYS = 3650
 
 
-class KeyRequest(BaseModel):
+class KeyRequest(RequestBody):
     """A new key. `expires_in_days`: null for a key that is valid until it is revoked."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     role: Role

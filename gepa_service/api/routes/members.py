@@ -4,11 +4,12 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from gepa_service.api.access import Manager, Parts
+from gepa_service.api.access import Manager
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Page, Paging, known
+from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id
 from gepa_service.auth.members import make_member
 from gepa_service.auth.oidc import LONGEST_SUBJECT
@@ -18,10 +19,8 @@ from gepa_service.records.store import RecordExists, TenantRecords
 router = APIRouter(tags=["members"])
 
 
-class MemberRequest(BaseModel):
+class MemberRequest(RequestBody):
     """A person or a workload. `issuer`: the URL of the OIDC issuer, `subject`: the `sub` of its tokens."""
-
-    model_config = ConfigDict(extra="forbid")
 
     issuer: Annotated[str, Field(max_length=2000, pattern=r"^https?://[^\s]+$")]
     subject: Annotated[str, Field(min_length=1, max_length=LONGEST_SUBJECT, pattern=r"^[^\x00]+$")]
@@ -49,23 +48,22 @@ class MemberPage(Page[MemberView]):
 
 
 @router.post("/members", status_code=201)
-def add_member(asked: MemberRequest, caller: Manager, service: Parts) -> MemberView:
+def add_member(asked: MemberRequest, caller: Manager) -> MemberView:
     """Add a member; one that is there gets this role."""
     record = make_member(caller.tenant, asked.issuer, asked.subject, asked.role)
-    return MemberView.of(_added(service.of(caller), record))
+    return MemberView.of(_added(caller.records, record))
 
 
 @router.get("/members")
-def members(caller: Manager, service: Parts, query: Paging) -> MemberPage:
+def members(caller: Manager, query: Paging) -> MemberPage:
     """List the members."""
-    return MemberPage.read(MemberView.of, service.of(caller), Member, query)
+    return MemberPage.read(MemberView.of, caller.records, Member, query)
 
 
 @router.delete("/members/{member_id}", status_code=204, responses=documented(404))
-def delete_member(member_id: Id, caller: Manager, service: Parts) -> None:
+def delete_member(member_id: Id, caller: Manager) -> None:
     """Remove a member, whose tokens are refused at once."""
-    records = service.of(caller)
-    records.delete(known(records, Member, member_id, "member"))
+    caller.records.delete(known(caller.records, Member, member_id, "member"))
 
 
 def _added(records: TenantRecords, record: Member) -> Member:

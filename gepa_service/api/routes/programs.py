@@ -5,12 +5,13 @@ from datetime import datetime
 from typing import Annotated, Literal, Self
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, Field, JsonValue, model_validator
 
-from gepa_service.api.access import Parts, Reader, Writer
+from gepa_service.api.access import Reader, Writer
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Page, Paging, View, known
 from gepa_service.api.problems import Problem
+from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id
 from gepa_service.jobs import promotions
 from gepa_service.model.program_version import ActiveVersion, Program, Promotion
@@ -85,10 +86,8 @@ class ActivePage(Page[ActiveView]):
     """Active versions."""
 
 
-class PromoteRequest(BaseModel):
+class PromoteRequest(RequestBody):
     """`force`: promote a version whose certificate does not state `improved`, for a `reason` that is recorded."""
-
-    model_config = ConfigDict(extra="forbid")
 
     force: bool = False
     reason: Annotated[str, Field(min_length=1, max_length=LONGEST_REASON)] | None = None
@@ -103,7 +102,6 @@ class PromoteRequest(BaseModel):
 @router.get("/programs")
 def programs(
     caller: Reader,
-    service: Parts,
     query: Paging,
     line: Annotated[str | None, Query(max_length=LONGEST_LINE)] = None,
     job_id: Annotated[Id | None, Query()] = None,
@@ -113,50 +111,45 @@ def programs(
     """List versions, the newest first."""
     given = {"line": line, "job_id": job_id, "client_id": client_id, "verdict": verdict}
     where = {name: value for name, value in given.items() if value is not None}
-    return VersionPage.read(VersionSummary.of, service.of(caller), Program, query, where, newest_first=True)
+    return VersionPage.read(VersionSummary.of, caller.records, Program, query, where, newest_first=True)
 
 
 @router.get("/programs/active")
 def active(
     caller: Reader,
-    service: Parts,
     query: Paging,
     line: Annotated[str | None, Query(max_length=LONGEST_LINE)] = None,
 ) -> ActivePage:
     """List the active version of each program, or of the one that `line` names."""
-    records = service.of(caller)
     if line is not None:
-        one = promotions.active_of(records, line)
+        one = promotions.active_of(caller.records, line)
         return ActivePage(items=[] if one is None else [_active(one)], next=None)
-    return ActivePage.read(_active, records, ActiveVersion, query)
+    return ActivePage.read(_active, caller.records, ActiveVersion, query)
 
 
 @router.get("/program/{program_id}", responses=documented(404))
-def program(program_id: Id, caller: Reader, service: Parts) -> VersionView:
+def program(program_id: Id, caller: Reader) -> VersionView:
     """Return a version."""
-    records = service.of(caller)
-    found = known_program(records, program_id)
-    current = promotions.active_of(records, found.line)
+    found = known_program(caller.records, program_id)
+    current = promotions.active_of(caller.records, found.line)
     is_active = current is not None and current.program_id == found.id
-    made = promotions.promotions_of(records, program_id=program_id)
+    made = promotions.promotions_of(caller.records, program_id=program_id)
     return VersionView.of(found, active=is_active, promotions=[PromotionView.of(each) for each in made])
 
 
 @router.post("/program/{program_id}/promote", responses=documented(404))
-def promote(program_id: Id, asked: PromoteRequest, caller: Writer, service: Parts) -> PromotionView:
+def promote(program_id: Id, asked: PromoteRequest, caller: Writer) -> PromotionView:
     """Make a version the active one of its program; refused unless its certificate states `improved`, or by force."""
-    records = service.of(caller)
-    found = known_program(records, program_id)
+    found = known_program(caller.records, program_id)
     reason = asked.reason if asked.force else None
-    return _announced(records, lambda: promotions.promote(records, found, caller.actor, reason))
+    return _announced(caller.records, lambda: promotions.promote(caller.records, found, caller.actor, reason))
 
 
 @router.post("/program/{program_id}/rollback", responses=documented(404))
-def rollback(program_id: Id, caller: Writer, service: Parts) -> PromotionView:
+def rollback(program_id: Id, caller: Writer) -> PromotionView:
     """Make the version active again that was so before this one, which is the active one now."""
-    records = service.of(caller)
-    found = known_program(records, program_id)
-    return _announced(records, lambda: promotions.roll_back(records, found, caller.actor))
+    found = known_program(caller.records, program_id)
+    return _announced(caller.records, lambda: promotions.roll_back(caller.records, found, caller.actor))
 
 
 def _announced(records: TenantRecords, change: Callable[[], Promotion]) -> PromotionView:

@@ -4,24 +4,23 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import ID_PATTERN, Page, Paging, View
 from gepa_service.api.problems import Problem
+from gepa_service.api.request_body import RequestBody
 from gepa_service.api.threads import in_thread
 from gepa_service.model.program_version import Installation, Repository
 from gepa_service.records.record import LONGEST_ID, new_id
 from gepa_service.records.store import RecordChanged, TenantRecords
-from gepa_service.repositories.destinations import LONGEST_URL
+from gepa_service.repositories.destinations import LONGEST_URL, DestinationRefused, HostUnknown
 from gepa_service.repositories.github_installations import GitHubFailed, owner_and_name
 from gepa_service.repositories.repository_access import (
     AllowedRepository,
     Head,
-    RepositoryHostUnknown,
-    RepositoryRefused,
     RepositoryUnreachable,
     allowed_repository,
     look_up,
@@ -34,10 +33,8 @@ Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, pattern=ID_PATTER
 InstallationId = Annotated[str, Field(pattern=r"^[0-9]{1,18}$")]
 
 
-class ConnectRequest(BaseModel):
+class ConnectRequest(RequestBody):
     """A repository. `installation_id`: of the GitHub App, for a private one."""
-
-    model_config = ConfigDict(extra="forbid")
 
     repo_url: Annotated[str, Field(min_length=1, max_length=LONGEST_URL)]
     installation_id: InstallationId | None = None
@@ -71,28 +68,27 @@ class RepositoryPage(Page[RepositoryView]):
 @router.post("/connect-git", responses=documented(502))
 async def connect_git(asked: ConnectRequest, caller: Writer, service: Parts) -> Connected:
     """Connect a repository, whose access is tested at once. A repository that is connected already keeps its id."""
-    records = service.of(caller)
     allowed = await in_thread(allowed_or_problem, service, asked.repo_url, "repo_url")
     if asked.installation_id is not None:
-        await own_installation(service, records, asked.installation_id)
+        await own_installation(service, caller.records, asked.installation_id)
     head = await tested(service, allowed, asked.installation_id, "repo_url")
-    record = await in_thread(_connected, records, allowed.text, asked.installation_id, head)
+    record = await in_thread(_connected, caller.records, allowed.text, asked.installation_id, head)
     return Connected(client_id=record.id, status=record.status)
 
 
 @router.get("/repositories")
-def repositories(caller: Reader, service: Parts, query: Paging) -> RepositoryPage:
+def repositories(caller: Reader, query: Paging) -> RepositoryPage:
     """List the connected repositories, the newest first."""
-    return RepositoryPage.read(RepositoryView.of, service.of(caller), Repository, query, newest_first=True)
+    return RepositoryPage.read(RepositoryView.of, caller.records, Repository, query, newest_first=True)
 
 
 def allowed_or_problem(service: Service, repo_url: str, field: str) -> AllowedRepository:
     """Return the repository if tenants may connect it. Blocks. Raises a 422 problem."""
     try:
         return allowed_repository(repo_url, service.repositories)
-    except RepositoryHostUnknown as error:
+    except HostUnknown as error:
         raise Problem(422, "repository-unreachable", "Host not found", str(error), field=field) from None
-    except RepositoryRefused as error:
+    except DestinationRefused as error:
         raise Problem(422, "repository-refused", "Repository not allowed", str(error), field=field) from None
 
 

@@ -133,11 +133,10 @@ def submit(asked: RolloutsRequest, caller: Writer, service: Parts) -> BatchAccep
 
 
 @router.get("/rollouts/batch/{batch_id}", responses=documented(404))
-def batch(batch_id: Id, caller: Reader, service: Parts, query: Paging) -> BatchView:
+def batch(batch_id: Id, caller: Reader, query: Paging) -> BatchView:
     """Return the progress of a batch, and its results in the order in which they came."""
-    records = service.of(caller)
-    found = known_work(records, batch_id, "rollouts")
-    page = records.page(TaskResult, {"work_id": batch_id}, after=query.after, limit=query.limit)
+    found = known_work(caller.records, batch_id, "rollouts")
+    page = caller.records.page(TaskResult, {"work_id": batch_id}, after=query.after, limit=query.limit)
     return BatchView.of(
         found,
         status=shown_status(found),
@@ -151,9 +150,8 @@ def batch(batch_id: Id, caller: Reader, service: Parts, query: Paging) -> BatchV
 @router.post("/rollouts/batch/{batch_id}/cancel", responses=documented(404))
 def cancel(batch_id: Id, caller: Writer, service: Parts) -> BatchAccepted:
     """Cancel a batch; the results that are there are kept."""
-    records = service.of(caller)
-    found = known_work(records, batch_id, "rollouts")
-    cancelled = controlled(service, records, found, partial(control.cancel, by=caller.actor))
+    found = known_work(caller.records, batch_id, "rollouts")
+    cancelled = controlled(service, caller.records, found, partial(control.cancel, by=caller.actor))
     return BatchAccepted(batch_id=cancelled.id, status=shown_status(cancelled))
 
 
@@ -171,12 +169,11 @@ def submitted(
 
     `flags`: further ones of `evolverpc serve`.
     """
-    records = service.of(caller)
-    repo_url, client_id = repository_of(service, records, asked)
+    repo_url, client_id = repository_of(service, caller.records, asked)
     candidate: dict[str, str] | None = asked.candidate
     ref = asked.ref
     if asked.program_id is not None:
-        version = known_program(records, asked.program_id)
+        version = known_program(caller.records, asked.program_id)
         candidate, ref = version.texts, ref or version.base_commit
     given = asked.options.model_dump(mode="json", exclude_unset=True)
     settings = settings_or_problem(
@@ -184,7 +181,7 @@ def submitted(
     )
     refuse_beyond_quotas(service, caller.tenant, settings)
     work = Work(
-        tenant=records.tenant,
+        tenant=caller.records.tenant,
         id=new_id("batch" if what == "rollouts" else "step"),
         what=what,
         repo_url=repo_url,
@@ -202,7 +199,7 @@ def submitted(
         ),
         created_by=caller.actor,
     )
-    records.insert(work)
+    caller.records.insert(work)
     return work
 
 

@@ -4,13 +4,14 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from gepa_service.api.access import Manager, Parts
 from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Page, Paging, View
 from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.request_body import RequestBody
 from gepa_service.jobs.job_environment import may_be_secret
 from gepa_service.model.tenant import Secret
 from gepa_service.repositories.destinations import refused_host
@@ -26,23 +27,21 @@ Name = Annotated[
 ]
 
 
-class SecretHeader(BaseModel):
+class SecretHeader(RequestBody):
     """A header that the gateway puts on requests to a host: `header: PREFIX VALUE`.
 
     `host`: in small letters, with `:PORT` if it is not 443. `prefix`: empty, or a word and a space.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     host: Annotated[str, Field(max_length=260, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[1-9][0-9]{0,4})?$")]
     header: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9-]+$")] = "authorization"
     prefix: Annotated[str, Field(max_length=100, pattern=r"^([\x21-\x3c\x3e-\x7e]+ )?$")] = "Bearer "
 
 
-class SecretRequest(BaseModel):
+class SecretRequest(RequestBody):
     """A secret. `headers`: for which hosts the gateway puts it on, and how."""
 
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     value: Annotated[str, Field(min_length=1, max_length=LONGEST_VALUE, repr=False)]
     headers: Annotated[list[SecretHeader], Field(max_length=MOST_HEADERS)] = Field(default_factory=list)
@@ -73,9 +72,9 @@ def put_secret(name: Name, asked: SecretRequest, caller: Manager, service: Parts
 
 
 @router.get("/secrets")
-def secrets(caller: Manager, service: Parts, query: Paging) -> SecretPage:
+def secrets(caller: Manager, query: Paging) -> SecretPage:
     """List the secrets, without their values."""
-    return SecretPage.read(SecretView.of, service.of(caller), Secret, query)
+    return SecretPage.read(SecretView.of, caller.records, Secret, query)
 
 
 @router.delete("/secrets/{name}", status_code=204, responses=documented(404))

@@ -4,12 +4,13 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from gepa_service.api.access import Manager, Parts
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Page, Paging, View, known
 from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id
 from gepa_service.model.webhook import DeliveryAttempt, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
 from gepa_service.records.record import new_id
@@ -23,10 +24,8 @@ router = APIRouter(tags=["webhooks"])
 MOST_WEBHOOKS = 20
 
 
-class WebhookRequest(BaseModel):
+class WebhookRequest(RequestBody):
     """A URL, and which events it receives."""
-
-    model_config = ConfigDict(extra="forbid")
 
     url: Annotated[str, Field(min_length=1, max_length=LONGEST_URL)]
     events: Annotated[list[WebhookEvent], Field(min_length=1, max_length=20)]
@@ -70,45 +69,41 @@ class DeliveryPage(Page[DeliveryView]):
 @router.post("/webhooks", status_code=201)
 def register(asked: WebhookRequest, caller: Manager, service: Parts) -> RegisteredWebhook:
     """Register a webhook. Its secret is shown in this answer."""
-    records = service.of(caller)
     try:
         destination_of(asked.url, service.repositories.allow_networks)
     except DestinationRefused as error:
         raise Problem(422, "destination-refused", "URL not allowed", str(error), field="url") from None
-    if records.count(Webhook) >= MOST_WEBHOOKS:
+    if caller.records.count(Webhook) >= MOST_WEBHOOKS:
         raise Problem(409, "too-many", "Too many webhooks", f"there are {MOST_WEBHOOKS} webhooks: delete one first")
     events = tuple(dict.fromkeys(asked.events))
     record = Webhook(tenant=caller.tenant, id=new_id("webhook"), url=asked.url, events=events, created_by=caller.actor)
-    records.insert(record)
+    caller.records.insert(record)
     return RegisteredWebhook.of(record, secret=secret_of(service.webhook_key, record.tenant, record.id))
 
 
 @router.get("/webhooks")
-def webhooks(caller: Manager, service: Parts, query: Paging) -> WebhookPage:
+def webhooks(caller: Manager, query: Paging) -> WebhookPage:
     """List webhooks."""
-    return WebhookPage.read(WebhookView.of, service.of(caller), Webhook, query)
+    return WebhookPage.read(WebhookView.of, caller.records, Webhook, query)
 
 
 @router.delete("/webhooks/{webhook_id}", status_code=204, responses=documented(404))
-def delete(webhook_id: Id, caller: Manager, service: Parts) -> None:
+def delete(webhook_id: Id, caller: Manager) -> None:
     """Delete a webhook; what was queued for it is not sent."""
-    records = service.of(caller)
     try:
-        records.delete(known(records, Webhook, webhook_id, "webhook"))
+        caller.records.delete(known(caller.records, Webhook, webhook_id, "webhook"))
     except RecordChanged:
         raise not_found("webhook") from None
 
 
 @router.post("/webhooks/{webhook_id}/ping", status_code=202, responses=documented(404))
-def ping(webhook_id: Id, caller: Manager, service: Parts) -> DeliveryView:
+def ping(webhook_id: Id, caller: Manager) -> DeliveryView:
     """Send the event `ping`, to test the receiver."""
-    records = service.of(caller)
-    return DeliveryView.of(queue(records, known(records, Webhook, webhook_id, "webhook"), "ping", {}))
+    return DeliveryView.of(queue(caller.records, known(caller.records, Webhook, webhook_id, "webhook"), "ping", {}))
 
 
 @router.get("/webhooks/{webhook_id}/deliveries", responses=documented(404))
-def deliveries(webhook_id: Id, caller: Manager, service: Parts, query: Paging) -> DeliveryPage:
+def deliveries(webhook_id: Id, caller: Manager, query: Paging) -> DeliveryPage:
     """List what was sent to a webhook, and what will be, the newest first."""
-    records = service.of(caller)
-    where = {"webhook_id": known(records, Webhook, webhook_id, "webhook").id}
-    return DeliveryPage.read(DeliveryView.of, records, WebhookDelivery, query, where, newest_first=True)
+    where = {"webhook_id": known(caller.records, Webhook, webhook_id, "webhook").id}
+    return DeliveryPage.read(DeliveryView.of, caller.records, WebhookDelivery, query, where, newest_first=True)

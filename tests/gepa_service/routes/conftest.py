@@ -33,7 +33,7 @@ class Keys:
     revoked: set[str] = field(default_factory=set)
     checked: list[str] = field(default_factory=list)
 
-    def recognize(self, token: str) -> Principal | None:
+    def recognize(self, token: str, _tenant: str | None = None) -> Principal | None:
         self.checked.append(token)
         tenant, _, role = token.partition("-")
         if token in self.revoked or role not in ROLES:

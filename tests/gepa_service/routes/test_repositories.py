@@ -6,9 +6,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gepa_service.repositories.destinations import DestinationRefused
 from gepa_service.repositories.github_installations import owner_and_name
 from gepa_service.repositories.policy import RepositoryPolicy
-from gepa_service.repositories.repository_access import RepositoryRefused, allowed_repository, git_configuration
+from gepa_service.repositories.repository_access import allowed_repository, git_configuration
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit, git_host
@@ -75,21 +76,21 @@ async def test_what_cannot_be_read_is_refused_by_field_and_reason(editor: Caller
     ],
 )
 def test_a_service_for_many_reads_no_private_network_and_no_folder(url: str) -> None:
-    with pytest.raises(RepositoryRefused):
+    with pytest.raises(DestinationRefused):
         allowed_repository(url, PUBLIC_ONLY)
 
 
 def test_a_folder_of_a_local_repository_is_within_it(tmp_path: Path) -> None:
     allowed = RepositoryPolicy(allow_local=True)
     assert allowed_repository(f"{tmp_path}#a/b", allowed).folder == "a/b"
-    with pytest.raises(RepositoryRefused, match="absolute path"):
+    with pytest.raises(DestinationRefused, match="absolute path"):
         allowed_repository(f"{tmp_path}#a/../../b", allowed)
 
 
 def test_a_name_that_resolves_to_a_private_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)) for address in ("93.184.216.34", "10.0.0.7")]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    with pytest.raises(RepositoryRefused, match="not a public host") as refused:
+    with pytest.raises(DestinationRefused, match="not a public host") as refused:
         allowed_repository("https://internal.example.com/o/r", PUBLIC_ONLY)
     assert "10.0.0.7" not in str(refused.value)
 
@@ -108,7 +109,7 @@ def test_git_connects_to_the_address_that_was_judged(monkeypatch: pytest.MonkeyP
 def test_a_host_that_git_would_write_differently_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 443))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [entry])
-    with pytest.raises(RepositoryRefused):
+    with pytest.raises(DestinationRefused):
         allowed_repository(f"https://{host}/o/r", PUBLIC_ONLY)
 
 

@@ -36,7 +36,7 @@ async def test_twenty_concurrent_sandboxes_stop_within_one_call_of_the_cap(
         programs = [asyncio.create_task(asks(sandboxes[number % 4], http, 50)) for number in range(20)]
         await asyncio.wait_for(reached.wait(), 30)
         assert not any(program.done() for program in programs)  # held, not refused
-        assert gateway.spent_usd == pytest.approx(0.5)
+        assert gateway.spend.spent_usd == pytest.approx(0.5)
         for one in sandboxes:
             await one.session.close()
         for program in programs:
@@ -53,8 +53,8 @@ async def test_the_cap_is_reported_once(
     provider.answer = completion(0, 1000)
     async with opened(capped(COST)) as gateway:
         await asks(await sandbox(gateway), http, 1)
-        gateway.other_spend_usd = 1.0
-        gateway.other_spend_usd = 2.0
+        gateway.spend.other_spend_usd = 1.0
+        gateway.spend.other_spend_usd = 2.0
     assert len(recorded.caps) == 1
 
 
