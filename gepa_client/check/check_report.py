@@ -173,8 +173,8 @@ class RunEstimate(_ReportModel):
     race_calls: int | None = None
 
 
-class CheckReport(_ReportModel):
-    """Everything `check` found.
+class CheckReport(BaseModel):
+    """Everything `check` found, as it is found.
 
     `compared`: results by which several servers were compared. `evolve`: what a run would change. `noise`: None if no
     scores could be compared. `passed` is False when any step failed; `reached` when the server answered at all. `lost`:
@@ -185,7 +185,7 @@ class CheckReport(_ReportModel):
     url: str
     program: str | None = None
     server: str | None = None
-    steps: list[CheckStep]
+    steps: list[CheckStep] = []
     examples: list[CheckedExample] = []
     compared: list[ComparedResult] = []
     timing: RunEstimate | None = None

@@ -22,7 +22,6 @@ from gepa_client.check.check_report import (
     CheckedExample,
     CheckReport,
     CheckStep,
-    ComparedResult,
     Result,
     RunEstimate,
     StepName,
@@ -66,7 +65,6 @@ from gepa_client.run import splits
 from gepa_client.run.compared_rows import COMPARED, rows_to_compare
 from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers
 from gepa_client.selection.search_rows import default_sample, rows_searched
-from gepa_client.settings.groups import Evolve
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig, score_range_of
 from gepa_client.transport.address import rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S
@@ -155,18 +153,21 @@ async def check_server(
                     url=server.url, steps=[*_as_warnings(unreachable.values()), _failure(config, "handshake", error)]
                 )
             others = servers[number + 1 :]
-            check = _ServerCheck(config, client, discovery, others, examples, repeats, trying, calls_model, alone)
-            check.steps += _as_warnings(unreachable.values())
+            check = _ServerCheck(
+                server.url, config, client, discovery, others, examples, repeats, trying, calls_model, alone
+            )
+            check.report.steps += _as_warnings(unreachable.values())
             await check.run()
             if alone:
                 for url, step in unreachable.items():
                     check.note("servers", "failed", f"not compared: {naming(url, step.message)}")
-            return check.report(server.url)
+            return check.report
     return CheckReport(url=servers[-1].url, steps=list(unreachable.values()), reached=False, lost=lost)
 
 
 @dataclass
 class _ServerCheck:
+    url: str
     config: RunConfig
     client: RpcClient
     discovery: DiscoverResult
@@ -176,55 +177,33 @@ class _ServerCheck:
     trying: Trying
     calls_model: bool
     alone: bool
-    steps: list[CheckStep] = field(default_factory=list)
-    examples: list[CheckedExample] = field(default_factory=list)
-    compared: list[ComparedResult] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     at_once: int = 0
     budget: int | None = None
     validation_rows: int = 0
     training_only: bool = False
     test_rows: int | None = None
-    timing: RunEstimate | None = None
-    noise: NoiseReport | None = None
-    evolve: Evolve = "prompts"
-    reached: bool = True
-    lost: bool = False
-    perfect_score: float | None = None
     evidence: HostEvidence = field(default_factory=HostEvidence)
     _scorers_exact: bool = True
 
     def __post_init__(self) -> None:
         self.texts = component_texts(self.discovery.program.seed_candidate)
-
-    def report(self, url: str) -> CheckReport:
         server = self.discovery.server
-        return CheckReport(
-            url=url,
-            program=self.discovery.program.name,
-            server=f"{server.name} {server.version}",
-            steps=self.steps,
-            examples=self.examples,
-            compared=self.compared,
-            timing=self.timing,
-            noise=self.noise,
-            evolve=self.evolve,
-            reached=self.reached,
-            lost=self.lost,
-            perfect_score=self.perfect_score,
+        self.report = CheckReport(
+            url=self.url, program=self.discovery.program.name, server=f"{server.name} {server.version}"
         )
 
     def note(self, name: StepName, verdict: StepVerdict, message: str) -> None:
-        self.steps.append(_step(self.config, name, verdict, message))
+        self.report.steps.append(_step(self.config, name, verdict, message))
 
     def failed(self, name: StepName, error: Exception) -> None:
-        self.lost = self.lost or isinstance(error, ConnectionLost)
-        self.steps.append(_failure(self.config, name, error))
+        self.report.lost = self.report.lost or isinstance(error, ConnectionLost)
+        self.report.steps.append(_failure(self.config, name, error))
 
     @property
     def evolves(self) -> bool:
         """Whether a change of code may fix the program."""
-        return self.evolve != "prompts"
+        return self.report.evolve != "prompts"
 
     async def run(self) -> None:
         offered = ", ".join(self.discovery.capabilities) or "the core alone"
@@ -237,7 +216,7 @@ class _ServerCheck:
         await self._discover_scorers()
         await self._discover_others()
         rows = await self._rows()
-        if any(step.verdict == "failed" for step in self.steps):
+        if not self.report.passed:
             self.note("evaluate", "skipped", "no row is tried until what failed is fixed")
             rows = []
         model = self.config.reflection_lm
@@ -247,8 +226,10 @@ class _ServerCheck:
         if rows and self.alone and self.others:
             chosen = rows_to_compare(rows, max(COMPARED, self.wanted))
             self.trying(Trial(len(chosen), compares=True))
-            steps, self.compared = await compare_servers(self.config, self.client, self.discovery, self.others, chosen)
-            self.steps += steps
+            steps, self.report.compared = await compare_servers(
+                self.config, self.client, self.discovery, self.others, chosen
+            )
+            self.report.steps += steps
         if calling is not None:
             self.note("proposals", *await calling)
         elif model is not None:
@@ -280,11 +261,11 @@ class _ServerCheck:
         offered = {"commits", "mutations"} & set(self.discovery.capabilities)
         seed = code_label(self.discovery.program.seed_candidate) or "no commit"
         if len(offered) == 2 and self.config.reflection_lm is None and self.config.evolve != "prompts":
-            self.evolve = self.config.evolve or "both"
+            self.report.evolve = self.config.evolve or "both"
             self.note("code", "warning", f"can evolve, from {seed}, once a `reflection_lm` asks for changes")
             return
         try:
-            self.evolve = evolve_of(self.config, self.discovery)
+            self.report.evolve = evolve_of(self.config, self.discovery)
         except SettingsError as error:
             self.note("code", "failed", str(error))
             return
@@ -302,7 +283,7 @@ class _ServerCheck:
         answers = await discovered(scorers(self.config), resend=True)
         unreachable = [found for found in answers if isinstance(found, Exception)]
         if unreachable and len(unreachable) == len(answers):
-            self.reached = False
+            self.report.reached = False
             self.note("scores", "failed", f"no scoring server is reachable: {'; '.join(map(summary, unreachable))}")
             return
         able = [found for found in answers if isinstance(found, DiscoverResult) and "scoring" in found.capabilities]
@@ -390,7 +371,7 @@ class _ServerCheck:
             while chosen:
                 tried = [(at, rows[at]) for at in chosen]
                 found = await self._evaluate(tried, traced=not results, why=self._why_more(results))
-                self.examples += [
+                self.report.examples += [
                     CheckedExample.of(at, row, each, components) for (at, row), each in zip(tried, found, strict=True)
                 ]
                 results += found
@@ -399,9 +380,9 @@ class _ServerCheck:
         except (BadResponse, RpcError) as error:
             self.failed("evaluate", error)
             return
-        if self.seconds and share_failed(self.examples) < 1:
+        if self.seconds and share_failed(self.report.examples) < 1:
             self._time(time.monotonic() - began, warm=False)
-        self.note("evaluate", *examples_verdict(self.examples, evolves=self.evolves))
+        self.note("evaluate", *examples_verdict(self.report.examples, evolves=self.evolves))
         if not self.config.score_with and any(result["status"] == "rollout" for result in results):
             self.note("score function", "failed", NO_SCORE)
             return
@@ -410,9 +391,9 @@ class _ServerCheck:
         self.note("scores", *judged)
         scores = [result["score"] for result in results if result["score"] is not None]
         if perfect is not None and max(scores, default=perfect) > perfect:
-            self.perfect_score = perfect_for(scores)
+            self.report.perfect_score = perfect_for(scores)
         await self._reflect([rows[at] for at in first], results[: len(first)])
-        if all(step.verdict != "failed" for step in self.steps):
+        if self.report.passed:
             await self._measure_noise([(at, rows[at]) for at in first], results)
 
     async def _measure_noise(self, rows: list[Numbered], results: list[Result]) -> None:
@@ -424,7 +405,7 @@ class _ServerCheck:
         rows, tries, spent = [row for row, _ in scored], [[found for _, found in scored]], list(results)
         try:
             while len(tries) < self.repeats and self._can_try(len(rows), spent):
-                first, self.seconds, began = self.timing, [], time.monotonic()
+                first, self.seconds, began = self.report.timing, [], time.monotonic()
                 tries.append(await self._evaluate(rows, traced=False, again=True))
                 spent += tries[-1]
                 if self.seconds and (first is None or first.warm or first.example_s < STARTS_S):
@@ -440,7 +421,7 @@ class _ServerCheck:
             self.note("noise", "skipped", f"{counted(len(by_row), 'row')} with a score each time: nothing to compare")
             return
         scores_of = [[float(each["score"]) for each in found] for found in by_row]
-        self.noise = NoiseReport.of(
+        self.report.noise = NoiseReport.of(
             scores_of,
             identical=all(len({digest_of(each.get("output")) for each in found}) == 1 for found in by_row),
             validation_rows=self.validation_rows,
@@ -451,9 +432,9 @@ class _ServerCheck:
         warnings = [noise_warning(row, scores) for (_, row), scores in zip(rows, scores_of, strict=True)]
         found = next(filter(None, warnings), None) if is_deterministic(self.config, self.discovery) else None
         if found is not None:
-            self.note("noise", "warning", f"{found}; {self.noise.about_noise}")
+            self.note("noise", "warning", f"{found}; {self.report.noise.about_noise}")
         else:
-            self.note("noise", "ok", self.noise.about_noise)
+            self.note("noise", "ok", self.report.noise.about_noise)
 
     def _judge_again(self, rows: list[Numbered], again: Sequence[list[Result]]) -> None:
         """Judge the examples once more if some failed when the rows were evaluated again."""
@@ -464,9 +445,9 @@ class _ServerCheck:
             for (at, row), each in zip(rows, results, strict=True)
         ]
         if any(example.status in SYSTEM_ERRORS for example in tried):
-            judged = examples_verdict([*self.examples, *tried], evolves=self.evolves)
-            at = next(at for at, step in enumerate(self.steps) if step.name == "evaluate")
-            self.steps[at] = _step(self.config, "evaluate", *judged)
+            judged = examples_verdict([*self.report.examples, *tried], evolves=self.evolves)
+            at = next(at for at, step in enumerate(self.report.steps) if step.name == "evaluate")
+            self.report.steps[at] = _step(self.config, "evaluate", *judged)
 
     def _can_try(self, count: int, results: Sequence[Result]) -> bool:
         """Return whether the run's own limits on metric calls and cost allow `count` more rows after these results."""
@@ -485,8 +466,8 @@ class _ServerCheck:
         """
         if self.evolves or self._is_spent(results):
             return []
-        if share_failed(self.examples) > TOLERATED:
-            failed = sum(example.status in SYSTEM_ERRORS for example in self.examples)
+        if share_failed(self.report.examples) > TOLERATED:
+            failed = sum(example.status in SYSTEM_ERRORS for example in self.report.examples)
             if not may_be_tolerated(failed, len(results), len(results) + len(untried)):
                 return []
         elif not are_zero(results) or are_blank(self.texts) or (len(results) > self.wanted and output_fault(results)):
@@ -502,7 +483,7 @@ class _ServerCheck:
         """Return why more rows than the first are tried; "" for the first."""
         if not results:
             return ""
-        failed = sum(example.status in SYSTEM_ERRORS for example in self.examples)
+        failed = sum(example.status in SYSTEM_ERRORS for example in self.report.examples)
         if failed > TOLERATED * len(results):
             return f"{failed} of {len(results)} failed, and fewer may of more"
         return f"all {len(results)} so far scored 0"
@@ -557,7 +538,7 @@ class _ServerCheck:
             except (ConnectionLost, RpcError) as error:
                 if isinstance(error, RpcError) and not error.retryable:
                     raise
-                self.lost = self.lost or isinstance(error, ConnectionLost)
+                self.report.lost = self.report.lost or isinstance(error, ConnectionLost)
                 lost = {"type": type(error).__name__, "message": str(error)}
                 failed = {"status": "infra_error", "score": None, "seconds": 0.0, "error": lost}
                 results[start : start + len(batch)] = [failed] * len(batch)
@@ -583,7 +564,7 @@ class _ServerCheck:
 
     def _time(self, all_s: float, *, warm: bool) -> None:
         """Estimate a run by the calls that were measured last, in `all_s` seconds. `warm`: as in `RunEstimate`."""
-        costs = [example.cost_usd for example in self.examples if example.cost_usd is not None]
+        costs = [example.cost_usd for example in self.report.examples if example.cost_usd is not None]
         budget = self.budget if self.config.ends else ASSUMED_BUDGET
         each_s = mean(self.seconds)
         each_usd = mean(costs) if costs else None
@@ -593,7 +574,7 @@ class _ServerCheck:
         races = self.config.races
         fewer = raced < self.validation_rows and not races
         calls = proposal_calls(raced if races else self.validation_rows, size)
-        self.timing = RunEstimate(
+        self.report.timing = RunEstimate(
             example_s=each_s,
             slowest_s=max(self.seconds),
             all_s=all_s,
@@ -621,7 +602,7 @@ class _ServerCheck:
         """Make a reflective dataset for the first component, from all examples with a result."""
         seed = self.discovery.program.seed_candidate
         texts = [name for name in seed if name not in CODE_COMPONENTS]
-        component = texts[0] if texts and self.evolve != "code" else GIT_BRANCH
+        component = texts[0] if texts and self.report.evolve != "code" else GIT_BRANCH
         usable = [
             (row, result)
             for row, result in zip(rows, results, strict=True)
