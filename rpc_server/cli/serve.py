@@ -12,6 +12,7 @@ from typing import Any
 
 import uvloop
 
+from evolverpc_common.open_connections import raise_descriptor_limit
 from evolverpc_common.rows import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import ProgramFailed
@@ -30,7 +31,6 @@ from rpc_server.program.launcher import program_environment
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.program.supervised_command import run_command
-from rpc_server.settings.process_limits import raise_descriptor_limit
 from rpc_server.settings.settings import Settings, load_settings
 from rpc_server.worktrees.open_worktrees import open_worktrees
 
