@@ -327,24 +327,17 @@ class _ServerCheck:
     async def _rows(self) -> list[AnyRow]:
         """Return all training rows; none if the rows of any split cannot be read."""
         held = {split: info.size for split, info in self.discovery.datasets.items()}
-        sources = splits.sources(self.config, held)
         try:
             fetch = functools.partial(list_server_rows, self.client)
             exact = EXACT_VALUES in self.discovery.capabilities and self._scorers_exact
-            rows = await splits.training_rows(sources["train"], held, fetch, exact=exact)
-            val = await splits.rows_of(sources["val"], "valset", held, fetch, exact=exact)
-            test = await splits.rows_of(sources["test"], "testset", held, fetch, exact=exact)
-            divided = splits.divide(self.config, sources, rows)
+            found = await splits.read(self.config, held, fetch, exact=exact)
         except (SettingsError, RowsError) as error:
             self.note("rows", "failed", str(error))
             return []
         except (ClientError, RpcError) as error:
             self.failed("rows", error)
             return []
-        given = {"train": rows, "val": val, "test": test}
-        train = divided.train
-        val, test = (own if taken is None else taken for own, taken in ((val, divided.val), (test, divided.test)))
-        splits.require_test_rows(self.config, test)
+        rows, divided, (train, val, test) = found.given["train"] or [], found.divided, found.of_run
         self.budget = metric_call_budget(
             self.config, texts=len(self.texts), train=len(train), val=len(val) if val is not None else None
         )
@@ -352,9 +345,9 @@ class _ServerCheck:
         self.test_rows = None if test is None else len({content_key(row.wire, row.data) for row in test})
         purposes = {"validation": divided.val, "the test": divided.test}
         kept = "".join(f", {len(taken)} of them kept for {purpose}" for purpose, taken in purposes.items() if taken)
-        self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(sources['train'])}{kept}")
-        for name, of_split in given.items():
-            for warning in missing_fields(of_split or (), sources[name]):
+        self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(found.sources['train'])}{kept}")
+        for name, of_split in found.given.items():
+            for warning in missing_fields(of_split or (), found.sources[name]):
                 self.note("rows", "warning", warning)
         for warning in splits.overlaps(train, val, test) if self.alone else ():
             self.note("rows", "warning", warning)
@@ -366,7 +359,6 @@ class _ServerCheck:
         first = chosen = _spread_over(untried, min(self.wanted, self.discovery.limits.max_batch_size))
         components = list(self.discovery.program.seed_candidate)
         results: list[Result] = []
-        began = time.monotonic()
         try:
             while chosen:
                 tried = [(at, rows[at]) for at in chosen]
@@ -381,7 +373,7 @@ class _ServerCheck:
             self.failed("evaluate", error)
             return
         if self.seconds and share_failed(self.report.examples) < 1:
-            self._time(time.monotonic() - began, warm=False)
+            self._time(warm=False)
         self.note("evaluate", *examples_verdict(self.report.examples, evolves=self.evolves))
         if not self.config.score_with and any(result["status"] == "rollout" for result in results):
             self.note("score function", "failed", NO_SCORE)
@@ -405,11 +397,11 @@ class _ServerCheck:
         rows, tries, spent = [row for row, _ in scored], [[found for _, found in scored]], list(results)
         try:
             while len(tries) < self.repeats and self._can_try(len(rows), spent):
-                first, self.seconds, began = self.report.timing, [], time.monotonic()
+                first, self.seconds = self.report.timing, []
                 tries.append(await self._evaluate(rows, traced=False, again=True))
                 spent += tries[-1]
                 if self.seconds and (first is None or first.warm or first.example_s < STARTS_S):
-                    self._time(time.monotonic() - began, warm=True)  # longer ones are work, which may be cached now
+                    self._time(warm=True)  # longer ones are work, which may be cached now
         except (BadResponse, RpcError) as error:
             self.failed("noise", error)
             return
@@ -562,8 +554,8 @@ class _ServerCheck:
     def _call_id(self) -> str | None:
         return uuid.uuid4().hex if self.client.offers("idempotency") else None
 
-    def _time(self, all_s: float, *, warm: bool) -> None:
-        """Estimate a run by the calls that were measured last, in `all_s` seconds. `warm`: as in `RunEstimate`."""
+    def _time(self, *, warm: bool) -> None:
+        """Estimate a run by the calls that were measured last. `warm`: as in `RunEstimate`."""
         costs = [example.cost_usd for example in self.report.examples if example.cost_usd is not None]
         budget = self.budget if self.config.ends else ASSUMED_BUDGET
         each_s = mean(self.seconds)
@@ -577,7 +569,6 @@ class _ServerCheck:
         self.report.timing = RunEstimate(
             example_s=each_s,
             slowest_s=max(self.seconds),
-            all_s=all_s,
             warm=warm,
             at_once=self.at_once,
             budget=budget,
