@@ -55,7 +55,9 @@ class SettingsCommand(TyperCommand):
                     default = "" if found.default_text == "none" else f" [default: {found.default_text}]"
                     sections.setdefault(section, []).append((found.usage, found.description + default))
             elif (record := param.get_help_record(ctx)) is not None:
-                sections["Arguments" if isinstance(param, TyperArgument) else "Options"].append(record)
+                is_argument = isinstance(param, TyperArgument)
+                usage = str(param.metavar or record[0]) if is_argument else record[0]
+                sections["Arguments" if is_argument else "Options"].append((usage, record[1]))
         for title, rows in sections.items():
             if rows:
                 with formatter.section(title):

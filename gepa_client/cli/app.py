@@ -10,7 +10,8 @@ from evolverpc_common.lazy_commands import add_module, application, named_comman
 
 HELP = """Improve any program that speaks the evaluation protocol, in any language, with GEPA.
 
-Give the server's token in the environment as GEPA_TOKEN, or in a file with --token-file.
+Begin with `evolverpc serve program.py`, then give its URL to `check` and to `optimize` in another terminal; both take
+the server's token from the variable GEPA_TOKEN, or from the file of --token-file.
 """
 
 COMMANDS = {

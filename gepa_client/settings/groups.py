@@ -323,7 +323,7 @@ class FleetSettings(SettingsGroup, title="Servers"):
 
     url: Texts = setting((), "Servers that run already, such as http://127.0.0.1:8000.", metavar="URL")
     token_file: Path | None = setting(
-        None, "File that holds the token of the servers.", everyday=True, shown="GEPA_TOKEN"
+        None, "File that holds the token of the servers.", everyday=True, shown="the variable GEPA_TOKEN"
     )
     fleet: Path | None = setting(None, "File of servers, read again on change: one `URL [token-file=PATH]` per line.")
     score_with: Texts = setting(

@@ -3,13 +3,14 @@
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from evolverpc_common.installation import installed_version
+from evolverpc_common.printed_commands import shell_line
 from protocol import ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.cli.listen_endpoint import Token
@@ -26,8 +27,17 @@ class Announcer:
     def __init__(self, *, json_lines: bool) -> None:
         self._json_lines = json_lines
 
-    def ready(self, settings: Settings, program: ProgramInfo, token: Token, *, url: str, instance_id: str) -> None:
-        """Announce that the program answers at this URL."""
+    def ready(
+        self,
+        settings: Settings,
+        program: ProgramInfo,
+        token: Token,
+        *,
+        url: str,
+        instance_id: str,
+        splits: Collection[str],
+    ) -> None:
+        """Announce that the program answers at this URL, and what to do next. `splits`: whose rows the server holds."""
         if self._json_lines:
             _emit(
                 "ready",
@@ -42,8 +52,11 @@ class Announcer:
         where = f"token in {token.file}" if token.file is not None else "token as given in GEPA_TOKEN"
         print(
             f"evolverpc {installed_version()} · {program.name} ({kind}) ready on {url} · {where}",
-            flush=True,
         )
+        words = ["check", url.removesuffix("/rpc")]
+        words += ["--token-file", str(token.file)] if token.file is not None else []
+        words += [] if "train" in splits else ["--trainset", "ROWS.jsonl"]
+        print(f"next, in another terminal: {shell_line(words)}", flush=True)
 
     def no_score(self) -> None:
         """Warn that the program returns outputs without scores, which a run needs."""

@@ -201,7 +201,14 @@ async def _answer_requests(
     if settings.is_a == "program" and program.info.components and "scoring" not in program.capabilities:
         announce.no_score()
     async with listening(app, sock):
-        announce.ready(settings, program.info, token, url=url_of(settings, sock), instance_id=service.instance_id)
+        announce.ready(
+            settings,
+            program.info,
+            token,
+            url=url_of(settings, sock),
+            instance_id=service.instance_id,
+            splits=datasets.infos.keys(),
+        )
         await _run_until(signals.terminate.wait(), signals.interrupt)
         if not signals.interrupt.is_set():
             announce.draining()

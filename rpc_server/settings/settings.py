@@ -231,7 +231,7 @@ class ListenSettings(SettingsGroup, title="HTTP"):
         None,
         "File that holds the bearer token; created if missing.",
         everyday=True,
-        shown="GEPA_TOKEN, else a new one each start",
+        shown="the variable GEPA_TOKEN, else a new one each start",
     )
     allowed_hosts: tuple[str, ...] = setting(
         (),
