@@ -1,5 +1,6 @@
-"""Parse and classify network addresses: loopback, public, of this machine; and `HOST:PORT`."""
+"""Network addresses: parse, classify (loopback, public, of this machine) and bind them."""
 
+import errno
 import ipaddress
 import re
 import socket
@@ -68,6 +69,39 @@ def is_loopback(host: str | None) -> bool:
         return ipaddress.ip_address(host or "").is_loopback
     except ValueError:
         return False
+
+
+class CannotListen(Exception):
+    """The address cannot be listened on; the text names it and what to do."""
+
+
+def bound_socket(host: str, port: int, *, backlog: int | None = None, in_use: str = "") -> socket.socket:
+    """Return a socket that is bound to an address; with a `backlog` it listens.
+
+    `in_use`: what a port may be in use by, for the message.
+
+    Raises:
+        CannotListen: with the reason.
+    """
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, number)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            if backlog is not None:
+                sock.listen(backlog)
+        except OSError:
+            sock.close()
+            raise
+    except OSError as error:
+        why = str(error.strerror)
+        if error.errno == errno.EADDRINUSE:
+            why = f"the port is in use{in_use}, or give another --port (0 for a free one)"
+        raise CannotListen(f"cannot listen on {host} port {port}: {why}") from None
+    return sock
 
 
 def refusal_reason(address: Address, allowed: Sequence[Network]) -> str | None:

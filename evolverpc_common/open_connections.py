@@ -42,3 +42,11 @@ class OpenConnections:
     def closed(self, connection: Connection) -> None:
         """Remove it; idempotent."""
         self._open.pop(connection, None)
+
+
+def raise_descriptor_limit(wanted: int) -> None:
+    """Raise this process's limit to `wanted` descriptors, or as far as the system allows; children inherit it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))

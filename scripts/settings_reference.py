@@ -2,7 +2,7 @@
 
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -70,15 +70,17 @@ def module() -> str:
     imports = (
         "from collections.abc import Sequence\nfrom pathlib import Path\nfrom typing import Any, Literal, TypedDict"
     )
-    name = 'class OptimizeSettings(TypedDict, total=False):\n    """Settings of a run and of its server."""'
-    run = _typed(RunConfig, {name: each for name, each in KEYWORDS.items() if name not in OF_SERVER})
+    name = (
+        "class OptimizeSettings(TypedDict, total=False):\n"
+        '    """Settings of a run and of its server, which docs/settings.md describes."""\n'
+    )
+    run = _typed(RunConfig, [name for name in KEYWORDS if name not in OF_SERVER])
     return "\n".join([head, "", imports, "\n", name, *run, *_typed(Settings, OF_SERVER), ""])
 
 
-def _typed(model: type[SettingsGroup], settings: Mapping[str, Setting]) -> Iterator[str]:
+def _typed(model: type[SettingsGroup], settings: Iterable[str]) -> Iterator[str]:
     for each in settings:
-        yield f"\n    {each}: {' | '.join(dict.fromkeys(_types(model.model_fields[each].annotation)))}"
-        yield f'    """{settings[each].description}"""'
+        yield f"    {each}: {' | '.join(dict.fromkeys(_types(model.model_fields[each].annotation)))}"
 
 
 def _types(annotation: Any) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Make the flags of a typer command from settings, and its help by groups."""
 
+import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
@@ -54,7 +55,9 @@ class SettingsCommand(TyperCommand):
                     default = "" if found.default_text == "none" else f" [default: {found.default_text}]"
                     sections.setdefault(section, []).append((found.usage, found.description + default))
             elif (record := param.get_help_record(ctx)) is not None:
-                sections["Arguments" if isinstance(param, TyperArgument) else "Options"].append(record)
+                is_argument = isinstance(param, TyperArgument)
+                usage = str(param.metavar or record[0]) if is_argument else record[0]
+                sections["Arguments" if is_argument else "Options"].append((usage, record[1]))
         for title, rows in sections.items():
             if rows:
                 with formatter.section(title):
@@ -85,7 +88,7 @@ def settings_command(
 
 
 def with_flags(
-    action: Callable[..., None], own: Mapping[str, tuple[Any, Any]], settings: Iterable[Setting]
+    action: Callable[..., None], own: Mapping[str, tuple[Any, Any]], settings: Iterable[Setting] = ()
 ) -> Callable[..., None]:
     """Return `action`, which takes keyword arguments, with the signature that typer reads flags from.
 
@@ -102,13 +105,14 @@ def with_flags(
         for each in settings
         if each.name not in own
     ]
-    help_all = typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show every flag and exit.")
-    parameters.append(inspect.Parameter("help_all", keyword, annotation=Annotated[bool, help_all], default=False))
+    if len(parameters) > len(own):
+        help_all = typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show every flag and exit.")
+        parameters.append(inspect.Parameter("help_all", keyword, annotation=Annotated[bool, help_all], default=False))
 
-    def command(help_all: bool, **given: Any) -> None:  # noqa: ARG001  # its callback did all
+    @functools.wraps(action)
+    def command(help_all: bool = False, **given: Any) -> None:  # noqa: ARG001  # its callback did all
         action(**given)
 
-    command.__doc__ = action.__doc__
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
     return command
 

@@ -234,6 +234,15 @@ def pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def path_unless(is_name: Callable[[str], bool]) -> Anchor:
+    """Return a function that anchors a text at a folder, unless it names something other than a file or folder."""
+
+    def anchor(value: Any, folder: Path) -> Any:
+        return str(folder / value) if isinstance(value, str | Path) and not is_name(str(value)) else value
+
+    return anchor
+
+
 _YES_NO = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from evolverpc_common.display_text import counted, line
+from evolverpc_common.display_text import line
 from evolverpc_common.redaction import Secrets, secrets_of
 from gepa_client.check.noise_report import NoiseReport
 from gepa_client.gepa.row_loaders import AnyRow
@@ -74,8 +74,7 @@ class CheckedExample(_ReportModel):
     """The result of one row; `step` names where it failed. `row` is its index in the training rows.
 
     `log`: the end of what the program wrote meanwhile, if the row did not fail; else it is in `details`. `inputs`: of
-    that step, as JSON, if it is one of the trajectory's own. `trace`: the type and the size of its
-    trajectory, None if the answer held none.
+    that step, as JSON, if it is one of the trajectory's own.
     """
 
     row: int
@@ -91,7 +90,6 @@ class CheckedExample(_ReportModel):
     cost_usd: float | None = None
     log: str | None = None
     inputs: str | None = None
-    trace: str | None = None
 
     @classmethod
     def of(cls, at: int, row: AnyRow, result: Result, components: Sequence[str] = ()) -> Self:
@@ -115,7 +113,6 @@ class CheckedExample(_ReportModel):
             details=error.get("traceback"),
             cost_usd=(result.get("usage") or {}).get("cost_usd"),
             log=Secrets(secrets_of()).redact_text(result.get("log") or error.get("log") or "") or None,
-            trace=trace_size(result),
         )
 
 
@@ -159,7 +156,6 @@ class RunEstimate(_ReportModel):
 
     example_s: float
     slowest_s: float
-    all_s: float
     warm: bool = False
     at_once: int
     budget: int | None
@@ -173,8 +169,8 @@ class RunEstimate(_ReportModel):
     race_calls: int | None = None
 
 
-class CheckReport(_ReportModel):
-    """Everything `check` found.
+class CheckReport(BaseModel):
+    """Everything `check` found, as it is found.
 
     `compared`: results by which several servers were compared. `evolve`: what a run would change. `noise`: None if no
     scores could be compared. `passed` is False when any step failed; `reached` when the server answered at all. `lost`:
@@ -185,7 +181,7 @@ class CheckReport(_ReportModel):
     url: str
     program: str | None = None
     server: str | None = None
-    steps: list[CheckStep]
+    steps: list[CheckStep] = []
     examples: list[CheckedExample] = []
     compared: list[ComparedResult] = []
     timing: RunEstimate | None = None
@@ -199,25 +195,6 @@ class CheckReport(_ReportModel):
     def passed(self) -> bool:
         """Whether a run may start."""
         return all(step.verdict != "failed" for step in self.steps)
-
-
-def trace_size(result: Result) -> str | None:
-    """Return the type and the size of a result's trajectory, such as `a list of 4 steps`; None if it holds none."""
-    if result.get("trajectory_ref") is not None:
-        length = result.get("trajectory_length")
-        kept = "kept by the server"
-        return kept if length is None else f"length {length:,}, {kept}"
-    trajectory = result.get("trajectory")
-    if trajectory is None:
-        return None
-    characters = f"{len(json.dumps(trajectory, ensure_ascii=False)):,} characters"
-    if isinstance(trajectory, list):
-        return f"a list of {counted(len(trajectory), 'step')}, {characters}"
-    if steps := steps_of(result):
-        return f"{counted(len(steps), 'step')}, {characters}"
-    if isinstance(trajectory, dict):
-        return f"an object of {counted(len(trajectory), 'field')}, {characters}"
-    return f"a {type(trajectory).__name__} of {characters}"
 
 
 def steps_of(result: Result) -> list[dict[str, Any]]:

@@ -1,6 +1,9 @@
-"""How the times and costs of an estimate are written."""
+"""How the times and costs of an estimate are written, and a check that passed in a few lines."""
 
-from gepa_client.check.check_report import RunEstimate
+from collections.abc import Iterator
+
+from evolverpc_common.display_text import counted
+from gepa_client.check.check_report import CheckReport, RunEstimate
 from gepa_client.settings.groups import Evolve
 
 CENT = 0.01
@@ -40,6 +43,17 @@ def run_estimate(timing: RunEstimate, evolve: Evolve) -> str:
     if timing.run_usd is not None and timing.example_usd is not None:
         text += f", and cost {about_usd(timing.run_usd)} (${timing.example_usd:.4f} each)"
     return text
+
+
+def brief_lines(report: CheckReport) -> Iterator[tuple[str, bool]]:
+    """Yield what a run should know of a check that passed, and whether it is a warning."""
+    for step in report.steps:
+        if step.verdict == "warning":
+            yield step.message, True
+    if report.timing is not None:
+        yield f"{counted(len(report.examples), 'row')} tried; {run_estimate(report.timing, report.evolve)}", False
+    if report.noise is not None:
+        yield report.noise.about_power, False
 
 
 def _two_digits(number: float) -> str:

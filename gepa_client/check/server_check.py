@@ -22,7 +22,6 @@ from gepa_client.check.check_report import (
     CheckedExample,
     CheckReport,
     CheckStep,
-    ComparedResult,
     Result,
     RunEstimate,
     StepName,
@@ -64,7 +63,6 @@ from gepa_client.run import splits
 from gepa_client.run.compared_rows import COMPARED, rows_to_compare
 from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers
 from gepa_client.selection.search_rows import default_sample, rows_searched
-from gepa_client.settings.groups import Evolve
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig, score_range_of
 from gepa_client.transport.address import Address, rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S
@@ -153,18 +151,21 @@ async def check_server(
                     url=server.url, steps=[*_as_warnings(unreachable.values()), _failure(config, "handshake", error)]
                 )
             others = servers[number + 1 :]
-            check = _ServerCheck(config, client, discovery, others, examples, repeats, trying, calls_model, alone)
-            check.steps += _as_warnings(unreachable.values())
+            check = _ServerCheck(
+                server.url, config, client, discovery, others, examples, repeats, trying, calls_model, alone
+            )
+            check.report.steps += _as_warnings(unreachable.values())
             await check.run()
             if alone:
                 for url, step in unreachable.items():
                     check.note("servers", "failed", f"not compared: {naming(url, step.message)}")
-            return check.report(server.url)
+            return check.report
     return CheckReport(url=servers[-1].url, steps=list(unreachable.values()), reached=False, lost=lost)
 
 
 @dataclass
 class _ServerCheck:
+    url: str
     config: RunConfig
     client: RpcClient
     discovery: DiscoverResult
@@ -174,55 +175,33 @@ class _ServerCheck:
     trying: Trying
     calls_model: bool
     alone: bool
-    steps: list[CheckStep] = field(default_factory=list)
-    examples: list[CheckedExample] = field(default_factory=list)
-    compared: list[ComparedResult] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     at_once: int = 0
     budget: int | None = None
     validation_rows: int = 0
     training_only: bool = False
     test_rows: int | None = None
-    timing: RunEstimate | None = None
-    noise: NoiseReport | None = None
-    evolve: Evolve = "prompts"
-    reached: bool = True
-    lost: bool = False
-    perfect_score: float | None = None
     evidence: HostEvidence = field(default_factory=HostEvidence)
     _scorers_exact: bool = True
 
     def __post_init__(self) -> None:
         self.texts = component_texts(self.discovery.program.seed_candidate)
-
-    def report(self, url: str) -> CheckReport:
         server = self.discovery.server
-        return CheckReport(
-            url=url,
-            program=self.discovery.program.name,
-            server=f"{server.name} {server.version}",
-            steps=self.steps,
-            examples=self.examples,
-            compared=self.compared,
-            timing=self.timing,
-            noise=self.noise,
-            evolve=self.evolve,
-            reached=self.reached,
-            lost=self.lost,
-            perfect_score=self.perfect_score,
+        self.report = CheckReport(
+            url=self.url, program=self.discovery.program.name, server=f"{server.name} {server.version}"
         )
 
     def note(self, name: StepName, verdict: StepVerdict, message: str) -> None:
-        self.steps.append(_step(self.config, name, verdict, message))
+        self.report.steps.append(_step(self.config, name, verdict, message))
 
     def failed(self, name: StepName, error: Exception) -> None:
-        self.lost = self.lost or isinstance(error, ConnectionLost)
-        self.steps.append(_failure(self.config, name, error))
+        self.report.lost = self.report.lost or isinstance(error, ConnectionLost)
+        self.report.steps.append(_failure(self.config, name, error))
 
     @property
     def evolves(self) -> bool:
         """Whether a change of code may fix the program."""
-        return self.evolve != "prompts"
+        return self.report.evolve != "prompts"
 
     async def run(self) -> None:
         offered = ", ".join(self.discovery.capabilities) or "the core alone"
@@ -235,7 +214,7 @@ class _ServerCheck:
         await self._discover_scorers()
         await self._discover_others()
         rows = await self._rows()
-        if any(step.verdict == "failed" for step in self.steps):
+        if not self.report.passed:
             self.note("evaluate", "skipped", "no row is tried until what failed is fixed")
             rows = []
         model = self.config.reflection_lm
@@ -245,8 +224,10 @@ class _ServerCheck:
         if rows and self.alone and self.others:
             chosen = rows_to_compare(rows, max(COMPARED, self.wanted))
             self.trying(Trial(len(chosen), compares=True))
-            steps, self.compared = await compare_servers(self.config, self.client, self.discovery, self.others, chosen)
-            self.steps += steps
+            steps, self.report.compared = await compare_servers(
+                self.config, self.client, self.discovery, self.others, chosen
+            )
+            self.report.steps += steps
         if calling is not None:
             self.note("proposals", *await calling)
         elif model is not None:
@@ -278,11 +259,11 @@ class _ServerCheck:
         offered = {"commits", "mutations"} & set(self.discovery.capabilities)
         seed = code_label(self.discovery.program.seed_candidate) or "no commit"
         if len(offered) == 2 and self.config.reflection_lm is None and self.config.evolve != "prompts":
-            self.evolve = self.config.evolve or "both"
+            self.report.evolve = self.config.evolve or "both"
             self.note("code", "warning", f"can evolve, from {seed}, once a `reflection_lm` asks for changes")
             return
         try:
-            self.evolve = evolve_of(self.config, self.discovery)
+            self.report.evolve = evolve_of(self.config, self.discovery)
         except SettingsError as error:
             self.note("code", "failed", str(error))
             return
@@ -300,7 +281,7 @@ class _ServerCheck:
         answers = await discovered(scorers(self.config), resend=True)
         unreachable = [found for found in answers if isinstance(found, Exception)]
         if unreachable and len(unreachable) == len(answers):
-            self.reached = False
+            self.report.reached = False
             self.note("scores", "failed", f"no scoring server is reachable: {'; '.join(map(summary, unreachable))}")
             return
         able = [found for found in answers if isinstance(found, DiscoverResult) and "scoring" in found.capabilities]
@@ -344,24 +325,17 @@ class _ServerCheck:
     async def _rows(self) -> list[AnyRow]:
         """Return all training rows; none if the rows of any split cannot be read."""
         held = {split: info.size for split, info in self.discovery.datasets.items()}
-        sources = splits.sources(self.config, held)
         try:
             fetch = functools.partial(list_server_rows, self.client)
             exact = EXACT_VALUES in self.discovery.capabilities and self._scorers_exact
-            rows = await splits.training_rows(sources["train"], held, fetch, exact=exact)
-            val = await splits.rows_of(sources["val"], "valset", held, fetch, exact=exact)
-            test = await splits.rows_of(sources["test"], "testset", held, fetch, exact=exact)
-            divided = splits.divide(self.config, sources, rows)
+            found = await splits.read(self.config, held, fetch, exact=exact)
         except (SettingsError, RowsError) as error:
             self.note("rows", "failed", str(error))
             return []
         except (ClientError, RpcError) as error:
             self.failed("rows", error)
             return []
-        given = {"train": rows, "val": val, "test": test}
-        train = divided.train
-        val, test = (own if taken is None else taken for own, taken in ((val, divided.val), (test, divided.test)))
-        splits.require_test_rows(self.config, test)
+        rows, divided, (train, val, test) = found.given["train"] or [], found.divided, found.of_run
         self.budget = metric_call_budget(
             self.config, texts=len(self.texts), train=len(train), val=len(val) if val is not None else None
         )
@@ -369,9 +343,9 @@ class _ServerCheck:
         self.test_rows = None if test is None else len({content_key(row.wire, row.data) for row in test})
         purposes = {"validation": divided.val, "the test": divided.test}
         kept = "".join(f", {len(taken)} of them kept for {purpose}" for purpose, taken in purposes.items() if taken)
-        self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(sources['train'])}{kept}")
-        for name, of_split in given.items():
-            for warning in missing_fields(of_split or (), sources[name]):
+        self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(found.sources['train'])}{kept}")
+        for name, of_split in found.given.items():
+            for warning in missing_fields(of_split or (), found.sources[name]):
                 self.note("rows", "warning", warning)
         for warning in splits.overlaps(train, val, test) if self.alone else ():
             self.note("rows", "warning", warning)
@@ -383,12 +357,11 @@ class _ServerCheck:
         first = chosen = _spread_over(untried, min(self.wanted, self.discovery.limits.max_batch_size))
         components = list(self.discovery.program.seed_candidate)
         results: list[Result] = []
-        began = time.monotonic()
         try:
             while chosen:
                 tried = [(at, rows[at]) for at in chosen]
                 found = await self._evaluate(tried, traced=not results, why=self._why_more(results))
-                self.examples += [
+                self.report.examples += [
                     CheckedExample.of(at, row, each, components) for (at, row), each in zip(tried, found, strict=True)
                 ]
                 results += found
@@ -397,9 +370,9 @@ class _ServerCheck:
         except (BadResponse, RpcError) as error:
             self.failed("evaluate", error)
             return
-        if self.seconds and share_failed(self.examples) < 1:
-            self._time(time.monotonic() - began, warm=False)
-        self.note("evaluate", *examples_verdict(self.examples, evolves=self.evolves))
+        if self.seconds and share_failed(self.report.examples) < 1:
+            self._time(warm=False)
+        self.note("evaluate", *examples_verdict(self.report.examples, evolves=self.evolves))
         if not self.config.score_with and any(result["status"] == "rollout" for result in results):
             self.note("score function", "failed", NO_SCORE)
             return
@@ -408,9 +381,9 @@ class _ServerCheck:
         self.note("scores", *judged)
         scores = [result["score"] for result in results if result["score"] is not None]
         if perfect is not None and max(scores, default=perfect) > perfect:
-            self.perfect_score = perfect_for(scores)
+            self.report.perfect_score = perfect_for(scores)
         await self._reflect([rows[at] for at in first], results[: len(first)])
-        if all(step.verdict != "failed" for step in self.steps):
+        if self.report.passed:
             await self._measure_noise([(at, rows[at]) for at in first], results)
 
     async def _measure_noise(self, rows: list[Numbered], results: list[Result]) -> None:
@@ -422,11 +395,11 @@ class _ServerCheck:
         rows, tries, spent = [row for row, _ in scored], [[found for _, found in scored]], list(results)
         try:
             while len(tries) < self.repeats and self._can_try(len(rows), spent):
-                first, self.seconds, began = self.timing, [], time.monotonic()
+                first, self.seconds = self.report.timing, []
                 tries.append(await self._evaluate(rows, traced=False, again=True))
                 spent += tries[-1]
                 if self.seconds and (first is None or first.warm or first.example_s < STARTS_S):
-                    self._time(time.monotonic() - began, warm=True)  # longer ones are work, which may be cached now
+                    self._time(warm=True)  # longer ones are work, which may be cached now
         except (BadResponse, RpcError) as error:
             self.failed("noise", error)
             return
@@ -438,7 +411,7 @@ class _ServerCheck:
             self.note("noise", "skipped", f"{counted(len(by_row), 'row')} with a score each time: nothing to compare")
             return
         scores_of = [[float(each["score"]) for each in found] for found in by_row]
-        self.noise = NoiseReport.of(
+        self.report.noise = NoiseReport.of(
             scores_of,
             identical=all(len({digest_of(each.get("output")) for each in found}) == 1 for found in by_row),
             validation_rows=self.validation_rows,
@@ -449,9 +422,9 @@ class _ServerCheck:
         warnings = [noise_warning(row, scores) for (_, row), scores in zip(rows, scores_of, strict=True)]
         found = next(filter(None, warnings), None) if is_deterministic(self.config, self.discovery) else None
         if found is not None:
-            self.note("noise", "warning", f"{found}; {self.noise.about_noise}")
+            self.note("noise", "warning", f"{found}; {self.report.noise.about_noise}")
         else:
-            self.note("noise", "ok", self.noise.about_noise)
+            self.note("noise", "ok", self.report.noise.about_noise)
 
     def _judge_again(self, rows: list[Numbered], again: Sequence[list[Result]]) -> None:
         """Judge the examples once more if some failed when the rows were evaluated again."""
@@ -462,9 +435,9 @@ class _ServerCheck:
             for (at, row), each in zip(rows, results, strict=True)
         ]
         if any(example.status in SYSTEM_ERRORS for example in tried):
-            judged = examples_verdict([*self.examples, *tried], evolves=self.evolves)
-            at = next(at for at, step in enumerate(self.steps) if step.name == "evaluate")
-            self.steps[at] = _step(self.config, "evaluate", *judged)
+            judged = examples_verdict([*self.report.examples, *tried], evolves=self.evolves)
+            at = next(at for at, step in enumerate(self.report.steps) if step.name == "evaluate")
+            self.report.steps[at] = _step(self.config, "evaluate", *judged)
 
     def _can_try(self, count: int, results: Sequence[Result]) -> bool:
         """Return whether the run's own limits on metric calls and cost allow `count` more rows after these results."""
@@ -483,8 +456,8 @@ class _ServerCheck:
         """
         if self.evolves or self._is_spent(results):
             return []
-        if share_failed(self.examples) > TOLERATED:
-            failed = sum(example.status in SYSTEM_ERRORS for example in self.examples)
+        if share_failed(self.report.examples) > TOLERATED:
+            failed = sum(example.status in SYSTEM_ERRORS for example in self.report.examples)
             if not may_be_tolerated(failed, len(results), len(results) + len(untried)):
                 return []
         elif not are_zero(results) or are_blank(self.texts) or (len(results) > self.wanted and output_fault(results)):
@@ -500,7 +473,7 @@ class _ServerCheck:
         """Return why more rows than the first are tried; "" for the first."""
         if not results:
             return ""
-        failed = sum(example.status in SYSTEM_ERRORS for example in self.examples)
+        failed = sum(example.status in SYSTEM_ERRORS for example in self.report.examples)
         if failed > TOLERATED * len(results):
             return f"{failed} of {len(results)} failed, and fewer may of more"
         return f"all {len(results)} so far scored 0"
@@ -554,7 +527,7 @@ class _ServerCheck:
             except (ConnectionLost, RpcError) as error:
                 if isinstance(error, RpcError) and not error.retryable:
                     raise
-                self.lost = self.lost or isinstance(error, ConnectionLost)
+                self.report.lost = self.report.lost or isinstance(error, ConnectionLost)
                 lost = {"type": type(error).__name__, "message": str(error)}
                 failed = {"status": "infra_error", "score": None, "seconds": 0.0, "error": lost}
                 results[start : start + len(batch)] = [failed] * len(batch)
@@ -578,9 +551,9 @@ class _ServerCheck:
     def _call_id(self) -> str | None:
         return uuid.uuid4().hex if self.client.offers("idempotency") else None
 
-    def _time(self, all_s: float, *, warm: bool) -> None:
-        """Estimate a run by the calls that were measured last, in `all_s` seconds. `warm`: as in `RunEstimate`."""
-        costs = [example.cost_usd for example in self.examples if example.cost_usd is not None]
+    def _time(self, *, warm: bool) -> None:
+        """Estimate a run by the calls that were measured last. `warm`: as in `RunEstimate`."""
+        costs = [example.cost_usd for example in self.report.examples if example.cost_usd is not None]
         budget = self.budget if self.config.ends else ASSUMED_BUDGET
         each_s = mean(self.seconds)
         each_usd = mean(costs) if costs else None
@@ -590,10 +563,9 @@ class _ServerCheck:
         races = self.config.races
         fewer = raced < self.validation_rows and not races
         calls = proposal_calls(raced if races else self.validation_rows, size)
-        self.timing = RunEstimate(
+        self.report.timing = RunEstimate(
             example_s=each_s,
             slowest_s=max(self.seconds),
-            all_s=all_s,
             warm=warm,
             at_once=self.at_once,
             budget=budget,
@@ -618,7 +590,7 @@ class _ServerCheck:
         """Make a reflective dataset for the first component, from all examples with a result."""
         seed = self.discovery.program.seed_candidate
         texts = [name for name in seed if name not in CODE_COMPONENTS]
-        component = texts[0] if texts and self.evolve != "code" else GIT_BRANCH
+        component = texts[0] if texts and self.report.evolve != "code" else GIT_BRANCH
         usable = [
             (row, result)
             for row, result in zip(rows, results, strict=True)

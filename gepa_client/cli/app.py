@@ -1,17 +1,17 @@
 """The application: its commands, each loaded only if it is named, so that `--help` starts at once."""
 
-import sys
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from evolverpc_common.installation import stated_version
+from evolverpc_common.lazy_commands import add_module, application, named_command
 
 HELP = """Improve any program that speaks the evaluation protocol, in any language, with GEPA.
 
-Give the server's token in the environment as GEPA_TOKEN, or in a file with --token-file.
+Begin with `evolverpc serve program.py`, then give its URL to `check` and to `optimize` in another terminal; both take
+the server's token from the variable GEPA_TOKEN, or from the file of --token-file.
 """
 
 COMMANDS = {
@@ -72,59 +72,19 @@ class _Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-def build(loaded: str | None) -> typer.Typer:
-    """Build the application; only the command `loaded` has its code and flags, the others have a line of help."""
-    app = typer.Typer(
-        cls=_Commands,
-        help=HELP,
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,  # plain help gives every flag in full, however long its name
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+def build(named: str | None) -> typer.Typer:
+    """Build the application with the command `named`."""
+    return application(HELP, {**ELSEWHERE, **COMMANDS}, _add, named, _Commands)
 
-    @app.callback()
-    def common(
-        version: Annotated[
-            bool,
-            typer.Option(
-                "--version", callback=_print_version, is_eager=True, help="Print version and folder, and exit."
-            ),
-        ] = False,
-    ) -> None:
-        pass
 
-    for name, summary in {**ELSEWHERE, **COMMANDS}.items():
-        if name == loaded:
-            own = MODULES.get(name, name)
-            if name in WITH_SETTINGS:
-                flags = import_module("gepa_client.cli.flags")
-                app.command(name, short_help=summary, cls=flags.COMMAND, context_settings=WIDE)(flags.declared(name))
-                continue
-            module = import_module(f"gepa_client.cli.commands.{own}")
-            if (group := getattr(module, "APP", None)) is not None:  # a command with commands of its own
-                app.add_typer(group, name=name, short_help=summary)
-                continue
-            cls = getattr(module, "COMMAND", None)  # of a command that has flags of settings beside its own
-            app.command(name, short_help=summary, cls=cls)(getattr(module, own))
-        else:
-            app.command(name, help=summary)(_not_loaded)
-    return app
+def _add(app: typer.Typer, name: str, summary: str) -> None:
+    if name in WITH_SETTINGS:
+        flags = import_module("gepa_client.cli.flags")
+        app.command(name, short_help=summary, cls=flags.COMMAND, context_settings=WIDE)(flags.declared(name))
+    else:
+        add_module(app, name, summary, f"gepa_client.cli.commands.{MODULES.get(name, name)}")
 
 
 def main() -> None:
     """Entry point of the console script."""
-    arguments = sys.argv[1:]
-    named = next((argument for argument in arguments if not argument.startswith("-")), None)
-    build(named)(prog_name="evolverpc")
-
-
-def _not_loaded() -> None:
-    raise AssertionError("main() loads the command that is named")
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(stated_version())
-        raise typer.Exit
+    build(named_command())(prog_name="evolverpc")

@@ -15,6 +15,7 @@ from typing import Self
 from rich.console import Console
 
 from evolverpc_common.settings.sources import SettingsError
+from evolverpc_common.signal_handlers import signals_handled
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import ClientError, JournalError, NoCertificate, summary
 from gepa_client.journal.entries import RESUMED_BY, StoredRun
@@ -306,12 +307,8 @@ class _StopOnSignals:
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with signals_handled(self._on_signal, signal.SIGINT, signal.SIGTERM):
             yield self
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def attend(self) -> None:
         """Act on the signals received since the last call."""

@@ -9,7 +9,7 @@ from rich.table import Table
 from evolverpc_common.display_text import counted
 from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.check.estimate_text import CENT, about_usd, run_estimate, span
+from gepa_client.check.estimate_text import CENT, about_usd, brief_lines, run_estimate, span
 from gepa_client.errors import ClientError, summary
 from gepa_client.settings.check_settings import EXAMPLES, MOST_EXAMPLES
 from gepa_client.settings.flag_words import Typed
@@ -149,13 +149,8 @@ def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:
 
 
 def _show_brief(console: Console, report: "CheckReport") -> None:
-    for step in report.steps:
-        if step.verdict == "warning":
-            echo(console, f"[yellow]check:[/] {safe(step.message)}")
-    if report.timing is not None:
-        echo(console, f"check: {len(report.examples)} rows tried; {run_estimate(report.timing, report.evolve)}")
-    if report.noise is not None:
-        echo(console, f"check: {report.noise.about_power}")
+    for text, is_warning in brief_lines(report):
+        echo(console, f"{'[yellow]check:[/]' if is_warning else 'check:'} {safe(text)}")
 
 
 def _show(console: Console, report: "CheckReport", where: str, *, brief: bool) -> None:

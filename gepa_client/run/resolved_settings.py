@@ -4,7 +4,6 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from evolverpc_common.model_prices import PriceTable
@@ -14,7 +13,7 @@ from gepa_client.errors import ConnectionLost, Refused
 from gepa_client.fleet.endpoints_file import line_address, read_endpoints_file
 from gepa_client.settings.groups import RACE_ROWS, Evolve, parse_secret_header
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.settings.secret_settings import without_secrets
+from gepa_client.settings.secret_settings import secret_parts
 from gepa_client.transport.address import Address, find_token
 from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of
@@ -168,7 +167,7 @@ def known_secrets(config: RunConfig, store: str) -> list[str]:
         Refused: the endpoints file cannot be read.
     """
     values = config.model_dump(mode="json")
-    inside = [text for key, value in values.items() for text in _left_out(value, without_secrets(key, value))]
+    inside = [part for name, value in values.items() for part in secret_parts(name, value) if isinstance(part, str)]
     password = (urlsplit(store).password if "://" in store else None) or ""
     passwords = {password, unquote(password)} - {""}
     named = (*config.pass_env, *(variable for *_, variable in map(parse_secret_header, config.secret_headers)))
@@ -179,18 +178,6 @@ def known_secrets(config: RunConfig, store: str) -> list[str]:
         *_tokens([*listed_endpoints(config), *scorers(config)]),
         *passwords,
     ]
-
-
-def _left_out(value: Any, recorded: Any) -> Iterator[str]:
-    """Yield the texts in `value` that its recorded form leaves out."""
-    if isinstance(value, dict) and isinstance(recorded, dict):
-        for key, part in value.items():
-            yield from _left_out(part, recorded[key])
-    elif isinstance(value, list) and isinstance(recorded, list):
-        for part, other in zip(value, recorded, strict=True):
-            yield from _left_out(part, other)
-    elif isinstance(value, str) and value != recorded:
-        yield value
 
 
 def _tokens(addresses: list[Address]) -> Iterator[str]:

@@ -53,24 +53,51 @@ async def find(
         SettingsError: no training rows, an unknown split, or no test rows though `require` needs them.
         RowsError: an unreadable file, or a row that the server may change.
     """
-    named = sources(config, held)
-    train = await training_rows(named["train"], held, list_server_rows, exact=exact)
-    val = await rows_of(named["val"], "valset", held, list_server_rows, exact=exact)
-    test = await rows_of(named["test"], "testset", held, list_server_rows, exact=exact)
-    divided = divide(config, named, train)
-    test = test if divided.test is None else divided.test
-    require_test_rows(config, test)
-    return replace(loaders(divided.train, val if divided.val is None else divided.val, test), kept=divided.kept)
+    found = await read(config, held, list_server_rows, exact=exact)
+    return replace(loaders(*found.of_run), kept=found.divided.kept)
 
 
-def require_test_rows(config: RunConfig, test: Sequence[AnyRow] | None) -> None:
-    """Check that there are test rows if `require` needs them.
+@dataclass(frozen=True)
+class ReadRows:
+    """The rows that the settings name. By split: `sources`, where they come from, and those `given` there.
 
-    Raises:
-        SettingsError: there are none.
+    `divided`: what the training rows were divided into.
     """
-    if test is None and config.require is not None:
+
+    sources: Mapping[str, Rows | None]
+    given: Mapping[str, list[AnyRow] | None]
+    divided: "DividedRows"
+
+    @property
+    def of_run(self) -> tuple[list[AnyRow], list[AnyRow] | None, list[AnyRow] | None]:
+        """The rows for training, for validation and for the test."""
+        divided = self.divided
+        val, test = self.given["val"], self.given["test"]
+        return (
+            divided.train,
+            val if divided.val is None else divided.val,
+            test if divided.test is None else divided.test,
+        )
+
+
+async def read(
+    config: RunConfig, held: dict[str, int], list_server_rows: ListServerRows, *, exact: bool = True
+) -> ReadRows:
+    """Read and divide the rows; arguments and errors as of `find`."""
+    named = sources(config, held)
+    given = {
+        split: await rows_of(source, f"{split}set", held, list_server_rows, exact=exact)
+        for split, source in named.items()
+    }
+    if (train := given["train"]) is None:
+        raise SettingsError(
+            "no training rows: give `trainset` a file (.json, .jsonl, .csv)"
+            + (f" or a split the server holds ({', '.join(sorted(held))})" if held else "; this server holds none")
+        )
+    found = ReadRows(named, given, divide(config, named, train))
+    if found.of_run[2] is None and config.require is not None:
         raise SettingsError(f"`require` is {config.require}, and only test rows can show that: give `testset`")
+    return found
 
 
 def kept_fraction(config: RunConfig, named: Mapping[str, Rows | None], rows: int) -> float:
@@ -157,19 +184,6 @@ def loaders(train: list[AnyRow], val: list[AnyRow] | None, test: list[AnyRow] | 
     val_loader = RowLoader(val, first_id=len(train)) if val is not None else train_loader
     first_test = len(train) + (len(val) if val is not None else 0)
     return Splits(train_loader, val_loader, RowLoader(test, first_id=first_test) if test is not None else None)
-
-
-async def training_rows(
-    source: Rows | None, held: dict[str, int], list_server_rows: ListServerRows, *, exact: bool = True
-) -> list[AnyRow]:
-    """Return all training rows; arguments and errors as of `find`."""
-    rows = await rows_of(source, "trainset", held, list_server_rows, exact=exact)
-    if rows is None:
-        raise SettingsError(
-            "no training rows: give `trainset` a file (.json, .jsonl, .csv)"
-            + (f" or a split the server holds ({', '.join(sorted(held))})" if held else "; this server holds none")
-        )
-    return rows
 
 
 async def rows_of(

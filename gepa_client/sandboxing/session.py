@@ -15,6 +15,7 @@ from pathlib import Path, PurePath
 from types import FrameType
 
 from evolverpc_common.display_text import counted
+from evolverpc_common.signal_handlers import signals_handled
 from gepa_client.journal.run_events import Event, Finished, FleetChanged, Progress
 from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage, parse_message
 from gepa_client.run.output_folder import unpack_artifacts
@@ -147,7 +148,8 @@ class SandboxSession(NoSandboxes):
 
     def close(self) -> bool:
         """End all sandboxes; return whether that was done in time."""
-        with signals_ignored():
+        # It is bounded in time, and leaves nothing behind only if it completes.
+        with signals_handled(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             return self._stop_thread()
 
     @property
@@ -366,25 +368,8 @@ def signals_interrupt() -> Iterator[None]:
         raise KeyboardInterrupt
 
     ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
-    for number in ours:
-        signal.signal(number, interrupt)
-    try:
+    with signals_handled(interrupt, *ours):
         yield
-    finally:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
-
-
-@contextlib.contextmanager
-def signals_ignored() -> Iterator[None]:
-    """Ignore signals in the block: it is bounded in time, and leaves nothing behind only if it completes."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -2,15 +2,15 @@
 
 import functools
 import os
-import resource
 import shlex
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from evolverpc_common.network_addresses import Network
+from evolverpc_common.open_connections import raise_descriptor_limit
 from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
 from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage, Setup
@@ -82,7 +82,7 @@ async def open_setup(
     log = functools.cache(lambda text: receive(Log(text)))  # each text once, although every sandbox reports it
     client = client_settings(settings, run_id)
     async with AsyncExitStack() as stack:
-        stack.enter_context(_file_limit_raised())
+        raise_descriptor_limit(MOST_DESCRIPTORS)
         gateway = None
         if settings.sandbox != "modal" or settings.gateway is not None:
             gateway = await stack.enter_async_context(_gateway(settings, receive, allowed_networks))
@@ -100,21 +100,6 @@ def _names_program(client: ClientSettings) -> bool:
     """Return whether the server's flags or variables name the program, so that it needs no settings file."""
     flags = {word.partition("=")[0] for word in client.server_args}
     return not (flags | client.env.keys() | client.secrets.keys()).isdisjoint(NAMES_PROGRAM)
-
-
-@contextmanager
-def _file_limit_raised() -> Iterator[None]:
-    """Allow this process as many open files as it may have, up to `MOST_DESCRIPTORS`."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
-    if soft == resource.RLIM_INFINITY or soft >= most:
-        yield
-        return
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def publish(settings: RunConfig, log: Callable[[str], None]) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,7 +9,14 @@ import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from evolverpc_common.exact_values import with_integers_packed
-from evolverpc_common.settings.definition import SettingsGroup, constant, json_object, object_or_text, setting
+from evolverpc_common.settings.definition import (
+    SettingsGroup,
+    constant,
+    json_object,
+    object_or_text,
+    path_unless,
+    setting,
+)
 from gepa_client.journal.steer_entries import LONGEST_S
 
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -75,11 +81,6 @@ def is_remote(repo: str) -> bool:
     return "://" in repo or (bool(colon) and "@" in head and "/" not in head)
 
 
-def _path_unless(is_name: Callable[[str], bool]) -> Callable[[Any, Path], Any]:
-    """Return a function that anchors a text at a folder, unless it names something other than a file or folder."""
-    return lambda value, folder: str(folder / value) if isinstance(value, str) and not is_name(value) else value
-
-
 def _scorers(value: Any, folder: Path) -> Any:
     """Anchor the token files of lines such as `URL token-file=PATH` at a folder."""
     if isinstance(value, list | tuple):
@@ -87,9 +88,9 @@ def _scorers(value: Any, folder: Path) -> Any:
     return re.sub(r"(token-file=)(\S+)", lambda found: found[1] + str(folder / found[2]), value)
 
 
-_rows_path = _path_unless(lambda value: not is_file(value))
-_repo = _path_unless(is_remote)
-_store = _path_unless(lambda value: "://" in value)
+_rows_path = path_unless(lambda value: not is_file(value))
+_repo = path_unless(is_remote)
+_store = path_unless(lambda value: "://" in value)
 
 
 def _as_tuple(value: Any) -> Any:
@@ -323,7 +324,7 @@ class FleetSettings(SettingsGroup, title="Servers"):
 
     url: Texts = setting((), "Servers that run already, such as http://127.0.0.1:8000.", metavar="URL")
     token_file: Path | None = setting(
-        None, "File that holds the token of the servers.", everyday=True, shown="GEPA_TOKEN"
+        None, "File that holds the token of the servers.", everyday=True, shown="the variable GEPA_TOKEN"
     )
     fleet: Path | None = setting(None, "File of servers, read again on change: one `URL [token-file=PATH]` per line.")
     score_with: Texts = setting(

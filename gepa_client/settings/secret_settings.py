@@ -1,7 +1,7 @@
 """Which settings may hold secrets, and how a record is kept free of them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 NOT_RECORDED = "(not recorded)"
@@ -41,6 +41,20 @@ def is_secret(key: str, value: Any) -> bool:
         return True
     count = isinstance(value, int) and _COUNT.search(key)  # max_tokens, budget_tokens
     return bool(_SECRET.search(key)) and key not in _NOT_SECRET and not count
+
+
+def secret_parts(key: str, value: Any) -> Iterator[Any]:
+    """Yield the parts of a setting as JSON that `without_secrets` leaves out."""
+    if value is None or key in _TEXTS:
+        return
+    if is_secret(key, value):
+        yield value
+    elif isinstance(value, dict):
+        for inner, part in value.items():
+            yield from secret_parts(str(inner), part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from secret_parts(key, part)
 
 
 def left_out(key: str, value: Any) -> str | None:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,6 +18,7 @@ from gepa_service.secrets.envelope import SecretDamaged
 from gepa_service.secrets.master_key import MasterKeyError
 
 DEFAULT_DATABASE = "service-data/records.db"
+DEFAULT_JOURNALS = "service-data/journals.db"
 
 Database = Annotated[
     str,
@@ -26,6 +28,30 @@ Database = Annotated[
         metavar="FILE|URL",
         help="The service's records: a SQLite file or a mongodb:// URL.",
     ),
+]
+Journals = Annotated[
+    str,
+    typer.Option(envvar="GEPA_SERVICE_JOURNALS", metavar="FILE|URL", help="The store of runs, as --store elsewhere."),
+]
+AllowLocal = Annotated[bool, typer.Option("--allow-local", help="Take repositories in folders of this machine.")]
+AllowNetwork = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CIDR", help="A network that repositories and webhooks may be in besides public ones; repeatable."
+    ),
+]
+GitHubApp = Annotated[
+    Path | None,
+    typer.Option(envvar="GEPA_SERVICE_GITHUB_APP", metavar="FILE", help="A TOML file that describes the GitHub App."),
+]
+Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")]
+Isolation = Annotated[
+    Literal["bubblewrap", "process"],
+    typer.Option(help="What isolates programs and optimizers; `process` isolates nothing."),
+]
+JobsAtOnce = Annotated[
+    int, typer.Option(min=1, max=1000, metavar="N", help="Jobs at the same time, and as many batches and steps.")
 ]
 Oidc = Annotated[
     list[str] | None,

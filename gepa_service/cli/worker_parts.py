@@ -1,13 +1,13 @@
 """Make a worker from what an operator configures, and run it until a signal or its time is over."""
 
-import contextlib
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.signal_handlers import signals_handled
 from gepa_client.journal.store import Store
 from gepa_client.settings.groups import SandboxKind
 from gepa_service.api.app_state import Service
@@ -93,7 +93,7 @@ def work(worker: MadeWorker, is_over: Callable[[], bool] = lambda: False) -> Non
                 drain()
 
     threads = [threading.Thread(target=each, name=name) for name, each in {"webhooks": send, "end": watch}.items()]
-    with _signals(drain):
+    with signals_handled(lambda _number, _frame: drain(), signal.SIGTERM, signal.SIGINT):
         for thread in threads:
             thread.start()
         try:
@@ -102,15 +102,3 @@ def work(worker: MadeWorker, is_over: Callable[[], bool] = lambda: False) -> Non
             stop.set()
             for thread in threads:
                 thread.join()
-
-
-@contextlib.contextmanager
-def _signals(drain: Callable[[], None]) -> Iterator[None]:
-    before = {
-        number: signal.signal(number, lambda _number, _frame: drain()) for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

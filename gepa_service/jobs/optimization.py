@@ -11,6 +11,7 @@ from typing import Any
 
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
+from gepa_client.check.estimate_text import brief_lines
 from gepa_client.check.preflight import preflight
 from gepa_client.check.server_check import check_server
 from gepa_client.errors import ClientError, ConnectionLost, NoSuchRun, RunExists, summary
@@ -32,7 +33,6 @@ from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.event_loop import run_to_end
 from gepa_client.views.console import make_console
 from gepa_client.views.live_display import JsonDisplay
-from gepa_service.jobs.check_lines import check_lines
 from gepa_service.jobs.driver_place import DriverPlace, place_for
 from gepa_service.jobs.job_sandboxes import started_session
 from gepa_service.jobs.work_order import Ended, OptimizeOrder, failed
@@ -152,8 +152,8 @@ def _check(session: SandboxSession, order: OptimizeOrder) -> Ended | None:
     except (SettingsError, ClientError, RpcError) as error:
         return ended(failed("preflight", summary(error)))
     if report.passed:
-        for line in check_lines(report):
-            print(line, file=sys.stderr, flush=True)
+        for text, is_warning in brief_lines(report):
+            print(f"check: {'warning: ' if is_warning else ''}{text}", file=sys.stderr, flush=True)
         return None
     steps = [step.message for step in report.steps if step.verdict == "failed"]
     found = [log.text for log in session.check_findings()]

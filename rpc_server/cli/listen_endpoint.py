@@ -1,6 +1,5 @@
 """The endpoint of the server: its listen address, from settings or `GEPA_LISTEN`, and its bearer token."""
 
-import errno
 import os
 import secrets
 import shutil
@@ -14,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from evolverpc_common.git import GitError, exclude_from_git
-from evolverpc_common.network_addresses import is_loopback, parse_host_port, url_host
+from evolverpc_common.network_addresses import CannotListen, bound_socket, is_loopback, parse_host_port, url_host
 from evolverpc_common.settings.sources import ALLOWED_HOSTS, SettingsError
 from rpc_server.cli import TOKEN_VARIABLE
 from rpc_server.settings.settings import Settings
@@ -64,7 +63,13 @@ def apply_listen_address(
 @contextmanager
 def bound(settings: Settings, inherited: socket.socket | None) -> Iterator[socket.socket]:
     """Yield the inherited socket, else one bound before the program starts, so that a taken port fails at once."""
-    with inherited if inherited is not None else _bound(settings) as sock:
+    if inherited is None:
+        perhaps = ", perhaps by a server that you started before: end it"
+        try:
+            inherited = bound_socket(settings.host, settings.port, in_use=perhaps)
+        except CannotListen as error:
+            raise SettingsError(str(error)) from None
+    with inherited as sock:
         yield sock
 
 
@@ -107,29 +112,6 @@ def _address(where: str) -> tuple[str, int]:
     if parts is None:
         raise SettingsError(f"{LISTEN_VARIABLE}={where}: write fd:3, HOST:PORT or [HOST]:PORT")
     return parts
-
-
-def _bound(settings: Settings) -> socket.socket:
-    try:
-        family, kind, number, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        sock = socket.socket(family, kind, number)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
-        except OSError:
-            sock.close()
-            raise
-    except OSError as error:
-        where = f"cannot listen on {settings.host} port {settings.port}"
-        if error.errno == errno.EADDRINUSE:
-            raise SettingsError(
-                f"{where}: the port is in use, perhaps by a server that you started before: end it, or give another "
-                "--port (0 for a free one)"
-            ) from None
-        raise SettingsError(f"{where}: {error.strerror}") from None
-    return sock
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import shlex
 import signal
 import socket
 from collections.abc import Coroutine, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from evolverpc_common.open_connections import raise_descriptor_limit
 from evolverpc_common.rows import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import ProgramFailed
@@ -27,7 +29,6 @@ from rpc_server.program.launcher import program_environment
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.program.supervised_command import run_command
-from rpc_server.settings.process_limits import raise_descriptor_limit
 from rpc_server.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 _DESCRIPTORS = 4096
+
+NO_JAIL = (
+    "warning: coding agents and the code that they write run with all rights of your user: they "
+    "can change .git/hooks, .git/config, your working tree and your home folder, and read every file that "
+    "you can read. Use a sandbox for code that you do not trust. There is no jail: {why}"
+)
 
 
 async def serve(
@@ -53,7 +60,10 @@ async def serve(
     try:
         with token_for(settings, os.environ) as token, bound(settings, inherited) as sock:
             if token.excluded_by is not None:
-                announce.token_excluded(token)
+                announce.note(
+                    f"the new token file {token.file} is in a git repository: a line in {token.excluded_by} makes "
+                    "git ignore it, so that it is not committed"
+                )
             given = (
                 rows
                 if rows is not None
@@ -86,7 +96,10 @@ async def _rows_of(program: Program, announce: Announcer) -> Mapping[str, Sequen
     held = await program_rows(program)
     for split in held:
         if held[split] is None:
-            announce.split_skipped(split)
+            announce.note(
+                f"split {split!r} is left out: the program lists it without its rows; "
+                "let the program share them, or give them as `datasets`"
+            )
     return {split: rows for split, rows in held.items() if rows is not None}
 
 
@@ -114,7 +127,7 @@ async def _jails(settings: Settings, announce: Announcer, token: Token) -> JailF
     """
     if settings.jail is False or (settings.jail is None and not settings.has_trees):
         if settings.has_trees:
-            announce.no_jail("`jail` is off")
+            announce.note(NO_JAIL.format(why="`jail` is off"))
         return None
     _check_root(settings.root)
     try:
@@ -123,11 +136,14 @@ async def _jails(settings: Settings, announce: Announcer, token: Token) -> JailF
         )
         if settings.jail is None:
             await check_jail(jails)
-            announce.jail_enabled()
+            announce.note(
+                "programs, builds, checks and agents run in a jail that can write only to their own copy of "
+                "the files and to a /tmp of their own; --no-jail lifts that"
+            )
     except SettingsError as error:
         if settings.jail:
             raise
-        announce.no_jail(str(error))
+        announce.note(NO_JAIL.format(why=error))
         return None
     return jails
 
@@ -154,7 +170,7 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
             # A build of a workspace also makes what other packages of the repository do not commit.
             top = _top(settings.root.resolve())
             build_jail = None if jails is None else jails.jail(top, read_only=(top / ".git", settings.root / ".git"))
-            announce.building(settings.build_command)
+            announce.note(f"running {shlex.join(settings.build_command)} (`build_command`)")
             await run_command(
                 settings.build_command,
                 folder=settings.root,
@@ -177,16 +193,21 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
     try:
         mutations = await open_mutations(program.instances)
         if settings.check_command is not None:
-            announce.trying_check()
+            announce.note("running `check_command` on the code as it is")
         await check_prerequisites(program.instances, excluded.commit)
     except BaseException:
         await program.close()
         raise
-    announce.mutations(settings, mutations.agent_label, top)
+    pushed = "" if settings.push is None else f", pushed to {settings.push}"
+    announce.note(f"clients may have {mutations.agent_label} change the code, on branches evolve/ of {top}{pushed}")
     if settings.agent_command is None and not any(
         program_environment(settings).get(name) for name in CLAUDE_CREDENTIALS
     ):
-        announce.no_agent_credentials(CLAUDE_CREDENTIALS)
+        first, *others = CLAUDE_CREDENTIALS
+        announce.note(
+            f"warning: Claude has no {first} (nor {', '.join(others)}) in the server's environment, "
+            "so change requests will fail"
+        )
     return program, mutations
 
 
@@ -203,9 +224,19 @@ async def _answer_requests(
     app = create_app(program, settings, token=token.value, datasets=datasets, mutations=mutations)
     service = app[SERVICE]
     if settings.is_a == "program" and program.info.components and "scoring" not in program.capabilities:
-        announce.no_score()
+        announce.note(
+            "warning: the program has no `score(example, output)`: write this function, or name a server "
+            "that scores by `evolverpc optimize --score-with URL`"
+        )
     async with listening(app, sock):
-        announce.ready(settings, program.info, token, url=url_of(settings, sock), instance_id=service.instance_id)
+        announce.ready(
+            settings,
+            program.info,
+            token,
+            url=url_of(settings, sock),
+            instance_id=service.instance_id,
+            splits=datasets.infos.keys(),
+        )
         await _run_until(signals.terminate.wait(), signals.interrupt)
         if not signals.interrupt.is_set():
             announce.draining()

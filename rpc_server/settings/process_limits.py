@@ -1,7 +1,6 @@
-"""The memory and the descriptors of this process, from which the server derives how much it keeps."""
+"""The memory of this process, from which the server derives how much it keeps."""
 
 import os
-import resource
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -60,11 +59,3 @@ def _limit(file: Path) -> Iterator[int]:
         return
     if text.isdecimal():  # else `max`
         yield int(text)
-
-
-def raise_descriptor_limit(wanted: int) -> None:
-    """Raise this process's limit to `wanted` descriptors, or as far as the system allows; children inherit it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < allowed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))

@@ -15,6 +15,7 @@ from evolverpc_common.settings.definition import (
     json_object,
     object_or_text,
     pair,
+    path_unless,
     setting,
     settings_of,
 )
@@ -58,19 +59,6 @@ def concerns(name: str, kind: str) -> bool:
     return name not in _FOR or kind in _FOR[name]
 
 
-def _module(value: Any, folder: Path) -> Any:
-    return str(folder / value) if isinstance(value, str) and value.endswith(".py") else value
-
-
-def _text_path(value: Any, folder: Path) -> Any:
-    return str(folder / value) if isinstance(value, str) else value
-
-
-def _interpreter(value: Any, folder: Path) -> Any:
-    """Return a path relative to the folder; leave a bare name, which is looked up on the search path."""
-    return str(folder / value) if "/" in str(value) else value
-
-
 def _files(value: Any, folder: Path) -> Any:
     if not isinstance(value, dict):
         return value
@@ -85,7 +73,7 @@ class ProgramSettings(SettingsGroup, title="Program"):
         "Module of plain functions, pkg.module or file.py; for dspy pkg.module.Class.",
         everyday=True,
         metavar="MODULE",
-        anchor=_module,
+        anchor=path_unless(lambda text: not text.endswith(".py")),
     )
     adapter: str | None = setting(
         None, "GEPAAdapter class, or a function that makes one.", everyday=True, metavar="pkg.module:Name"
@@ -102,14 +90,14 @@ class ProgramSettings(SettingsGroup, title="Program"):
         everyday=True,
         metavar="JSON|FILE",
         parse=object_or_text,
-        anchor=_text_path,
+        anchor=path_unless(lambda _: False),
     )
     python: Path | None = setting(
         None,
         "Interpreter that runs the program.",
         everyday=True,
         shown="found beside the program",
-        anchor=_interpreter,
+        anchor=path_unless(lambda text: "/" not in text),  # a bare name is looked up on the search path
     )
     kind: Kind | None = setting(None, "Kind of program; only dspy must be given.", shown="as the program is given")
     name: str | None = setting(None, "Name of the program.", variable="GEPA_PROGRAM_NAME", metavar="NAME")
@@ -231,7 +219,7 @@ class ListenSettings(SettingsGroup, title="HTTP"):
         None,
         "File that holds the bearer token; created if missing.",
         everyday=True,
-        shown="GEPA_TOKEN, else a new one each start",
+        shown="the variable GEPA_TOKEN, else a new one each start",
     )
     allowed_hosts: tuple[str, ...] = setting(
         (),

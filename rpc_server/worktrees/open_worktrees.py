@@ -5,10 +5,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.open_connections import raise_descriptor_limit
 from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import JailFactory
-from rpc_server.settings.process_limits import raise_descriptor_limit
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.environments import CommitEnvironments
 from rpc_server.worktrees.instances import InstancePool

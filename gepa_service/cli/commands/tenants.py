@@ -1,9 +1,11 @@
 """`evolverpc service tenants`: create, list and change tenants."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
+from evolverpc_common.settings.command_line import with_flags
 from gepa_client.views.console import echo, make_console, plain_table, print_json, refuse, safe_line
 from gepa_service.cli.arguments import DEFAULT_DATABASE, AsJson, Database, TenantName, find_tenant, open_cli_records
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
@@ -15,28 +17,25 @@ APP = typer.Typer(help="Create, list and change tenants.", no_args_is_help=True,
 
 LONGEST_NAME = 200
 
-JobsAtOnce = Annotated[int | None, typer.Option(min=0, metavar="N", help="Jobs that run at the same time.")]
-JobsQueued = Annotated[int | None, typer.Option(min=0, metavar="N", help="Jobs that wait.")]
-Sandboxes = Annotated[int | None, typer.Option(min=0, metavar="N", help="Sandboxes of all its jobs.")]
-UsdPerMonth = Annotated[float | None, typer.Option(min=0, metavar="USD", help="What its jobs may cost in a month.")]
-Requests = Annotated[int | None, typer.Option(min=0, metavar="N", help="Requests to the API in a minute.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="For people; it need not be unique.")]
+QUOTAS: dict[str, tuple[Any, Any]] = {
+    name: (Annotated[kind | None, typer.Option(min=0, metavar=metavar, help=text)], None)
+    for name, kind, metavar, text in (
+        ("jobs_at_once", int, "N", "Jobs that run at the same time."),
+        ("jobs_queued", int, "N", "Jobs that wait."),
+        ("sandboxes", int, "N", "Sandboxes of all its jobs."),
+        ("usd_per_month", float, "USD", "What its jobs may cost in a month."),
+        ("requests_per_minute", int, "N", "Requests to the API in a minute."),
+    )
+}
+SHARED: dict[str, tuple[Any, Any]] = {"database": (Database, DEFAULT_DATABASE), "as_json": (AsJson, False)}
 
 
-@APP.command()
-def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="For people; it need not be unique.")],
-    jobs_at_once: JobsAtOnce = None,
-    jobs_queued: JobsQueued = None,
-    sandboxes: Sandboxes = None,
-    usd_per_month: UsdPerMonth = None,
-    requests_per_minute: Requests = None,
-    database: Database = DEFAULT_DATABASE,
-    as_json: AsJson = False,
-) -> None:
+def create(name: str, database: str, as_json: bool, **quotas: float | None) -> None:
     """Create a tenant, with the default quotas unless they are given."""
     if not 0 < len(name) <= LONGEST_NAME:
         refuse(f"a tenant's name has 1 to {LONGEST_NAME} characters")
-    given = _given(jobs_at_once, jobs_queued, sandboxes, usd_per_month, requests_per_minute)
+    given = _given(quotas)
     made = Tenant(tenant=TENANTS, id=new_id("tenant"), name=name, quotas=Quotas(**given))
     with open_cli_records(database) as records:
         records.insert(made)
@@ -69,19 +68,9 @@ def list_(database: Database = DEFAULT_DATABASE, as_json: AsJson = False) -> Non
     console.print(table, soft_wrap=not console.is_terminal)
 
 
-@APP.command()
-def change(
-    tenant: TenantName,
-    jobs_at_once: JobsAtOnce = None,
-    jobs_queued: JobsQueued = None,
-    sandboxes: Sandboxes = None,
-    usd_per_month: UsdPerMonth = None,
-    requests_per_minute: Requests = None,
-    database: Database = DEFAULT_DATABASE,
-    as_json: AsJson = False,
-) -> None:
+def change(tenant: str, database: str, as_json: bool, **quotas: float | None) -> None:
     """Change quotas of a tenant; those that are not given stay. They hold within seconds."""
-    given = _given(jobs_at_once, jobs_queued, sandboxes, usd_per_month, requests_per_minute)
+    given = _given(quotas)
     if not given:
         refuse("give at least one quota; evolverpc service tenants change --help lists them")
     with open_cli_records(database) as records:
@@ -95,20 +84,11 @@ def change(
         echo(make_console(), f"changed {safe_line(after.id)}")
 
 
-def _given(
-    jobs_at_once: int | None,
-    jobs_queued: int | None,
-    sandboxes: int | None,
-    usd_per_month: float | None,
-    requests_per_minute: int | None,
-) -> dict[str, Any]:
-    quotas = {
-        "jobs_at_once": jobs_at_once,
-        "jobs_queued": jobs_queued,
-        "sandboxes": sandboxes,
-        "usd_per_month": usd_per_month,
-        "requests_per_minute": requests_per_minute,
-    }
+APP.command()(with_flags(create, {"name": (Name, ...), **QUOTAS, **SHARED}))
+APP.command()(with_flags(change, {"tenant": (TenantName, ...), **QUOTAS, **SHARED}))
+
+
+def _given(quotas: Mapping[str, float | None]) -> dict[str, Any]:
     return {name: value for name, value in quotas.items() if value is not None}
 
 

@@ -10,17 +10,17 @@ import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from evolverpc_common.installation import installed_version
 from evolverpc_common.network_addresses import is_loopback
 from gepa_client.views.console import refuse
-from gepa_service.cli.arguments import Oidc
+from gepa_service.cli.arguments import AllowNetwork, Host, Isolation, JobsAtOnce, Oidc, Port
 from gepa_service.cli.data_folder import DataFolder, opened_folder, published_address
 from gepa_service.cli.first_tenant import NAME, create_first_tenant
-from gepa_service.cli.listening import bound_socket, url_of
+from gepa_service.cli.listening import listening_socket, url_of
 from gepa_service.cli.service_parts import ConfigurationError, parse_issuers
 from gepa_service.cli.service_processes import PartFailed, ServiceProcess, Supervisor
 from gepa_service.records.open_records import open_records
@@ -42,29 +42,19 @@ def up(
     data: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the databases and the master key.")] = Path(
         "service-data"
     ),
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")] = 8600,
+    host: Host = "127.0.0.1",
+    port: Port = 8600,
     public_url: Annotated[
         str | None,
         typer.Option(metavar="URL", help="By which others reach the service, such as https://gepa.example.org."),
     ] = None,
-    sandbox: Annotated[
-        Literal["bubblewrap", "process"],
-        typer.Option(help="What isolates programs and optimizers; `process` isolates nothing."),
-    ] = "bubblewrap",
-    jobs: Annotated[
-        int, typer.Option(min=1, max=1000, help="Jobs at the same time, and as many batches and steps.")
-    ] = 2,
+    sandbox: Isolation = "bubblewrap",
+    jobs: JobsAtOnce = 2,
     local_repositories: Annotated[
         bool | None,
         typer.Option(help="Whether folders of this machine may be connected.", show_default="on loopback"),
     ] = None,
-    allow_network: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CIDR", help="A network that repositories and webhooks may be in besides public ones; repeatable."
-        ),
-    ] = None,
+    allow_network: AllowNetwork = None,
     oidc: Oidc = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON once the service answers.")] = False,
 ) -> None:
@@ -75,7 +65,7 @@ def up(
     try:
         _check_sandbox(sandbox)
         parse_issuers(oidc or ())
-        with opened_folder(data) as folder, bound_socket(host, port) as sock:
+        with opened_folder(data) as folder, listening_socket(host, port) as sock:
             folder.create_master_key()
             if not is_loopback(host) and public_url is None:
                 raise ConfigurationError(

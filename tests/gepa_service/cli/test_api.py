@@ -16,7 +16,7 @@ import pytest
 
 from gepa_service.api import openapi
 from gepa_service.auth.keys import make_key
-from gepa_service.cli.listening import bound_socket
+from gepa_service.cli.listening import listening_socket
 from gepa_service.cli.service_parts import ConfigurationError, read_github_app
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.open_records import open_records
@@ -136,7 +136,7 @@ def test_a_file_of_the_app_that_others_may_read_is_refused_and_no_secret_is_repe
 
 def test_connections_send_the_body_of_a_response_without_waiting_for_the_acknowledgement_of_its_head() -> None:
     with (
-        bound_socket("127.0.0.1", 0) as listening,
+        listening_socket("127.0.0.1", 0) as listening,
         socket.create_connection(listening.getsockname(), timeout=10),
     ):
         accepted, _ = listening.accept()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -110,6 +111,15 @@ async def test_a_server_can_end_with_its_standard_input(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.close()
         assert await asyncio.wait_for(process.wait(), WAIT_S) == 0
+
+
+async def test_the_next_command_names_the_server_and_the_file_of_its_token(tmp_path: Path, forked: Started) -> None:
+    async with forked(tmp_path, "--conformance") as process:
+        await first_line(process)
+        _, command, url, flag, token_file, *_ = shlex.split((await first_line(process)).partition(": ")[2])
+        assert (command, flag) == ("check", "--token-file")
+        found = await call({"url": f"{url}/rpc", "token": (text_of(Path(token_file)) or "").strip()}, "discover", {})
+        assert found["program"]["name"] == "conformance"
 
 
 async def test_sigterm_lets_a_running_call_finish_and_takes_the_token_file_along(tmp_path: Path) -> None:

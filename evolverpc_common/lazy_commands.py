@@ -1,0 +1,79 @@
+"""An application of commands, each loaded only if it is named, so that `--help` starts at once."""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from evolverpc_common.installation import stated_version
+
+
+def application(
+    help_text: str,
+    commands: Mapping[str, str],
+    add: Callable[[typer.Typer, str, str], None],
+    named: str | None,
+    cls: type[TyperGroup] = TyperGroup,
+) -> typer.Typer:
+    """Build an application: `add` adds the command `named` with its code and flags, the others have a line of help.
+
+    `commands`: name -> summary.
+    """
+    app = typer.Typer(
+        cls=cls,
+        help=help_text,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,  # plain help gives every flag in full, however long its name
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def common(
+        version: Annotated[
+            bool,
+            typer.Option(
+                "--version", callback=_print_version, is_eager=True, help="Print version and folder, and exit."
+            ),
+        ] = False,
+    ) -> None:
+        pass
+
+    for name, summary in commands.items():
+        if name == named:
+            add(app, name, summary)
+        else:
+            app.command(name, help=summary)(_not_loaded)
+    return app
+
+
+def named_command() -> str | None:
+    """Return the command that the arguments of this process name."""
+    return next((argument for argument in sys.argv[1:] if not argument.startswith("-")), None)
+
+
+def add_module(app: typer.Typer, name: str, summary: str, module: str) -> None:
+    """Add a command: the function of its module's name, or the module's `APP` of commands.
+
+    `COMMAND` of the module: the class of a command that has flags of settings beside its own.
+    """
+    found = import_module(module)
+    if (group := getattr(found, "APP", None)) is not None:
+        app.add_typer(group, name=name, short_help=summary)
+    else:
+        own = getattr(found, module.rpartition(".")[2])
+        app.command(name, short_help=summary, cls=getattr(found, "COMMAND", None))(own)
+
+
+def _not_loaded() -> None:
+    raise AssertionError("the command that is named is loaded")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(stated_version())
+        raise typer.Exit
