@@ -244,7 +244,7 @@ class RpcClient:
         """Make sure the process that knows our `call_id` still answers; silence gets the benefit of the doubt."""
         if self.instance_id == instance:  # otherwise another call found out already
             with contextlib.suppress(ConnectionLost, Overloaded):
-                await self._discover_once()
+                await self.discover(timeout_s=CONNECT_TIMEOUT_S, resends=0)
         if self.instance_id != instance:
             raise InstanceChanged(f"the server was replaced: instance {instance} is gone")
 
@@ -336,12 +336,7 @@ class RpcClient:
         Raises:
             VersionNotSupported: the server speaks none of the versions this client speaks.
         """
-        return self._keep(await self.call("discover", timeout_s=timeout_s, resends=resends))
-
-    async def _discover_once(self) -> DiscoverResult:
-        return self._keep(await self._post("discover", {}, {}, time.monotonic() + CONNECT_TIMEOUT_S))
-
-    def _keep(self, answer: JsonValue) -> DiscoverResult:
+        answer = await self.call("discover", timeout_s=timeout_s, resends=resends)
         discovery = validated(DiscoverResult, answer)
         if CURRENT_VERSION not in discovery.protocol_versions:
             raise VersionNotSupported(supported=discovery.protocol_versions, requested=CURRENT_VERSION)
