@@ -322,7 +322,9 @@ class RpcClient:
     def example_limit_s(self) -> float | None:
         """After how many seconds the server ends an example; None if nothing limits it."""
         own_s = self.discovery.limits.example_timeout_s if self.discovery is not None else None
-        return min((limit_s for limit_s in (own_s, self.example_timeout_s) if limit_s is not None), default=None)
+        if own_s is None or self.example_timeout_s is None:
+            return self.example_timeout_s if own_s is None else own_s
+        return min(own_s, self.example_timeout_s)
 
     def evaluation_timeout_s(self, examples: int) -> float:
         """Return the seconds to wait for an `evaluate` or `score` of so many examples, each at its limit."""
