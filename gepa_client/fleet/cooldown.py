@@ -1,4 +1,4 @@
-"""How long an endpoint gets no calls after it failed, or after it answered HTTP 429."""
+"""How long an endpoint gets no calls after it failed or answered HTTP 429, and how pauses between attempts grow."""
 
 import random
 from typing import Literal
@@ -10,7 +10,8 @@ LONGEST_S = 30.0
 LONGEST_REQUESTED_S = 60.0
 """The longest pause that an overloaded server may request at a time."""
 
-MAX_DOUBLINGS = 10
+MOST_GROWTH = 10
+"""Pauses after which no further one is longer."""
 
 Cooldown = Literal["lost", "overloaded", "failing", "broken", "unreached"]
 """Why an endpoint gets no calls for a while; `unreached`: it has never answered."""
@@ -23,8 +24,12 @@ def cooldown_s(earlier: int, requested_s: float) -> float:
 
     Each is about twice as long as the one before, and at least as long as the server requests.
     """
-    growing = min(FIRST_S * 2.0 ** min(earlier, MAX_DOUBLINGS), LONGEST_S) * _random.uniform(0.75, 1.25)
-    return max(growing, min(requested_s, LONGEST_REQUESTED_S))
+    return max(growing_s(FIRST_S, 2.0, earlier), min(requested_s, LONGEST_REQUESTED_S))
+
+
+def growing_s(first_s: float, factor: float, earlier: int) -> float:
+    """Return the seconds of a pause after `earlier` ones: about `factor` times the one before, up to `LONGEST_S`."""
+    return min(first_s * factor ** min(earlier, MOST_GROWTH), LONGEST_S) * _random.uniform(0.75, 1.25)
 
 
 def requested_pause_s(error: Overloaded) -> float:

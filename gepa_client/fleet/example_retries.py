@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gepa_client.fleet.cooldown import growing_s
 from gepa_client.fleet.host_evidence import Failure, HostEvidence, failure_of
 from gepa_client.transport.calls import FailedTry
 
@@ -30,6 +31,7 @@ ATTEMPTS = 3
 
 BACKOFF_S = 0.5
 BACKOFF_FACTOR = 3.0
+"""A short failure costs half a second, yet five attempts outlast many rate limits."""
 
 Result = dict[str, Any]
 
@@ -170,7 +172,7 @@ async def conclusive(
 
 def pause_s(failures: int, retries: ExampleRetries) -> float:
     """Return the seconds to wait after so many failures, and as long as hosts ask for."""
-    return max(BACKOFF_S * BACKOFF_FACTOR ** (failures - 1), retries.requested_s())
+    return max(growing_s(BACKOFF_S, BACKOFF_FACTOR, failures - 1), retries.requested_s())
 
 
 def _of_the_candidate(result: Result, failure: Failure, times: int) -> Result:

@@ -244,7 +244,8 @@ class Fleet:
     def release(self, endpoint: Endpoint) -> None:
         """Give back a slot that a call had; an endpoint that has left is closed after its last call."""
         self.queue.release(endpoint)
-        self._close_idle(endpoint)
+        if endpoint.left:
+            self._close_idle(endpoint)
 
     def holding(self, instance: str | None) -> Endpoint | None:
         """Return the endpoint whose process has this `instance_id`."""
@@ -544,7 +545,7 @@ class Fleet:
 
     def _close_idle(self, endpoint: Endpoint) -> None:
         """Close an endpoint that has left once its last call has ended, and report it only then."""
-        if endpoint.left and endpoint.in_flight == 0:
+        if endpoint.in_flight == 0:
             self._report("left", endpoint)
             self._spawn(self._close(endpoint))
 

@@ -1,7 +1,6 @@
 """One call until it has its answer: which endpoint it goes to, when it is repeated, retried elsewhere, or given up."""
 
 import asyncio
-import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Int
 from gepa_client.fleet import cooldown
 from gepa_client.fleet.cooldown import requested_pause_s
 from gepa_client.fleet.endpoint import REPLACED, Endpoint
-from gepa_client.fleet.example_retries import ExampleRetries
+from gepa_client.fleet.example_retries import BACKOFF_FACTOR, ExampleRetries
 from gepa_client.fleet.single_attempt import attempt_once, write_end
 from gepa_client.fleet.slots import Pin
 from gepa_client.transport.calls import INCONCLUSIVE, AttemptLog, Call, FailureCost, Reply
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BACKOFF_FACTOR = 3  # a short failure costs half a second, yet five attempts outlast many rate limits
-
 PINNED_ATTEMPTS = 2
 """Failures after which a pinned call goes elsewhere: tracing a minibatch again costs less than a run that pauses."""
 
@@ -51,8 +48,6 @@ ENDPOINT_FAULTS = (ProgramFailed, Unauthorized, *NOT_THE_SERVER)
 RETRIABLE = (ConnectionLost, BadResponse, Refused, RpcError)
 Failure: TypeAlias = ConnectionLost | BadResponse | Refused | RpcError
 """Failures of an attempt that do not end the call at once."""
-
-_random = random.SystemRandom()  # never GEPA's global generator
 
 
 class InconclusiveResult(Exception):
@@ -393,8 +388,7 @@ class CallExecution(Generic[T]):
         if endpoint.failed(cooldowns) and self.fleet.queue.up > 1:  # pausing the only endpoint would gain nothing
             self.fleet.cool_down(endpoint, "failing", summary(error), cooldowns=cooldowns)
         self._count(error)
-        growing = min(self.fleet.first_backoff_s * BACKOFF_FACTOR ** (self.failures - 1), cooldown.LONGEST_S)
-        self.pause_s = growing * _random.uniform(0.75, 1.25)
+        self.pause_s = cooldown.growing_s(self.fleet.first_backoff_s, BACKOFF_FACTOR, self.failures - 1)
 
     def _count(self, error: Exception) -> None:
         self.failures += 1

@@ -14,9 +14,9 @@ from gepa_client.fleet.endpoint import Endpoint, FleetEvent
 
 @dataclass(eq=False)
 class _Wait:
-    """A call that wants a slot: its place in the `order`, and which endpoints suit it (see `Slots.take`)."""
+    """A call that wants a slot: its place in the order, and which endpoints suit it (see `Slots.take`)."""
 
-    order: tuple[int, int]
+    ticket: int
     at: Endpoint | None
     avoid: Endpoint | None
     needs: str | None
@@ -63,7 +63,7 @@ class Slots:
         """
         while at is None or not at.gone:
             granted: asyncio.Future[Endpoint | None] = asyncio.get_running_loop().create_future()
-            wait = _Wait((ticket, next(self._numbers)), at, avoid, needs, granted)
+            wait = _Wait(ticket, at, avoid, needs, granted)
             able = [endpoint for endpoint in self._standing if endpoint.has_room and self._suits(endpoint, wait)]
             if able:
                 endpoint = min(able, key=lambda each: (each.in_flight / each.slots, each.idle_since))
@@ -110,7 +110,7 @@ class Slots:
         self._end(lambda wait: wait.needs is not None)
 
     async def _granted(self, wait: _Wait) -> Endpoint | None:
-        bisect.insort(self._waits, wait, key=lambda each: each.order)
+        bisect.insort(self._waits, wait, key=lambda each: each.ticket)
         self.waiting += 1
         if self.waiting == 1:
             self._on_waiting()

@@ -42,11 +42,11 @@ from gepa_client.gepa.reflective_datasets import (
 from gepa_client.gepa.row_loaders import AnyRow, RowLoader, as_row, list_server_rows
 from gepa_client.gepa.versions import captures_traces
 from gepa_client.journal.entries import EVALUATE, RETRACE
-from gepa_client.journal.journal import Journal, KeyedCall, gather_recorded
+from gepa_client.journal.journal import Journal, execute_missing
 from gepa_client.journal.mutation_entries import CommitGraph
 from gepa_client.journal.requests import Tally, request_key
-from gepa_client.transport.calls import CALL_TIMEOUT_S, AttemptLog, Call, Reply
-from gepa_client.transport.event_loop import EventLoopThread
+from gepa_client.transport.calls import CALL_TIMEOUT_S, Call, Reply
+from gepa_client.transport.event_loop import EventLoopThread, GroupTask
 from gepa_client.transport.responses import validated
 from protocol import Candidate, DiscoverResult, FinalizeResult, JsonValue
 from protocol.errors import ProgramFailed, RpcError
@@ -469,24 +469,18 @@ class RemoteAdapter:
             needs="finalize",
             timeout_s=self.call_timeout_s,
         )
-        key = request_key("finalize", "report the best candidate to the program", params)
+        [request] = stream.ask([request_key("finalize", "report the best candidate to the program", params)])
+
+        async def report(_at: int, task: GroupTask) -> JsonValue:
+            reply = await self.fleet.call(call, stream.attempts(request, request.key.kind, task))
+            self.finalized_by = reply.endpoint
+            return reply.value
+
         async with asyncio.timeout(timeout_s):
-            [message] = await gather_recorded(stream, _FinalizeCaller(self), [KeyedCall(key, call)])
+            [message] = await execute_missing(stream, [request], report)
         if isinstance(message, Exception):
             raise message
         return str(message) if message is not None else None
-
-
-@dataclasses.dataclass(frozen=True)
-class _FinalizeCaller:
-    """Makes the call of `finalize`, and notes which endpoint answered it."""
-
-    adapter: "RemoteAdapter"
-
-    async def call(self, call: Call[T], log: AttemptLog) -> Reply[T]:
-        reply = await self.adapter.fleet.call(call, log)
-        self.adapter.finalized_by = reply.endpoint
-        return reply
 
 
 async def _open(

@@ -180,23 +180,24 @@ class ConcurrentReflection(_ReflectionStrategy):
 
     def prompt(self, candidate: Mapping[str, str], records: Records, name: str) -> Prompt:
         """Return the prompt for a new text of a component, with the present hints."""
-        template = self._template(name) or InstructionProposalSignature.default_prompt_template
         fitted = self.fitted(candidate, records, name).records
-        prompt = self._hinted(filled(template, fitted, {TEXT: candidate[name]}))
+        prompt = self._hinted(filled(self._template(name), fitted, {TEXT: candidate[name]}))
         return self.check.bounded(prompt) if self.check is not None else prompt
 
     def fitted(self, candidate: Mapping[str, str], records: Records, name: str) -> FittedRecords:
         """Return the records of a component as its prompt shows them."""
-        template = self._template(name) or InstructionProposalSignature.default_prompt_template
-        return self.budget.fit(self.shown(records[name]), template + candidate[name] + "".join(self.hints()))
+        return self.budget.fit(
+            self.shown(records[name]), self._template(name) + candidate[name] + "".join(self.hints())
+        )
 
     def shown(self, records: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         """Return the records with images only if the model takes them."""
         return records if self.shows_images else images_described(records)
 
-    def _template(self, name: str) -> str | None:
-        template = self.prompt_template
-        return template.get(name) if isinstance(template, dict) else template
+    def _template(self, name: str) -> str:
+        given = self.prompt_template
+        template = given.get(name) if isinstance(given, dict) else given
+        return template or InstructionProposalSignature.default_prompt_template
 
     def _task(
         self,
@@ -209,9 +210,8 @@ class ConcurrentReflection(_ReflectionStrategy):
     ) -> "_Task":
         if given is not None:
             return _Task(job, name, self._hinted(given), form or AnswerForm(block=True), before=None)
-        template = self._template(name) or InstructionProposalSignature.default_prompt_template
         prompt = self.prompt(candidate, records, name)
-        return _Task(job, name, prompt, AnswerForm(wants_block(template)), before=candidate[name])
+        return _Task(job, name, prompt, AnswerForm(wants_block(self._template(name))), before=candidate[name])
 
     def _hinted(self, prompt: Prompt) -> Prompt:
         """Return the prompt with the user's hints, if there are any."""

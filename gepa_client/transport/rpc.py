@@ -244,7 +244,7 @@ class RpcClient:
         """Make sure the process that knows our `call_id` still answers; silence gets the benefit of the doubt."""
         if self.instance_id == instance:  # otherwise another call found out already
             with contextlib.suppress(ConnectionLost, Overloaded):
-                await self._discover_once()
+                await self.discover(timeout_s=CONNECT_TIMEOUT_S, resends=0)
         if self.instance_id != instance:
             raise InstanceChanged(f"the server was replaced: instance {instance} is gone")
 
@@ -322,7 +322,9 @@ class RpcClient:
     def example_limit_s(self) -> float | None:
         """After how many seconds the server ends an example; None if nothing limits it."""
         own_s = self.discovery.limits.example_timeout_s if self.discovery is not None else None
-        return min((limit_s for limit_s in (own_s, self.example_timeout_s) if limit_s is not None), default=None)
+        if own_s is None or self.example_timeout_s is None:
+            return self.example_timeout_s if own_s is None else own_s
+        return min(own_s, self.example_timeout_s)
 
     def evaluation_timeout_s(self, examples: int) -> float:
         """Return the seconds to wait for an `evaluate` or `score` of so many examples, each at its limit."""
@@ -336,12 +338,7 @@ class RpcClient:
         Raises:
             VersionNotSupported: the server speaks none of the versions this client speaks.
         """
-        return self._keep(await self.call("discover", timeout_s=timeout_s, resends=resends))
-
-    async def _discover_once(self) -> DiscoverResult:
-        return self._keep(await self._post("discover", {}, {}, time.monotonic() + CONNECT_TIMEOUT_S))
-
-    def _keep(self, answer: JsonValue) -> DiscoverResult:
+        answer = await self.call("discover", timeout_s=timeout_s, resends=resends)
         discovery = validated(DiscoverResult, answer)
         if CURRENT_VERSION not in discovery.protocol_versions:
             raise VersionNotSupported(supported=discovery.protocol_versions, requested=CURRENT_VERSION)

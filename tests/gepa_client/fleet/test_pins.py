@@ -1,8 +1,9 @@
 from gepa_client.fleet import Pin
 from gepa_client.fleet import fleet as fleets
 from gepa_client.transport import rpc
+from gepa_client.transport.calls import Reply
 from protocol.errors import Overloaded
-from tests.gepa_client.fleet.conftest import begin, results
+from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results
 from tests.support.waiting import eventually
 
 
@@ -49,3 +50,15 @@ async def test_a_pin_moves_when_its_endpoint_stays_out_of_reach_and_another_is_u
         await eventually(lambda: fleet.endpoints[0].resting)
         await results(first, *(begin(fleet, f"{number}", pin=pin) for number in range(3)))
         assert pin.instance == other.instance_id
+
+
+async def test_a_pinned_call_goes_elsewhere_if_its_endpoint_lacks_what_it_needs(cluster, opened):
+    async def answer(client, _call_id):
+        return Reply(client.instance_id)
+
+    home, able = cluster.start(), cluster.start()
+    home.capabilities.remove("proposals")
+    async with opened(home, able) as fleet:
+        pin = Pin(home.instance_id)
+        assert await ask(fleet, "x", answer, Ledger(), pin=pin, needs="proposals") == able.instance_id
+        assert pin.instance == able.instance_id
