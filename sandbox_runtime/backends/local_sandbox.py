@@ -92,7 +92,7 @@ class LocalSandbox(ABC):
 
     @abstractmethod
     async def begin_server(self, env: Mapping[str, str], listening: int) -> "asyncio.Future[int]":
-        """Start `main` of the spec, with this descriptor as its descriptor 3; its status, or `SandboxGone`, comes later."""
+        """Start `main` of the spec with this descriptor as 3; its status, or `SandboxGone`, comes later."""
 
     @abstractmethod
     async def clear(self) -> None:
