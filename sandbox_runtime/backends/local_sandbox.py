@@ -180,6 +180,7 @@ class LocalSandbox(ABC):
                 own = {"GEPA_LISTEN": "fd:3", "GEPA_TOKEN": self._token, **self.server_variables()}
                 env = {**self._variables, **self.spec.main.env, **own}
                 main = await self.begin_server(env, listener.fileno())
+        main.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved in any case
         self._stage = "ready"
         left = max(self._began + self.spec.ready_s - time.monotonic(), 0.0)
         if not await healthy_before(main, self._endpoint(), left):
