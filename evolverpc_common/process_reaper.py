@@ -7,6 +7,7 @@
     --memory=BYTES     limit the private memory of each process
     --file-size=BYTES  limit the size of each file that is written
     --listening=FD     pass this descriptor to the command as descriptor 3
+    --mark=NAME        nothing: a name to find this process by
     --temporary        give the command a folder for temporary files (`TMPDIR`), and remove it at the end
 
 The exit status is the command's: 128 + signal if a signal ended it, 126 or 127 if it cannot be run. When the command

@@ -92,7 +92,7 @@ class LocalSandbox(ABC):
 
     @abstractmethod
     async def begin_server(self, env: Mapping[str, str], listening: int) -> "asyncio.Future[int]":
-        """Start `main` of the spec, with this descriptor as its descriptor 3; its status, or `SandboxGone`, comes later."""
+        """Start `main` of the spec with this descriptor as 3; its status, or `SandboxGone`, comes later."""
 
     @abstractmethod
     async def clear(self) -> None:
@@ -180,6 +180,7 @@ class LocalSandbox(ABC):
                 own = {"GEPA_LISTEN": "fd:3", "GEPA_TOKEN": self._token, **self.server_variables()}
                 env = {**self._variables, **self.spec.main.env, **own}
                 main = await self.begin_server(env, listener.fileno())
+        main.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved in any case
         self._stage = "ready"
         left = max(self._began + self.spec.ready_s - time.monotonic(), 0.0)
         if not await healthy_before(main, self._endpoint(), left):

@@ -1,6 +1,7 @@
 """Steps that backends share: wait until a server is healthy, capture output, close sandboxes."""
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Coroutine, Iterable
@@ -94,6 +95,18 @@ def reached_by(url: str) -> tuple[aiohttp.BaseConnector, str]:
     if parts.scheme == "http+unix":
         return aiohttp.UnixConnector(unquote(parts.netloc)), "http://localhost"
     return aiohttp.TCPConnector(), f"{parts.scheme}://{parts.netloc}"
+
+
+def pids_with_words(*words: str) -> set[int]:
+    """Return the processes of this machine whose command lines have these words one after the other."""
+    wanted = f"\0{chr(0).join(words)}\0".encode()
+    found = set()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError), open(f"{entry.path}/cmdline", "rb") as line:  # noqa: PTH123  of many
+                if wanted in line.read():
+                    found.add(int(entry.name))
+    return found
 
 
 class OutputCapture:

@@ -130,7 +130,6 @@ async def process_backend() -> AsyncIterator[BackendUnderTest]:
                 egress=Open(),
                 refused=(Closed(),),
                 folders=folders.watched("process"),
-                own_names=frozenset({"EVOLVERPC_SANDBOX"}),
                 another=(
                     "from sandbox_runtime.backends.process.runtime import ProcessRuntime\n"
                     f"{folders.imports}"

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ from sandbox_runtime.backends.bubblewrap.container_layout import VisiblePaths
 from sandbox_runtime.backends.bubblewrap.first_process import DESCRIPTORS, MESSAGE_BYTES
 from sandbox_runtime.backends.bubblewrap.inputs import in_memory
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
-from sandbox_runtime.backends.shared_steps import OutputCapture, capture_pipe
+from sandbox_runtime.backends.shared_steps import OutputCapture, capture_pipe, pids_with_words
 
 BUILDER = 0x7000_0000
 """The user that builds environments, if sandboxes have users of their own."""
@@ -369,7 +369,7 @@ def free(record: SandboxRecord) -> None:
     name = host_name(record.id)
     group = ControlGroup(tuple(Path(folder) for folder in resources.groups if Path(folder).name == name))
     until = time.monotonic() + _END_S
-    while pids := {*processes_named(name), *group.pids()}:
+    while pids := processes_named(name) | group.pids():
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -379,11 +379,6 @@ def free(record: SandboxRecord) -> None:
     group.remove()
 
 
-def processes_named(name: str) -> Iterator[int]:
-    """Yield the processes that make the container of this host name, also one whose parent was killed."""
-    wanted = b"\0--hostname\0" + name.encode() + b"\0"
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if wanted in (entry / "cmdline").read_bytes():
-                    yield int(entry.name)
+def processes_named(name: str) -> set[int]:
+    """Return the processes that make the container of this host name, also one whose parent was killed."""
+    return pids_with_words("--hostname", name)

@@ -1,23 +1,29 @@
 """Run commands as plain processes: read all output, and end everything that a command started."""
 
 import asyncio
+import contextlib
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
+from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
-from evolverpc_common.process_identity import started_at
 from evolverpc_common.shielded import await_shielded
-from sandbox_runtime.api.sandbox import EXEC_BYTES, EnvironmentMissing
-from sandbox_runtime.backends.process.marked_processes import MARK, REAPER, end_all, terminate_and_wait
-from sandbox_runtime.backends.shared_steps import OutputCapture
+from sandbox_runtime.api.sandbox import EXEC_BYTES, EnvironmentMissing, SandboxError
+from sandbox_runtime.backends.shared_steps import OutputCapture, pids_with_words
 
+END_S = 25.0
+"""Seconds that a reaper may take to end everything; it gives up after 20."""
+
+_PAUSE_S = 0.01
 _DRAIN_S = 2.0
 """How long the end of a command's pipes is waited for after it has ended: another process may hold them."""
 
@@ -31,18 +37,15 @@ class ProcessLimits:
 
 
 class RunningCommand:
-    """A started command under its own reaper.
+    """A started command under its own reaper, which ends everything that the command started; see `process_reaper`.
 
-    `exited`: done when it has ended, with its exit status, 128 + signal if a signal ended it.
+    `exited`: done when all of it has ended, with its exit status, 128 + signal if a signal ended it.
     """
 
-    def __init__(self, mark: str, process: "subprocess.Popen[bytes]") -> None:
-        self._mark = mark
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
         self._pidfd = os.pidfd_open(process.pid)
-        self._started = started_at(process.pid) or 0  # 0 where it has ended already
         self._captures: list[OutputCapture] = []
-        self._left: set[int] | None = None
         self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -61,7 +64,8 @@ class RunningCommand:
     ) -> Self:
         """Start it; one that cannot run ends with status 126 or 127. Call `end` in any case.
 
-        `stderr` None: it is written to `stdout`. It ends soon after this process, also if that is killed.
+        `mark`: the name by which `end_marked` finds it. `stderr` None: it is written to `stdout`. It ends soon after
+        this process, also if that is killed.
 
         Raises:
             OSError: no process can be started, or `stdin` cannot be read.
@@ -69,7 +73,7 @@ class RunningCommand:
         with _opened(stdin) as source:
             process = subprocess.Popen(  # noqa: S603  a millisecond; the caller chooses the command
                 (
-                    *(sys.executable, "-I", "-S", REAPER, f"--folder={folder}"),
+                    *(sys.executable, "-I", "-S", process_reaper.__file__, f"--mark={mark}", f"--folder={folder}"),
                     f"--owner={os.getpid()}",
                     *(() if limits.memory < 0 else (f"--memory={limits.memory}",)),
                     *(() if limits.file < 0 else (f"--file-size={limits.file}",)),
@@ -79,12 +83,12 @@ class RunningCommand:
                 stdin=source,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if stderr is None else subprocess.PIPE,
-                env={**env, MARK: mark},
+                env=dict(env),
                 pass_fds=() if listening < 0 else (listening,),
                 start_new_session=True,
             )
         try:
-            running = cls(mark, process)
+            running = cls(process)
         except OSError:  # no descriptor is free
             with process:
                 process.kill()
@@ -109,27 +113,20 @@ class RunningCommand:
         except (OSError, IndexError):
             return self.pid
 
-    async def end(self) -> set[int]:
-        """End everything that it started, and read the rest of the output; return the pids that remain."""
-        if self._left is not None:
-            return self._left
-        left = self._left = await asyncio.to_thread(self._end_all)
-        self._has_exited()
-        os.close(self._pidfd)
-        self._process.poll()
+    async def end(self) -> bool:
+        """End everything that it started, and read the rest of the output; return whether it could be ended."""
+        if not self.exited.done():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+            await asyncio.wait({self.exited}, timeout=END_S)
         await asyncio.gather(*(capture.close(_DRAIN_S) for capture in self._captures))
-        return left
-
-    def _end_all(self) -> set[int]:
-        terminate_and_wait([self._pidfd])
-        return end_all(self._mark, lambda: self.pid, since=self._started)
+        return self.exited.done()
 
     def _has_exited(self) -> None:
-        """Report the exit. `end` waits for the process, so that its pid and session stay its own until then."""
         asyncio.get_running_loop().remove_reader(self._pidfd)
-        found = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if found is not None and not self.exited.done():
-            self.exited.set_result(found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status)
+        os.close(self._pidfd)
+        status = self._process.wait()
+        self.exited.set_result(status if status >= 0 else 128 - status)
 
 
 def _opened(stdin: bytes | Path) -> IO[bytes]:
@@ -164,3 +161,19 @@ async def run_build(
     if not in_time:
         raise TimeoutError(f"{argv[0]!r} ran longer than {timeout_s:g} s")
     return running.exited.result(), output.bytes()
+
+
+def end_marked(mark: str) -> None:
+    """End the commands of this mark, whose owner is another process or has ended. Blocks.
+
+    Raises:
+        SandboxError: not all could be ended.
+    """
+    until = time.monotonic() + END_S
+    while pids := pids_with_words(f"--mark={mark}"):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)  # killing a reaper would release what it holds
+        if time.monotonic() > until:
+            raise SandboxError(f"processes {sorted(pids)} cannot be ended")
+        time.sleep(_PAUSE_S)

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Self
 
 from evolverpc_common.files import remove_tree
-from evolverpc_common.process_identity import started_at
 from sandbox_runtime.api.egress import Open
-from sandbox_runtime.api.sandbox import EgressNotEnforced, RuntimeUnavailable, SandboxError
+from sandbox_runtime.api.sandbox import EgressNotEnforced, RuntimeUnavailable
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends.local_runtime import LocalRuntime
 from sandbox_runtime.backends.local_sandbox import LocalSandbox
-from sandbox_runtime.backends.process.commands import run_build
-from sandbox_runtime.backends.process.marked_processes import end_all, terminate_reapers
+from sandbox_runtime.backends.process.commands import end_marked, run_build
 from sandbox_runtime.backends.process.sandbox import ProcessSandbox
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords, is_private, private_folder
 
@@ -98,10 +96,7 @@ class ProcessRuntime(LocalRuntime):
         return ProcessSandbox(spec, record, self.records, workspace, ended)
 
     def end(self, record: SandboxRecord) -> None:
-        terminate_reapers(record.id)
-        left = end_all(record.id, lambda: _leader(record))
-        if left:
-            raise SandboxError(f"processes {sorted(left)} cannot be ended")
+        end_marked(record.id)
         name = _WORKSPACE.format(record.id)
         for folder in {self._workspaces / name, Path(str(record.resources.get("workspace", "")))}:
             if folder.name == name and is_private(folder.parent):
@@ -110,11 +105,3 @@ class ProcessRuntime(LocalRuntime):
 
 def _is_known_here() -> bool:
     return hasattr(os, "pidfd_open") and Path("/proc/self/environ").exists()
-
-
-def _leader(record: SandboxRecord) -> int | None:
-    """Return the pid of its server if that still runs."""
-    match record.resources.get("main"):
-        case [int(pid), int(started)] if started_at(pid) == started:
-            return pid
-    return None

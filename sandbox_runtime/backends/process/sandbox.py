@@ -9,7 +9,6 @@ from typing import Any
 
 from evolverpc_common.files import remove_tree
 from evolverpc_common.output_tail import OutputTail
-from evolverpc_common.process_identity import started_at
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import LOG_BYTES, ProcessEndpoint, SandboxError
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
@@ -35,7 +34,6 @@ class ProcessSandbox(LocalSandbox):
         self._workspace = workspace
         self._limits = ProcessLimits(memory=spec.limits.memory_mb * 2**20, file=spec.limits.workspace_mb * 2**20)
         self._commands: set[asyncio.Future[None]] = set()
-        self._counted = 0
         self._main: RunningCommand | None = None
 
     async def make(self) -> None:
@@ -72,10 +70,9 @@ class ProcessSandbox(LocalSandbox):
         self._commands.add(ended)
         over = asyncio.ensure_future(self.over.wait())
         try:
-            self._counted += 1
             running = RunningCommand.start(
                 command.argv,
-                mark=f"{self.id}.{self._counted}",
+                mark=self.id,
                 folder=self._workspace / command.cwd,
                 env=env,
                 limits=self._limits,
@@ -105,16 +102,13 @@ class ProcessSandbox(LocalSandbox):
             stdout=self.log,
             listening=listening,
         )
-        resources = {**self._record.resources, "main": [main.pid, started_at(main.pid)]}
-        self._record = self.records.update(self._record, resources)
         return main.exited
 
     async def clear(self) -> None:
         if self._commands:
             await asyncio.wait(list(self._commands))
-        left = await self._main.end() if self._main is not None else set()
-        if left:
-            raise SandboxError(f"processes {sorted(left)} cannot be ended")
+        if self._main is not None and not await self._main.end():
+            raise SandboxError(f"process {self._main.pid} and those below it cannot be ended")
         await asyncio.to_thread(remove_tree, self._workspace)
         await asyncio.to_thread(self.records.remove, self._record)
 

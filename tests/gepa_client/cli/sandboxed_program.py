@@ -90,7 +90,7 @@ class Place:
                 variables = environ.read_bytes().split(b"\0")
             except OSError:
                 continue  # it has ended, or belongs to another user
-            if any(each.startswith(b"EVOLVERPC_SANDBOX=") for each in variables) and any(
+            if any(each.startswith(b"GEPA_MEMORY_MB=") for each in variables) and any(
                 here in each for each in variables
             ):
                 found.append(int(environ.parent.name))

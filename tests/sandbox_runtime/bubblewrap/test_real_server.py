@@ -1,5 +1,6 @@
 """`evolverpc serve` itself in a sandbox, with its jail."""
 
+import gc
 import io
 import shutil
 import tarfile
@@ -24,7 +25,9 @@ def packed(folder: Path) -> bytes:
     return content.getvalue()
 
 
-async def test_a_server_serves_a_program(find_control_groups: None, records: SandboxRecords, sockets: Path) -> None:
+async def test_a_server_serves_a_program(
+    find_control_groups: None, records: SandboxRecords, sockets: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with BubblewrapRuntime(records=records) as runtime:
         prepared = await runtime.prepare(Recipe(), on_progress=lambda _: None)
         python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or pytest.skip("no Python in /usr")
@@ -47,3 +50,6 @@ async def test_a_server_serves_a_program(find_control_groups: None, records: San
         seen = await shell_output(sandbox, "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true")
         assert endpoint.token not in seen
     assert left_of(records, sockets, sandbox.id) == []
+    del sandbox
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []  # every failure was looked at

@@ -163,5 +163,5 @@ async def test_a_build_runs_with_its_own_environment_and_leaves_no_process(
     _, output = await run_build(
         (sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"), tmp_path, env, 10, ()
     )
-    assert json.loads(output).keys() - {"LC_CTYPE", "PWD"} == {*env, "EVOLVERPC_SANDBOX"}
+    assert json.loads(output).keys() - {"LC_CTYPE", "PWD"} == {*env}
     assert backend.processes() == []
