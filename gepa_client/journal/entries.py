@@ -111,24 +111,11 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptStarted:
-    """An attempt that is about to be made; (run, part, number, attempt) is unique, `attempt` from 1.
+class Attempt:
+    """An attempt that is about to be made, or one that ended, by its `outcome`; (run, part, number, attempt) is unique.
 
-    `kind`: what for: `evaluate`, `retrace`, `score`, `reflective_dataset`, `completion`, ... `endpoint`: a server's URL
-    or a model's name. `instance`: the server's `instance_id`.
-    """
-
-    part: str
-    number: int
-    attempt: int
-    kind: str
-    endpoint: str
-    instance: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptFinished:
-    """The end of an attempt that was `AttemptStarted`.
+    `attempt`: from 1. `kind`: what for: `evaluate`, `retrace`, `score`, `reflective_dataset`, `completion`, ...
+    `endpoint`: a server's URL or a model's name. `instance`: the server's `instance_id`.
 
     `outcome`: a result's status, or `lost` (unknown), `refused` (it never ran), `error` (an error response).
     `usage`: the contract's `Usage`, None if none was reported. `examples`: how many results the attempt brought;
@@ -139,7 +126,10 @@ class AttemptFinished:
     part: str
     number: int
     attempt: int
-    outcome: str
+    kind: str
+    endpoint: str
+    instance: str | None
+    outcome: str | None = None
     seconds: float | None = None
     usage: dict[str, Any] | None = None
     examples: int = 1
@@ -172,21 +162,14 @@ class CandidateRecord:
     dropped: int | None = None
 
 
-Row = Entry | AttemptStarted | AttemptFinished | CandidateRecord
-
-
-@dataclass(frozen=True, slots=True)
-class StoredAttempt(AttemptStarted):
-    """An attempt as the store knows it; `outcome`: None until it has `AttemptFinished`."""
-
-    outcome: str | None
+Row = Entry | Attempt | CandidateRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
     """The totals of the attempts of one kind and outcome (None: not ended); sums of what was reported.
 
-    `attempts`: how many; `examples`, `unpriced`: sums of `AttemptFinished`'s; `unreported`: the part of `unpriced` by
+    `attempts`: how many; `examples`, `unpriced`: sums of those of `Attempt`; `unreported`: the part of `unpriced` by
     `unreported_results`.
     """
 

@@ -208,7 +208,7 @@ class ExportedEntry(_Part):
 
 
 class ExportedAttempt(_Part):
-    """An `AttemptStarted`, and its `AttemptFinished` if `outcome` is set."""
+    """An `Attempt`."""
 
     part: Annotated[Word, Field(min_length=1)]
     number: Index

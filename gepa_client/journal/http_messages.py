@@ -26,7 +26,7 @@ from gepa_client.errors import (
     StoreUnavailable,
     StoreVersionDiffers,
 )
-from gepa_client.journal.entries import AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
+from gepa_client.journal.entries import Attempt, CandidateRecord, Entry, Row
 from gepa_client.journal.store import Store
 
 LARGEST_REQUEST = 256 << 20
@@ -47,11 +47,10 @@ ERRORS: dict[str, type[Exception]] = {
 
 _NAMES: dict[type, str] = {
     Entry: "entry",
-    AttemptStarted: "started",
-    AttemptFinished: "finished",
+    Attempt: "attempt",
     CandidateRecord: "candidate",
 }
-_LOCAL = {"runs", "attempt_rows", "close"}
+_LOCAL = {"runs", "attempts", "all_attempts", "close"}
 """Methods without one on the wire."""
 
 
@@ -75,8 +74,7 @@ def _decoded(*names: str) -> BeforeValidator:
 WireEntry = Annotated[Entry, _decoded("answer")]
 WireRow = Annotated[
     Annotated[Entry, _decoded("answer"), Tag("entry")]
-    | Annotated[AttemptStarted, _decoded(), Tag("started")]
-    | Annotated[AttemptFinished, _decoded(), Tag("finished")]
+    | Annotated[Attempt, _decoded(), Tag("attempt")]
     | Annotated[CandidateRecord, _decoded(), Tag("candidate")],
     Discriminator(lambda value: value.get("row") if isinstance(value, dict) else None),
 ]
@@ -85,7 +83,7 @@ _WIRE_TYPES: dict[Any, Any] = {
     list[Entry]: list[WireEntry],
     Sequence[Row]: list[WireRow],
     Iterable[Row]: list[WireRow],
-    list[AttemptStarted | AttemptFinished]: list[WireRow],
+    list[Attempt]: list[WireRow],
 }
 
 

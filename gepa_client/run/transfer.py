@@ -12,22 +12,16 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import JournalError, NumberTaken
 from gepa_client.journal.entries import (
     RESUMED_BY,
-    AttemptFinished,
-    AttemptStarted,
+    Attempt,
     CandidateRecord,
     Entry,
     Row,
     StoredRun,
 )
-from gepa_client.journal.exported import Document, ExportedAttempt, ExportedRun, mistakes
+from gepa_client.journal.exported import Document, ExportedRun, mistakes
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import (
-    FINISHED_FIELDS,
-    STARTED_FIELDS,
-    TIME_FIELDS,
-    candidate_json,
-)
+from gepa_client.journal.stored_fields import TIME_FIELDS, candidate_json
 from gepa_client.settings.groups import FleetSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
@@ -36,7 +30,6 @@ FORMAT = "evolverpc-run"
 VERSION = 4
 
 RUN_FIELDS = tuple(ExportedRun.model_fields)
-ENDED_WRITTEN = tuple(name for name in ExportedAttempt.model_fields if name in FINISHED_FIELDS)
 
 LIMITS_OF_CALLS = ("concurrency", "example_timeout_s")
 """Settings of the servers that do not depend on which servers they are."""
@@ -129,23 +122,14 @@ def import_run(store: Store, document: object) -> StoredRun:
 
 def _rows_out(rows: Iterable[Row]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each row with its list: attempts, then entries, then candidates."""
-    attempt: dict[str, Any] | None = None
     for row in rows:
-        if isinstance(row, AttemptFinished) and attempt is not None:
-            attempt |= {name: getattr(row, name) for name in ENDED_WRITTEN}
-            continue
-        if attempt is not None:
-            yield "attempts", attempt
-            attempt = None
         match row:
-            case AttemptStarted():
-                attempt = asdict(row)
+            case Attempt():
+                yield "attempts", asdict(row)
             case Entry():
                 yield "entries", _entry_out(row)
             case CandidateRecord():
                 yield "candidates", candidate_json(row)
-    if attempt is not None:
-        yield "attempts", attempt
 
 
 def _entry_out(entry: Entry) -> dict[str, Any]:
@@ -166,10 +150,7 @@ def _entry_out(entry: Entry) -> dict[str, Any]:
 
 def _rows(document: Document) -> Iterator[Row]:
     for attempt in document.attempts:
-        yield AttemptStarted(**{name: getattr(attempt, name) for name in STARTED_FIELDS})
-        if attempt.outcome is not None:
-            numbers = (attempt.part, attempt.number, attempt.attempt)
-            yield AttemptFinished(*numbers, **{name: getattr(attempt, name) for name in ENDED_WRITTEN})
+        yield Attempt(**{field.name: getattr(attempt, field.name) for field in fields(Attempt)})
     yield from (entry.entry() for entry in document.entries)
     for candidate in document.candidates:
         yield CandidateRecord(**{field.name: getattr(candidate, field.name) for field in fields(CandidateRecord)})
