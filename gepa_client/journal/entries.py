@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field
 
 from protocol import JsonValue
 
@@ -91,6 +93,44 @@ RESUMED_BY = "resumed_by"
 ITS_ID = "{RUN}"
 
 
+def now() -> str:
+    """Return the present time as `moment_text` writes it."""
+    return moment_text(datetime.now(UTC))
+
+
+def moment_text(moment: datetime) -> str:
+    """Return a time as runs hold it: ISO 8601 in UTC, to the millisecond. A time without a zone is one of UTC."""
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def moment_of(text: str) -> datetime:
+    """Return the time of `moment_text`. Raises `ValueError` for other text."""
+    return datetime.fromisoformat(text)
+
+
+def _moment(text: str) -> str:
+    try:
+        return moment_text(moment_of(text))
+    except OverflowError as error:  # a time zone that leads out of the calendar
+        raise ValueError(str(error)) from error
+
+
+LARGEST_NUMBER = 2**53 - 1
+"""Of what numbers rows: kept by every store and read by every reader of JSON, one more included."""
+
+Index = Annotated[int, Field(strict=True, ge=0, le=LARGEST_NUMBER)]
+Many = Annotated[int, Field(strict=True, ge=0, le=2**31)]
+Number = Annotated[float, Field(strict=True)]
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,200}\z")]
+"""A part, a kind, a digest, an outcome."""
+
+Name = Annotated[Word, Field(min_length=1)]
+Moment = Annotated[str, AfterValidator(_moment)]
+READ_ROWS = ConfigDict(extra="forbid", allow_inf_nan=False)
+"""How rows from elsewhere are read: over HTTP, and of an exported run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """The answer to one request, as GEPA saw it; (run, part, number) is unique.
@@ -101,13 +141,15 @@ class Entry:
     an answer that was left in the store; then `answer` is empty.
     """
 
-    part: str
-    number: int
-    kind: str
-    digest: str
+    __pydantic_config__ = READ_ROWS
+
+    part: Name
+    number: Index
+    kind: Name
+    digest: Word
     about: str
     answer: bytes
-    omitted: int = 0
+    omitted: Index = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +165,19 @@ class Attempt:
     worked at an unknown price.
     """
 
-    part: str
-    number: int
-    attempt: int
-    kind: str
+    __pydantic_config__ = READ_ROWS
+
+    part: Name
+    number: Index
+    attempt: Annotated[Index, Field(ge=1)]
+    kind: Name
     endpoint: str
     instance: str | None
-    outcome: str | None = None
-    seconds: float | None = None
+    outcome: Word | None = None
+    seconds: Annotated[Number, Field(ge=0)] | None = None
     usage: dict[str, Any] | None = None
-    examples: int = 1
-    unpriced: int = 0
+    examples: Many = 1
+    unpriced: Many = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +192,20 @@ class CandidateRecord:
     None in stores before version 5, and the cost if nothing had a price. No replay repeats them.
     """
 
-    index: int
+    __pydantic_config__ = READ_ROWS
+
+    index: Index
     texts: dict[str, str]
-    parents: list[int]
-    iteration: int
-    number: int
-    score: float
-    scores: dict[str, float]
-    metric_calls: int
-    objective_scores: dict[str, float] | None = None
-    found: str | None = field(default=None, compare=False)
-    cost_usd: float | None = field(default=None, compare=False)
-    dropped: int | None = None
+    parents: list[Index]
+    iteration: Annotated[int, Field(strict=True, ge=-1, le=LARGEST_NUMBER)]
+    number: Index
+    score: Number
+    scores: dict[str, Number]
+    metric_calls: Index
+    objective_scores: dict[str, Number] | None = None
+    found: Moment | None = field(default=None, compare=False)
+    cost_usd: Number | None = field(default=None, compare=False)
+    dropped: Index | None = None
 
 
 Row = Entry | Attempt | CandidateRecord
@@ -219,22 +265,6 @@ class Claim:
 
     owner: str | None
     beat: int
-
-
-def now() -> str:
-    """Return the present time as `moment_text` writes it."""
-    return moment_text(datetime.now(UTC))
-
-
-def moment_text(moment: datetime) -> str:
-    """Return a time as runs hold it: ISO 8601 in UTC, to the millisecond. A time without a zone is one of UTC."""
-    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
-
-
-def moment_of(text: str) -> datetime:
-    """Return the time of `moment_text`. Raises `ValueError` for other text."""
-    return datetime.fromisoformat(text)
 
 
 @dataclass(frozen=True, kw_only=True)
