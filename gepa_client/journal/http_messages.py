@@ -115,12 +115,16 @@ def loaded(data: bytes) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a dataclass, bytes or an iterable as JSON. Raises `StoreDamaged` for bytes that are no text."""
+    """Return a dataclass, bytes or an iterable as JSON; `omitted` only if something is.
+
+    Raises `StoreDamaged` for bytes that are no text.
+    """
     if isinstance(value, bytes):
         with decoding("an answer"):
             return value.decode()
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        named = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {name: member for name, member in named.items() if member or name != "omitted"}
     if isinstance(value, Iterable):
         return list(value)
     raise TypeError(f"{type(value).__name__} has no wire form")
