@@ -26,8 +26,6 @@ from gepa_client.journal.entries import (
     STEER,
     TEST_PLAN,
     TIES,
-    AttemptFinished,
-    AttemptStarted,
     CandidateRecord,
     Entry,
     StoredRun,
@@ -47,7 +45,7 @@ from gepa_client.journal.history import (
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.steer_entries import Propose, SteerEntry
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import candidate_json, finished_record
+from gepa_client.journal.stored_fields import candidate_json, ended_record
 from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_left_rows, part_of_ties
 from gepa_client.settings.groups import LARGEST_SCORE
 
@@ -389,16 +387,13 @@ def _attempts(store: Store, run_id: str) -> tuple[str, float, int, int]:
 
     The last three: the reported US dollars, the results of an unknown price, and those that reported no usage.
     """
-    digests, costs, unpriced, unreported, kind = [], [], 0, 0, ""
-    for row in store.attempt_rows(run_id):  # each start is followed by its end
-        digests.append(digest_of(row))
-        if isinstance(row, AttemptStarted):
-            kind = row.kind
-        elif isinstance(row, AttemptFinished):
-            costs.append(finished_record(row)["cost_usd"] or 0.0)
-            silent = unreported_results(kind, row.usage, row.examples, row.unpriced)
-            unreported += silent
-            unpriced += row.unpriced - silent
+    digests, costs, unpriced, unreported = [], [], 0, 0
+    for made in store.all_attempts(run_id):
+        digests.append(digest_of(made))
+        costs.append(ended_record(made)["cost_usd"] or 0.0)
+        silent = unreported_results(made.kind, made.usage, made.examples, made.unpriced)
+        unreported += silent
+        unpriced += made.unpriced - silent
     return digest_of(sorted(digests)), math.fsum(costs), unpriced, unreported
 
 

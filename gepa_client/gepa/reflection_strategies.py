@@ -21,7 +21,7 @@ from gepa_client.gepa.hooks import Failures
 from gepa_client.gepa.prompt_text import TEXT, Prompt, filled
 from gepa_client.gepa.record_budget import FittedRecords, RecordBudget
 from gepa_client.gepa.reflective_datasets import ProposedTexts, Records, images_described
-from gepa_client.journal.completion_entries import CompletionEntry
+from gepa_client.journal.completion_entries import CUT_OFF, HALF_CHARACTER, CompletionEntry
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
@@ -241,12 +241,12 @@ class ConcurrentReflection(_ReflectionStrategy):
         """Return why an answer cannot be used; None for one that can, and for a failed request."""
         if self.check is None or not isinstance(answer, CompletionEntry):
             return None
-        if answer.half_character:
+        if answer.finish_reason == HALF_CHARACTER:
             return "not text"
         fault = task.form.judged(
             answer.text,
             task.before or "",
-            cut_off=answer.cut_off,
+            cut_off=answer.finish_reason == CUT_OFF,
             block_expected=self._gives_blocks and task.asked is None,
         )
         return fault if fault or task.before is None else self.check.judged(task.form.text(answer.text), task.before)
@@ -326,7 +326,7 @@ class ConcurrentReflection(_ReflectionStrategy):
         attempts.finish("ok", seconds=time.monotonic() - started, usage=usage, unpriced=unpriced)
         self.journal.spending.add_examples(COMPLETION, 1)
         answer = CompletionEntry.of(text, cut_off=cut_off)
-        recorded = answer if self.check is not None else CompletionEntry(answer.text)
+        recorded = answer if self.check is not None else CompletionEntry(text=answer.text)
         [seen] = self.journal.record((request, recorded.to_json()))
         return CompletionEntry.from_json(seen)
 

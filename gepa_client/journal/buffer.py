@@ -14,7 +14,7 @@ from gepa_client.errors import (
     StoreUnavailable,
     summary,
 )
-from gepa_client.journal.entries import EVALUATE, Entry, Row, StoredAttempt
+from gepa_client.journal.entries import EVALUATE, Attempt, Entry, Row
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
 
@@ -49,7 +49,7 @@ class JournalStorage:
         """Whether an earlier process recorded anything at this number or beyond it."""
         return False
 
-    def attempts(self, part: str, number: int) -> list[StoredAttempt]:  # noqa: ARG002 - keeps nothing
+    def attempts(self, part: str, number: int) -> list[Attempt]:  # noqa: ARG002 - keeps nothing
         """Return the attempts that an earlier process made for this number."""
         return []
 
@@ -108,7 +108,7 @@ class JournalBuffer(JournalStorage):
     def has_more(self, part: str, number: int) -> bool:
         return self._part(part).has_more(number)
 
-    def attempts(self, part: str, number: int) -> list[StoredAttempt]:
+    def attempts(self, part: str, number: int) -> list[Attempt]:
         return self._part(part).attempts(number)
 
     def _part(self, part: str) -> "_Pages":
@@ -202,7 +202,7 @@ class _Pages:
         self._read_to = 0  # everything below has been read
         self._at_end = False
         self._last = -1
-        self._attempts: dict[int, list[StoredAttempt]] | None = None
+        self._attempts: dict[int, list[Attempt]] | None = None
 
     def read(self, number: int) -> Entry | None:
         while not self._at_end and self._read_to <= number:
@@ -216,7 +216,7 @@ class _Pages:
         self.read(number)
         return not self._at_end or self._last >= number
 
-    def attempts(self, number: int) -> list[StoredAttempt]:
+    def attempts(self, number: int) -> list[Attempt]:
         if self._attempts is None:  # asked first at the number where the record ends: what follows is not much
             self._attempts = {}
             for attempt in self._store.attempts(self._run_id, self._part, number):

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field
 
 from protocol import JsonValue
 
@@ -91,6 +93,44 @@ RESUMED_BY = "resumed_by"
 ITS_ID = "{RUN}"
 
 
+def now() -> str:
+    """Return the present time as `moment_text` writes it."""
+    return moment_text(datetime.now(UTC))
+
+
+def moment_text(moment: datetime) -> str:
+    """Return a time as runs hold it: ISO 8601 in UTC, to the millisecond. A time without a zone is one of UTC."""
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def moment_of(text: str) -> datetime:
+    """Return the time of `moment_text`. Raises `ValueError` for other text."""
+    return datetime.fromisoformat(text)
+
+
+def _moment(text: str) -> str:
+    try:
+        return moment_text(moment_of(text))
+    except OverflowError as error:  # a time zone that leads out of the calendar
+        raise ValueError(str(error)) from error
+
+
+LARGEST_NUMBER = 2**53 - 1
+"""Of what numbers rows: kept by every store and read by every reader of JSON, one more included."""
+
+Index = Annotated[int, Field(strict=True, ge=0, le=LARGEST_NUMBER)]
+Many = Annotated[int, Field(strict=True, ge=0, le=2**31)]
+Number = Annotated[float, Field(strict=True)]
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,200}\z")]
+"""A part, a kind, a digest, an outcome."""
+
+Name = Annotated[Word, Field(min_length=1)]
+Moment = Annotated[str, AfterValidator(_moment)]
+READ_ROWS = ConfigDict(extra="forbid", allow_inf_nan=False)
+"""How rows from elsewhere are read: over HTTP, and of an exported run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """The answer to one request, as GEPA saw it; (run, part, number) is unique.
@@ -101,34 +141,23 @@ class Entry:
     an answer that was left in the store; then `answer` is empty.
     """
 
-    part: str
-    number: int
-    kind: str
-    digest: str
+    __pydantic_config__ = READ_ROWS
+
+    part: Name
+    number: Index
+    kind: Name
+    digest: Word
     about: str
     answer: bytes
-    omitted: int = 0
+    omitted: Index = 0
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptStarted:
-    """An attempt that is about to be made; (run, part, number, attempt) is unique, `attempt` from 1.
+class Attempt:
+    """An attempt that is about to be made, or one that ended, by its `outcome`; (run, part, number, attempt) is unique.
 
-    `kind`: what for: `evaluate`, `retrace`, `score`, `reflective_dataset`, `completion`, ... `endpoint`: a server's URL
-    or a model's name. `instance`: the server's `instance_id`.
-    """
-
-    part: str
-    number: int
-    attempt: int
-    kind: str
-    endpoint: str
-    instance: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptFinished:
-    """The end of an attempt that was `AttemptStarted`.
+    `attempt`: from 1. `kind`: what for: `evaluate`, `retrace`, `score`, `reflective_dataset`, `completion`, ...
+    `endpoint`: a server's URL or a model's name. `instance`: the server's `instance_id`.
 
     `outcome`: a result's status, or `lost` (unknown), `refused` (it never ran), `error` (an error response).
     `usage`: the contract's `Usage`, None if none was reported. `examples`: how many results the attempt brought;
@@ -136,14 +165,19 @@ class AttemptFinished:
     worked at an unknown price.
     """
 
-    part: str
-    number: int
-    attempt: int
-    outcome: str
-    seconds: float | None = None
+    __pydantic_config__ = READ_ROWS
+
+    part: Name
+    number: Index
+    attempt: Annotated[Index, Field(ge=1)]
+    kind: Name
+    endpoint: str
+    instance: str | None
+    outcome: Word | None = None
+    seconds: Annotated[Number, Field(ge=0)] | None = None
     usage: dict[str, Any] | None = None
-    examples: int = 1
-    unpriced: int = 0
+    examples: Many = 1
+    unpriced: Many = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,35 +192,30 @@ class CandidateRecord:
     None in stores before version 5, and the cost if nothing had a price. No replay repeats them.
     """
 
-    index: int
+    __pydantic_config__ = READ_ROWS
+
+    index: Index
     texts: dict[str, str]
-    parents: list[int]
-    iteration: int
-    number: int
-    score: float
-    scores: dict[str, float]
-    metric_calls: int
-    objective_scores: dict[str, float] | None = None
-    found: str | None = field(default=None, compare=False)
-    cost_usd: float | None = field(default=None, compare=False)
-    dropped: int | None = None
+    parents: list[Index]
+    iteration: Annotated[int, Field(strict=True, ge=-1, le=LARGEST_NUMBER)]
+    number: Index
+    score: Number
+    scores: dict[str, Number]
+    metric_calls: Index
+    objective_scores: dict[str, Number] | None = None
+    found: Moment | None = field(default=None, compare=False)
+    cost_usd: Number | None = field(default=None, compare=False)
+    dropped: Index | None = None
 
 
-Row = Entry | AttemptStarted | AttemptFinished | CandidateRecord
-
-
-@dataclass(frozen=True, slots=True)
-class StoredAttempt(AttemptStarted):
-    """An attempt as the store knows it; `outcome`: None until it has `AttemptFinished`."""
-
-    outcome: str | None
+Row = Entry | Attempt | CandidateRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
     """The totals of the attempts of one kind and outcome (None: not ended); sums of what was reported.
 
-    `attempts`: how many; `examples`, `unpriced`: sums of `AttemptFinished`'s; `unreported`: the part of `unpriced` by
+    `attempts`: how many; `examples`, `unpriced`: sums of those of `Attempt`; `unreported`: the part of `unpriced` by
     `unreported_results`.
     """
 
@@ -236,22 +265,6 @@ class Claim:
 
     owner: str | None
     beat: int
-
-
-def now() -> str:
-    """Return the present time as `moment_text` writes it."""
-    return moment_text(datetime.now(UTC))
-
-
-def moment_text(moment: datetime) -> str:
-    """Return a time as runs hold it: ISO 8601 in UTC, to the millisecond. A time without a zone is one of UTC."""
-    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
-
-
-def moment_of(text: str) -> datetime:
-    """Return the time of `moment_text`. Raises `ValueError` for other text."""
-    return datetime.fromisoformat(text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    PrivateAttr,
     TypeAdapter,
     ValidationError,
     model_validator,
@@ -38,19 +37,20 @@ from gepa_client.journal.entries import (
     STOP,
     TEST_PLAN,
     TIES,
+    Attempt,
+    CandidateRecord,
     Entry,
-    moment_of,
-    moment_text,
+    Index,
+    Moment,
+    Row,
 )
+from gepa_client.journal.http_messages import WireRow
 from gepa_client.journal.mutation_entries import MutationEntry
 from gepa_client.journal.retries import RetryEntry
 from gepa_client.journal.run_events import from_json
 from gepa_client.journal.steer_entries import SteerEntry
 from gepa_client.journal.tie_entries import TieDecision, TiePlan
 from protocol import DiscoverResult, ExampleResult, JsonValue, MakeReflectiveDatasetResult, Usage
-
-LARGEST_NUMBER = 2**53 - 1
-"""Of what numbers rows: kept by every store and read by every reader of JSON, one more included."""
 
 LARGEST_AMOUNT = 1e15
 """Seconds or dollars: beyond any that were ever spent, and far from where a sum has no end."""
@@ -61,30 +61,16 @@ LARGEST_HASH_SEED = 2**32 - 1
 SHOWN_MISTAKES = 3
 
 
-def _moment(text: str) -> str:
-    try:
-        return moment_text(moment_of(text))
-    except OverflowError as error:  # a time zone that leads out of the calendar
-        raise ValueError(str(error)) from error
-
-
 def _hash_seed(text: str) -> str:
     if not re.fullmatch(r"\d{1,10}", text, re.ASCII) or int(text) > LARGEST_HASH_SEED:
         raise ValueError(f"is a whole number from 0 to {LARGEST_HASH_SEED}")
     return text
 
 
-Index = Annotated[int, Field(ge=0, le=LARGEST_NUMBER)]
-Many = Annotated[int, Field(ge=0, le=2**31)]
 Amount = Annotated[float, Field(ge=0, le=LARGEST_AMOUNT)]
 Status = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,119}\z")]
 """Names a folder: `gepa_client.run.output_folder` makes no others."""
-
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,200}\z")]
-"""A part, a kind, a digest, an outcome."""
-
-Moment = Annotated[str, AfterValidator(_moment)]
 
 
 class _Part(BaseModel):
@@ -172,103 +158,39 @@ class ExportedRun(_Part):
     completed: Moment | None = None
 
 
-class ExportedEntry(_Part):
-    """`answer` as JSON, or `answer_text`: the text itself, where writing the JSON again would give another one."""
-
-    part: Annotated[Word, Field(min_length=1)]
-    number: Index
-    kind: Annotated[Word, Field(min_length=1)]
-    digest: Word
-    about: str
-    answer: Any = None
-    answer_text: str | None = None
-
-    _bytes: bytes = PrivateAttr(b"")
-
-    @model_validator(mode="after")
-    def _one_answer(self) -> "ExportedEntry":
-        if ("answer" in self.model_fields_set) == (self.answer_text is not None):
-            raise ValueError("has either `answer` or `answer_text`")
-        try:
-            self._bytes = orjson.dumps(self.answer) if self.answer_text is None else self.answer_text.encode()
-            answer = orjson.loads(self._bytes)  # as a replay reads it
-        except orjson.JSONEncodeError as error:
-            raise ValueError(f"`answer` cannot be written again ({error})") from error
-        except orjson.JSONDecodeError as error:
-            raise ValueError(f"`answer_text` cannot be read ({error})") from error
-        try:
-            check_answer(self.part, self.number, self.kind, answer)
-        except ValidationError as error:
-            raise ValueError(f"no answer to `{self.kind}`: {mistakes(error, 'the answer')}") from None
-        return self
-
-    def entry(self) -> Entry:
-        """Return the entry as a store accepts it."""
-        return Entry(self.part, self.number, self.kind, self.digest, self.about, self._bytes)
-
-
-class ExportedAttempt(_Part):
-    """An `AttemptStarted`, and its `AttemptFinished` if `outcome` is set."""
-
-    part: Annotated[Word, Field(min_length=1)]
-    number: Index
-    attempt: Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
-    kind: Annotated[Word, Field(min_length=1)]
-    endpoint: str
-    instance: str | None
-    outcome: Word | None = None
-    seconds: Annotated[float, Field(ge=0)] | None = None
-    usage: dict[str, Any] | None = None
-    examples: Many = 1
-    unpriced: Many = 0
-
-    @model_validator(mode="after")
-    def _usage_adds_up(self) -> "ExportedAttempt":
-        if self.usage is not None:
+def _checked(row: Row) -> Row:
+    """Return a row that a store, a replay and a report can read. Raises `ValueError`."""
+    match row:
+        case Entry():
             try:
-                Usage.model_validate(self.usage)
+                check_answer(row.part, row.number, row.kind, orjson.loads(row.answer))  # as a replay reads it
+            except orjson.JSONDecodeError as error:
+                raise ValueError(f"`answer` cannot be read ({error})") from error
+            except ValidationError as error:
+                raise ValueError(f"no answer to `{row.kind}`: {mistakes(error, 'the answer')}") from None
+        case Attempt() if row.usage is not None:
+            try:
+                Usage.model_validate(row.usage)
             except ValidationError as error:
                 raise ValueError(mistakes(error, "usage", "usage.")) from None
-        return self
-
-
-class ExportedCandidate(_Part):
-    """A `CandidateRecord`."""
-
-    index: Index
-    texts: dict[str, str]
-    parents: list[Index]
-    iteration: Annotated[int, Field(ge=-1, le=LARGEST_NUMBER)]
-    number: Index
-    score: float
-    scores: dict[str, float]
-    metric_calls: Index
-    objective_scores: dict[str, float] | None = None
-    found: Moment | None = None
-    cost_usd: float | None = None
-    dropped: Index | None = None
-
-    @model_validator(mode="after")
-    def _comes_after_its_parents(self) -> "ExportedCandidate":
-        if any(parent >= self.index for parent in self.parents):
-            raise ValueError(f"candidate {self.index} cannot come from {self.parents}")
-        return self
+        case CandidateRecord() if any(parent >= row.index for parent in row.parents):
+            raise ValueError(f"candidate {row.index} cannot come from {row.parents}")
+    return row
 
 
 class Document(_Part):
     """The whole file."""
 
     format: Literal["evolverpc-run"]
-    version: Literal[4]
+    version: Literal[5]
     run: ExportedRun
-    entries: list[ExportedEntry]
-    attempts: list[ExportedAttempt]
-    candidates: list[ExportedCandidate]
+    rows: list[Annotated[WireRow, AfterValidator(_checked)]]
 
     @model_validator(mode="after")
     def _hangs_together(self) -> "Document":
-        if sorted(kept.index for kept in self.candidates) != list(range(len(self.candidates))):
-            raise ValueError(f"`candidates` are numbered from 0 to {max(0, len(self.candidates) - 1)}, each once")
+        indexes = [row.index for row in self.rows if isinstance(row, CandidateRecord)]
+        if sorted(indexes) != list(range(len(indexes))):
+            raise ValueError(f"candidates are numbered from 0 to {max(0, len(indexes) - 1)}, each once")
         return self
 
 

@@ -179,7 +179,7 @@ def evaluation_numbers(store: Store, run_id: str, until: int | None = None) -> d
 
 def all_rows(store: Store, run_id: str) -> Iterator[Row]:
     """Yield all rows of a run, as `Store.create` accepts them: attempts, entries by part, candidates."""
-    yield from store.attempt_rows(run_id)
+    yield from store.all_attempts(run_id)
     for part in store.parts(run_id):
         yield from entries(store, run_id, part)
     yield from store.candidates(run_id)

@@ -1,19 +1,17 @@
 """The wire form of a store's methods over HTTP: JSON of their arguments and results, by the types of `Store`.
 
 `POST BASE/job/RUN/journal/METHOD` takes an object of the method's arguments without the run's id. It answers
-`{"result": ...}`. Bytes are base64. A row names its type in `row`. An error is an RFC 9457 problem whose `code` is one
-of `ERRORS`.
+`{"result": ...}`. Bytes are JSON in UTF-8, and are sent as text. An error is an RFC 9457 problem whose `code` is one of
+`ERRORS`. An exported run has its rows in the same form.
 """
 
-import base64
-import binascii
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Tag, TypeAdapter, create_model
+from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter, create_model
 
 from gepa_client.errors import (
     ClaimLost,
@@ -26,8 +24,9 @@ from gepa_client.errors import (
     StoreUnavailable,
     StoreVersionDiffers,
 )
-from gepa_client.journal.entries import AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
+from gepa_client.journal.entries import Attempt, CandidateRecord, Entry, Row
 from gepa_client.journal.store import Store
+from gepa_client.journal.stored_fields import decoding
 
 LARGEST_REQUEST = 256 << 20
 """Bytes of a request: an answer of an endpoint, the largest value of a run, has at most 64 MiB."""
@@ -45,48 +44,23 @@ ERRORS: dict[str, type[Exception]] = {
     "unavailable": StoreUnavailable,
 }
 
-_NAMES: dict[type, str] = {
-    Entry: "entry",
-    AttemptStarted: "started",
-    AttemptFinished: "finished",
-    CandidateRecord: "candidate",
-}
-_LOCAL = {"runs", "attempt_rows", "close"}
+_OWN_MEMBERS = {"answer": "entry", "attempt": "attempt", "texts": "candidate"}
+_LOCAL = {"runs", "attempts", "all_attempts", "close"}
 """Methods without one on the wire."""
 
 
-def _decoded(*names: str) -> BeforeValidator:
-    """Return the validator that decodes these members, which are base64, and drops the name of the type."""
-
-    def decode(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        try:
-            plain = {
-                name: base64.b64decode(value[name], validate=True) for name in names if value.get(name) is not None
-            }
-        except (binascii.Error, TypeError, ValueError) as error:
-            raise ValueError(f"{', '.join(names)}: not base64") from error
-        return {name: member for name, member in (value | plain).items() if name != "row"}
-
-    return BeforeValidator(decode)
+def _type_of_row(value: Any) -> str | None:
+    """Return the type of a row, by a member that no other type has."""
+    members = value if isinstance(value, dict) else {}
+    return next((type_ for member, type_ in _OWN_MEMBERS.items() if member in members), None)
 
 
-WireEntry = Annotated[Entry, _decoded("answer")]
 WireRow = Annotated[
-    Annotated[Entry, _decoded("answer"), Tag("entry")]
-    | Annotated[AttemptStarted, _decoded(), Tag("started")]
-    | Annotated[AttemptFinished, _decoded(), Tag("finished")]
-    | Annotated[CandidateRecord, _decoded(), Tag("candidate")],
-    Discriminator(lambda value: value.get("row") if isinstance(value, dict) else None),
+    Annotated[Entry, Tag("entry")] | Annotated[Attempt, Tag("attempt")] | Annotated[CandidateRecord, Tag("candidate")],
+    Discriminator(_type_of_row),
 ]
 
-_WIRE_TYPES: dict[Any, Any] = {
-    list[Entry]: list[WireEntry],
-    Sequence[Row]: list[WireRow],
-    Iterable[Row]: list[WireRow],
-    list[AttemptStarted | AttemptFinished]: list[WireRow],
-}
+_WIRE_TYPES: dict[Any, Any] = {Sequence[Row]: list[WireRow], Iterable[Row]: list[WireRow]}
 
 
 class Arguments(BaseModel):
@@ -129,7 +103,7 @@ METHODS: Mapping[str, StoreMethod] = {
 
 def dumped(value: Any) -> bytes:
     """Return a value of dataclasses and bytes as JSON in ASCII, which carries lone surrogates too."""
-    return json.dumps(value, default=_plain, separators=(",", ":")).encode()
+    return json.dumps(value, default=plain, separators=(",", ":")).encode()
 
 
 def loaded(data: bytes) -> Any:
@@ -140,12 +114,17 @@ def loaded(data: bytes) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a dataclass, bytes or an iterable as JSON; `omitted` only if something is.
+
+    Raises `StoreDamaged` for bytes that are no text.
+    """
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
+        with decoding("an answer"):
+            return value.decode()
     if is_dataclass(value) and not isinstance(value, type):
         named = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {"row": name, **named} if (name := _NAMES.get(type(value))) is not None else named
+        return {name: member for name, member in named.items() if member or name != "omitted"}
     if isinstance(value, Iterable):
         return list(value)
     raise TypeError(f"{type(value).__name__} has no wire form")

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pydantic import ValidationError
-
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, StoreDamaged, StoreUnavailable
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_connection import PATIENCE_S, ConnectionPool
@@ -83,25 +81,13 @@ def _forwarded(method: StoreMethod) -> Callable[..., Any]:
         del arguments["self"]
         run_id = arguments["run"].id if method.takes_run else arguments.pop("run_id")
         answer = self._post(method.name, run_id, arguments)
-        with _understood(self.url):
+        try:
             return method.result.validate_python(loaded(answer)["result"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreDamaged(f"{self.url} answered what is no journal's: {error}") from error
 
     return call
 
 
 for _method in METHODS.values():
     setattr(HttpStore, _method.name, _forwarded(_method))
-
-
-class _understood:  # noqa: N801 - used as a function
-    """Turns a response that is not what the method returns into `StoreDamaged`."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, ValidationError | ValueError | KeyError | TypeError | AttributeError):
-            raise StoreDamaged(f"{self._url} answered what is no journal's: {error}") from error

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from gepa_client.errors import JournalError, NumberTaken
 from gepa_client.journal.database import Record, Rows, Table
-from gepa_client.journal.entries import STOP, AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
+from gepa_client.journal.entries import STOP, Attempt, CandidateRecord, Entry, Row
 from gepa_client.journal.stored_fields import (
     ATTEMPTS,
     CANDIDATES,
@@ -13,9 +13,10 @@ from gepa_client.journal.stored_fields import (
     WRITERS,
     candidate_bytes,
     checksum,
-    finished_record,
+    ended_record,
     pack,
     plain,
+    started_record,
 )
 
 READABLE = 1 << 20
@@ -28,9 +29,12 @@ SAME = {
 
 
 class PreparedRows:
-    """Rows ready to be written: compressed before the database is locked, so that a repetition costs no second time."""
+    """Rows ready to be written: compressed before the database is locked, so that a repetition costs no second time.
 
-    def __init__(self, rows: Iterable[Row], owner: str) -> None:
+    `whole`: attempts that ended are added with their beginnings, else they are there already.
+    """
+
+    def __init__(self, rows: Iterable[Row], owner: str, *, whole: bool = False) -> None:
         self._owner = owner
         self._sent: list[Record] = []
         self._ended: list[Record] = []
@@ -38,11 +42,13 @@ class PreparedRows:
         self._kept: list[Record] = []
         for row in rows:
             match row:
-                case AttemptStarted():
-                    record = {name: getattr(row, name) for name in STARTED_FIELDS}
-                    self._sent.append({**record, "endpoint": plain(row.endpoint), "owner": owner})
-                case AttemptFinished():
-                    self._ended.append(_ended(row))
+                case Attempt(outcome=None):
+                    self._sent.append({**started_record(row), "owner": owner})
+                case Attempt() if whole:
+                    self._sent.append({**started_record(row), **ended_record(row), "owner": owner})
+                case Attempt():
+                    place = {"part": row.part, "number": row.number, "attempt": row.attempt}
+                    self._ended.append({**place, **ended_record(row)})
                 case CandidateRecord():
                     self._kept.append({"number": row.index, **_body(candidate_bytes(row))})
                 case Entry():
@@ -114,13 +120,6 @@ def _body(data: bytes) -> Record:
         return {"packed": False, "size": len(data), "body": data.decode()}
     body, packed = pack(data)
     return {"packed": packed, "size": len(body), "body": body}
-
-
-def _ended(row: AttemptFinished) -> Record:
-    record = finished_record(row)
-    record["part"], record["number"], record["attempt"] = row.part, row.number, row.attempt
-    record["silent"] = row.unpriced if row.usage is None and row.examples else 0
-    return record
 
 
 def _new(rows: Rows, table: Table, made: Sequence[Record], run_id: str) -> tuple[list[int], list[Record]]:

@@ -6,7 +6,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import orjson
@@ -19,8 +19,7 @@ from gepa_client.journal.entries import (
     RETRACE,
     SELF_REPORTED,
     WITHOUT_ANSWER,
-    AttemptFinished,
-    AttemptStarted,
+    Attempt,
     Entry,
     Spending,
     unreported_results,
@@ -223,7 +222,7 @@ class SpendingTotals:
             self._kinds[kind].calls += 1
 
     def finished(self, kind: str, usage: Mapping[str, Any] | None, examples: int, unpriced: int) -> None:
-        """Add the cost of an attempt that ended with so many results; arguments as in `AttemptFinished`."""
+        """Add the cost of an attempt that ended with so many results; arguments as in `Attempt`."""
         with self._lock:
             tally = self._kinds[kind]
             tally.unpriced += unpriced
@@ -298,7 +297,7 @@ class JournaledAttempts:
     request: RecordedRequest
     kind: str
     task: GroupTask | None = None
-    _current: int = field(default=0, init=False)
+    _current: Attempt | None = field(default=None, init=False)
     _end_is_known: bool = field(default=False, init=False)
 
     def unfinished(self) -> tuple[str, str | None] | None:
@@ -314,9 +313,9 @@ class JournaledAttempts:
         ]
         if self._current or not made or made[-1].outcome in WITHOUT_ANSWER or made[-1].attempt in self.request.claimed:
             return None
-        self._current = made[-1].attempt
+        self._current = made[-1]
         self._end_is_known = made[-1].outcome is not None
-        self.request.claimed.add(self._current)
+        self.request.claimed.add(made[-1].attempt)
         return made[-1].endpoint, made[-1].instance
 
     def failed_tries(self) -> Sequence[FailedTry]:
@@ -344,12 +343,10 @@ class JournaledAttempts:
         request, journal = self.request, self.journal
         if not repeat:
             request.attempts += 1
-            self._current = request.attempts
-            journal.storage.write(
-                AttemptStarted(journal.part, request.number, self._current, self.kind, endpoint, instance)
-            )
+            self._current = Attempt(journal.part, request.number, request.attempts, self.kind, endpoint, instance)
+            journal.storage.write(self._current)
             journal.spending.started(self.kind)
-        return f"{journal.name(request.number)}/{self._current}"
+        return f"{journal.name(request.number)}/{self._made().attempt}"
 
     def finish(
         self,
@@ -372,8 +369,8 @@ class JournaledAttempts:
             if recorded is not None:
                 recorded.pop("cost_usd", None)
         journal.spending.finished(self.kind, recorded, examples, unpriced)
-        ended = AttemptFinished(
-            journal.part, self.request.number, self._current, outcome, seconds, recorded, examples, unpriced
+        ended = replace(
+            self._made(), outcome=outcome, seconds=seconds, usage=recorded, examples=examples, unpriced=unpriced
         )
         if not failed:
             journal.storage.write(ended)
@@ -382,3 +379,8 @@ class JournaledAttempts:
         retried = RetryEntry(part=journal.part, number=request.number, kind=self.kind, failed=list(failed))
         entry = journal.retries.entry(retried, digest=request.key.digest, about=request.key.about)
         journal.storage.write(ended, entry)
+
+    def _made(self) -> Attempt:
+        if self._current is None:
+            raise LookupError(f"no attempt was made for {self.request.number}")
+        return self._current

@@ -10,8 +10,7 @@ from typing import Any, NoReturn, TypeVar
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RequestExists, RunExists, StoreUnavailable
 from gepa_client.journal.database import Compared, Database, Record, Rows, Table, Where, inserted
 from gepa_client.journal.entries import (
-    AttemptFinished,
-    AttemptStarted,
+    Attempt,
     CandidateRecord,
     Claim,
     Entry,
@@ -19,7 +18,6 @@ from gepa_client.journal.entries import (
     Row,
     Spending,
     SteeringRequest,
-    StoredAttempt,
     StoredRun,
     now,
 )
@@ -44,7 +42,6 @@ from gepa_client.journal.stored_fields import (
     plain,
     request_of,
     request_record,
-    rows_of_attempt,
     run_of,
     run_record,
     spending_of,
@@ -89,7 +86,7 @@ class Store:
 
     def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
         """Add a run with the rows it begins with, all or nothing: a fork's, an import's. Raises `RunExists`."""
-        prepared = PreparedRows(rows, run.claim.owner or "")
+        prepared = PreparedRows(rows, run.claim.owner or "", whole=True)
         key: Key | None = None
 
         def work(found: Rows, looks: bool) -> None:
@@ -171,10 +168,10 @@ class Store:
     def write(self, run_id: str, owner: str, rows: Sequence[Row]) -> None:
         """Add rows, all or none as far as the store can; safe to repeat by the same owner after `StoreUnavailable`.
 
-        `AttemptFinished` completes its `AttemptStarted`; `CandidateRecord` replaces an earlier one of its index.
+        An `Attempt` that ended completes the one that began; `CandidateRecord` replaces an earlier one of its index.
         Raises `NumberTaken` if an entry of the same number exists, or an attempt of the same number and attempt
         (another process drives the run), `ClaimLost` if `owner` does not drive the run (the owner "" may write while
-        the run has no driver), and `JournalError` for an `AttemptFinished` without its `AttemptStarted`.
+        the run has no driver), and `JournalError` for an end of an attempt that never began.
         """
         prepared = PreparedRows(rows, owner)
 
@@ -220,10 +217,9 @@ class Store:
             lambda rows: rows.delete(ENTRIES, {"run": self._key(rows, run_id), "part": part, "kind": kind})
         )
 
-    def attempts(self, run_id: str, part: str, start: int = 0) -> list[StoredAttempt]:
+    def attempts(self, run_id: str, part: str, start: int = 0) -> list[Attempt]:
         """Return the attempts for numbers from `start` on, by number and attempt."""
-        where = {"part": part, "number": Compared(">=", start)}
-        return [attempt_of(found) for found in self._of_run(run_id, ATTEMPTS, where, BY_ATTEMPT)]
+        return list(self._attempts(run_id, part, start))
 
     def failed_attempts(self, run_id: str) -> list[tuple[str, int, int]]:
         """`(part, number, examples)` of every attempt that may have a `program_error` or a `timeout` among its results.
@@ -256,39 +252,38 @@ class Store:
         found = self._of_run(run_id, CANDIDATES, {"number": Compared(">=", start)}, ("number",))
         return [candidate_of(unpack(each["body"], each["packed"])) for each in found]
 
-    def finished_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[AttemptFinished]:
-        """Return the ends of the attempts for these numbers, by number and attempt; those that have ended."""
-        found = self._of_run(run_id, ATTEMPTS, {"part": part, "number": list(numbers)}, BY_ATTEMPT)
-        rows = (row for each in found for row in rows_of_attempt(each))
-        return [row for row in rows if isinstance(row, AttemptFinished)]
+    def finished_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Attempt]:
+        """Return the attempts for these numbers that have ended, by number and attempt."""
+        where = {"part": part, "number": list(numbers), "outcome": Compared("!=", None)}
+        return [attempt_of(found) for found in self._of_run(run_id, ATTEMPTS, where, BY_ATTEMPT)]
 
-    def attempt_rows(self, run_id: str) -> Iterator[Row]:
-        """Yield the rows of all attempts, each with its end, as `create` accepts them."""
+    def all_attempts(self, run_id: str) -> Iterator[Attempt]:
+        """Yield the attempts of all parts."""
         for part in self.attempt_parts(run_id):
-            start = 0
-            while page := self.attempt_page(run_id, part, start):
-                yield from page
-                start = page[-1].number + 1
+            yield from self._attempts(run_id, part, 0)
+
+    def _attempts(self, run_id: str, part: str, start: int) -> Iterator[Attempt]:
+        while page := self.attempt_page(run_id, part, start):
+            yield from page
+            start = page[-1].number + 1
 
     def attempt_parts(self, run_id: str) -> list[str]:
         """Return every part that has attempts."""
         return [each["part"] for each in self._sums(run_id, ATTEMPTS, {}, ["part"])]
 
-    def attempt_page(self, run_id: str, part: str, start: int = 0) -> list[AttemptStarted | AttemptFinished]:
-        """Return the rows of some attempts for the first numbers from `start` on; empty only if there are no more."""
+    def attempt_page(self, run_id: str, part: str, start: int = 0) -> list[Attempt]:
+        """Return the attempts for the first numbers from `start` on, all of each; empty only if there are no more."""
 
         def work(rows: Rows) -> list[Record]:
             place = {"run": self._key(rows, run_id), "part": part}
-            later = {**place, "number": Compared(">=", start)}
-            found = list(rows.find(ATTEMPTS, later, BY_ATTEMPT, limit=PAGE))
+            found = list(rows.find(ATTEMPTS, {**place, "number": Compared(">=", start)}, BY_ATTEMPT, limit=PAGE))
             if len(found) < PAGE:
                 return found
-            # A page ends between two numbers: an attempt more or less must not move the next one.
             last = found[-1]["number"]
             whole = [each for each in found if each["number"] < last]
             return whole or list(rows.find(ATTEMPTS, {**place, "number": last}, BY_ATTEMPT))
 
-        return [row for found in self._database.read(work) for row in rows_of_attempt(found)]
+        return [attempt_of(found) for found in self._database.read(work)]
 
     def add_request(self, run_id: str, request: SteeringRequest) -> None:
         """Queue a request; does nothing if one of its id and its action is there.

@@ -5,7 +5,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar, overload
 
 import orjson
@@ -13,13 +13,11 @@ import orjson
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal.database import Record, Table
 from gepa_client.journal.entries import (
-    AttemptFinished,
-    AttemptStarted,
+    Attempt,
     CandidateRecord,
     Claim,
     Spending,
     SteeringRequest,
-    StoredAttempt,
     StoredRun,
     now,
     unreported_results,
@@ -41,7 +39,7 @@ OVER = frozenset({"completed", "failed", "cancelled"})
 RUN_FIELDS = tuple(field.name for field in fields(StoredRun) if field.name != "claim")
 CHANGEABLE = frozenset(RUN_FIELDS) - {"id", "updated"}
 STARTED_FIELDS = ("part", "number", "attempt", "kind", "endpoint", "instance")
-FINISHED_FIELDS = ("outcome", "seconds", "usage", "cost_usd", "input_tokens", "output_tokens", "examples", "unpriced")
+SUMMED = ("examples", "unpriced", "silent", "cost_usd", "input_tokens", "output_tokens", "seconds")
 REQUEST_FIELDS = ("id", "action", "author", "created", "outcome", "number", "reason")
 ENTRY_FIELDS = ("part", "number", "kind", "digest", "about")
 
@@ -62,7 +60,7 @@ ENTRIES = Table(
 )
 WRITERS = Table("writers", ("run", "owner"), ("run", "owner", "written"))
 ATTEMPTS = Table(
-    "attempts", ("run", "part", "number", "attempt"), ("run", *STARTED_FIELDS, *FINISHED_FIELDS, "silent", "owner")
+    "attempts", ("run", "part", "number", "attempt"), ("run", *STARTED_FIELDS, "outcome", "usage", *SUMMED, "owner")
 )
 """`silent`: `unpriced` of an attempt with results and without usage."""
 
@@ -71,7 +69,6 @@ REQUESTS = Table("requests", ("run", "id"), ("run", "place", *REQUEST_FIELDS))
 """`place`: in the order of arrival, as clocks of two users do not order their requests."""
 
 OF_RUNS = (ENTRIES, WRITERS, ATTEMPTS, CANDIDATES, REQUESTS)
-SUMMED = ("examples", "unpriced", "silent", "cost_usd", "input_tokens", "output_tokens", "seconds")
 
 CHECKSUM_BYTES = 16
 LARGEST_INTEGER = 2**63 - 1
@@ -146,43 +143,34 @@ def run_of(record: Mapping[str, Any]) -> StoredRun:
     return StoredRun(**values, claim=Claim(record["owner"], record["beat"]))
 
 
-def finished_record(ended: AttemptFinished) -> Record:
+def started_record(made: Attempt) -> Record:
+    """Return the beginning of an attempt as a record."""
+    return {name: getattr(made, name) for name in STARTED_FIELDS} | {"endpoint": plain(made.endpoint)}
+
+
+def ended_record(made: Attempt) -> Record:
     """Return the end of an attempt as a record; the amounts that are summed stand beside the usage."""
-    usage = ended.usage or {}
+    usage = made.usage or {}
     return {
-        "outcome": ended.outcome,
-        "seconds": ended.seconds,
-        "usage": None if ended.usage is None else to_json(ended.usage),
+        "outcome": made.outcome,
+        "seconds": made.seconds,
+        "usage": None if made.usage is None else to_json(made.usage),
         "cost_usd": _amount(usage.get("cost_usd")),
         "input_tokens": _amount(usage.get("input_tokens")),
         "output_tokens": _amount(usage.get("output_tokens")),
-        "examples": ended.examples,
-        "unpriced": ended.unpriced,
+        "examples": made.examples,
+        "unpriced": made.unpriced,
+        "silent": made.unpriced if made.usage is None and made.examples else 0,
     }
 
 
-def attempt_of(record: Mapping[str, Any]) -> StoredAttempt:
+def attempt_of(record: Mapping[str, Any]) -> Attempt:
     """Return the attempt of a record."""
-    return StoredAttempt(**{name: record[name] for name in STARTED_FIELDS}, outcome=record["outcome"])
-
-
-def rows_of_attempt(record: Mapping[str, Any]) -> list[AttemptStarted | AttemptFinished]:
-    """Return an attempt's record as the rows it was written from."""
-    sent = AttemptStarted(**{name: record[name] for name in STARTED_FIELDS})
+    made = Attempt(*(record[name] for name in STARTED_FIELDS))
     if record["outcome"] is None:
-        return [sent]
+        return made
     usage = None if record["usage"] is None else json.loads(record["usage"])
-    ended = AttemptFinished(
-        sent.part,
-        sent.number,
-        sent.attempt,
-        record["outcome"],
-        seconds=record["seconds"],
-        usage=usage,
-        examples=record["examples"],
-        unpriced=record["unpriced"],
-    )
-    return [sent, ended]
+    return replace(made, usage=usage, **{name: record[name] for name in ("outcome", "seconds", "examples", "unpriced")})
 
 
 def spending_of(kind: str, outcome: str | None, sums: Record) -> Spending:

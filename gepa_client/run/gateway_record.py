@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import orjson
@@ -12,7 +12,7 @@ from evolverpc_common.display_text import line
 from evolverpc_common.redaction import Secrets
 from gepa_client.errors import Interrupted, JournalError
 from gepa_client.journal.buffer import JournalBuffer
-from gepa_client.journal.entries import GATEWAY, MODEL_CALL, REFUSAL, AttemptFinished, AttemptStarted, Entry, Spending
+from gepa_client.journal.entries import GATEWAY, MODEL_CALL, REFUSAL, Attempt, Entry, Spending
 from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals, digest_of
@@ -189,11 +189,10 @@ class GatewayRecord:
                 return
         number, self._next_call = self._next_call, self._next_call + 1
         sandbox = journal.secrets.redact_text(line(call.sandbox, NAME_SHOWN))
+        begun = Attempt(GATEWAY, number, 1, MODEL_CALL, name, sandbox)
         succeeded = int(call.outcome == "ok")
-        journal.storage.write(
-            AttemptStarted(GATEWAY, number, 1, MODEL_CALL, name, sandbox),
-            AttemptFinished(GATEWAY, number, 1, call.outcome, call.seconds, call.usage, succeeded, _unpriced(call)),
-        )
+        ended = replace(begun, outcome=call.outcome, seconds=call.seconds, usage=call.usage, examples=succeeded)
+        journal.storage.write(begun, replace(ended, unpriced=_unpriced(call)))
 
     def _name(self, journal: Journal, call: ModelCallMessage) -> str:
         """Return `provider/model`, or `OTHERS` beyond `MODELS_KEPT`: programs may invent model names."""

@@ -1,42 +1,28 @@
 """A whole run as one JSON document, to be archived or imported into another store."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-import orjson
 from pydantic import ValidationError
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import JournalError, NumberTaken
-from gepa_client.journal.entries import (
-    RESUMED_BY,
-    AttemptFinished,
-    AttemptStarted,
-    CandidateRecord,
-    Entry,
-    Row,
-    StoredRun,
-)
-from gepa_client.journal.exported import Document, ExportedAttempt, ExportedRun, mistakes
+from gepa_client.journal.entries import RESUMED_BY, StoredRun
+from gepa_client.journal.exported import Document, ExportedRun, mistakes
 from gepa_client.journal.history import all_rows
+from gepa_client.journal.http_messages import plain
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import (
-    FINISHED_FIELDS,
-    STARTED_FIELDS,
-    TIME_FIELDS,
-    candidate_json,
-)
+from gepa_client.journal.stored_fields import TIME_FIELDS
 from gepa_client.settings.groups import FleetSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
 
 FORMAT = "evolverpc-run"
-VERSION = 4
+VERSION = 5
 
 RUN_FIELDS = tuple(ExportedRun.model_fields)
-ENDED_WRITTEN = tuple(name for name in ExportedAttempt.model_fields if name in FINISHED_FIELDS)
 
 LIMITS_OF_CALLS = ("concurrency", "example_timeout_s")
 """Settings of the servers that do not depend on which servers they are."""
@@ -77,20 +63,12 @@ def export_run(store: Store, run_id: str) -> Iterator[str]:
     counters = {name: value for name, value in run.counters.items() if name != "now"}  # of the driver at this moment
     run = replace(run, counters=counters)
     head = {"format": FORMAT, "version": VERSION, "run": {name: getattr(run, name) for name in RUN_FIELDS}}
-    yield json.dumps(head, ensure_ascii=False).removesuffix("}")
-    separator = ""
-    missing = ["attempts", "entries", "candidates"]
-    end = ""
-    for name, value in _rows_out(all_rows(store, run_id)):
-        while name in missing:  # the first of its list, and those before it that are empty
-            yield f'{end},\n"{missing.pop(0)}":['
-            end, separator = "]", ""
-        yield separator + json.dumps(value, ensure_ascii=False)
+    yield json.dumps(head, ensure_ascii=False).removesuffix("}") + ',\n"rows":['
+    separator = "\n"
+    for row in all_rows(store, run_id):
+        yield separator + json.dumps(row, default=plain, ensure_ascii=False)
         separator = ",\n"
-    for name in missing:
-        yield f'{end},\n"{name}":['
-        end = "]"
-    yield f"{end}}}"
+    yield "]}"
 
 
 def import_run(store: Store, document: object) -> StoredRun:
@@ -121,58 +99,10 @@ def import_run(store: Store, document: object) -> StoredRun:
         fields_ |= {"status": "paused", "reason": "it was running when it was exported"}
     run = StoredRun(**fields_)
     try:
-        store.create(run, _rows(read))
+        store.create(run, read.rows)
     except NumberTaken:
         raise JournalError("this exported run is malformed: it has two different rows of one number") from None
     return store.run(run.id)
-
-
-def _rows_out(rows: Iterable[Row]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each row with its list: attempts, then entries, then candidates."""
-    attempt: dict[str, Any] | None = None
-    for row in rows:
-        if isinstance(row, AttemptFinished) and attempt is not None:
-            attempt |= {name: getattr(row, name) for name in ENDED_WRITTEN}
-            continue
-        if attempt is not None:
-            yield "attempts", attempt
-            attempt = None
-        match row:
-            case AttemptStarted():
-                attempt = asdict(row)
-            case Entry():
-                yield "entries", _entry_out(row)
-            case CandidateRecord():
-                yield "candidates", candidate_json(row)
-    if attempt is not None:
-        yield "attempts", attempt
-
-
-def _entry_out(entry: Entry) -> dict[str, Any]:
-    named = {
-        field.name: getattr(entry, field.name) for field in fields(entry) if field.name not in ("answer", "omitted")
-    }
-    try:
-        value = orjson.loads(entry.answer)
-        if orjson.dumps(value) == entry.answer:
-            return {**named, "answer": value}
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
-        pass  # what orjson does not read or write (deep, or with lone surrogates) goes as text
-    try:
-        return {**named, "answer_text": entry.answer.decode()}
-    except UnicodeDecodeError as error:
-        raise JournalError(f"the answer of {entry.part} {entry.number} is not text") from error
-
-
-def _rows(document: Document) -> Iterator[Row]:
-    for attempt in document.attempts:
-        yield AttemptStarted(**{name: getattr(attempt, name) for name in STARTED_FIELDS})
-        if attempt.outcome is not None:
-            numbers = (attempt.part, attempt.number, attempt.attempt)
-            yield AttemptFinished(*numbers, **{name: getattr(attempt, name) for name in ENDED_WRITTEN})
-    yield from (entry.entry() for entry in document.entries)
-    for candidate in document.candidates:
-        yield CandidateRecord(**{field.name: getattr(candidate, field.name) for field in fields(CandidateRecord)})
 
 
 def imported_settings(recorded: Mapping[str, Any]) -> dict[str, Any]:

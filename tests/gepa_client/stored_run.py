@@ -12,8 +12,7 @@ from gepa_client.journal.entries import (
     PROCESSES,
     SEARCH,
     START,
-    AttemptFinished,
-    AttemptStarted,
+    Attempt,
     CandidateRecord,
     Claim,
     Entry,
@@ -211,7 +210,4 @@ def _event(event: Event, number: int = 0) -> Entry:
 
 
 def _attempt(number: int, kind: str, outcome: str, usage: Mapping[str, Any]) -> list[Row]:
-    return [
-        AttemptStarted(SEARCH, number, 1, kind, URL, "first"),
-        AttemptFinished(SEARCH, number, 1, outcome, 0.1, dict(usage), 1, 0),
-    ]
+    return [Attempt(SEARCH, number, 1, kind, URL, "first", outcome, 0.1, dict(usage))]

@@ -17,8 +17,7 @@ from gepa_client.journal.entries import (
     SEARCH,
     START,
     TIES,
-    AttemptFinished,
-    AttemptStarted,
+    Attempt,
     CandidateRecord,
     Entry,
     Row,
@@ -107,8 +106,7 @@ class Certified(Made):
                     key = evaluate_key(candidate, digest_of(row), row["id"], trace=False)
                     result = {"status": "ok", "score": score, "output": "red", "seconds": 0.1}
                     rows.append(Entry(part, at, "evaluate", key.digest, key.about, orjson.dumps(result)))
-                    rows.append(AttemptStarted(part, at, 1, "evaluate", URL, "first"))
-                    rows.append(AttemptFinished(part, at, 1, "ok", 0.1, {"cost_usd": 0.01}, 1, 0))
+                    rows.append(Attempt(part, at, 1, "evaluate", URL, "first", "ok", 0.1, {"cost_usd": 0.01}))
         return rows
 
     def _ties(self, training: list[dict[str, Any]]) -> list[Entry]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from gepa_client.certificate.certificate import certify
@@ -38,12 +39,15 @@ NOT_COVERED = (
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The certificate, and the exported run."""
+    """The certificate, and the exported run with its answers as JSON, so that each value in them can be changed."""
     store = open_store(str(tmp_path_factory.mktemp("run") / "runs.db"))
     run = RUN.into(store)
     certificate = certify(store, run).model_dump(mode="json")
     document = json.loads("".join(export_run(store, run.id)))
     store.close()
+    for row in document["rows"]:
+        if "answer" in row:
+            row["answer"] = orjson.loads(row["answer"])
     return certificate, document
 
 
@@ -51,7 +55,11 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], di
 def imported(document: dict[str, Any], folder: Path) -> Iterator[Store]:
     store = open_store(str(folder / "again.db"))
     try:
-        import_run(store, document)
+        rows = [
+            {**row, "answer": orjson.dumps(row["answer"]).decode()} if "answer" in row else row
+            for row in document["rows"]
+        ]
+        import_run(store, {**document, "rows": rows})
         yield store
     finally:
         store.close()
@@ -126,8 +134,9 @@ def one_of_each_form(document: dict[str, Any], places: Sequence[Place]) -> list[
     """Of places that differ in their indices alone, the last in each part of the journal."""
 
     def form(place: Place) -> tuple[str, ...]:
-        part = at(document, place[:2])["part"] if place[0] == "entries" else ""
-        return (part, *("*" if name.isdigit() else name for name in place))
+        row = at(document, place[:2]) if place[0] == "rows" else {}
+        part = (*row, row["part"]) if "answer" in row else (*row,)
+        return (*part, *("*" if name.isdigit() else name for name in place))
 
     return list({form(place): place for place in places}.values())
 
@@ -149,7 +158,7 @@ def test_every_value_of_the_record_is_checked_also_if_its_checksums_are_right(
 
 def test_every_row_of_the_record_is_needed(record: Any, tmp_path: Path) -> None:
     certificate, document = record
-    places = [(name, str(at)) for name in ("entries", "attempts", "candidates") for at in range(len(document[name]))]
+    places = [("rows", str(at)) for at in range(len(document["rows"]))]
     for number, place in enumerate(one_of_each_form(document, places)):
         folder = tmp_path / str(number)
         folder.mkdir()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, Claim
+from gepa_client.journal.entries import SEARCH, Attempt, Claim
 from gepa_client.journal.store import open_store
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
 from tests.gepa_client.conftest import Cli
@@ -112,11 +112,9 @@ def test_missing_prices_and_attempts_without_an_end_are_reported_and_not_counted
     made = Made(run_id="x")
     opened = open_store(str(store))
     more = [
-        AttemptStarted(SEARCH, 90, 1, "evaluate", "u", None),
-        AttemptFinished(SEARCH, 90, 1, "lost"),
-        AttemptStarted(SEARCH, 91, 1, "evaluate", "u", None),
-        AttemptStarted(SEARCH, 92, 1, "score", "u", None),
-        AttemptFinished(SEARCH, 92, 1, "ok", usage={"calls": 1}, examples=20, unpriced=20),
+        Attempt(SEARCH, 90, 1, "evaluate", "u", None, "lost"),
+        Attempt(SEARCH, 91, 1, "evaluate", "u", None),
+        Attempt(SEARCH, 92, 1, "score", "u", None, "ok", usage={"calls": 1}, examples=20, unpriced=20),
     ]
     opened.create(made.run(), [*made.rows(), *more])
     opened.close()

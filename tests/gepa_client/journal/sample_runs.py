@@ -5,8 +5,7 @@ from typing import Any
 
 from gepa_client.journal.entries import (
     SEARCH,
-    AttemptFinished,
-    AttemptStarted,
+    Attempt,
     CandidateRecord,
     Claim,
     Entry,
@@ -63,12 +62,12 @@ def entry(number: int, answer: bytes = b'{"b":1,"a":2.0}', **changes: Any) -> En
     return replace(Entry(SEARCH, number, "evaluate", f"{number:064x}", f"evaluate row {number}", answer), **changes)
 
 
-def sent(number: int, attempt: int = 1, **changes: Any) -> AttemptStarted:
-    return replace(AttemptStarted(SEARCH, number, attempt, "evaluate", "http://127.0.0.1:1", "instance"), **changes)
+def sent(number: int, attempt: int = 1, **changes: Any) -> Attempt:
+    return replace(Attempt(SEARCH, number, attempt, "evaluate", "http://127.0.0.1:1", "instance"), **changes)
 
 
-def ended(number: int, attempt: int = 1, outcome: str = "ok", **changes: Any) -> AttemptFinished:
-    return replace(AttemptFinished(SEARCH, number, attempt, outcome), **changes)
+def ended(number: int, attempt: int = 1, outcome: str = "ok", **changes: Any) -> Attempt:
+    return replace(sent(number, attempt), outcome=outcome, **changes)
 
 
 def driven(store: Store, run_id: str = RUN.id, owner: str = OWNER) -> StoredRun:

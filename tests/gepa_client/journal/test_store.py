@@ -189,9 +189,8 @@ def test_a_heartbeat_writes_changes_and_takes_requested_actions(store: Store) ->
         b"",
         b'"' + b"x" * 4095 + b'"',
         b'"' + b"long and the same " * 10_000 + b'"',
-        bytes(range(256)) * 3,
     ],
-    ids=["json", "empty", "just too long", "long", "any bytes"],
+    ids=["json", "empty", "just too long", "long"],
 )
 def test_answers_come_back_byte_by_byte(store: Store, answer: bytes) -> None:
     driven(store)
@@ -320,12 +319,12 @@ def test_all_rows_of_a_run_begin_another(store: Store) -> None:
     driven(store)
     usage = {"z": 1, "cost_usd": 0.5}
     rows: list[Row] = [
-        *(sent(number) for number in (0, 1, 2000)),
+        *(sent(number) for number in (1, 2000)),
         ended(0, usage=usage, seconds=1.5, examples=2, unpriced=1),
         *(entry(number, part=part) for part in (SEARCH, "start") for number in range(600)),
         KEPT,
     ]
-    store.write(RUN.id, OWNER, rows)
+    store.write(RUN.id, OWNER, [sent(0), *rows])
     found = list(all_rows(store, RUN.id))
     assert sorted(map(repr, found)) == sorted(map(repr, rows))
     store.create(run("copy"), found)

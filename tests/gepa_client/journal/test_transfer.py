@@ -30,6 +30,9 @@ OUTPUTS = [
 ]
 ANSWERS = [b'{"status":"ok","score":1.0,"output":' + output + b',"seconds":0.1}' for output in OUTPUTS]
 CONFIG = RunConfig(url=("http://127.0.0.1:1",), max_metric_calls=9, seed=7, name="words", lease_s=3.0).recorded()
+FIRST = 2
+"""The place of the first entry among the rows of an export."""
+
 BEST = {"index": 0, "score": 1.0, "texts": {"b.c": "text"}}
 ROWS: list[Row] = [
     sent(0),
@@ -95,7 +98,7 @@ def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[st
     ("path", "value", "message"),
     [
         (("format",), "gepa", 'its "format" should be "evolverpc-run"'),
-        (("version",), 3, "version 3, this evolverpc reads 4"),
+        (("version",), 4, "version 4, this evolverpc reads 5"),
         (("run", "status"), "sleeping", r"run\.status"),
         (("run", "id"), "../../elsewhere", r"run\.id"),
         (("run", "id"), "x\ud800", r"run\.id"),
@@ -104,18 +107,20 @@ def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[st
         (("run", "best", "score"), float("inf"), r"run\.best\.score"),
         (("run", "identity", "hash_seed"), "-1", r"run\.identity\.hash_seed"),
         (("run", "parent", "at"), 2**63, r"run\.parent\.at"),
-        (("entries", 1, "number"), 2**63, r"entries\.1\.number"),
-        (("entries", 1, "kind"), "weather", r"entries\.1: kind: `weather` is none of evaluate"),
-        (("entries", 0, "answer"), [1], r"entries\.0: no answer to `evaluate`"),
-        (("entries", 0, "answer", "score"), 10**400, r"entries\.0"),
-        (("attempts", 0, "seconds"), float("inf"), r"attempts\.0\.seconds"),
-        (("attempts", 1, "usage", "cost_usd"), "x", r"attempts\.1: usage\.cost_usd"),
-        (("candidates", 1, "index"), 7, "numbered from 0 to 1"),
-        (("candidates", 1, "parents"), [1], "candidate 1 cannot come from"),
-        (("candidates", 1, "score"), float("nan"), r"candidates\.1\.score"),
-        (("entries", 2, "answer_text"), "{", r"entries\.2"),
-        (("entries", 0, "answer"), "\ud800", r"entries\.0"),
-        (("entries", 1, "number"), 0, "two different rows of one number"),
+        (("rows", FIRST + 1, "number"), 2**63, r"rows\.3\.entry\.number"),
+        (("rows", FIRST + 1, "kind"), "weather", r"rows\.3: kind: `weather` is none of evaluate"),
+        (("rows", FIRST, "answer"), "[1]", r"rows\.2: no answer to `evaluate`"),
+        (("rows", FIRST, "answer"), '{"status":"ok","score":1%s,"seconds":0}' % ("0" * 400), r"rows\.2"),
+        (("rows", FIRST, "answer"), [1], r"rows\.2\.entry\.answer"),
+        (("rows", 0, "seconds"), float("inf"), r"rows\.0\.attempt\.seconds"),
+        (("rows", 1, "usage", "cost_usd"), "x", r"rows\.1: usage\.cost_usd"),
+        (("rows", -1, "index"), 7, "numbered from 0 to 1"),
+        (("rows", -1, "parents"), [1], "candidate 1 cannot come from"),
+        (("rows", -1, "score"), float("nan"), r"rows\.11\.candidate\.score"),
+        (("rows", FIRST, "answer"), "{", r"rows\.2: `answer` cannot be read"),
+        (("rows", FIRST, "answer"), "\ud800", r"rows\.2"),
+        (("rows", FIRST), 7, r"rows\.2"),
+        (("rows", FIRST + 1, "number"), 0, "two different rows of one number"),
     ],
 )
 def test_an_invalid_document_is_an_error_and_nothing_of_it_is_stored(
@@ -158,11 +163,10 @@ def test_an_answer_is_what_its_kind_is_answered_with(
     store: Store, target: Store, part: str, number: int, kind: str, good: object, bad: object
 ) -> None:
     document = export_of(target)
-    document["entries"] = []
-    entry = {"part": part, "number": number, "kind": kind, "digest": "", "about": "", "answer": bad}
-    with pytest.raises(JournalError, match=f"entries.0: no answer to `{kind}`"):
-        import_run(store, {**document, "entries": [entry]})
-    import_run(store, {**document, "entries": [{**entry, "answer": good}]})
+    entry = {"part": part, "number": number, "kind": kind, "digest": "", "about": "", "answer": json.dumps(bad)}
+    with pytest.raises(JournalError, match=f"rows.0: no answer to `{kind}`"):
+        import_run(store, {**document, "rows": [entry]})
+    import_run(store, {**document, "rows": [{**entry, "answer": json.dumps(good)}]})
     assert [orjson.loads(found.answer) for found in store.entries(RUN.id, part)] == [good]
 
 

@@ -4,13 +4,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import orjson
 import pytest
 
-from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, CandidateRecord, Entry
+from gepa_client.journal.entries import SEARCH, Attempt, CandidateRecord, Entry
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import open_store
 from gepa_client.page import connections, page_server
@@ -38,11 +39,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     for row in rows:
         key = evaluate_key(digest_of(texts_sent(texts)), digest_of(row), row["id"], trace=False)
         result = {"status": "ok", "score": 0.5, "output": OUTPUT if row["id"] == "0" else "\u202eout", "seconds": 0.1}
-        entries += [
-            Entry(SEARCH, number, key.kind, key.digest, key.about, orjson.dumps(result)),
-            AttemptStarted(SEARCH, number, 1, "evaluate", "http://127.0.0.1:9", None),
-            AttemptFinished(SEARCH, number, 1, "ok", 0.25, {"cost_usd": 0.01, "input_tokens": 7, "output_tokens": 3}),
-        ]
+        usage = {"cost_usd": 0.01, "input_tokens": 7, "output_tokens": 3}
+        begun = Attempt(SEARCH, number, 1, "evaluate", "http://127.0.0.1:9", None)
+        ended = replace(begun, outcome="ok", seconds=0.25, usage=usage)
+        entries += [Entry(SEARCH, number, key.kind, key.digest, key.about, orjson.dumps(result)), begun, ended]
         number += 1
     kept = CandidateRecord(5, texts_sent(texts), [4], 5, number, 0.5, {str(3 + at): 0.5 for at in range(4)}, 40)
     opened.write(RUN_ID, "", [*entries, kept, decisions([*made.rows(), kept])[-1]])

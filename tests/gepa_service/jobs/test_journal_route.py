@@ -68,9 +68,9 @@ WRONG: tuple[Any, ...] = (
     {"part": "search", "start": 2**70, "limit": -(2**70), "number": 2**70},
     {
         "owner": "",
-        "rows": [{"row": "entry", "part": "a", "number": 2**70, "kind": "", "digest": "", "about": "", "answer": "!"}],
+        "rows": [{"part": "a", "number": 2**70, "kind": "", "digest": "", "about": "", "answer": "\ud800"}],
     },
-    {"owner": "", "rows": [{"row": "finished"}, {"row": "nothing"}, 7]},
+    {"owner": "", "rows": [{"attempt": 1, "outcome": []}, {"row": "nothing"}, 7]},
     {"owner": "", "changes": {"status": {"$set": 1}, "id": "y"}},
     {"part": "search", "numbers": [2**70, -1]},
     {"part": "a\ud800\0", "kind": "\ud800"},
