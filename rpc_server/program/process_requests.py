@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
 
 class Isolation(IntEnum):
-    """What may run beside a request: anything, a few others, nothing in its process, or nothing in the pool."""
+    """What may run beside a request: anything, nothing in its process, or nothing in the pool."""
 
     NONE = 0
-    FEW = 1
-    PROCESS = 2
-    POOL = 3
+    PROCESS = 1
+    POOL = 2
 
 
 class ProcessRequest(ABC):
