@@ -1,10 +1,11 @@
 """Why a command does not answer: it wrote nothing, a part of a line, or lines that answer no request."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from evolverpc_common.display_text import counted, plain
+from rpc_server.program.process_output import OpenRequest
 from rpc_server.program.stdio import LineSplitter, fault_of
 
 SILENCE_S = 3.0
@@ -18,32 +19,32 @@ _MOST_NAMED = 5
 
 
 class AnswerWatch:
-    """What a process wrote in place of the answers that are due.
+    """What a process wrote in place of the answers to its open requests, `due` by their numbers.
 
     `report` gets the explanation when nothing was answered for `SILENCE_S`: in any case until the first answer, later
     if the process wrote something else. Without it nothing is explained. `lines`: the output of the process.
     """
 
-    def __init__(self, lines: LineSplitter, report: Callable[[str], None] | None) -> None:
+    def __init__(
+        self, lines: LineSplitter, due: Mapping[int, OpenRequest], report: Callable[[str], None] | None
+    ) -> None:
         self._lines = lines
+        self._due = due
         self._report = report
         self._loop = asyncio.get_running_loop()
-        self._due: dict[int, tuple[str, float]] = {}
         self._answers = 0
         self._stray = ""
         self._timer: asyncio.TimerHandle | None = None
         self._status: int | None = None
         self._ended = False
 
-    def sent(self, number: int, method: str) -> None:
+    def sent(self) -> None:
         """Note that a request was sent."""
-        self._due[number] = method, self._loop.time()
         if not self._answers:
             self._wait()
 
-    def answered(self, number: int) -> None:
+    def answered(self) -> None:
         """Note that a request was answered."""
-        self._due.pop(number, None)
         self._answers += 1
         if not self._due:
             self._stray = ""
@@ -71,8 +72,8 @@ class AnswerWatch:
         """Return what came in place of the oldest answer that is due, and what to do; empty if nothing explains it."""
         if self._report is None or not self._due:
             return ""
-        method, since = next(iter(self._due.values()))
-        sent, waited = f"sent {method}; received", f"for {round(self._loop.time() - since, 1):g} s"
+        oldest = next(iter(self._due.values()))
+        sent, waited = f"sent {oldest.method}; received", f"for {round(self._loop.time() - oldest.sent, 1):g} s"
         if instead := self._instead():
             return f"{sent} {'' if self._ended else 'no answer, but '}{instead}"
         if self._ended:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from protocol.errors import LimitExceeded
 from rpc_server.program.answer_watch import AnswerWatch
-from rpc_server.program.process_output import BoundedLog, ProcessOutput
+from rpc_server.program.process_output import BoundedLog, OpenRequest, ProcessOutput
 from rpc_server.program.stdio import LineSplitter, LongLine, read_line, read_long_line, request_line
 from rpc_server.settings.process_limits import answer_bytes
 
@@ -174,9 +174,6 @@ _CHUNK = 1 << 18
 _LOG_CHUNK = 1 << 16
 _DRAIN_CHUNKS = 64
 
-OnAnswer = Callable[[dict[str, Any]], None]
-"""Receives a JSON-RPC response."""
-
 
 class ProgramProcess:
     """A process that answers requests. Nothing here blocks: responses and its exit arrive as callbacks.
@@ -188,15 +185,15 @@ class ProgramProcess:
         self._loop = asyncio.get_running_loop()
         self._child = child
         self._pipes = pipes
-        self._pending: dict[int, OnAnswer] = {}
+        self._requests: dict[int, OpenRequest] = {}
         self._number = 0
         self._unsent = bytearray()
         self._lines = LineSplitter(answer_bytes())
-        self._watch = AnswerWatch(self._lines, report_silence)
+        self._watch = AnswerWatch(self._lines, self._requests, report_silence)
         self._open = {pipes.stdin, pipes.stdout, pipes.stderr}
         self.alive = True
         """False as soon as its exit is known, before `exited` is set."""
-        self._output = ProcessOutput()
+        self._output = ProcessOutput(self._requests)
         self.exited: asyncio.Future[Exit] = self._loop.create_future()
         self._loop.add_reader(pipes.stdout, self._read, pipes.stdout, _CHUNK, self._take_output)
         self._loop.add_reader(pipes.stderr, self._read, pipes.stderr, _LOG_CHUNK, self._output.feed)
@@ -206,12 +203,12 @@ class ProgramProcess:
         self,
         method: str,
         params: dict[str, Any],
-        on_answer: OnAnswer,
+        on_answer: Callable[[dict[str, Any]], None],
         *,
         max_bytes: int | None = None,
         log: BoundedLog | None = None,
     ) -> None:
-        """Send a request. `on_answer` is never called if the process ends first: see `exited`.
+        """Send a request. `on_answer` gets the response; it is never called if the process ends first: see `exited`.
 
         `log`: gets what the request writes; see `collect_output`.
 
@@ -224,10 +221,8 @@ class ProgramProcess:
             raise LimitExceeded(
                 "more than the program reads", limit="max_request_bytes", allowed=max_bytes, given=len(line)
             )
-        self._pending[self._number] = on_answer
-        if log is not None:
-            self._output.open(self._number, log)
-        self._watch.sent(self._number, method)
+        self._requests[self._number] = OpenRequest(method, on_answer, log, self._loop.time())
+        self._watch.sent()
         self.write(line)
 
     def write(self, data: bytes) -> None:
@@ -318,7 +313,7 @@ class ProgramProcess:
             self._watch.interrupted()
 
     def _take_long_line(self, line: LongLine) -> None:
-        message = read_long_line(line, self._pending)
+        message = read_long_line(line, self._requests)
         if message is None:
             self._end_at_long_line(line.size)  # it may be a response, whose request would wait forever
         else:
@@ -339,15 +334,13 @@ class ProgramProcess:
 
     def _is_answer(self, message: dict[str, Any]) -> bool:
         number = message.get("id")
-        return "method" not in message and isinstance(number, int | float) and number in self._pending
+        return "method" not in message and isinstance(number, int | float) and number in self._requests
 
     def _answer(self, message: dict[str, Any]) -> None:
-        number = message["id"]
-        on_answer = self._pending.pop(number)
-        self._watch.answered(number)
         self.collect_output()
-        self._output.close(number)
-        on_answer(message)
+        request = self._requests.pop(message["id"])
+        self._watch.answered()
+        request.on_answer(message)
 
     def _ended(self, status: Exit) -> None:
         self.alive = False
@@ -359,7 +352,6 @@ class ProgramProcess:
         self._output.end()
         for descriptor in tuple(self._open):
             self._close(descriptor)
-        self._pending.clear()
         self._watch.end(status.status)
         if not self.exited.done():
             self.exited.set_result(status)
