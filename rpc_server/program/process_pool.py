@@ -10,8 +10,8 @@ from typing import Any
 
 from protocol import Candidate, CandidateItem, Example, ProgramInfo
 from protocol.errors import ProgramFailed, RpcError
+from rpc_server.program.child_process import Exit
 from rpc_server.program.launcher import Launcher
-from rpc_server.program.process import Exit
 from rpc_server.program.process_factory import TRIES, ProcessFactory
 from rpc_server.program.process_requests import (
     ExamplesCall,
