@@ -34,39 +34,32 @@ class AnswerWatch:
         self._loop = asyncio.get_running_loop()
         self._answers = 0
         self._stray = ""
-        self._timer: asyncio.TimerHandle | None = None
+        self._waits = False
         self._status: int | None = None
         self._ended = False
 
     def sent(self) -> None:
         """Note that a request was sent."""
-        if not self._answers:
-            self._wait()
+        if self._report is not None and not self._waits:
+            self._waits = True
+            self._loop.call_later(SILENCE_S, self._look, self._answers)
 
     def answered(self) -> None:
         """Note that a request was answered."""
         self._answers += 1
         if not self._due:
             self._stray = ""
-            self._stop()
 
     def strayed(self, line: bytes, message: dict[str, Any] | None) -> None:
         """Note a line that answers no open request, unless it is log text; `message`: what was read of it."""
         is_log = message is None and self._answers and not line.lstrip().startswith((b"{", b"["))
         if self._report is not None and self._due and line.strip() and not is_log:
             self._stray = self._described(line, message)
-            self._wait()
-
-    def interrupted(self) -> None:
-        """Note that the last line of a chunk had no end."""
-        if self._due:
-            self._wait()
 
     def end(self, status: int | None) -> None:
         """Note that the process has ended, with this exit status."""
         self._status = status
         self._ended = True
-        self._stop()
 
     def explain(self) -> str:
         """Return what came in place of the oldest answer that is due, and what to do; empty if nothing explains it."""
@@ -86,22 +79,15 @@ class AnswerWatch:
         begun = f"{counted(self._lines.unfinished, 'byte')} without a newline at the end ({_shown(self._lines.begun)})"
         return f"{begun}: end each message with one, and flush it"
 
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _wait(self) -> None:
-        if self._report is not None and self._timer is None:
-            self._timer = self._loop.call_later(SILENCE_S, self._look, self._answers)
-
     def _look(self, answers: int) -> None:
-        self._timer = None
+        """Report why nothing was answered since there were so many answers; look again while requests are open."""
+        self._waits = False
+        if self._ended or not self._due:
+            return
         explanation = self.explain() if answers == self._answers else ""
         if self._report is not None and explanation:
             self._report(explanation)
-        elif self._due and self._instead():
-            self._wait()
+        self.sent()
 
     def _described(self, line: bytes, message: dict[str, Any] | None) -> str:
         shown = _shown(line)

@@ -73,8 +73,6 @@ class ProgramProcess(ChildProcess):
             self._end_at_long_line(self._lines.unfinished)
         elif not data:
             self.kill()  # it cannot answer any more
-        elif self._lines.unfinished:
-            self._watch.interrupted()
 
     def _take_log(self, data: bytes) -> None:
         self._output.feed(data)
