@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
@@ -19,68 +19,49 @@ _RETRY_AFTER_S = 1.0
 
 
 class AdmissionController:
-    """Counts the examples of running calls against what may run and wait at once."""
+    """Bounds the examples of running jobs: those that may run and wait at once.
+
+    `jobs`: those that were admitted and have not ended. `changed`: one has ended, or a result was collected.
+    """
 
     def __init__(self, *, max_running: int, max_waiting: int) -> None:
         self._room = max_running + max_waiting
-        self._examples = 0
-        self.calls = 0
+        self.jobs: set[CallJob] = set()
         self.draining = False
         self.changed = asyncio.Event()
 
-    def admit(self, examples: int) -> "Admission":
-        """Admit a call of so many examples.
+    def admit(self, job: CallJob) -> None:
+        """Admit a job; `release` must follow its end.
 
-        A call larger than all the room is admitted when nothing else runs, as it could never start otherwise.
+        One larger than all the room is admitted when nothing else runs, as it could never start otherwise.
 
         Raises:
             Overloaded: there is no room, or the server is shutting down.
         """
         if self.draining:
             raise Overloaded("shutting down", retry_after_s=_RETRY_AFTER_S)
-        if self._examples and self._examples + examples > self._room:
+        examples = sum(each.left for each in self.jobs)
+        if examples and examples + job.left > self._room:
             raise Overloaded(retry_after_s=_RETRY_AFTER_S)
-        self._examples += examples
-        self.calls += 1
-        return Admission(self, examples)
+        self.jobs.add(job)
 
-    def release(self, examples: int, *, calls: int = 0) -> None:
-        """Release examples, and calls that have ended."""
-        self._examples -= examples
-        self.calls -= calls
-        if calls:
-            self.changed.set()
-
-
-class Admission:
-    """One call's share of the load, released example by example, the rest at its end."""
-
-    def __init__(self, controller: AdmissionController, examples: int) -> None:
-        self._controller = controller
-        self._examples = examples
-
-    def example_finished(self) -> None:
-        """Release one example of the call."""
-        if self._examples:
-            self._examples -= 1
-            self._controller.release(1)
-
-    def close(self) -> None:
-        """Release the call."""
-        self._controller.release(self._examples, calls=1)
-        self._examples = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def release(self, job: CallJob) -> None:
+        """Free the room of a job that has ended."""
+        self.jobs.discard(job)
+        self.changed.set()
 
 
 logger = logging.getLogger(__name__)
 
 _ENTRY_BYTES = 1024
 """Approximate bytes of a kept result beyond its content, so that many small ones are bounded too."""
+
+
+class _Running(NamedTuple):
+    """The parts of a call that exist until it ends."""
+
+    job: CallJob
+    task: asyncio.Task[JsonValue]
 
 
 @dataclass(eq=False)
@@ -92,7 +73,7 @@ class _RecordedCall:
 
     call_id: str
     request: bytes
-    running: "_Running | None"
+    running: _Running | None
     watchers: int = 0
     abandon_timer: asyncio.TimerHandle | None = None
     answer: bytes | None = None
@@ -100,15 +81,6 @@ class _RecordedCall:
     size: int = 0
     requested_at: float = 0.0
     collected: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class _Running:
-    """The parts of a call that exist until it ends."""
-
-    job: CallJob
-    admission: Admission
-    task: asyncio.Task[JsonValue]
 
 
 class CallLedger:
@@ -163,14 +135,14 @@ class CallLedger:
     async def cancel(self, call_id: str) -> Literal["cancelled", "finished"]:
         """Cancel a call; return when it has ended. Raises `CallNotFound`."""
         call = self._known(call_id)
-        running = call.running
-        if running is not None:
-            running.task.cancel()
-            await asyncio.wait({running.task})
+        task = None if call.running is None else call.running.task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
         # The client that cancels will not fetch the result, so that draining need not wait for it.
         call.collected = True
         self._controller.changed.set()
-        return "cancelled" if running is not None and running.task.cancelled() else "finished"
+        return "cancelled" if task is not None and task.cancelled() else "finished"
 
     async def close(self) -> None:
         """Cancel what is running."""
@@ -196,11 +168,11 @@ class CallLedger:
         return call
 
     def _start(self, call_id: str, request: bytes, job: CallJob) -> _RecordedCall:
-        admission = self._controller.admit(job.examples)
-        running = _Running(job, admission, asyncio.create_task(job.run(admission.example_finished)))
-        call = self._running[call_id] = _RecordedCall(call_id, request, running)
+        self._controller.admit(job)
+        task = asyncio.create_task(job.run())
+        call = self._running[call_id] = _RecordedCall(call_id, request, _Running(job, task))
         # The first callback, so that later ones find the call finished.
-        running.task.add_done_callback(lambda _: self._finish(call, running))
+        task.add_done_callback(lambda task: self._finish(call, job, task))
         return call
 
     async def _watch(self, call: _RecordedCall, wait_s: float | None, *, partial: bool = False) -> JsonValue:
@@ -227,11 +199,11 @@ class CallLedger:
             raise RpcError.from_wire(call.error)
         return orjson.Fragment(call.answer or b"null")
 
-    def _finish(self, call: _RecordedCall, running: _Running) -> None:
+    def _finish(self, call: _RecordedCall, job: CallJob, task: asyncio.Task[JsonValue]) -> None:
         del self._running[call.call_id]
         if call.abandon_timer is not None:
             call.abandon_timer.cancel()
-        outcome = _outcome(call.call_id, running)
+        outcome = _outcome(call.call_id, job, task)
         if isinstance(outcome, RpcError):
             call.error, written = _serialized(outcome)
         else:
@@ -245,7 +217,7 @@ class CallLedger:
             self._bytes += call.size
             self._evict()
         # Last, so that draining finds the result.
-        running.admission.close()
+        self._controller.release(job)
 
     def _evict(self) -> None:
         oldest_kept = time.monotonic() - self._keep_answers_s
@@ -258,9 +230,9 @@ class CallLedger:
             self._bytes -= call.size
 
 
-def _outcome(call_id: str, running: _Running) -> bytes | RpcError:
+def _outcome(call_id: str, job: CallJob, task: asyncio.Task[JsonValue]) -> bytes | RpcError:
     try:
-        return wire.write_to_keep(running.job.cancelled_result() if running.task.cancelled() else running.task.result())
+        return wire.write_to_keep(job.cancelled_result() if task.cancelled() else task.result())
     except RpcError as error:
         return error
     except Exception:

@@ -2,13 +2,13 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from pydantic import ValidationError
 
-from protocol import METHODS, ApplyMutationParams, Candidate, CandidateItem, Example, JsonValue, Progress
+from protocol import METHODS, ApplyMutationParams, EvaluateParams, Example, JsonValue, Meta, Progress
 from protocol.errors import CallCancelled, ProgramFailed, TrajectoryExpired
 from rpc_server.program.example_results import answer_too_large, without_output, written_by
 from rpc_server.program.process_output import report_output
@@ -21,17 +21,16 @@ if TYPE_CHECKING:
 
 
 class CallJob(ABC):
-    """A checked unit of work that may start. `examples`: the number that it counts for; `done` of `total`: progress."""
+    """A checked unit of work that may start, of `total` examples, of which `left` have not ended."""
 
-    def __init__(self, examples: int, total: int) -> None:
-        self.examples = examples
+    def __init__(self, total: int = 1, *, left: int | None = None) -> None:
         self._total = total
-        self._done = 0
+        self.left = total if left is None else left
 
     @property
     def progress(self) -> Progress:
         """Its progress, in examples."""
-        return Progress(done=self._done, total=self._total)
+        return Progress(done=self._total - self.left, total=self._total)
 
     @property
     def finished_results(self) -> list[dict[str, JsonValue]] | None:
@@ -39,16 +38,12 @@ class CallJob(ABC):
         return None
 
     @abstractmethod
-    async def run(self, on_example: Callable[[], None]) -> JsonValue:
-        """Run it and return its result; call `on_example` as each example ends. Called once."""
+    async def run(self) -> JsonValue:
+        """Run it and return its result; `left` decreases as each example ends. Called once."""
 
     def cancelled_result(self) -> JsonValue:
         """Return the result of a cancelled job; raises `CallCancelled` if there is none."""
         raise CallCancelled
-
-    def _finish_example(self, on_example: Callable[[], None]) -> None:
-        self._done += 1
-        on_example()
 
 
 _NO_ROOM = orjson.Fragment(b"null")
@@ -58,36 +53,27 @@ _NO_ROOM = orjson.Fragment(b"null")
 class EvaluateJob(CallJob):
     """A candidate on a batch; if it is cancelled, finished examples keep their results.
 
-    `hidden`: the data of examples that the client cannot have, None for others.
+    `batch`: its examples with their data. `hidden`: the data of examples that the client cannot have, None for others.
     """
 
     def __init__(
         self,
         program: Program,
         refs: TrajectoryRefs,
-        candidate: Candidate,
+        request: EvaluateParams,
         batch: Sequence[Example],
-        *,
         hidden: Sequence[JsonValue],
-        capture_traces: bool,
-        group: str | None,
+        *,
         max_result_bytes: int,
         max_bytes: int,
-        call_id: str | None = None,
-        timeout_s: float | None = None,
-        items: Sequence[CandidateItem] | None = None,
     ) -> None:
-        super().__init__(len(batch), len(batch))
-        self._call_id = call_id
+        super().__init__(len(batch))
         self._program = program
-        self._candidate = candidate
+        self._refs = refs
+        self._request = request
+        self._meta = request.meta or Meta()
         self._batch = batch
         self._hidden = hidden
-        self._capture_traces = capture_traces
-        self._group = group
-        self._items = items
-        self._timeout_s = timeout_s
-        self._refs = refs
         self._results: list[orjson.Fragment | None] = [None] * len(batch)
         self._max_result_bytes = max_result_bytes
         self._max_bytes = max_bytes
@@ -103,23 +89,24 @@ class EvaluateJob(CallJob):
             if result is not None and result is not _NO_ROOM
         ]
 
-    async def run(self, on_example: Callable[[], None]) -> JsonValue:
+    async def run(self) -> JsonValue:
         """Return the results in the batch's order; raises `LimitExceeded` if they are too large together."""
+        request, group = self._request, self._meta.group
 
         def keep(position: int, result: ResultDict) -> None:
-            report_output(written_by(result), _source(self._call_id, self._batch[position]))
-            self._results[position] = self._serialized(
-                self._refs.outgoing(result, self._group, self._hidden[position]) if self._capture_traces else result
-            )
-            self._finish_example(on_example)
+            report_output(written_by(result), _source(self._meta, self._batch[position]))
+            if request.capture_traces:
+                result = self._refs.outgoing(result, group, self._hidden[position])
+            self._results[position] = self._serialized(result)
+            self.left -= 1
 
         await self._program.evaluate(
-            self._candidate,
+            request.candidate,
             self._batch,
-            capture_traces=self._capture_traces,
-            items=self._items,
-            timeout_s=self._timeout_s,
-            group=self._group,
+            capture_traces=request.capture_traces,
+            items=request.items,
+            timeout_s=self._meta.example_timeout_s,
+            group=group,
             on_result=keep,
         )
         if None in self._results:
@@ -147,19 +134,19 @@ class ProgramCallJob(CallJob):
     """Any other method that the program answers as a whole."""
 
     def __init__(self, program: Program, refs: TrajectoryRefs, method: str, params: dict[str, Any]) -> None:
-        super().__init__(1, 1)
+        super().__init__()
         self._program = program
         self._refs = refs
         self._method = method
         self._params = params
 
-    async def run(self, on_example: Callable[[], None]) -> JsonValue:
+    async def run(self) -> JsonValue:
         """Return the program's result; raises its errors, and `ProgramFailed` if the result does not fit."""
         try:
             answer = await self._program.call(self._method, self._params)
         except TrajectoryExpired as error:
             raise self._refs.expired(error) from None
-        self._finish_example(on_example)
+        self.left = 0
         self._check(answer)
         return answer
 
@@ -180,9 +167,9 @@ class ProgramCallJob(CallJob):
 _CALL_ID_SHOWN = 8
 
 
-def _source(call_id: str | None, example: Example) -> str:
+def _source(meta: Meta, example: Example) -> str:
     """Return the call and the example, to print before what the program wrote."""
-    return f"{call_id[:_CALL_ID_SHOWN]} {example.id}" if call_id else example.id
+    return f"{meta.call_id[:_CALL_ID_SHOWN]} {example.id}" if meta.call_id else example.id
 
 
 _SCORE_FIELDS = frozenset(
@@ -197,33 +184,26 @@ class ScoreJob(CallJob):
     """Scores results that wait for a score; failures are returned unchanged."""
 
     def __init__(
-        self,
-        program: Program,
-        batch: Sequence[Example],
-        results: Sequence[ResultDict],
-        timeout_s: float | None,
-        call_id: str | None = None,
+        self, program: Program, batch: Sequence[Example], results: Sequence[ResultDict], meta: Meta | None
     ) -> None:
         self._positions = [at for at, result in enumerate(results) if result["status"] in _WAITING]
-        super().__init__(len(self._positions), len(results))
+        super().__init__(len(results), left=len(self._positions))
         self._program = program
         self._results = list(results)
-        self._timeout_s = timeout_s
-        self._call_id = call_id
+        self._meta = meta or Meta()
         self._batch = [batch[at] for at in self._positions]
-        self._done = len(results) - len(self._positions)
 
-    async def run(self, on_example: Callable[[], None]) -> JsonValue:
+    async def run(self) -> JsonValue:
         """Return the results, in the order they came."""
 
         def keep(index: int, scored: ResultDict) -> None:
-            report_output(written_by(scored), _source(self._call_id, self._batch[index]))
+            report_output(written_by(scored), _source(self._meta, self._batch[index]))
             at = self._positions[index]
             self._results[at] = _merge_score(self._results[at], scored)
-            self._finish_example(on_example)
+            self.left -= 1
 
         waiting = [_without_log(self._results[at]) for at in self._positions]  # the program may give a log of its own
-        await self._program.score(self._batch, waiting, timeout_s=self._timeout_s, on_result=keep)
+        await self._program.score(self._batch, waiting, timeout_s=self._meta.example_timeout_s, on_result=keep)
         return {"results": self._results}
 
 
@@ -249,7 +229,7 @@ class MutationJob(CallJob):
     """One `apply_mutation` call."""
 
     def __init__(self, mutations: "CodeMutations", request: ApplyMutationParams) -> None:
-        super().__init__(1, 1)
+        super().__init__()
         self._mutations = mutations
         self._request = request
         self._message = "waiting for its turn"
@@ -257,12 +237,12 @@ class MutationJob(CallJob):
     @property
     def progress(self) -> Progress:
         """Its current step."""
-        return Progress(done=self._done, total=1, message=self._message)
+        return super().progress.model_copy(update={"message": self._message})
 
-    async def run(self, on_example: Callable[[], None]) -> JsonValue:
+    async def run(self) -> JsonValue:
         """Return the result as JSON."""
         result = await self._mutations.apply(self._request, self._set_message)
-        self._finish_example(on_example)
+        self.left = 0
         return result.model_dump(exclude_none=True)
 
     def _set_message(self, message: str) -> None:

@@ -124,7 +124,7 @@ class Service:
         self._controller.draining = True
         with suppress(TimeoutError):
             async with asyncio.timeout(self._drain_s):
-                while self._controller.calls or self._calls.uncollected:
+                while self._controller.jobs or self._calls.uncollected:
                     self._controller.changed.clear()
                     await self._controller.changed.wait()
 
@@ -213,8 +213,11 @@ class Service:
             meta = request.meta
             if meta is None or meta.call_id is None:
                 job = prepare(request, params)
-                with self._controller.admit(job.examples) as admission:
-                    return await job.run(admission.example_finished)
+                self._controller.admit(job)
+                try:
+                    return await job.run()
+                finally:
+                    self._controller.release(job)
             return await self._calls.submit(
                 meta.call_id, _digest(method, params), lambda: prepare(request, params), meta.wait_s
             )
@@ -225,18 +228,12 @@ class Service:
         self._check_candidate(request.candidate)
         if request.items is not None:
             self._check_items(request.items, len(request.batch))
-        filled = self._datasets.filled(request.batch)
         return EvaluateJob(
             self._program,
             self._refs,
-            request.candidate,
-            filled,
-            hidden=self._datasets.hidden(request.batch),
-            capture_traces=request.capture_traces,
-            group=request.meta.group if request.meta is not None else None,
-            call_id=_call_id(request),
-            timeout_s=_example_timeout_s(request),
-            items=request.items,
+            request,
+            self._datasets.filled(request.batch),
+            self._datasets.hidden(request.batch),
             max_result_bytes=self._max_result_bytes,
             max_bytes=self._max_bytes,
         )
@@ -260,7 +257,7 @@ class Service:
     def _score(self, request: ScoreParams, params: dict[str, Any]) -> CallJob:
         _check_lengths("results", len(request.results), len(request.batch))
         batch = self._datasets.filled(request.batch)
-        return ScoreJob(self._program, batch, params["results"], _example_timeout_s(request), _call_id(request))
+        return ScoreJob(self._program, batch, params["results"], request.meta)
 
     def _finalize(self, request: FinalizeParams, params: dict[str, Any]) -> CallJob:
         self._check_candidate(request.best_candidate)
@@ -335,14 +332,6 @@ class Service:
             limits=self.limits,
         )
         return wire.write(discovery.model_dump(exclude_none=True))
-
-
-def _call_id(request: Params) -> str | None:
-    return None if request.meta is None else request.meta.call_id
-
-
-def _example_timeout_s(request: Params) -> float | None:
-    return request.meta.example_timeout_s if request.meta is not None else None
 
 
 def _decoded(path: str, text: str) -> bytes:

@@ -1,10 +1,11 @@
 """Why a command does not answer: it wrote nothing, a part of a line, or lines that answer no request."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from evolverpc_common.display_text import counted, plain
+from rpc_server.program.process_output import OpenRequest
 from rpc_server.program.stdio import LineSplitter, fault_of
 
 SILENCE_S = 3.0
@@ -18,61 +19,54 @@ _MOST_NAMED = 5
 
 
 class AnswerWatch:
-    """What a process wrote in place of the answers that are due.
+    """What a process wrote in place of the answers to its open requests, `due` by their numbers.
 
     `report` gets the explanation when nothing was answered for `SILENCE_S`: in any case until the first answer, later
     if the process wrote something else. Without it nothing is explained. `lines`: the output of the process.
     """
 
-    def __init__(self, lines: LineSplitter, report: Callable[[str], None] | None) -> None:
+    def __init__(
+        self, lines: LineSplitter, due: Mapping[int, OpenRequest], report: Callable[[str], None] | None
+    ) -> None:
         self._lines = lines
+        self._due = due
         self._report = report
         self._loop = asyncio.get_running_loop()
-        self._due: dict[int, tuple[str, float]] = {}
         self._answers = 0
         self._stray = ""
-        self._timer: asyncio.TimerHandle | None = None
+        self._waits = False
         self._status: int | None = None
         self._ended = False
 
-    def sent(self, number: int, method: str) -> None:
+    def sent(self) -> None:
         """Note that a request was sent."""
-        self._due[number] = method, self._loop.time()
-        if not self._answers:
-            self._wait()
+        if self._report is not None and not self._waits:
+            self._waits = True
+            self._loop.call_later(SILENCE_S, self._look, self._answers)
 
-    def answered(self, number: int) -> None:
+    def answered(self) -> None:
         """Note that a request was answered."""
-        self._due.pop(number, None)
         self._answers += 1
         if not self._due:
             self._stray = ""
-            self._stop()
 
     def strayed(self, line: bytes, message: dict[str, Any] | None) -> None:
         """Note a line that answers no open request, unless it is log text; `message`: what was read of it."""
         is_log = message is None and self._answers and not line.lstrip().startswith((b"{", b"["))
         if self._report is not None and self._due and line.strip() and not is_log:
             self._stray = self._described(line, message)
-            self._wait()
-
-    def interrupted(self) -> None:
-        """Note that the last line of a chunk had no end."""
-        if self._due:
-            self._wait()
 
     def end(self, status: int | None) -> None:
         """Note that the process has ended, with this exit status."""
         self._status = status
         self._ended = True
-        self._stop()
 
     def explain(self) -> str:
         """Return what came in place of the oldest answer that is due, and what to do; empty if nothing explains it."""
         if self._report is None or not self._due:
             return ""
-        method, since = next(iter(self._due.values()))
-        sent, waited = f"sent {method}; received", f"for {round(self._loop.time() - since, 1):g} s"
+        oldest = next(iter(self._due.values()))
+        sent, waited = f"sent {oldest.method}; received", f"for {round(self._loop.time() - oldest.sent, 1):g} s"
         if instead := self._instead():
             return f"{sent} {'' if self._ended else 'no answer, but '}{instead}"
         if self._ended:
@@ -85,22 +79,15 @@ class AnswerWatch:
         begun = f"{counted(self._lines.unfinished, 'byte')} without a newline at the end ({_shown(self._lines.begun)})"
         return f"{begun}: end each message with one, and flush it"
 
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _wait(self) -> None:
-        if self._report is not None and self._timer is None:
-            self._timer = self._loop.call_later(SILENCE_S, self._look, self._answers)
-
     def _look(self, answers: int) -> None:
-        self._timer = None
+        """Report why nothing was answered since there were so many answers; look again while requests are open."""
+        self._waits = False
+        if self._ended or not self._due:
+            return
         explanation = self.explain() if answers == self._answers else ""
         if self._report is not None and explanation:
             self._report(explanation)
-        elif self._due and self._instead():
-            self._wait()
+        self.sent()
 
     def _described(self, line: bytes, message: dict[str, Any] | None) -> str:
         shown = _shown(line)

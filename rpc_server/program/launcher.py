@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import itertools
 import json
 import logging
@@ -19,7 +18,8 @@ from typing import Any, Protocol
 from evolverpc_common.git import REPOSITORY_VARIABLES
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
-from rpc_server.program.process import Exit, Pipes, ProgramProcess, SpawnedChild
+from rpc_server.program.child_process import Exit, Pipes, SpawnedChild
+from rpc_server.program.process import ProgramProcess
 from rpc_server.rpc import wire
 from rpc_server.settings.settings import Settings
 
@@ -118,10 +118,7 @@ class CommandLauncher:
         try:
             child = SpawnedChild(command, pipes, cwd=self._root, env=self._env, jailed=self._jail is not None)
         except OSError as error:
-            pipes.close_own_ends()
             raise ProgramFailed(f"cannot start {name!r}: {error.strerror}", stage="start", log_tail="") from error
-        finally:
-            pipes.close_child_ends()
         return ProgramProcess(child, pipes, report_silence=self._report_silence)
 
     def _report_silence(self, explanation: str) -> None:
@@ -187,23 +184,20 @@ class PythonLauncher:
 
     async def _start(self) -> tuple[ProgramProcess, socket.socket]:
         """Return a process that has imported the program, and its control socket."""
+        pipes = Pipes()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        pipes = Pipes()
         command: tuple[str, ...] = (str(self._interpreter.path), str(_BOOTSTRAP), str(theirs.fileno()))
+        if self._jail is not None and os.access(command[0], os.X_OK):  # else the jail would hide why it cannot start
+            # Its forks have a higher niceness, so that it can end them, however many they are.
+            command = self._jail.wrap(command, folder=self._root, environment=self._env, niceness=0)
+        inherited, jailed = (theirs.fileno(),), self._jail is not None
         try:
-            if self._jail is not None:
-                _check_executable(self._interpreter.path)
-                # Its forks have a higher niceness, so that it can end them, however many they are.
-                command = self._jail.wrap(command, folder=self._root, environment=self._env, niceness=0)
-            inherited, jailed = (theirs.fileno(),), self._jail is not None
             child = SpawnedChild(command, pipes, cwd=self._root, env=self._env, pass_fds=inherited, jailed=jailed)
         except OSError as error:
-            pipes.close_own_ends()
             ours.close()
             raise self._failed(f"cannot start {self._interpreter.path}: {error.strerror}", "start", "") from error
         finally:
-            pipes.close_child_ends()
             theirs.close()
         process = ProgramProcess(child, pipes)
         process.write(wire.write(self._config) + b"\n")
@@ -344,13 +338,6 @@ class _ForkedChild:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         self.ended(Exit(None, parent_died=True))
-
-
-def _check_executable(interpreter: Path) -> None:
-    """Check the interpreter before a jail hides the reason of a failed start."""
-    if not os.access(interpreter, os.X_OK):
-        number = errno.EACCES if interpreter.exists() else errno.ENOENT
-        raise OSError(number, os.strerror(number))
 
 
 async def _read_hello(control: socket.socket) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from types import ModuleType
 from typing import Any, TypeGuard
 
 from protocol.errors import ProgramFailed
+from rpc_server.program.child_process import Exit, Pipes
 from rpc_server.program.live_digests import live_digests
-from rpc_server.program.process import Exit, Pipes, ProgramProcess
+from rpc_server.program.process import ProgramProcess
 from rpc_server.worker.dspy_programs import DspyProgram
 from rpc_server.worker.executors import EventLoopExecutor, ThreadExecutor
 from rpc_server.worker.functions import FunctionProgram

@@ -16,9 +16,9 @@ from protocol import Candidate, ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
 from rpc_server.program.launcher import CommandLauncher, Launcher, PythonLauncher, find_interpreter, program_environment
-from rpc_server.program.process_factory import StartedProcess, start_process
-from rpc_server.program.process_pool import Pool, PoolPlan
-from rpc_server.program.program import PROGRAM_CAPABILITIES, Program, combined_limits
+from rpc_server.program.process_factory import start_process
+from rpc_server.program.process_pool import Pool
+from rpc_server.program.program import Program
 from rpc_server.rpc import wire
 from rpc_server.settings.settings import Settings, concerns
 
@@ -120,7 +120,10 @@ async def open_program(
                 identity = {"digest": described.digest, "files": described.files}
                 if described.digest is None:
                     identity |= await asyncio.to_thread(command_identity, settings, stated)
-                return Pool(launcher, first, _plan(settings, launcher, first, identity))
+                info = _info(settings, described, identity)
+                size = _size(settings, launcher, is_single="refs" in first.discovery.capabilities)
+                at_rest = min(size, settings.workers or _cores())
+                return Pool(launcher, first, info, settings, size=size, at_rest=at_rest)
             except BaseException:
                 await first.process.end(grace_s=0)
                 raise
@@ -179,40 +182,20 @@ def _seed_candidate(settings: Settings) -> dict[str, str] | None:
     return seed
 
 
-def _plan(settings: Settings, launcher: Launcher, first: StartedProcess, identity: dict[str, Any]) -> PoolPlan:
-    """Return how the pool is to run. `identity`: `digest` and `files` of the program."""
-    described = first.discovery
-    capabilities = frozenset(described.capabilities)
-    single = "refs" in capabilities  # what it keeps for its refs is in that one process
-    if single:
-        _check_applicable(settings)
-    size = 1 if single else settings.workers or _default_size(launcher, settings)
-    most = described.limits.model_copy(update={"max_concurrency": size * described.limits.max_concurrency})
-    return PoolPlan(
-        info=_info(settings, described.program, identity),
-        capabilities=capabilities & PROGRAM_CAPABILITIES,
-        limits=combined_limits(most, settings),
-        size=size,
-        size_at_rest=min(size, settings.workers or _cores()),
-        single=single,
-        splits={split: held.size for split, held in described.datasets.items()} if "datasets" in capabilities else {},
-        cancels="cancel" in capabilities,
-        max_line_bytes=described.limits.max_request_bytes if settings.is_a == "command" else None,
-        start_timeout_s=settings.start_timeout_s,
-        call_timeout_s=settings.call_timeout_s,
-    )
+def _size(settings: Settings, launcher: Launcher, *, is_single: bool) -> int:
+    """Return one process for async functions, which share it, one for each example if it is a fork, else one a core.
 
-
-def _check_applicable(settings: Settings) -> None:
-    """Refuse settings without effect on a program that keeps its trajectories in its one process."""
-    if settings.workers not in (None, 1):
-        raise ProgramFailed("`workers`: the program offers `refs`, so it has one process", stage="settings")
-    if settings.is_a == "command" and "max_trace_bytes" in settings.model_fields_set:
-        raise ProgramFailed("`max_trace_bytes`: the program offers `refs`, so it keeps them itself", stage="settings")
-
-
-def _default_size(launcher: Launcher, settings: Settings) -> int:
-    """Return one process for async functions, which share it, one for each example if it is a fork, else one a core."""
+    `is_single`: the program keeps what its refs name in its one process, for which some settings have no effect.
+    """
+    if is_single:
+        if settings.workers not in (None, 1):
+            raise ProgramFailed("`workers`: the program offers `refs`, so it has one process", stage="settings")
+        if settings.is_a == "command" and "max_trace_bytes" in settings.model_fields_set:
+            message = "`max_trace_bytes`: the program offers `refs`, so it keeps them itself"
+            raise ProgramFailed(message, stage="settings")
+        return 1
+    if settings.workers is not None:
+        return settings.workers
     if isinstance(launcher, PythonLauncher) and launcher.mode == "async":
         return 1
     is_forked = isinstance(launcher, PythonLauncher) and launcher.forks and launcher.mode == "sync"

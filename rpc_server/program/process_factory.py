@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,6 +13,7 @@ from protocol.errors import ProgramFailed, RpcError
 from protocol.over_stdio import filled_discovery
 from rpc_server.program.launcher import Launcher
 from rpc_server.program.process import ProgramProcess
+from rpc_server.program.request_queue import WorkerSlot
 from rpc_server.program.stdio import UnreadableMessage
 from rpc_server.rpc.params import first_error
 
@@ -33,15 +33,7 @@ class NoProcessAvailable(ProgramFailed):
     """The system has no process to give; not the program's fault."""
 
 
-@dataclass(frozen=True)
-class StartedProcess:
-    """A process that answers requests, and its `discover` result."""
-
-    process: ProgramProcess
-    discovery: DiscoverResult
-
-
-async def start_process(launcher: Launcher, timeout_s: float) -> StartedProcess:
+async def start_process(launcher: Launcher, timeout_s: float) -> WorkerSlot:
     """Start a process and wait for its `discover` result.
 
     Raises:
@@ -56,7 +48,7 @@ async def start_process(launcher: Launcher, timeout_s: float) -> StartedProcess:
                 process = await launcher.launch()
                 message = await _ask_discover(process)
                 if message is not None:
-                    return StartedProcess(process, _read(message))
+                    return WorkerSlot(process, _read(message))
         raise ProgramFailed("the process it is forked from keeps ending", stage="start")
     except TimeoutError:
         why = "" if process is None else process.unanswered()
@@ -148,7 +140,7 @@ class ProcessFactory:
         launcher: Launcher,
         *,
         start_timeout_s: float,
-        on_started: Callable[[StartedProcess], None],
+        on_started: Callable[[WorkerSlot], None],
         on_failed: Callable[[ProgramFailed], None],
         on_retry: Callable[[], None],
     ) -> None:

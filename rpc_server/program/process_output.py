@@ -2,6 +2,9 @@
 
 import logging
 import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from evolverpc_common.output_tail import OutputTail
 from rpc_server.program.stdio import LOG_TAIL_BYTES
@@ -67,26 +70,28 @@ class BoundedLog:
         return f"{before}\n{left_out}\n{after}"
 
 
-class ProcessOutput:
-    """Divides the output of a process among its open requests.
+@dataclass(frozen=True)
+class OpenRequest:
+    """A request that a process has not answered. `log`: gets what it writes; `sent`: when, on the loop's clock."""
 
-    A frame belongs to the request that it names, and what is not framed to the only open request. Lines that belong to
-    none are reported. `tail`: the last of all.
+    method: str
+    on_answer: Callable[[dict[str, Any]], None]
+    log: BoundedLog | None
+    sent: float
+
+
+class ProcessOutput:
+    """Divides the output of a process among its open `requests`, by their numbers.
+
+    A frame belongs to the request that it names, and what is not framed to the only one that has a log. Lines that
+    belong to none are reported. `tail`: the last of all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, requests: Mapping[int, OpenRequest]) -> None:
         self.tail = OutputTail(LOG_TAIL_BYTES)
-        self._logs: dict[int, BoundedLog] = {}
+        self._requests = requests
         self._unfinished = b""
         self._line = b""
-
-    def open(self, number: int, log: BoundedLog) -> None:
-        """Give the log what the request of this number writes from now on."""
-        self._logs[number] = log
-
-    def close(self, number: int) -> None:
-        """Give the request's log no more."""
-        self._logs.pop(number, None)
 
     def feed(self, data: bytes) -> None:
         """Take a chunk, which may end within a frame."""
@@ -97,7 +102,8 @@ class ProcessOutput:
             end = frame.end() + int(frame[2])
             if end > len(data):
                 break
-            self._give(self._logs.get(int(frame[1])), data[frame.end() : end])
+            named = self._requests.get(int(frame[1]))
+            self._give(None if named is None else named.log, data[frame.end() : end])
             at = end
         else:
             start = _START_OF_A_FRAME.search(data, max(at, len(data) - _HEADER_BYTES))
@@ -108,7 +114,9 @@ class ProcessOutput:
 
     def write(self, data: bytes) -> None:
         """Take bytes that are not framed."""
-        self._give(next(iter(self._logs.values())) if len(self._logs) == 1 else None, data)
+        if data:
+            logs = [request.log for request in self._requests.values() if request.log is not None]
+            self._give(logs[0] if len(logs) == 1 else None, data)
 
     def end(self) -> None:
         """Take what is left of a frame that will not be finished."""
@@ -118,8 +126,6 @@ class ProcessOutput:
         self._line = b""
 
     def _give(self, log: BoundedLog | None, data: bytes) -> None:
-        if not data:
-            return
         self.tail.add(data)
         if log is not None:
             log.write(data)

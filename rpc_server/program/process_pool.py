@@ -6,14 +6,13 @@ import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any
 
-from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
+from protocol import Candidate, CandidateItem, Example, ProgramInfo
 from protocol.errors import ProgramFailed, RpcError
+from rpc_server.program.child_process import Exit
 from rpc_server.program.launcher import Launcher
-from rpc_server.program.process import Exit
-from rpc_server.program.process_factory import TRIES, ProcessFactory, StartedProcess
+from rpc_server.program.process_factory import TRIES, ProcessFactory
 from rpc_server.program.process_requests import (
     ExamplesCall,
     ExamplesRequest,
@@ -22,8 +21,9 @@ from rpc_server.program.process_requests import (
     ProcessRequest,
     states_timeout,
 )
-from rpc_server.program.program import ResultDict
+from rpc_server.program.program import PROGRAM_CAPABILITIES, ResultDict, combined_limits
 from rpc_server.program.request_queue import RequestQueue, WorkerSlot
+from rpc_server.settings.settings import Settings
 
 GRACE_S = 0.75
 """Seconds after its limit in which a process may still answer a request, before it is ended."""
@@ -33,55 +33,47 @@ _EXTRA_PROCESSES = 8  # for what runs again, in addition to the usual ones
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class PoolPlan:
-    """The constant parameters of a pool.
-
-    `limits`: of all processes together. `size`: processes at most, besides those for what runs again; `size_at_rest`:
-    those that are started before examples wait. `single`: one process, kept as long as it lives for its memory.
-    `cancels`: requests can be cancelled in place. `max_line_bytes`: the longest request.
-    """
-
-    info: ProgramInfo
-    capabilities: frozenset[str]
-    limits: Limits
-    size: int
-    size_at_rest: int
-    single: bool
-    splits: Mapping[str, int]
-    cancels: bool
-    max_line_bytes: int | None
-    start_timeout_s: float
-    call_timeout_s: float
-
-
 class Pool:
     """A `Program` over processes of one launcher.
 
     A limit counts from the moment a request is sent to a process. At its limit it is cancelled. If it is answered
     within a grace period, it alone runs again, in a process of its own. If not, its process is ended, and all of its
-    requests run again: first a few in a process, then each in a process of its own. A time-out counts if nothing else
-    ran in the process, which is new or takes one request at a time.
+    requests run again, each in a process of its own. A time-out counts if nothing else ran in the process, which is
+    new or takes one request at a time.
 
     Requests of a process that died run again likewise, and in the end while nothing else runs: what dies then is the
     cause. If the process that it was forked from died too, it must die a second time.
     """
 
-    def __init__(self, launcher: Launcher, first: StartedProcess, plan: PoolPlan) -> None:
-        self.info = plan.info
-        self.capabilities = plan.capabilities
-        self.limits = plan.limits
-        self.splits = plan.splits
-        self._plan = plan
+    def __init__(
+        self, launcher: Launcher, first: WorkerSlot, info: ProgramInfo, settings: Settings, *, size: int, at_rest: int
+    ) -> None:
+        """Start the other processes.
+
+        `size`: processes at most, besides those for what runs again; `at_rest`: those that are started before examples
+        wait.
+        """
+        described = first.discovery
+        own = described.limits.model_copy(update={"max_concurrency": size * first.room})
+        self.info = info
+        self.capabilities = PROGRAM_CAPABILITIES & {*described.capabilities}
+        self.limits = combined_limits(own, settings)
+        offered = described.datasets if "datasets" in described.capabilities else {}
+        self.splits: Mapping[str, int] = {split: held.size for split, held in offered.items()}
+        self._size = size
+        self._at_rest = at_rest
+        self._is_single = "refs" in self.capabilities  # one process, kept as long as it lives for its memory
+        self._cancels = "cancel" in described.capabilities
+        self._max_line_bytes = described.limits.max_request_bytes if settings.is_a == "command" else None
+        self._call_timeout_s = settings.call_timeout_s
         self._loop = asyncio.get_running_loop()
         self._queue = RequestQueue()
         self._slots: list[WorkerSlot] = []
-        self._running = 0
         self._numbers = itertools.count(1)
         self._state: Any = None
         self._factory = ProcessFactory(
             launcher,
-            start_timeout_s=plan.start_timeout_s,
+            start_timeout_s=settings.start_timeout_s,
             on_started=self._process_started,
             on_failed=self._start_failed,
             on_retry=self._fill,
@@ -141,13 +133,13 @@ class Pool:
         self._closed = True
         self._refuse_all(_closing())
         for slot in tuple(self._slots):
-            self._retire(slot)
+            self._retire(slot, gracefully=not slot.running)
         await self._factory.close()
 
     def _call_limit(self, params: dict[str, Any]) -> float:
         """Return a limit with room for each of the call's examples, as reflection may take as long as they do."""
         rows = (params.get("eval_batch") or {}).get("batch") or ()
-        return max(self._plan.call_timeout_s, (self.limits.example_timeout_s or 0) * len(rows))
+        return max(self._call_timeout_s, (self.limits.example_timeout_s or 0) * len(rows))
 
     async def _run_examples(
         self,
@@ -191,6 +183,10 @@ class Pool:
             if done.cancelled() or done.exception() is not None:
                 self._abandon(requests)
 
+    @property
+    def _running(self) -> int:
+        return sum(len(slot.running) for slot in self._slots)
+
     def _dispatch(self) -> None:
         while self._running < self.limits.max_concurrency and (chosen := self._next()) is not None:
             self._send(*chosen)
@@ -204,41 +200,38 @@ class Pool:
             slot = self._slot_for(isolation)
             if slot is not None:
                 return slot, self._queue.take(isolation)
-            if isolation and (isolation is Isolation.POOL or self._plan.single):
+            if isolation and (isolation is Isolation.POOL or self._is_single):
                 return None  # what runs must end first
         return None
 
     def _slot_for(self, isolation: Isolation) -> WorkerSlot | None:
         if isolation is Isolation.POOL and self._running:
             return None
-        best: WorkerSlot | None = None
-        for slot in self._slots:
-            fits = slot.shares(isolation) or self._is_free(slot, isolation)
-            if slot.process.alive and fits and not (isolation and slot.abandoned):
-                best = slot if best is None or len(slot.running) < len(best.running) else best
-        return best
+        fit = [slot for slot in self._slots if slot.process.alive and self._fits(slot, isolation)]
+        return min(fit, key=lambda slot: len(slot.running), default=None)
 
-    def _is_free(self, slot: WorkerSlot, isolation: Isolation) -> bool:
-        """Report whether a process can begin with requests of this kind."""
-        if slot.running or (slot.used and not self._plan.single):
+    def _fits(self, slot: WorkerSlot, isolation: Isolation) -> bool:
+        """Report whether a process takes another request of this isolation."""
+        if slot.used and not isolation and not slot.isolation and len(slot.running) < slot.room:
+            return True
+        if slot.running or (slot.used and not self._is_single):
             return False
         # Processes that were started for what runs again are left for it.
-        return bool(isolation) or sum(one.used and not one.isolation for one in self._slots) < self._plan.size
+        return bool(isolation) or sum(one.used and not one.isolation for one in self._slots) < self._size
 
     def _send(self, slot: WorkerSlot, request: ProcessRequest) -> None:
-        serial = slot.room == 1 and not self._plan.cancels  # it has ended a request when it answers
-        alone = serial or (request.isolation >= Isolation.PROCESS and not slot.used)
+        serial = slot.room == 1 and not self._cancels  # it has ended a request when it answers
+        alone = serial or (bool(request.isolation) and not slot.used)
         request.begin(slot, f"p{next(self._numbers)}", alone=alone)
         method, params = request.request()
         self._add_meta(slot, request, method, params)
         try:
             on_answer = functools.partial(self._answered, slot, request)
-            slot.process.request(method, params, on_answer, max_bytes=self._plan.max_line_bytes, log=request.log)
+            slot.process.request(method, params, on_answer, max_bytes=self._max_line_bytes, log=request.log)
         except RpcError as error:  # nested too deep, or too long with rows and trajectories filled in
             request.slot = None
             request.reject(error)
             return
-        self._running += 1
         slot.running.add(request)
         slot.used = True
         slot.isolation = request.isolation
@@ -246,7 +239,7 @@ class Pool:
             request.timer = self._loop.call_later(request.limit_s, self._limit_reached, slot, request)
 
     def _add_meta(self, slot: WorkerSlot, request: ProcessRequest, method: str, params: dict[str, Any]) -> None:
-        meta: dict[str, Any] = {"call_id": request.call_id} if self._plan.cancels else {}
+        meta: dict[str, Any] = {"call_id": request.call_id} if self._cancels else {}
         if slot.restore is not None:
             if method == "make_reflective_dataset" and params.get("adapter_state") is None:
                 params["adapter_state"] = slot.restore
@@ -265,10 +258,10 @@ class Pool:
         result = message.get("result")
         if isinstance(result, dict) and "adapter_state" in self.capabilities:
             self._state = result.get("adapter_state", self._state)
-        ran_over = request.ran_over(message, cancels=self._plan.cancels)
+        ran_over = request.ran_over(message, cancels=self._cancels)
         late = ran_over or states_timeout(message)
         # A single process is replaced only if what ran before may be the cause.
-        slot.late |= late and (not self._plan.single or (request.isolation >= Isolation.PROCESS and not request.alone))
+        slot.late |= late and (not self._is_single or (bool(request.isolation) and not request.alone))
         if late and not request.alone and not request.abandoned:
             request.discard(message)
             self._run_again([request], Isolation.PROCESS, "it was late in a process that others use")
@@ -280,8 +273,7 @@ class Pool:
     def _limit_reached(self, slot: WorkerSlot, request: ProcessRequest) -> None:
         """Cancel the request; the process may still answer it for a moment."""
         request.late = True
-        if self._plan.cancels:
-            self._send_cancel(slot, request)
+        self._cancel(slot, request)
         request.timer = self._loop.call_later(GRACE_S, self._end_overdue, slot, request)
 
     def _end_overdue(self, slot: WorkerSlot, request: ProcessRequest) -> None:
@@ -311,11 +303,9 @@ class Pool:
         self._dispatch()
 
     def _run_again(self, requests: Sequence[ProcessRequest], most: Isolation, why: str) -> None:
-        """Queue requests again, each isolated more, up to `most`; one that ran alone needs a process of its own."""
+        """Queue requests again, each isolated more, up to `most`."""
         for request in requests:
-            ran_alone = len(requests) == 1 and not request.isolation
-            more = min(Isolation.PROCESS if ran_alone else request.isolation + 1, most)
-            request.isolation = Isolation(max(request.isolation, more))
+            request.isolation = Isolation(max(request.isolation, min(request.isolation + 1, most)))
             self.repeats += 1
             self.repeated_s += request.seconds
             self._queue.add_again(request)
@@ -333,75 +323,62 @@ class Pool:
         if request.timer is not None:
             request.timer.cancel()
             request.timer = None
-        if request in slot.running:
-            slot.running.remove(request)
-            self._running -= 1
-        slot.abandoned.discard(request)
+        slot.running.discard(request)
         request.slot = None
 
     # -- giving up ---------------------------------------------------------------------------------------------------
 
     def _abandon(self, requests: Sequence[ProcessRequest]) -> None:
-        """Free the room of requests that no call waits for."""
-        slots: set[WorkerSlot] = set()
+        """Cancel requests that no call waits for; their limits still end a process that never answers them."""
         for request in requests:
             request.abandoned = True
-            slot = request.slot
-            if slot is None or request not in slot.running:
-                continue
-            slots.add(slot)
-            slot.running.remove(request)
-            self._running -= 1
-            slot.abandoned.add(request)  # its limit still ends a process that never answers
-            if self._plan.cancels:
-                self._send_cancel(slot, request)
+            if request.slot is not None:
+                self._cancel(request.slot, request)
         self._queue.drop_abandoned()
-        for slot in slots:
+        for slot in tuple(self._slots):
             self._end_if_unneeded(slot)
         self._dispatch()
 
-    def _send_cancel(self, slot: WorkerSlot, request: ProcessRequest) -> None:
-        slot.process.request("cancel", {"call_id": request.call_id}, lambda _: None)
+    def _cancel(self, slot: WorkerSlot, request: ProcessRequest) -> None:
+        if self._cancels:
+            slot.process.request("cancel", {"call_id": request.call_id}, lambda _: None)
 
     def _end_if_unneeded(self, slot: WorkerSlot) -> None:
         """End an idle process that is not fit for more, or one too many; also one that runs abandoned requests only."""
-        if slot not in self._slots or slot.running:
+        if slot not in self._slots:
             return
-        if slot.abandoned:
-            if not self._plan.cancels:
-                self._retire(slot)
+        if slot.running:
+            if not self._cancels and all(request.abandoned for request in slot.running):
+                self._retire(slot, gracefully=False)
             return
-        is_spent = slot.isolation >= Isolation.PROCESS or (
-            slot.isolation and slot.isolation not in self._queue.isolations()
-        )
         too_many = slot.used and len(self._slots) > self._wanted()
-        if slot.late or too_many or (is_spent and not self._plan.single):
+        if slot.late or too_many or (slot.isolation and not self._is_single):
             self._retire(slot, gracefully=not slot.late)
-        elif self._plan.single:
+        elif self._is_single:
             slot.isolation = Isolation.NONE
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
     def _wanted(self) -> int:
-        if self._plan.single:
-            return self._plan.size
-        isolated = self._queue.processes_needed + sum(bool(slot.isolation) for slot in self._slots)
-        return self._plan.size + min(isolated, _EXTRA_PROCESSES)
+        if self._is_single:
+            return self._size
+        isolated = self._queue.waiting_again + sum(bool(slot.isolation) for slot in self._slots)
+        return self._size + min(isolated, _EXTRA_PROCESSES)
 
     def _fill(self) -> None:
         wanted = self._wanted()
-        if wanted == self._plan.size:  # nothing runs again
-            wanted = min(wanted, max(self._plan.size_at_rest, self._running + self._queue.waiting_first))
+        if wanted == self._size:  # nothing runs again
+            wanted = min(wanted, max(self._at_rest, self._running + self._queue.waiting_first))
         self._factory.ensure_starting(wanted - len(self._slots))
 
-    def _process_started(self, started: StartedProcess) -> None:
-        self._add(started)
+    def _process_started(self, slot: WorkerSlot) -> None:
+        self._add(slot)
         self._dispatch()
 
-    def _add(self, started: StartedProcess) -> None:
-        slot = WorkerSlot(started, self._state)
+    def _add(self, slot: WorkerSlot) -> None:
+        slot.restore = self._state
         self._slots.append(slot)
-        started.process.exited.add_done_callback(lambda exited: self._process_died(slot, exited.result()))
+        slot.process.exited.add_done_callback(lambda exited: self._process_died(slot, exited.result()))
 
     def _start_failed(self, error: ProgramFailed) -> None:
         if not self.ready:
@@ -415,17 +392,16 @@ class Pool:
             request.reject(copy(error))
 
     def _remove(self, slot: WorkerSlot) -> list[ProcessRequest]:
-        """Forget a process; return the requests that it has not answered."""
+        """Forget a process; return the requests that it has not answered and a call waits for."""
         self._slots.remove(slot)
         running = sorted(slot.running, key=lambda request: request.sent)
-        for request in (*running, *slot.abandoned):
+        for request in running:
             self._release(slot, request)
-        return running
+        return [request for request in running if not request.abandoned]
 
     def _retire(self, slot: WorkerSlot, *, gracefully: bool = True) -> None:
-        busy = bool(slot.running or slot.abandoned)
         self._remove(slot)
-        self._factory.end(slot.process, graceful=gracefully and not busy)
+        self._factory.end(slot.process, graceful=gracefully)
 
 
 def _rows(batch: Sequence[Example], *, untyped: bool = False) -> list[dict[str, Any]]:

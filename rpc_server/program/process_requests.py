@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.errors import CallCancelled, ProgramFailed, RpcError
 from rpc_server.program import example_results
+from rpc_server.program.child_process import Exit
 from rpc_server.program.example_results import UsageDict
-from rpc_server.program.process import Exit
 from rpc_server.program.process_output import BoundedLog, report_output
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, find_non_finite
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
 
 class Isolation(IntEnum):
-    """What may run beside a request: anything, a few others, nothing in its process, or nothing in the pool."""
+    """What may run beside a request: anything, nothing in its process, or nothing in the pool."""
 
     NONE = 0
-    FEW = 1
-    PROCESS = 2
-    POOL = 3
+    PROCESS = 1
+    POOL = 2
 
 
 class ProcessRequest(ABC):

@@ -1,39 +1,35 @@
 """Requests that wait for a process, in fair order, and processes with the requests that they work on."""
 
-import math
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from rpc_server.program.process_factory import StartedProcess
+from protocol import DiscoverResult
+from rpc_server.program.process import ProgramProcess
 from rpc_server.program.process_requests import Isolation, ProcessRequest
-
-FEW = 4
-"""Requests at most in a process after one that was ended with others in it."""
 
 
 class WorkerSlot:
-    """A process and its requests.
+    """A process that answers requests, its `discover` result, and its requests.
 
-    `abandoned`: requests that no call waits for, not answered yet. `used`: it has received a request. `isolation`: of
-    its requests. `late`: it is to be replaced, as what ran too long may still run in it. `restore`: adapter state of
-    the process it replaces, for its first request.
+    `running`: those not answered yet, also abandoned ones. `used`: it has received a request. `isolation`: of its
+    requests. `late`: it is to be replaced, as what ran too long may still run in it. `restore`: adapter state of the
+    process it replaces, for its first request.
     """
 
-    def __init__(self, started: StartedProcess, restore: Any) -> None:
-        self.process = started.process
-        self.room = started.discovery.limits.max_concurrency
+    def __init__(self, process: ProgramProcess, discovery: DiscoverResult) -> None:
+        self.process = process
+        self.discovery = discovery
         self.running: set[ProcessRequest] = set()
-        self.abandoned: set[ProcessRequest] = set()
         self.used = False
         self.isolation = Isolation.NONE
         self.late = False
-        self.restore = restore
+        self.restore: Any = None
 
-    def shares(self, isolation: Isolation) -> bool:
-        """Report whether it works on requests of this kind, and takes another."""
-        room = min(self.room, FEW) if isolation is Isolation.FEW else self.room
-        return self.used and self.isolation is isolation <= Isolation.FEW and len(self.running) < room
+    @property
+    def room(self) -> int:
+        """The number of requests that it takes at once."""
+        return self.discovery.limits.max_concurrency
 
 
 class RequestQueue:
@@ -65,10 +61,9 @@ class RequestQueue:
         return sum(map(len, self._calls))
 
     @property
-    def processes_needed(self) -> int:
-        """The number of processes for what runs again."""
-        few = math.ceil(len(self._again[Isolation.FEW]) / FEW)
-        return few + len(self._again[Isolation.PROCESS]) + len(self._again[Isolation.POOL])
+    def waiting_again(self) -> int:
+        """The number of requests that run again, each of which needs a process."""
+        return sum(map(len, self._again.values()))
 
     def take(self, isolation: Isolation) -> ProcessRequest:
         """Remove and return the next request of this isolation; one must wait."""

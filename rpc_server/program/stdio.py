@@ -29,51 +29,42 @@ class LongLine:
 
 
 class LineSplitter:
-    """Splits chunks into lines of at most `limit` bytes. `unfinished`: bytes of the incomplete line."""
+    """Splits chunks into lines of at most `limit` bytes; of a longer one it keeps both ends."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.unfinished = 0
-        self._parts: list[bytes] = []
-        self._head: bytes | None = None
-        self._tail = b""
+        self._kept = bytearray()
+        self._dropped = 0
+
+    @property
+    def unfinished(self) -> int:
+        """The bytes of the incomplete line."""
+        return len(self._kept) + self._dropped
 
     @property
     def begun(self) -> bytes:
         """The first bytes of the incomplete line."""
-        return (b"".join(self._parts) if self._head is None else self._head)[:_EDGE_BYTES]
+        return bytes(self._kept[:_EDGE_BYTES])
 
     def feed(self, chunk: bytes) -> Iterator[bytes | LongLine]:
         """Yield the lines that end in this chunk, without newlines and empty lines."""
-        first, *others = chunk.split(b"\n")
-        self._add(first)
-        for part in others:
-            if self.unfinished:
-                yield self._line()
+        *ended, rest = chunk.split(b"\n")
+        for part in ended:
             self._add(part)
+            if self._kept:
+                line, size = bytes(self._kept), self.unfinished
+                self._kept.clear()
+                self._dropped = 0
+                yield (
+                    line if size <= self.limit else LongLine(size, self.limit, line[:_EDGE_BYTES], line[-_EDGE_BYTES:])
+                )
+        self._add(rest)
 
     def _add(self, part: bytes) -> None:
-        if not part:
-            return
-        self.unfinished += len(part)
-        if self._head is None:
-            self._parts.append(part)
-            if self.unfinished <= self.limit:
-                return
-            whole = b"".join(self._parts)
-            self._parts.clear()
-            self._head, part = whole[:_EDGE_BYTES], whole
-        self._tail = (self._tail + part)[-_EDGE_BYTES:]
-
-    def _line(self) -> bytes | LongLine:
-        line: bytes | LongLine
-        line = (
-            b"".join(self._parts)
-            if self._head is None
-            else LongLine(self.unfinished, self.limit, self._head, self._tail)
-        )
-        self._parts, self.unfinished, self._head, self._tail = [], 0, None, b""
-        return line
+        self._kept += part
+        if self.unfinished > self.limit:
+            self._dropped += len(self._kept[_EDGE_BYTES:-_EDGE_BYTES])
+            del self._kept[_EDGE_BYTES:-_EDGE_BYTES]
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

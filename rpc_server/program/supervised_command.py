@@ -1,7 +1,6 @@
 """Run a command under its reaper: input in, lines out, bounded in time and memory, all of its processes ended."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
@@ -9,13 +8,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
+from rpc_server.program.child_process import ChildProcess, Exit, Pipes, SpawnedChild
 from rpc_server.program.stdio import LOG_TAIL_BYTES
 
 MAX_LINE_BYTES = 64 * 1024
@@ -27,8 +26,6 @@ MAX_OUTPUT_BYTES = 64 * 2**20
 _REAPER = process_reaper.__file__
 _GRACE_S = 10.0
 """Seconds in which the reaper must end everything."""
-_FORCED_S = 2.0
-"""Seconds to wait for the exit of a killed reaper, and for its pipes."""
 
 
 @dataclass(frozen=True)
@@ -64,97 +61,66 @@ async def run_supervised(
     if jail is not None:
         command = jail.wrap(command, folder=folder, environment=environment)
     arguments = (sys.executable, "-I", "-S", _REAPER, f"--owner={os.getpid()}", "--temporary", "--", *command)
-    starting = asyncio.ensure_future(
-        asyncio.get_running_loop().subprocess_exec(
-            lambda: _ReaperProtocol(on_lines, on_log),
-            *arguments,
-            cwd=folder,
-            env=dict(environment),
-            start_new_session=True,
-        )
-    )
+    pipes = Pipes()
+    reaper = SpawnedChild(arguments, pipes, cwd=folder, env=environment)
+    process = _SupervisedProcess(reaper, pipes, on_lines, on_log)
+    process.write(stdin)
+    process.end_input()
     try:
-        _, reaper = await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        await await_shielded(_end_started(starting))
-        raise
-    out_of_time = False
-    try:
-        reaper.send(stdin)
-        async with asyncio.timeout(timeout_s):
-            await reaper.exited.wait()
-    except TimeoutError:
-        out_of_time = True
+        ended, _ = await asyncio.wait({process.exited}, timeout=timeout_s)
     finally:
-        await await_shielded(reaper.end())
-    return CommandOutcome(reaper.status, time.monotonic() - started, out_of_time, reaper.too_much_output)
+        if not process.exited.done():
+            reaper.terminate()
+            await await_shielded(process.end(grace_s=_GRACE_S))
+    return CommandOutcome(process.status, time.monotonic() - started, not ended, process.too_much_output)
 
 
-class _ReaperProtocol(asyncio.SubprocessProtocol):
-    """The server's side of the reaper process."""
+class _SupervisedProcess(ChildProcess):
+    """A command with its reaper: its lines and its log, of bounded size together."""
 
-    def __init__(self, on_lines: Callable[[list[bytes]], None], on_log: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        reaper: SpawnedChild,
+        pipes: Pipes,
+        on_lines: Callable[[list[bytes]], None],
+        on_log: Callable[[bytes], None],
+    ) -> None:
+        self._reaper = reaper
         self._lines = _LineBuffer(on_lines)
         self._on_log = on_log
         self._left = MAX_OUTPUT_BYTES
-        self._closed = asyncio.Event()
-        self.exited = asyncio.Event()
-        self.too_much_output = False
+        super().__init__(reaper, pipes)
+
+    @property
+    def too_much_output(self) -> bool:
+        """Whether it was ended because of its output."""
+        return self._left < 0
 
     @property
     def status(self) -> int:
-        """Its exit status, which is the command's; 128 + signal if the reaper itself was killed."""
-        status = self._transport.get_returncode()
+        """The reaper's exit status, which is the command's; 128 + signal if the reaper itself was killed."""
+        status = self.exited.result().status if self.exited.done() else None
         if status is None:  # the system cannot end it
             return 128 + signal.SIGKILL
         return status if status >= 0 else 128 - status
 
-    def send(self, stdin: bytes) -> None:
-        """Write all of its input, which it need not read; nothing if it has ended already."""
-        pipe = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
-        if not pipe.is_closing():  # uvloop refuses to write to a closed pipe
-            pipe.write(stdin)
-            pipe.close()
-
-    async def end(self) -> None:
-        """Let the reaper end everything, and read the rest of the pipes. Takes some seconds at most."""
-        if not self.exited.is_set():
-            self._terminate()
-            if not await _within(_GRACE_S, self.exited):
-                with contextlib.suppress(ProcessLookupError):  # it ended just now
-                    os.killpg(self._transport.get_pid(), signal.SIGKILL)
-                await _within(_FORCED_S, self.exited)
-        await _within(_FORCED_S, self._closed)
-        self._transport.close()
-
-    def _terminate(self) -> None:
-        with contextlib.suppress(ProcessLookupError):  # its end is about to be noticed
-            self._transport.terminate()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.SubprocessTransport", transport)
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if self.too_much_output:
-            return
-        self._left -= len(data)
-        if self._left < 0:
-            self.too_much_output = True
-            self._terminate()
-        elif fd == 1:
+    def _take_output(self, data: bytes) -> None:
+        if self._has_room(data):
             self._lines.add(data)
-        else:
+
+    def _take_log(self, data: bytes) -> None:
+        if self._has_room(data):
             self._on_log(data)
 
-    def pipe_connection_lost(self, fd: int, _exc: Exception | None) -> None:
-        if fd == 1:
-            self._lines.end()
+    def _has_room(self, data: bytes) -> bool:
+        if not self.too_much_output:
+            self._left -= len(data)
+            if self.too_much_output:
+                self._reaper.terminate()
+        return not self.too_much_output
 
-    def process_exited(self) -> None:
-        self.exited.set()
-
-    def connection_lost(self, _exc: Exception | None) -> None:
-        self._closed.set()
+    def _take_end(self, status: Exit) -> None:  # noqa: ARG002  # see `status`
+        self._lines.end()
 
 
 class _LineBuffer:
@@ -180,22 +146,6 @@ class _LineBuffer:
 
     def _begin(self, part: bytes) -> None:
         self._begun += part[: MAX_LINE_BYTES - len(self._begun)]
-
-
-async def _end_started(starting: asyncio.Future[tuple[asyncio.SubprocessTransport, _ReaperProtocol]]) -> None:
-    await asyncio.wait([starting])
-    if starting.exception() is None:
-        await starting.result()[1].end()
-
-
-async def _within(seconds: float, event: asyncio.Event) -> bool:
-    """Wait for the event; report whether it happened in time."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True
 
 
 async def run_command(

@@ -1,0 +1,300 @@
+"""A child process of the server: its pipes, its exit, and its end."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a process ended: exit status, or minus the signal that killed it; None if unknown.
+
+    `parent_died`: it ended because the process it was forked from did.
+    """
+
+    status: int | None
+    parent_died: bool = False
+    message: str = ""
+
+    def __str__(self) -> str:
+        if self.message:
+            return self.message
+        if self.status is None:
+            return "ended with the process it was forked from" if self.parent_died else "ended"
+        if self.status >= 0:
+            return f"exited with status {self.status}"
+        try:
+            return f"was killed by {signal.Signals(-self.status).name}"
+        except ValueError:
+            return f"was killed by signal {-self.status}"
+
+
+class Child(Protocol):
+    """A started process."""
+
+    def kill(self) -> None:
+        """Kill it and its process group; do nothing if it has ended."""
+        ...
+
+    def watch(self, on_exit: Callable[[Exit], None]) -> None:
+        """Call `on_exit` once, when it has ended. To be called once."""
+        ...
+
+
+class Pipes:
+    """The three pipes between the server and a child. The server's ends do not block.
+
+    Raises:
+        OSError: no more descriptors are available.
+    """
+
+    def __init__(self) -> None:
+        made: list[int] = []
+        try:
+            for _ in range(3):
+                made += os.pipe()
+        except OSError:
+            for descriptor in made:
+                os.close(descriptor)
+            raise
+        self.child_stdin, self.stdin, self.stdout, self.child_stdout, self.stderr, self.child_stderr = made
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(descriptor, False)
+
+    @property
+    def child_ends(self) -> tuple[int, int, int]:
+        """The child's ends: stdin, stdout, stderr."""
+        return self.child_stdin, self.child_stdout, self.child_stderr
+
+    def close_child_ends(self) -> None:
+        """Close the child's ends, once it has them."""
+        for descriptor in self.child_ends:
+            os.close(descriptor)
+
+    def close_own_ends(self) -> None:
+        """Close the server's ends, if no process was started."""
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.close(descriptor)
+
+
+class SpawnedChild:
+    """A process started from a command, leading its own session.
+
+    It is reaped on the event loop after its group has been killed, so that its pid is never reused while in use.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        pipes: Pipes,
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        pass_fds: Sequence[int] = (),
+        jailed: bool = False,
+    ) -> None:
+        """Start it, and close the child's ends of the pipes. `jailed`: its status is in shells' notation.
+
+        Raises:
+            OSError: it cannot be started; all of the pipes are closed.
+        """
+        self._jailed = jailed
+        stdin, stdout, stderr = pipes.child_ends
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  # starting the user's program is the purpose
+                command,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=cwd,
+                env=dict(env),
+                pass_fds=pass_fds,
+                start_new_session=True,
+            )
+        except OSError:
+            pipes.close_own_ends()
+            raise
+        finally:
+            pipes.close_child_ends()
+
+    def terminate(self) -> None:
+        """Request its end (SIGTERM)."""
+        if self._process.returncode is None:  # not reaped, so that the pid is its own
+            os.kill(self._process.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill it and its process group."""
+        if self._process.returncode is None:
+            _kill_group(self._process.pid)
+
+    def watch(self, on_exit: Callable[[Exit], None]) -> None:
+        """Call `on_exit` once, when it has ended."""
+        loop = asyncio.get_running_loop()
+        try:
+            descriptor = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):  # not Linux, or a kernel without it
+            self._watch_in_thread(loop, on_exit)
+            return
+
+        def ended() -> None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            _kill_group(self._process.pid)
+            on_exit(self._exit(self._process.wait()))
+
+        loop.add_reader(descriptor, ended)
+
+    def _watch_in_thread(self, loop: asyncio.AbstractEventLoop, on_exit: Callable[[Exit], None]) -> None:
+        def wait() -> None:
+            status = self._process.wait()
+            _kill_group(self._process.pid)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(on_exit, self._exit(status))
+
+        threading.Thread(target=wait, name="child-exit", daemon=True).start()
+
+    def _exit(self, status: int) -> Exit:
+        if self._jailed and status - 128 in list(signal.Signals):
+            return Exit(128 - status)
+        return Exit(status)
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return  # none of them is left
+
+
+_KILL_WAIT_S = 2.0
+"""Seconds to wait for the exit of a killed process."""
+
+_CHUNK = 1 << 18
+_LOG_CHUNK = 1 << 16
+_DRAIN_CHUNKS = 64
+
+
+class ChildProcess(ABC):
+    """A child and the server's ends of its pipes. Nothing here blocks: its output and its exit arrive as callbacks."""
+
+    def __init__(self, child: Child, pipes: Pipes) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._child = child
+        self._pipes = pipes
+        self._unsent = bytearray()
+        self._ends_input = False
+        self._open = {pipes.stdin, pipes.stdout, pipes.stderr}
+        self.alive = True
+        """False as soon as its exit is known, before `exited` is set."""
+        self.exited: asyncio.Future[Exit] = self._loop.create_future()
+        self._loop.add_reader(pipes.stdout, self._read, pipes.stdout, _CHUNK, self._take_output)
+        self._loop.add_reader(pipes.stderr, self._read, pipes.stderr, _LOG_CHUNK, self._take_log)
+        child.watch(self._ended)
+
+    @abstractmethod
+    def _take_output(self, data: bytes) -> None:
+        """Take what it wrote to stdout; empty once it has closed that."""
+
+    @abstractmethod
+    def _take_log(self, data: bytes) -> None:
+        """Take what it wrote to stderr; likewise."""
+
+    @abstractmethod
+    def _take_end(self, status: Exit) -> None:
+        """Take its end, after everything that it wrote."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, buffering what the pipe does not accept yet."""
+        if self._pipes.stdin not in self._open:
+            return
+        if not self._unsent:
+            try:
+                data = data[os.write(self._pipes.stdin, data) :]
+            except BlockingIOError:
+                pass
+            except OSError:  # it reads no more: its exit is about to be noticed
+                return
+            if not data:
+                return
+            self._loop.add_writer(self._pipes.stdin, self._write_more)
+        self._unsent += data
+
+    def _write_more(self) -> None:
+        try:
+            sent = os.write(self._pipes.stdin, memoryview(self._unsent)[:_CHUNK])
+        except BlockingIOError:
+            return
+        except OSError:
+            self._unsent.clear()
+        else:
+            del self._unsent[:sent]
+        if not self._unsent:
+            self._loop.remove_writer(self._pipes.stdin)
+            if self._ends_input:
+                self._close(self._pipes.stdin)
+
+    def end_input(self) -> None:
+        """Close its stdin once all is sent, which asks it to exit."""
+        self._ends_input = True
+        if not self._unsent:
+            self._close(self._pipes.stdin)
+
+    def kill(self) -> None:
+        """Kill it and its process group."""
+        self._child.kill()
+
+    async def end(self, *, grace_s: float) -> None:
+        """Close its stdin, kill it after `grace_s`, and wait for its exit for a few seconds at most."""
+        self.end_input()
+        done, _ = await asyncio.wait({self.exited}, timeout=grace_s)
+        if not done:
+            self.kill()
+            await asyncio.wait({self.exited}, timeout=_KILL_WAIT_S)
+
+    def collect_output(self) -> None:
+        """Take what it has written to stderr until now."""
+        self._drain(self._pipes.stderr, self._take_log)
+
+    def _read(self, descriptor: int, size: int, take: Callable[[bytes], None]) -> bool:
+        """Read one chunk; return False if there is none now."""
+        try:
+            data = os.read(descriptor, size)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._close(descriptor)
+        take(data)
+        return bool(data)
+
+    def _drain(self, descriptor: int, take: Callable[[bytes], None]) -> None:
+        for _ in range(_DRAIN_CHUNKS):  # a process that never stops writing must not keep us here
+            if descriptor not in self._open or not self._read(descriptor, _CHUNK, take):
+                return
+
+    def _ended(self, status: Exit) -> None:
+        self.alive = False
+        # The pipes still hold what it wrote before its exit.
+        self._drain(self._pipes.stdout, self._take_output)
+        self.collect_output()
+        self._take_end(status)
+        for descriptor in tuple(self._open):
+            self._close(descriptor)
+        if not self.exited.done():
+            self.exited.set_result(status)
+
+    def _close(self, descriptor: int) -> None:
+        if descriptor not in self._open:
+            return
+        self._open.discard(descriptor)
+        with contextlib.suppress(ValueError):
+            self._loop.remove_reader(descriptor)
+            self._loop.remove_writer(descriptor)
+        os.close(descriptor)
