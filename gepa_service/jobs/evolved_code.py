@@ -52,7 +52,7 @@ def with_change(
     `fetch`: brings a commit of the program's repository to a folder's.
 
     Raises:
-        JournalError: the record cannot be read. CheckoutError, SandboxError: git failed. What `fetch` raises.
+        JournalError: the record cannot be read. GitError, SandboxError: git failed. What `fetch` raises.
     """
     history = code_history(store, run_id, candidates)
     with tempfile.TemporaryDirectory(prefix="gepa-version-") as name:
