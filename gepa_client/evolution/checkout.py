@@ -8,8 +8,7 @@ without hooks, filters, fsmonitor, textconv, external diffs, submodules and netw
 import posixpath
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from evolverpc_common.evolved_commits import ANSWERS, BRANCH, COMMIT, read_bundle
@@ -57,14 +56,6 @@ _COMMANDS = re.compile(
 """Settings of git whose values are commands, or files and folders that git obeys."""
 
 
-@dataclass(frozen=True)
-class CommitBundle:
-    """A commit as a git bundle; its parents are in the repository, or in bundles before it."""
-
-    commit: str
-    data: bytes
-
-
 class LocalCheckout:
     """The git repository that `folder` is in.
 
@@ -100,7 +91,7 @@ class LocalCheckout:
         """Return the full id of the commit that is checked out."""
         return self._git.line("rev-parse", "--verify", "HEAD")
 
-    def make_branch(self, branch: str, commit: str, bundles: Sequence[CommitBundle]) -> None:
+    def make_branch(self, branch: str, commit: str, bundles: Iterable[bytes]) -> None:
         """Make the branch at the commit, which the bundles bring if it is not here; that it is there already is fine.
 
         Nothing is made of a commit that is not whole, and no branch is moved.
@@ -168,7 +159,7 @@ class LocalCheckout:
         """Return settings that turn off every configured filter."""
         return filters_off(name for _, name, _ in self._configuration())
 
-    def diff(self, before: str, after: str, bundles: Sequence[CommitBundle]) -> str:
+    def diff(self, before: str, after: str, bundles: Iterable[bytes]) -> str:
         """Return the unified diff between two commits, which are imported from the bundles temporarily."""
         objects = self._git.line("rev-parse", "--path-format=absolute", "--git-path", "objects")
         with tempfile.TemporaryDirectory(prefix="gepa-objects-") as folder:
@@ -215,15 +206,12 @@ class LocalCheckout:
         return {line.removeprefix("branch ") for line in printed.splitlines() if line.startswith("branch ")}
 
 
-def _bring(git: Git, commit: str, bundles: Sequence[CommitBundle]) -> None:
-    """Take over the commits of bundles, without branches, if git finds nothing wrong with any part of them."""
-    for bundle in bundles:
-        if git.has(bundle.commit):
-            continue
-        given = read_bundle(bundle.data, git.has)
-        if bundle.commit not in given.heads.values():
-            raise GitError(f"the bundle recorded for {bundle.commit[:12]} holds something else")
-        git("index-pack", "--stdin", "--fix-thin", "--strict", stdin=given.pack)
+def _bring(git: Git, commit: str, bundles: Iterable[bytes]) -> None:
+    """Take over a commit from bundles, parents first, without branches, if git finds nothing wrong with any part."""
+    for bundle in () if git.has(commit) else bundles:
+        given = read_bundle(bundle, git.has)
+        if not all(map(git.has, given.heads.values())):
+            git("index-pack", "--stdin", "--fix-thin", "--strict", stdin=given.pack)
     if not git.has(commit):
         raise GitError(
             f"the commit {commit[:12]} is not here, and the record has no bundle with it: "

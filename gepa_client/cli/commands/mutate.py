@@ -21,7 +21,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.errors import ClientError, RowsError, details, summary, unreadable
-from gepa_client.evolution.checkout import CommitBundle, LocalCheckout, holds_commit
+from gepa_client.evolution.checkout import LocalCheckout, holds_commit
 from gepa_client.evolution.manual_mutation import ManualMutation
 from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
@@ -103,7 +103,7 @@ class _Mutation:
         if made.bundle is None or made.branch is None:
             return
         home = Path(repo).expanduser() if not is_remote(repo) else Path()
-        bundle = CommitBundle(made.commit, base64.b64decode(made.bundle))
+        bundle = base64.b64decode(made.bundle)
         reason = "no clone of the repository is here"
         if not is_remote(repo) or holds_commit(home, made.parent):
             try:
@@ -115,7 +115,7 @@ class _Mutation:
                 return
         self.bundle = Path(f"{made.branch.replace('/', '-')}.bundle")
         try:
-            self.bundle.write_bytes(bundle.data)
+            self.bundle.write_bytes(bundle)
         except OSError as error:
             fail(f"{self.bundle} cannot be written: {error.strerror or error}; the change is lost with its sandbox")
             raise typer.Exit(USAGE) from error
@@ -326,17 +326,12 @@ def _home_as_json(asked: _Mutation) -> dict[str, Any]:
 
 async def _mutate_once(server: "Address", asked: _Mutation) -> ManualMutation:
     # aiohttp comes with these, which `--help` does not need
+    from gepa_client.check.preflight import client_of
     from gepa_client.evolution.manual_mutation import mutate_once
     from gepa_client.gepa.row_loaders import list_server_rows
-    from gepa_client.transport.rpc import RpcClient
 
     try:
-        opened = RpcClient(
-            server.url,
-            token_file=server.token_file,
-            proxy_token_file=server.proxy_token_file,
-            allow_insecure=server.allow_insecure,
-        )
+        opened = client_of(server)
     except ClientError as error:
         refuse(summary(error))
     async with opened as client:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.git import GitError
-from gepa_client.evolution.checkout import CommitBundle, LocalCheckout
+from gepa_client.evolution.checkout import LocalCheckout
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import RUN_ID
 
@@ -39,10 +39,10 @@ def test_no_other_branch_is_made_or_switched_to(code: StoredCode, branch: str) -
 def test_a_bundle_with_other_commits_is_refused(code: StoredCode) -> None:
     other = base64.b64decode(code.applied(1)["bundle"])
     repository = LocalCheckout(code.user)
-    with pytest.raises(GitError, match="holds something else"):
-        repository.make_branch(code.branch(3), code.commits[3], [CommitBundle(code.commits[3], other)])
     with pytest.raises(GitError, match="git bundle"):
-        repository.make_branch(code.branch(1), code.commits[1], [CommitBundle(code.commits[1], b"no bundle")])
+        repository.make_branch(code.branch(1), code.commits[1], [b"no bundle"])
+    with pytest.raises(GitError, match="has no bundle with it"):
+        repository.make_branch(code.branch(3), code.commits[3], [other])
     assert repository.branches(RUN_ID) == {}
 
 
@@ -53,7 +53,7 @@ def test_a_commit_that_git_finds_dangerous_is_refused(code: StoredCode) -> None:
     commit = git(code.server, "commit-tree", tree, "-p", code.seed, "-m", "hooks").strip()
     git(code.server, "update-ref", f"refs/heads/{code.branch(9)}", commit)
     git(code.server, "bundle", "create", "--quiet", "bundle", f"{code.seed}..{code.branch(9)}")
-    bundle = CommitBundle(commit, (code.server / "bundle").read_bytes())
+    bundle = (code.server / "bundle").read_bytes()
     repository = LocalCheckout(code.user)
     with pytest.raises(GitError, match="hasDotgit"):
         repository.make_branch(code.branch(9), commit, [bundle])
