@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from evolverpc_common.shielded import await_shielded
 
@@ -61,6 +62,9 @@ _INHERITED = frozenset(
 )
 """The user's `GIT_` variables that git keeps: where it is installed and configured, and how it reaches other hosts."""
 
+SSH = "ssh -oBatchMode=yes -oConnectTimeout=20"
+"""A command for ssh that asks no question."""
+
 _NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
 _PATTERN = re.compile(r"[*?\[\]\\ ]")
 """Characters that mean something else in a pattern of `info/exclude`."""
@@ -101,28 +105,22 @@ def config_variables(settings: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
-def git_variables(settings: Mapping[str, str] | None = None, *, network: bool = False) -> dict[str, str]:
-    """Return the variables that restrict git. `settings` are for this command, in addition to the common ones.
-
-    `network`: git may reach other repositories.
-    """
-    restricted = {} if network else _NO_NETWORK
-    return {**_ENVIRONMENT, **restricted, **config_variables({**_SETTINGS, **(settings or {})})}
-
-
-def unwanted_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return the names of inherited variables that git must not see: those of one repository, and trace files."""
-    return [name for name in environ if name.startswith("GIT_") and name not in _INHERITED]
-
-
 def git_environment(
     settings: Mapping[str, str] | None = None, variables: Mapping[str, str] | None = None, *, network: bool = False
 ) -> dict[str, str]:
-    """Return a whole environment for git: this process's, restricted, with `variables` added."""
-    unwanted = {*unwanted_variables(os.environ), "SSH_ASKPASS"}
-    inherited = {name: value for name, value in os.environ.items() if name not in unwanted}
-    inherited.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes -oConnectTimeout=20")
-    return {**inherited, **git_variables(settings, network=network), **(variables or {})}
+    """Return a whole environment for git: this process's, restricted, with `settings` and `variables` added.
+
+    What a process inherits about one repository, and trace files, are left out. `network`: git may reach other
+    repositories.
+    """
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _INHERITED or not (name.startswith("GIT_") or name == "SSH_ASKPASS")
+    }
+    restricted = {} if network else _NO_NETWORK
+    configured = config_variables({**_SETTINGS, **(settings or {})})
+    return {**inherited, **_ENVIRONMENT, **restricted, **configured, **(variables or {})}
 
 
 def alternate_objects(folder: str) -> dict[str, str]:
@@ -145,9 +143,12 @@ def run_git(
     stdin: bytes = b"",
     settings: Mapping[str, str] | None = None,
     variables: Mapping[str, str] | None = None,
-    timeout_s: float = LOCAL_TIMEOUT_S,
+    network: bool = False,
+    timeout_s: float | None = LOCAL_TIMEOUT_S,
 ) -> bytes:
-    """Run git in a folder, without network, and return what it writes to stdout. Blocks.
+    """Run git in a folder, and return what it writes to stdout. Blocks.
+
+    `settings`, `variables`: in addition to the common ones. `network`: git may reach other repositories.
 
     Raises:
         GitTimeout: it took longer than `timeout_s` seconds; it was killed with everything that it started.
@@ -157,7 +158,7 @@ def run_git(
         process = subprocess.Popen(  # noqa: S603  git itself, no shell
             ["git", *arguments],  # noqa: S607  the user's git
             cwd=folder,
-            env=git_environment(settings, variables),
+            env=git_environment(settings, variables, network=network),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -169,12 +170,110 @@ def run_git(
         try:
             output, stderr = process.communicate(stdin, timeout_s)
         except subprocess.TimeoutExpired:
-            raise _too_slow(arguments[0], timeout_s) from None
+            raise _too_slow(arguments[0], timeout_s or 0) from None
         finally:
             _kill_session(process.pid)
     if process.returncode != 0:
         raise failure(arguments[0], process.returncode, stderr, output)
     return output
+
+
+class Git:
+    """Git on the repository of a folder, with settings and variables of its own.
+
+    Methods block, raise as `run_git`, and may be called from several threads.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
+        network: bool = False,
+        timeout_s: float | None = LOCAL_TIMEOUT_S,
+    ) -> None:
+        self._folder = folder
+        self._settings = dict(settings or {})
+        self._variables = dict(variables or {})
+        self._network = network
+        self._timeout_s = timeout_s
+
+    def __call__(
+        self,
+        *arguments: str | Path,
+        stdin: bytes = b"",
+        variables: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> bytes:
+        """Return what the command writes to stdout. `variables`, `timeout_s`: for this command."""
+        return run_git(
+            *map(str, arguments),
+            folder=self._folder,
+            stdin=stdin,
+            settings=self._settings,
+            variables={**self._variables, **(variables or {})},
+            network=self._network,
+            timeout_s=timeout_s or self._timeout_s,
+        )
+
+    def within(
+        self,
+        folder: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Return the same with this working directory, and further variables and settings."""
+        return type(self)(
+            folder or self._folder,
+            settings={**self._settings, **(settings or {})},
+            variables={**self._variables, **(variables or {})},
+            network=self._network,
+            timeout_s=self._timeout_s,
+        )
+
+    def line(self, *arguments: str | Path, stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> str:
+        """Return what is written, without its last newline."""
+        return self(*arguments, stdin=stdin, variables=variables).decode("utf-8", "surrogateescape").rstrip("\n")
+
+    def fields(
+        self, *arguments: str | Path, stdin: bytes = b"", variables: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """Return the fields that a command with `-z` separates or ends by NUL."""
+        text = self(*arguments, stdin=stdin, variables=variables).decode("utf-8", "surrogateescape")
+        return text.removesuffix("\0").split("\0") if text else []
+
+    def has(self, commit: str) -> bool:
+        """Report whether the repository has this commit, by its full id."""
+        return self.line("cat-file", "--batch-check", stdin=f"{commit}\n".encode()).startswith(f"{commit} commit ")
+
+    def refs(self, below: str) -> dict[str, str]:
+        """Return the ids at the ref of this full name and at those below it, by full names."""
+        lines = self.line("for-each-ref", "--format=%(refname) %(objectname)", below).splitlines()
+        return dict(line.split(" ") for line in lines)
+
+    def update_refs(self, commands: Iterable[str]) -> None:
+        """Apply all of these changes of refs, as `git update-ref` reads them, or none."""
+        self("update-ref", "--stdin", stdin="".join(f"{line}\n" for line in commands).encode())
+
+    def changed(self) -> list[str]:
+        """Return the tracked paths that differ from HEAD in the working tree or the index."""
+        output = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
+        return [entry[3:] for entry in self.fields("status", *output)]
+
+    def objects(self, ids: Iterable[str], variables: Mapping[str, str] | None = None) -> dict[str, bytes]:
+        """Return the contents of objects by their full ids."""
+        wanted = dict.fromkeys(ids)
+        asked = "".join(f"{each}\n" for each in wanted).encode()
+        output = self("cat-file", "--batch", stdin=asked, variables=variables)
+        found = {}
+        at = 0
+        for each in wanted:
+            start = output.index(b"\n", at) + 1
+            size = int(output[at:start].split()[2])
+            found[each] = output[start : start + size]
+            at = start + size + 1
+        return found
 
 
 def exclude_from_git(file: Path) -> Path | None:
@@ -223,12 +322,13 @@ async def run_git_async(
     timeout_s: float = LOCAL_TIMEOUT_S,
 ) -> bytes:
     """Run git as `run_git` does, without blocking; a cancellation kills git first. Raises as `run_git`."""
+    asking = {} if "GIT_SSH_COMMAND" in os.environ else {"GIT_SSH_COMMAND": SSH}
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             "git",
             *arguments,
             cwd=folder,
-            env=git_environment(settings, variables, network=network),
+            env=git_environment(settings, {**asking, **(variables or {})}, network=network),
             # Without input there is no pipe: uvloop refuses to write, even nothing, to a command that has ended.
             stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

@@ -9,7 +9,6 @@ import orjson
 
 from gepa_client.analysis.ties import best_candidate
 from gepa_client.errors import JournalError
-from gepa_client.evolution.checkout import CommitBundle
 from gepa_client.evolution.patches import totals
 from gepa_client.journal.entries import MUTATION, SEARCH, CandidateRecord
 from gepa_client.journal.history import entries
@@ -92,7 +91,7 @@ class CodeHistory:
         """The mutation that made the best candidate's code; None if it runs the seed's."""
         return self.making(code_at(self.best.texts)[1]) if self.best is not None else None
 
-    def bundles(self, commit: str) -> list[CommitBundle]:
+    def bundles(self, commit: str) -> list[bytes]:
         """Return the bundles that bring a commit to a repository that has the seed's, parents first.
 
         Raises:
@@ -101,11 +100,11 @@ class CodeHistory:
         commits = CommitGraph()
         for outcome in self.outcomes:
             commits.add(outcome.mutation.entry)
-        found: list[CommitBundle] = []
+        found: list[bytes] = []
         for made, bundle in commits.bundles(commit):
             if bundle is not None:
                 try:
-                    found.append(CommitBundle(made, base64.b64decode(bundle, validate=True)))
+                    found.append(base64.b64decode(bundle, validate=True))
                 except ValueError as error:
                     raise JournalError(f"the bundle recorded of commit {made[:12]} cannot be read: {error}") from error
         return found

@@ -8,14 +8,11 @@ without hooks, filters, fsmonitor, textconv, external diffs, submodules and netw
 import posixpath
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from copy import copy
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from evolverpc_common.evolved_commits import ANSWERS, BRANCH, COMMIT, read_bundle
-from evolverpc_common.git import GitError, alternate_objects, filters_off, run_git
+from evolverpc_common.git import Git, GitError, alternate_objects, filters_off
 
 _GIT = "git reads it on every check-out, commit or diff"
 _HOOKS = "a hook that git runs, or that a hook manager installs"
@@ -59,89 +56,66 @@ _COMMANDS = re.compile(
 """Settings of git whose values are commands, or files and folders that git obeys."""
 
 
-class CheckoutError(Exception):
-    """A git command failed; the message names the command and git's own reason, if it printed one."""
-
-
-@dataclass(frozen=True)
-class CommitBundle:
-    """A commit as a git bundle; its parents are in the repository, or in bundles before it."""
-
-    commit: str
-    data: bytes
-
-
 class LocalCheckout:
     """The git repository that `folder` is in.
 
     Raises:
-        CheckoutError: there is no git, or no repository; as every method does if git fails.
+        GitError: there is no git, or no repository; as every method does if git fails.
     """
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise CheckoutError(f"{folder}: no such folder")
+            raise GitError(f"{folder}: no such folder")
         self._folder = folder
-        self._variables: dict[str, str] = {}
+        self._git = Git(folder)
+        self.has = self._git.has
         try:
-            self.top = Path(self._git("rev-parse", "--show-toplevel").rstrip("\n"))
-        except CheckoutError as error:
-            raise CheckoutError(
+            self.top = Path(self._git.line("rev-parse", "--show-toplevel"))
+        except GitError as error:
+            raise GitError(
                 f"{folder} is in no git repository with files; name it with --repo PATH ({error})"
             ) from error
 
     def changed(self) -> list[str]:
         """Tracked files that differ from the commit that is checked out."""
-        asked = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
-        printed = self._git("status", *asked, settings=self._no_filters())
-        return [entry[3:] for entry in printed.split("\0") if entry]
+        return self._git.within(settings=self._no_filters()).changed()
 
     def way_back(self) -> tuple[str, ...]:
         """Return what `git switch` needs to return to the present checkout: a branch, or a detached commit."""
         try:
-            return (self._git("symbolic-ref", "--quiet", "--short", "HEAD").rstrip("\n"),)
-        except CheckoutError:
+            return (self._git.line("symbolic-ref", "--quiet", "--short", "HEAD"),)
+        except GitError:
             return ("--detach", self.head())
 
     def head(self) -> str:
         """Return the full id of the commit that is checked out."""
-        return self._git("rev-parse", "--verify", "HEAD").rstrip("\n")
+        return self._git.line("rev-parse", "--verify", "HEAD")
 
-    def has(self, commit: str) -> bool:
-        """Whether the commit is here."""
-        try:
-            self._git("cat-file", "-e", f"{_checked_commit(commit)}^{{commit}}")
-        except CheckoutError:
-            return False
-        return True
-
-    def make_branch(self, branch: str, commit: str, bundles: Sequence[CommitBundle]) -> None:
+    def make_branch(self, branch: str, commit: str, bundles: Iterable[bytes]) -> None:
         """Make the branch at the commit, which the bundles bring if it is not here; that it is there already is fine.
 
         Nothing is made of a commit that is not whole, and no branch is moved.
         """
         ref = _ref(branch)
-        there = self._heads("refs/heads/evolve/").get(ref)
+        there = self._git.refs(ref).get(ref)
         if there is not None and there != commit:
-            raise CheckoutError(
-                f"the branch {branch} is there already, at another commit ({there[:12]}): rename it first"
-            )
-        self._bring(commit, bundles)
+            raise GitError(f"the branch {branch} is there already, at another commit ({there[:12]}): rename it first")
+        _bring(self._git, commit, bundles)
         if there is None:
-            self._update_refs([f"create {ref} {commit}"])
+            self._git.update_refs([f"create {ref} {commit}"])
 
     def switch(self, branch: str) -> None:
         """Check the branch out without hooks and filters; git refuses rather than write over a file."""
         _ref(branch)
-        self._git("switch", "--quiet", "--no-guess", branch, settings=self._no_filters())
+        self._git.within(settings=self._no_filters())("switch", "--quiet", "--no-guess", branch)
 
     def filtered(self, before: str, after: str) -> dict[str, str]:
         """Filter by path, of the files that differ between two commits, by the attributes of the checked-out tree."""
         paths = self._differing(before, after)
         listed = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
-        fields = self._git("check-attr", "-z", "--stdin", "filter", given=listed).split("\0")
+        fields = self._git.fields("check-attr", "-z", "--stdin", "filter", stdin=listed)
         filters = self._no_filters()
-        found = zip(fields[::3], fields[2::3], strict=False)
+        found = zip(fields[::3], fields[2::3], strict=True)
         return {path: name for path, name in found if f"filter.{name}.smudge" in filters}
 
     def run_unasked(self, before: str, after: str) -> dict[str, str]:
@@ -165,19 +139,18 @@ class LocalCheckout:
     def _differing(self, before: str, after: str) -> list[str]:
         """Return the paths that differ between two commits."""
         commits = (_checked_commit(before), _checked_commit(after))
-        printed = self._git("diff-tree", "-r", "--no-renames", "--name-only", "-z", *commits)
-        return [path for path in printed.split("\0") if path]
+        return self._git.fields("diff-tree", "-r", "--no-renames", "--name-only", "-z", *commits)
 
     def _configuration(self) -> list[tuple[str, str, str]]:
         """Return the user's settings in force here: where each is set, its full name, and its value."""
-        fields = self._git("config", "--list", "--show-scope", "--show-origin", "-z").split("\0")
-        each = zip(fields[::3], fields[1::3], fields[2::3], strict=False)
+        fields = self._git.fields("config", "--list", "--show-scope", "--show-origin", "-z")
+        each = zip(fields[::3], fields[1::3], fields[2::3], strict=True)
         parts = [(origin, text.partition("\n")) for scope, origin, text in each if scope != "command"]
         return [(origin, name, value) for origin, (name, _, value) in parts]
 
     def _included(self, origins: Iterable[str]) -> list[str]:
         """Return those of the origins of settings that are files of the working tree, as paths from the top."""
-        top, git_dir = self.top.resolve(), Path(self._git("rev-parse", "--absolute-git-dir").rstrip("\n")).resolve()
+        top, git_dir = self.top.resolve(), Path(self._git.line("rev-parse", "--absolute-git-dir")).resolve()
         files = {(self._folder / name.removeprefix("file:")).resolve() for name in origins if name.startswith("file:")}
         inside = (file for file in files if file.is_relative_to(top) and not file.is_relative_to(git_dir))
         return [file.relative_to(top).as_posix() for file in inside]
@@ -186,23 +159,26 @@ class LocalCheckout:
         """Return settings that turn off every configured filter."""
         return filters_off(name for _, name, _ in self._configuration())
 
-    def diff(self, before: str, after: str, bundles: Sequence[CommitBundle]) -> str:
+    def diff(self, before: str, after: str, bundles: Iterable[bytes]) -> str:
         """Return the unified diff between two commits, which are imported from the bundles temporarily."""
-        with self._quarantine() as aside:
-            aside._bring(after, bundles)
-            return aside._git(
+        objects = self._git.line("rev-parse", "--path-format=absolute", "--git-path", "objects")
+        with tempfile.TemporaryDirectory(prefix="gepa-objects-") as folder:
+            aside = self._git.within(self.top, {"GIT_OBJECT_DIRECTORY": folder, **alternate_objects(objects)})
+            _bring(aside, after, bundles)
+            printed = aside(
                 *("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames"),
                 *(_checked_commit(before), _checked_commit(after), "--"),
             )
+            return printed.decode("utf-8", "surrogateescape")
 
     def branches(self, run: str) -> dict[str, str]:
         """Return the run's branches with their commits."""
-        found = self._heads(f"refs/heads/evolve/{_checked_run(run)}/")
+        found = self._git.refs(f"refs/heads/evolve/{_checked_run(run)}/")
         return {ref.removeprefix("refs/heads/"): commit for ref, commit in found.items()}
 
     def runs(self, prefix: str) -> list[str]:
         """Return the runs whose names begin with `prefix` and that have branches here, in order."""
-        heads = self._heads("refs/heads/evolve/")
+        heads = self._git.refs("refs/heads/evolve/")
         named = {ref.removeprefix("refs/heads/evolve/").partition("/")[0] for ref in heads}
         return sorted(run for run in named if run.startswith(prefix))
 
@@ -217,79 +193,43 @@ class LocalCheckout:
         gone = {branch: commit for branch, commit in own.items() if branch != but and branch not in stay}
         notes = {
             ref: value
-            for ref, value in self._heads(f"{ANSWERS}{run}/").items()
+            for ref, value in self._git.refs(f"{ANSWERS}{run}/").items()
             if f"evolve/{ref.removeprefix(ANSWERS)}" not in {but, *stay}
         }
         refs = {f"refs/heads/{branch}": commit for branch, commit in gone.items()} | notes
-        self._update_refs([f"delete {ref} {value}" for ref, value in refs.items()])
+        self._git.update_refs(f"delete {ref} {value}" for ref, value in refs.items())
         return sorted(gone), sorted(stay)
-
-    def _bring(self, commit: str, bundles: Sequence[CommitBundle]) -> None:
-        for bundle in bundles:
-            if not self.has(bundle.commit):
-                self._take(bundle)
-        if not self.has(commit):
-            raise CheckoutError(
-                f"the commit {commit[:12]} is not here, and the record has no bundle with it: "
-                "it is in the repository of the server that made it"
-            )
-
-    def _take(self, bundle: CommitBundle) -> None:
-        """Take over one bundle's commit, without a branch, if git finds nothing wrong with any part of it."""
-        try:
-            given = read_bundle(bundle.data, self.has)
-        except GitError as error:
-            raise CheckoutError(str(error)) from error
-        if bundle.commit not in given.heads.values():
-            raise CheckoutError(f"the bundle recorded for {bundle.commit[:12]} holds something else")
-        self._git("index-pack", "--stdin", "--fix-thin", "--strict", given=given.pack)
-
-    @contextmanager
-    def _quarantine(self) -> Iterator["LocalCheckout"]:
-        """Yield the same repository with a temporary object directory of its own."""
-        objects = self._git("rev-parse", "--path-format=absolute", "--git-path", "objects").rstrip("\n")
-        with tempfile.TemporaryDirectory(prefix="gepa-objects-") as folder:
-            aside = copy(self)
-            aside._folder = self.top
-            aside._variables = {"GIT_OBJECT_DIRECTORY": folder, **alternate_objects(objects)}
-            yield aside
-
-    def _heads(self, below: str) -> dict[str, str]:
-        printed = self._git("for-each-ref", "--format=%(refname) %(objectname)", below)
-        pairs = (line.partition(" ") for line in printed.splitlines())
-        return {ref: commit for ref, _, commit in pairs}
 
     def _checked_out(self) -> set[str]:
         """Return the branches of every working tree, as refs."""
-        printed = self._git("worktree", "list", "--porcelain")
+        printed = self._git.line("worktree", "list", "--porcelain")
         return {line.removeprefix("branch ") for line in printed.splitlines() if line.startswith("branch ")}
 
-    def _update_refs(self, commands: Sequence[str]) -> None:
-        if commands:
-            self._git("update-ref", "--stdin", given="".join(f"{command}\n" for command in commands).encode())
 
-    def _git(self, *arguments: str, given: bytes | None = None, settings: Mapping[str, str] | None = None) -> str:
-        """Return what git prints, run with these settings in addition to the common ones."""
-        try:
-            printed = run_git(
-                *arguments, folder=self._folder, stdin=given or b"", settings=settings, variables=self._variables
-            )
-        except GitError as error:
-            raise CheckoutError(f"git {arguments[0]}: {error.stderr or error}") from error
-        return printed.decode("utf-8", "surrogateescape")
+def _bring(git: Git, commit: str, bundles: Iterable[bytes]) -> None:
+    """Take over a commit from bundles, parents first, without branches, if git finds nothing wrong with any part."""
+    for bundle in () if git.has(commit) else bundles:
+        given = read_bundle(bundle, git.has)
+        if not all(map(git.has, given.heads.values())):
+            git("index-pack", "--stdin", "--fix-thin", "--strict", stdin=given.pack)
+    if not git.has(commit):
+        raise GitError(
+            f"the commit {commit[:12]} is not here, and the record has no bundle with it: "
+            "it is in the repository of the server that made it"
+        )
 
 
 def holds_commit(folder: Path, commit: str) -> bool:
     """Whether `folder` is in a git repository that has the commit."""
     try:
         return LocalCheckout(folder).has(commit)
-    except CheckoutError:
+    except GitError:
         return False
 
 
 def _ref(branch: str) -> str:
     if BRANCH.fullmatch(branch) is None:
-        raise CheckoutError(f"{branch!r:.120} is not a branch of a run: evolve/RUN/NUMBER")
+        raise GitError(f"{branch!r:.120} is not a branch of a run: evolve/RUN/NUMBER")
     return f"refs/heads/{branch}"
 
 
@@ -300,7 +240,7 @@ def _checked_run(run: str) -> str:
 
 def _checked_commit(commit: str) -> str:
     if COMMIT.fullmatch(commit) is None:
-        raise CheckoutError(f"{commit!r:.80} is not the full id of a commit")
+        raise GitError(f"{commit!r:.80} is not the full id of a commit")
     return commit
 
 

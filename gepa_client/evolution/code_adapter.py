@@ -1,7 +1,6 @@
-"""The adapter for runs whose code evolves: it resolves added components and merges the code of merged candidates."""
+"""The adapter for runs whose code evolves: it merges the code of merged candidates."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from gepa.core.callbacks import EvaluationEndEvent, EvaluationStartEvent, IterationStartEvent
@@ -10,8 +9,7 @@ from gepa.core.state import GEPAState
 from gepa_client.evolution.mutations import MutationRequest, MutationRunner, wait_for_answers
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.evaluation_results import Batch
-from gepa_client.gepa.reflective_datasets import DatasetJob
-from protocol import Candidate, JsonValue
+from protocol import Candidate
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, branch_of, commit_of
 
 
@@ -92,7 +90,7 @@ def _merged(ancestor: dict[str, str], chosen: dict[str, str], other: dict[str, s
 
 
 class EvolvingAdapter:
-    """A `RemoteAdapter` for `gepa.optimize`, with merges completed and added components resolved."""
+    """A `RemoteAdapter` for `gepa.optimize`, with merges completed."""
 
     propose_new_texts = None  # the engine reads it unconditionally
 
@@ -104,18 +102,6 @@ class EvolvingAdapter:
         """Evaluate as the adapter does, after merging the code of a merged candidate."""
         self._merge.complete(candidate)
         return self._adapter.evaluate(batch, candidate, capture_traces)
-
-    def make_reflective_dataset(
-        self, candidate: Candidate, eval_batch: Batch, components_to_update: Sequence[str]
-    ) -> dict[str, list[dict[str, JsonValue]]]:
-        """Make records as the adapter does; for `added_components`, of each added component in use."""
-        names = self._adapter.commits.with_added(candidate, components_to_update)
-        return self._adapter.make_reflective_dataset(candidate, eval_batch, names)
-
-    def expect_datasets(self, jobs: Sequence[DatasetJob]) -> None:
-        """Announce them to the adapter."""
-        named = self._adapter.commits.with_added
-        self._adapter.expect_datasets([replace(job, components=named(job.candidate, job.components)) for job in jobs])
 
     def __getattr__(self, name: str) -> Any:
         """Return what the adapter has."""

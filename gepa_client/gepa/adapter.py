@@ -325,7 +325,7 @@ class RemoteAdapter:
 
         Without effect if the program must make one after another.
         """
-        self._expected_datasets = list(jobs) if self._datasets.overlap else []
+        self._expected_datasets = [self._with_added(job) for job in jobs] if self._datasets.overlap else []
         self._made_datasets = []
 
     def make_reflective_dataset(
@@ -342,7 +342,8 @@ class RemoteAdapter:
         try:
             if eval_batch.trajectories is None:
                 raise BadResponse("the batch was evaluated without traces")
-            made = self._made(DatasetJob(candidate, eval_batch.trajectories, list(components_to_update)))
+            job = DatasetJob(candidate, eval_batch.trajectories, list(components_to_update))
+            made = self._made(self._with_added(job))
         except (RpcError, ClientError) as error:
             status: InterruptStatus = "paused" if isinstance(error, ConnectionLost) else "failed"
             raise Interrupted(status, f"make_reflective_dataset: {summary(error)}") from error
@@ -350,6 +351,10 @@ class RemoteAdapter:
             self.failures.record("make_reflective_dataset", made)
             raise made
         return made
+
+    def _with_added(self, job: DatasetJob) -> DatasetJob:
+        """Return the job with, in place of `added_components`, each added component that the code uses."""
+        return dataclasses.replace(job, components=self.commits.with_added(job.candidate, job.components))
 
     def _made(self, job: DatasetJob) -> Dataset | ProgramFailed:
         """Return what was made for this job, after making it with all that are expected after it."""

@@ -25,7 +25,7 @@ def with_code(program: Program, store: Store, fetch: Callable[[Path, str], None]
     large is left out.
 
     Raises:
-        JournalError: the record cannot be read. CheckoutError, SandboxError: git failed. What `fetch` raises.
+        JournalError: the record cannot be read. GitError, SandboxError: git failed. What `fetch` raises.
     """
     base, commit, run_id = program.base_commit, program.commit, program.job_id
     if base is None or commit is None:

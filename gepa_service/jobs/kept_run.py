@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from evolverpc_common.files import replace_file
+from evolverpc_common.git import GitError
 from evolverpc_common.redaction import Secrets
 from gepa_client.errors import JournalError, NoSuchRun
-from gepa_client.evolution.checkout import CheckoutError
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
@@ -86,7 +86,7 @@ class KeptRun(Kept):
             return {"status": "failed", "reason": ended.reason, "failure": ended.failure}
         try:
             program = self._program(ended.artifacts, secrets, log)
-        except (JournalError, CheckoutError, DestinationRefused, SandboxError) as error:
+        except (JournalError, GitError, DestinationRefused, SandboxError) as error:
             raise ResultsUnread(f"the results cannot be read: {error}") from error
         with contextlib.suppress(RecordExists):  # a worker wrote it that ended before it wrote the work
             self._parts.records.insert(program)
@@ -118,14 +118,14 @@ class KeptRun(Kept):
         """Return the version that the run made, without its change of code if that cannot be read at last.
 
         Raises:
-            JournalError: the run cannot be read. CheckoutError, DestinationRefused, SandboxError: its code cannot.
+            JournalError: the run cannot be read. GitError, DestinationRefused, SandboxError: its code cannot.
         """
         work, parts = self._work, self._parts
         program = program_of(parts.journals, parts.records, work, artifacts)
         try:
             made = with_code(program, parts.journals, partial(parts.git.fetch, work))
             return Program.model_validate_json(secrets.redact_json(made.model_dump_json().encode()))
-        except (CheckoutError, DestinationRefused, SandboxError) as error:
+        except (GitError, DestinationRefused, SandboxError) as error:
             if work.setbacks < TRIES_OF_CODE:
                 raise
             log(f"the change of the version's code cannot be read: {error}")

@@ -12,12 +12,11 @@ import jwt
 from pydantic import BaseModel, ValidationError
 
 from evolverpc_common.network_addresses import is_loopback
-from sandbox_runtime.source.github_app import GitHubApp, GitHubAppSettings
+from sandbox_runtime.source.github_app import HEADERS, REQUEST_S, GitHubApp, GitHubAppSettings
 from sandbox_runtime.source.remote_git import CredentialsFailed
 
 M = TypeVar("M", bound=BaseModel)
 
-REQUEST_S = 30.0
 STATE_S = 600
 """Seconds within which an installation that was begun here must end."""
 
@@ -196,12 +195,7 @@ class GitHub:
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        sent = {
-            "Accept": "application/vnd.github+json",
-            "X-GitHub-Api-Version": "2022-11-28",
-            "User-Agent": "evolverpc",
-        }
-        sent |= {"Authorization": f"Bearer {token}"} if token is not None else {}
+        sent = HEADERS | ({"Authorization": f"Bearer {token}"} if token is not None else {})
         timeout = aiohttp.ClientTimeout(total=REQUEST_S)
         try:
             async with (

@@ -1,5 +1,6 @@
 """What a mutation may change (paths, kinds of files, links, size), and its rejection."""
 
+import itertools
 import os
 import posixpath
 import re
@@ -158,7 +159,7 @@ _SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
 _INTERPRETER = re.compile(
     r"(python[\d.]*|node|tsx|ruby|perl|deno|uv|poetry|npx|env|time|nice|timeout|sh|bash|dash|zsh|ksh)"
 )
-_SEPARATOR = re.compile(r"[;&|()]+")
+_SEPARATOR = re.compile(r"[;&|()\n]+")
 
 
 def check_files(command: Sequence[str], *, program: str | None, prefix: str) -> tuple[str, ...]:
@@ -172,28 +173,14 @@ def check_files(command: Sequence[str], *, program: str | None, prefix: str) -> 
 
 
 def _parts(command: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the simple commands of a command line, including those in a shell's `-c`."""
+    """Yield the simple commands of a command line, including those in a shell's words."""
     yield command
     if command and posixpath.basename(command[0]) in _SHELLS:
-        for word in command[1:]:
-            if " " in word or _SEPARATOR.search(word):
-                yield from _split(word)
-
-
-def _split(script: str) -> Iterator[Sequence[str]]:
-    lexer = shlex.shlex(script.replace("\n", ";"), posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    part: list[str] = []
-    try:
-        for word in lexer:
-            if _SEPARATOR.fullmatch(word):
-                yield part
-                part = []
-            else:
-                part.append(word)
-    except ValueError:  # an open quotation mark: the shell will refuse it too
-        return
-    yield part
+        for part in itertools.chain.from_iterable(map(_SEPARATOR.split, command[1:])):
+            try:
+                yield shlex.split(part)
+            except ValueError:  # the separator was within quotation marks
+                yield part.replace('"', " ").replace("'", " ").split()
 
 
 def _of_one(command: Sequence[str], program: str | None, prefix: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ import base64
 import hashlib
 import json
 import uuid
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
@@ -35,15 +35,20 @@ _STAGES: dict[object, Stage] = {"environment": "environment", "build": "build", 
 
 @dataclass(frozen=True)
 class _NamedRequest:
-    """A request, its name, and the digest that identifies a repeated request."""
+    """A request, and its name."""
 
     request: ApplyMutationParams
     name: MutationName
-    digest: str
 
     @property
     def branch(self) -> str:
         return f"{BRANCHES}{self.name.run}/{self.name.number}"
+
+    @property
+    def digest(self) -> str:
+        """What identifies a repeated request."""
+        requested = self.request.model_dump(mode="json", include={"candidate", "mutation"})
+        return hashlib.sha256(wire.canonical(requested)).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -85,9 +90,7 @@ class CodeMutations:
             UnknownCandidate: a commit is missing.
             InvalidParams: the name belongs to another mutation.
         """
-        named = _NamedRequest(
-            request, request.name or MutationName(run=f"unnamed-{uuid.uuid4().hex}", number=0), _digest(request)
-        )
+        named = _NamedRequest(request, request.name or MutationName(run=f"unnamed-{uuid.uuid4().hex}", number=0))
         async with self._branch_locks.setdefault(named.branch, asyncio.Lock()):
             found = await self._find_published(named)
             if found is not None:
@@ -123,25 +126,23 @@ class CodeMutations:
         attempt = _Attempt(self._instances, self._agent, self._rules, named, parents, parent, on_progress)
         details = attempt.details
         try:
-            committed, instance = await attempt.prepare()
-            try:
+            async with AsyncExitStack() as undo:
+                committed, instance = await attempt.prepare(undo)
                 result = _result(named, parent, committed, instance.seed, details)
-                await self._publish(named, committed, result)
-            except BaseException as error:
-                await await_shielded(self._instances.close_instance(instance))
-                if isinstance(error, BranchTaken) and (found := await self._find_published(named)) is not None:
+                kept = {"asked": named.digest, "answer": result.model_dump(exclude_none=True), "made": uuid.uuid4().hex}
+                try:
+                    await self._publisher.publish(named.branch, committed.commit, committed.bundle, wire.write(kept))
+                except BranchTaken:
+                    if (found := await self._find_published(named)) is None:
+                        raise
                     return found  # another server finished the same request first
-                raise
+                undo.pop_all()
         except RpcError as error:
             details.add_to(error)
             raise
         with suppress(asyncio.CancelledError):  # a finished mutation can no longer be cancelled
             await await_shielded(self._instances.add(instance))
         return result
-
-    async def _publish(self, named: _NamedRequest, committed: _CommittedChange, result: ApplyMutationResult) -> None:
-        kept = {"asked": named.digest, "answer": result.model_dump(exclude_none=True), "made": uuid.uuid4().hex}
-        await self._publisher.publish(named.branch, committed.commit, committed.bundle, wire.write(kept))
 
 
 @dataclass(frozen=True)
@@ -157,32 +158,25 @@ class _Attempt:
     on_progress: OnProgress
     details: MutationDetails = field(default_factory=MutationDetails)
 
-    async def prepare(self) -> tuple[_CommittedChange, Instance]:
-        """Do everything; again if the agent was killed. The caller publishes the change, or closes the instance."""
+    async def prepare(self, undo: AsyncExitStack) -> tuple[_CommittedChange, Instance]:
+        """Do everything; again if the agent was killed. `undo` closes the instance."""
         try:
-            return await self._prepare_once()
+            return await self._prepare_once(undo)
         except MutationRejected:
             if self.details.killed != 1:
                 raise
         self.on_progress(f"{self.agent.name} was killed and starts again")
-        return await self._prepare_once()
+        return await self._prepare_once(undo)
 
-    async def _prepare_once(self) -> tuple[_CommittedChange, Instance]:
-        instance = None
+    async def _prepare_once(self, undo: AsyncExitStack) -> tuple[_CommittedChange, Instance]:
         folder = self.instances.state.new_folder("drafts")
         staged = StagedChange(self.instances.repository, folder, *self.parents)
         try:
-            try:
-                await run_shielded(staged.open)
-                committed = await self._commit_edit(staged)
-                instance = await self._start_checked(staged, committed.commit)
-            finally:
-                await run_shielded(staged.close)
-        except BaseException:
-            if instance is not None:
-                await await_shielded(self.instances.close_instance(instance))
-            raise
-        return committed, instance
+            await run_shielded(staged.open)
+            committed = await self._commit_edit(staged)
+            return committed, await self._start_checked(staged, committed.commit, undo)
+        finally:
+            await run_shielded(staged.close)
 
     async def _commit_edit(self, staged: StagedChange) -> _CommittedChange:
         """Edit, check the rules, and commit in the staging area."""
@@ -199,19 +193,16 @@ class _Attempt:
         bundle = await run_shielded(staged.bundle, commit, self.named.branch)
         return _CommittedChange(commit, bundle, summary, files, diff.text)
 
-    async def _start_checked(self, staged: StagedChange, commit: str) -> Instance:
+    async def _start_checked(self, staged: StagedChange, commit: str, undo: AsyncExitStack) -> Instance:
         """Return a new instance of the commit that has started and passes the user's check."""
         try:
             instance = await self.instances.create_from(commit, staged.objects, self.on_progress)
-            try:
-                if self.instances.settings.check_command is not None:
-                    self.on_progress("running the check")
-                    if changed := await run_check(self.instances.settings, staged, instance.worktree):
-                        reason = f"the check changed files, so they are not those of the commit: {changed:.500}"
-                        raise rejected("check", reason)
-            except BaseException:
-                await await_shielded(self.instances.close_instance(instance))
-                raise
+            undo.push_async_callback(lambda: await_shielded(self.instances.close_instance(instance)))
+            if self.instances.settings.check_command is not None:
+                self.on_progress("running the check")
+                if changed := await run_check(self.instances.settings, staged, instance.worktree):
+                    reason = f"the check changed files, so they are not those of the commit: {changed:.500}"
+                    raise rejected("check", reason)
         except ProgramFailed as error:
             if error.retryable:
                 raise
@@ -241,11 +232,6 @@ async def run_check(settings: Settings, staged: StagedChange, worktree: Worktree
     )
     changed = set(await run_shielded(staged.files_differing_in, files)) - set(before)
     return ", ".join(map(repr, sorted(changed)))
-
-
-def _digest(request: ApplyMutationParams) -> str:
-    requested = request.model_dump(mode="json", include={"candidate", "mutation"})
-    return hashlib.sha256(wire.canonical(requested)).hexdigest()
 
 
 def _result(

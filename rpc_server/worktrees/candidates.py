@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from protocol import Candidate, ComponentInfo, ProgramInfo
 from protocol.code import (
     ADDED_COMPONENTS,
@@ -20,6 +22,8 @@ _DESCRIPTIONS = {
     GIT_BRANCH: ("code", "The program's code: branch@commit in its git repository."),
     ADDED_COMPONENTS: ("added", "Texts that changes of the code added: a JSON object."),
 }
+
+_DATASET = TypeAdapter(dict[str, list[dict[str, Any]]])
 
 
 @dataclass(frozen=True)
@@ -107,16 +111,10 @@ def requested_from_program(components: Iterable[str], candidate: Candidate, seed
 
 def dataset_of(answer: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return the dataset in a program's response, records by component. Raises `ProgramFailed` if malformed."""
-    dataset = answer.get("dataset")
-    if not isinstance(dataset, dict):
-        raise _malformed("dataset")
-    for name, records in dataset.items():
-        if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
-            raise _malformed(f"dataset.{name}")
-    return dataset
-
-
-def _malformed(where: str) -> ProgramFailed:
-    expected = "an object" if where == "dataset" else "a list of objects"
-    message = f"the program's answer to make_reflective_dataset: {where} is not {expected}"
-    return ProgramFailed(message, stage="make_reflective_dataset", log_tail="")
+    try:
+        return _DATASET.validate_python(answer.get("dataset"))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, ("dataset", *first["loc"])))
+        message = f"the program's answer to make_reflective_dataset: {where}: {first['msg']}"
+        raise ProgramFailed(message, stage="make_reflective_dataset", log_tail="") from None

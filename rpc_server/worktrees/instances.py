@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -270,20 +270,16 @@ class InstancePool:
             ProgramFailed: it cannot be created, or its program does not start; nothing of it is left.
         """
         folder = self.state.new_folder("trees")
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(run_shielded, self.state.remove, folder)
             worktree = await self._create_worktree(commit, folder, objects, on_progress)
             on_progress("starting the program")
             program = await open_program(
                 worktree_settings(self.settings, worktree), digest_of=self.settings, jail=worktree.jail
             )
-            try:
-                check_names(program.info.seed_candidate)
-            except BaseException:
-                await await_shielded(program.close())
-                raise
-        except BaseException:
-            await run_shielded(self.state.remove, folder)
-            raise
+            undo.push_async_callback(lambda: await_shielded(program.close()))
+            check_names(program.info.seed_candidate)
+            undo.pop_all()
         return Instance(worktree, program)
 
     async def _create_worktree(

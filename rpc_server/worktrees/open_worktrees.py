@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,7 +99,8 @@ async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -
             readable=(settings.root, repository.top, repository.git_dir, cache / "environments"),
         )
     environments = await run_shielded(CommitEnvironments, repository, settings, commit, cache, jails)
-    try:
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(run_shielded, server_folder.close)
         await run_shielded(server_folder.open)
         await run_shielded(server_folder.sweep)
         if server_folder.only_server:
@@ -106,14 +108,10 @@ async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -
         await run_shielded(environments.sweep)
         raise_descriptor_limit(OPEN_FILES)
         instances = InstancePool(repository, settings, server_folder, environments, jails)
-        try:
-            async with instances.acquire(commit) as seed:
-                if seed.failed is not None:
-                    raise add_missing_files(seed.failed, settings, set(tracked), repository.prefix, server_folder)
-                return WorktreeProgram(instances, seed, branch), excluded
-        except BaseException:
-            await instances.close()
-            raise
-    except BaseException:
-        await run_shielded(server_folder.close)
-        raise
+        undo.push_async_callback(instances.close)
+        async with instances.acquire(commit) as seed:
+            if seed.failed is not None:
+                raise add_missing_files(seed.failed, settings, set(tracked), repository.prefix, server_folder)
+            program = WorktreeProgram(instances, seed, branch)
+        undo.pop_all()
+        return program, excluded

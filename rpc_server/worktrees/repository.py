@@ -2,15 +2,14 @@
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from evolverpc_common.evolved_commits import ANSWERS, BRANCH, BRANCHES, read_bundle
-from evolverpc_common.git import GitError, alternate_objects
+from evolverpc_common.git import SSH, Git, GitError, alternate_objects, filters_off
 from evolverpc_common.settings.sources import SettingsError
-from rpc_server.worktrees.repository_git import Git, drivers_off
 
 COMMITS = "refs/evolverpc-commits/"
 """The prefix of refs that keep a commit, under its id, if its branch exists at another commit."""
@@ -20,8 +19,24 @@ SUBMODULE = "160000"
 """Modes of entries that are not files: a symbolic link, a submodule."""
 
 _PUSH_TIMEOUT_S = 60.0
-_SSH = "ssh -oBatchMode=yes -oConnectTimeout=20"
-"""Never prompts; used if the user has configured no command."""
+
+_SETTINGS = {
+    "core.autocrlf": "false",  # a worktree has the commit's exact bytes
+    "core.safecrlf": "false",
+    "core.fileMode": "true",
+    "core.symlinks": "true",
+    "core.protectHFS": "true",
+    "core.protectNTFS": "true",
+    "core.logAllRefUpdates": "false",
+    "commit.gpgSign": "false",
+    "fetch.fsckObjects": "true",  # bundles are made on other machines
+    "diff.noprefix": "false",
+    "diff.mnemonicPrefix": "false",
+}
+"""Settings for worktrees that hold exactly the bytes of a commit."""
+
+_MERGE_AS_TEXT = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B"
+"""Git's own merge if no driver is configured; without a command the driver would be an error."""
 
 _WORKING_TREE_SETTINGS = r"^core\.(autocrlf|filemode|symlinks)$"
 """A pattern of the settings by which the user's own files were written; worktrees are written without them."""
@@ -47,6 +62,21 @@ class _TreeEntry:
         return self.mode != SUBMODULE
 
 
+def exact_git(folder: Path, git_dir: Path | None = None, settings: Mapping[str, str] | None = None) -> Git:
+    """Return git for worktrees, without limit of time. `git_dir`: the common folder of objects and refs, if known."""
+    variables = {"GIT_ATTR_NOSYSTEM": "1"} | ({} if git_dir is None else {"GIT_DIR": str(git_dir)})
+    return Git(folder, settings={**(settings or {}), **_SETTINGS}, variables=variables, network=True, timeout_s=None)
+
+
+def _drivers_off(names: list[str]) -> dict[str, str]:
+    """Return settings that turn off the filters and merge drivers among configured settings, by their full names.
+
+    Their commands run in a tree, so they may run or import files that an agent wrote.
+    """
+    drivers = (name for name in names if name.startswith("merge.") and name.endswith(".driver"))
+    return filters_off(names) | dict.fromkeys(drivers, _MERGE_AS_TEXT)
+
+
 class NoRepository(SettingsError):
     """There is no usable repository; the message names the next step."""
 
@@ -66,18 +96,21 @@ class UserRepository:
 
     def __init__(self, folder: Path) -> None:
         folder = folder.resolve()
-        own = Git(folder)
+        own = exact_git(folder)
         try:
             self.top = Path(own.line("rev-parse", "--show-toplevel"))
             self.git_dir = (folder / own.line("rev-parse", "--git-common-dir")).resolve()
-            off = drivers_off(own.fields("config", "--list", "--name-only", "-z"))
+            off = _drivers_off(own.fields("config", "--list", "--name-only", "-z"))
         except GitError as error:
             advice = "" if "dubious ownership" in str(error) else "; worktrees need one: git init, git add, git commit"
             raise NoRepository(f"{folder}: {error}{advice}") from None
         inside = folder.relative_to(self.top.resolve()).as_posix()
         self.prefix = "" if inside == "." else inside
-        self._own = Git(folder, settings=off)  # with the index and HEAD of this working tree, which may be a linked one
-        self.git = Git(self.top, self.git_dir, off)
+        self._own = exact_git(
+            folder, settings=off
+        )  # with the index and HEAD of this working tree, which may be a linked one
+        self.git = exact_git(self.top, self.git_dir, off)
+        self.has = self.git.has
         self._filters = {name.removeprefix("filter.").rpartition(".")[0] for name in off if name.startswith("filter.")}
         self._import_lock = threading.Lock()
         self._entries = lru_cache(_LISTED_COMMITS)(self._list_entries)
@@ -104,23 +137,16 @@ class UserRepository:
 
     def changed(self) -> list[str]:
         """Return tracked paths that differ from HEAD in the working tree or the index, by the user's settings."""
-        output = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
-        settings = [word for value in self._user_values() for word in ("-c", value)]
-        return [entry[3:] for entry in self._own.fields(*settings, "status", *output)]
-
-    def _user_values(self) -> list[str]:
-        """Return the user's values of these settings as git's options `-c` take them, the one that wins last."""
         found = self._own.fields("config", "-z", "--show-scope", "--get-regexp", _WORKING_TREE_SETTINGS)
         pairs = zip(found[::2], found[1::2], strict=True)
-        return [value.replace("\n", "=", 1) for scope, value in pairs if scope != "command"]
+        values = [text.partition("\n") for scope, text in pairs if scope != "command"]
+        return self._own.within(
+            settings={name: value if is_set else "true" for name, is_set, value in values}
+        ).changed()
 
     def untracked(self) -> int:
         """Count the untracked files and folders below `folder` that git does not ignore."""
         return len(self._own.fields("ls-files", "--others", "--exclude-standard", "--directory", "-z"))
-
-    def has(self, commit: str) -> bool:
-        """Report whether it has this commit, by its full id."""
-        return self.git.line("cat-file", "--batch-check", stdin=f"{commit}\n".encode()).startswith(f"{commit} commit ")
 
     def files(self, commit: str, objects: Path | None = None) -> list[str]:
         """Return every path in the commit. `objects`: a further object folder, as everywhere here."""
@@ -139,8 +165,9 @@ class UserRepository:
         if not self._filters:
             return []
         paths = "".join(f"{path}\0" for path in self.files(commit)).encode("utf-8", "surrogateescape")
-        named = self.git("check-attr", "-z", "--stdin", "filter", stdin=paths).decode("utf-8", "replace")
-        return sorted(self._filters.intersection(named.split("\0")[2::3]))
+        return sorted(
+            self._filters.intersection(self.git.fields("check-attr", "-z", "--stdin", "filter", stdin=paths)[2::3])
+        )
 
     def read(self, commit: str, path: str, objects: Path | None = None) -> bytes | None:
         """Return the content of a file in the commit; None if there is no such file."""
@@ -162,9 +189,9 @@ class UserRepository:
             GitError: there is no such commit, or its files cannot be written.
         """
         index = folder.with_name(f"{folder.name}.index")
-        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder), **_with_objects(objects)}
+        variables = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder), **_with_objects(objects)}
         folder.mkdir(parents=True)
-        git = self.git.within(folder, env)
+        git = self.git.within(folder, variables)
         git("read-tree", commit)
         with _CONCURRENT_CHECKOUTS:
             git("checkout-index", "--all", "--force", "--quiet")
@@ -197,7 +224,7 @@ class UserRepository:
                     if self.branch(branch) is None:  # otherwise another server has just created it
                         raise
             if self.branch(branch) != commit:
-                self._update([f"update {COMMITS}{commit} {commit}"])
+                self.git.update_refs([f"update {COMMITS}{commit} {commit}"])
         return commit
 
     def publish(self, bundle: bytes, answer: bytes) -> str:
@@ -222,7 +249,7 @@ class UserRepository:
         with self._import_lock:
             commit, kept = self.branch(branch), self._commit_at(_answer_ref(branch))
             if commit is not None and kept is not None and self.answer(branch) == answer:
-                self._update([f"delete {commit_ref(branch)} {commit}", f"delete {_answer_ref(branch)} {kept}"])
+                self.git.update_refs([f"delete {commit_ref(branch)} {commit}", f"delete {_answer_ref(branch)} {kept}"])
 
     def push(self, commit: str, branch: str, remote: str) -> None:
         """Push a commit as a branch of the remote, within a minute.
@@ -246,8 +273,7 @@ class UserRepository:
 
     def _commit_at(self, ref: str) -> str | None:
         """Return the id at a ref, by its full name; None if there is no such ref."""
-        named = self.git.line("for-each-ref", "--format=%(refname) %(objectname)", ref)  # also those below the name
-        return dict(line.split(" ") for line in named.splitlines()).get(ref)
+        return self.git.refs(ref).get(ref)
 
     def _unpack(self, bundle: bytes) -> tuple[str, str]:
         given = read_bundle(bundle, self.has)
@@ -267,21 +293,17 @@ class UserRepository:
             commands.append(f"update {_answer_ref(branch)} {blob}")
         elif self._commit_at(_answer_ref(branch)) is not None:
             commands.append(f"delete {_answer_ref(branch)}")
-        self._update(commands)
+        self.git.update_refs(commands)
 
     def _push(self, *arguments: str) -> None:
         own = {"GIT_SSH", "GIT_SSH_COMMAND"} & os.environ.keys() or self.git.fields(
             "config", "--default=", "--null", "--get", "core.sshCommand"
         ) != [""]
-        env = {} if own else {"GIT_SSH_COMMAND": _SSH}
-        self.git("push", "--quiet", "--no-verify", *arguments, env=env, timeout_s=_PUSH_TIMEOUT_S)
-
-    def _update(self, commands: Iterable[str]) -> None:
-        """Apply all of these ref changes, or none."""
-        self.git("update-ref", "--stdin", stdin="".join(f"{line}\n" for line in commands).encode())
+        variables = {} if own else {"GIT_SSH_COMMAND": SSH}
+        self.git("push", "--quiet", "--no-verify", *arguments, variables=variables, timeout_s=_PUSH_TIMEOUT_S)
 
     def _list_entries(self, commit: str, objects: Path | None) -> list[_TreeEntry]:
-        listed = self.git.fields("ls-tree", "-r", "-z", commit, env=_with_objects(objects))
+        listed = self.git.fields("ls-tree", "-r", "-z", commit, variables=_with_objects(objects))
         parts = [entry.partition("\t") for entry in listed]
         return [_TreeEntry(path, mode, id_) for head, _, path in parts for mode, _, id_ in (head.split(" "),)]
 

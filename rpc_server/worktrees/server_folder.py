@@ -13,7 +13,7 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
-from evolverpc_common.files import remove_tree
+from evolverpc_common.files import lock_if_free, remove_tree
 from evolverpc_common.settings.sources import SettingsError
 
 logger = logging.getLogger(__name__)
@@ -126,18 +126,8 @@ def remove(folder: Path) -> None:
 
 
 def _still_runs(server: Path) -> bool:
-    try:
-        lock = os.open(server / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except FileNotFoundError:
-        return False  # it has just removed itself
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(lock)
+    with lock_if_free(server / "lock") as is_free:
+        return not is_free
 
 
 @contextmanager

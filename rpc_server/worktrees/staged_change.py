@@ -203,21 +203,21 @@ class StagedChange(StagingArea):
         parents = [word for parent in self.parents for word in ("-p", parent)]
         tree = self.git.line("write-tree")
         utf8 = ("-c", "i18n.commitEncoding=UTF-8")
-        return self.git.line(*utf8, "commit-tree", *parents, "-F", "-", tree, stdin=message.encode(), env=env)
+        return self.git.line(*utf8, "commit-tree", *parents, "-F", "-", tree, stdin=message.encode(), variables=env)
 
     def files_differing_in(self, folder: Path) -> list[str]:
         """Return files that differ, or are missing, in a folder they were checked out to."""
         quiet = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
-        return self.git.fields("diff", "--name-only", *quiet, "-z", env={"GIT_WORK_TREE": str(folder)})
+        return self.git.fields("diff", "--name-only", *quiet, "-z", variables={"GIT_WORK_TREE": str(folder)})
 
     def bundle(self, commit: str, branch: str) -> bytes:
         """Return a git bundle of one branch, with what its commit adds to the parents."""
         file = self.folder / "bundle"
         git = self.make_repository(self.folder / "bundle.git")
         env = {"GIT_OBJECT_DIRECTORY": str(self.objects)}
-        git("update-ref", commit_ref(branch), commit, env=env)
+        git("update-ref", commit_ref(branch), commit, variables=env)
         without = [f"^{parent}" for parent in self.parents]
-        git("bundle", "create", "--quiet", file, commit_ref(branch), *without, env=env)
+        git("bundle", "create", "--quiet", file, commit_ref(branch), *without, variables=env)
         return file.read_bytes()
 
     def _entry(self, path: str) -> tuple[str, str]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpc_server.worktrees.repository import SUBMODULE, UserRepository
-from rpc_server.worktrees.repository_git import Git
+from evolverpc_common.git import Git
+from rpc_server.worktrees.repository import SUBMODULE, UserRepository, exact_git
 from rpc_server.worktrees.server_folder import remove
 
 NOTHING = "000000"
@@ -85,7 +85,7 @@ class StagingArea:
 
     def make_repository(self, git_dir: Path) -> Git:
         """Create an empty repository that borrows these objects and shares the user's shallow boundary."""
-        git = Git(self.folder, git_dir)
+        git = exact_git(self.folder, git_dir)
         kind = "sha1" if len(self.parents[0]) == _SHA1_DIGITS else "sha256"
         git("init", "--quiet", "--template=", "--initial-branch=evolve", f"--object-format={kind}")
         _borrow(git_dir / "objects", self.objects)

@@ -28,7 +28,13 @@ _BACKDATED_S = 60
 _JWT_S = 540
 """Seconds until our own signature expires: GitHub accepts ten minutes, the backdating included."""
 
-_REQUEST_S = 30.0
+REQUEST_S = 30.0
+HEADERS = {
+    "Accept": "application/vnd.github+json",
+    "X-GitHub-Api-Version": "2022-11-28",
+    "User-Agent": "evolverpc",
+}
+"""Time limit and headers of every request to GitHub's API."""
 
 
 class _Installation(BaseModel):
@@ -92,13 +98,8 @@ class GitHubApp:
 
     async def _made(self, owner: str, name: str) -> _Token:
         where = f"{urllib.parse.quote(owner, safe='')}/{urllib.parse.quote(name, safe='')}"
-        headers = {
-            "Authorization": f"Bearer {self._signed()}",
-            "Accept": "application/vnd.github+json",
-            "X-GitHub-Api-Version": "2022-11-28",
-            "User-Agent": "evolverpc",
-        }
-        timeout = aiohttp.ClientTimeout(total=_REQUEST_S)
+        headers = HEADERS | {"Authorization": f"Bearer {self._signed()}"}
+        timeout = aiohttp.ClientTimeout(total=REQUEST_S)
         async with aiohttp.ClientSession(
             headers=headers, timeout=timeout, proxy=environment_proxy(self._app.api)
         ) as session:

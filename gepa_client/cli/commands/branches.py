@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from evolverpc_common.git import GitError
 from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS, command, shell_line
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome, code_history
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.repository_branches import branches_by_hand, delete_branches, listed
 from gepa_client.cli.commands.store_access import confirm, is_silent, open_cli_run
 from gepa_client.errors import JournalError
-from gepa_client.evolution.checkout import CheckoutError, LocalCheckout, holds_commit
+from gepa_client.evolution.checkout import LocalCheckout, holds_commit
 from gepa_client.evolution.names import BY_HAND, branch_run_name
 from gepa_client.journal.entries import StoredRun
 from gepa_client.run.output_folder import BEST_CANDIDATE
@@ -113,7 +114,7 @@ def branches(
             _delete(asked, yes=yes)
         else:
             _list(asked)
-    except (CheckoutError, JournalError) as error:
+    except (GitError, JournalError) as error:
         refuse(str(error))
 
 

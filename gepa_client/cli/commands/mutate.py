@@ -14,13 +14,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from evolverpc_common.git import GitError
 from evolverpc_common.printed_commands import command, shell_line
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.errors import ClientError, RowsError, details, summary, unreadable
-from gepa_client.evolution.checkout import CheckoutError, CommitBundle, LocalCheckout, holds_commit
+from gepa_client.evolution.checkout import LocalCheckout, holds_commit
 from gepa_client.evolution.manual_mutation import ManualMutation
 from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
@@ -100,19 +101,19 @@ class _Mutation:
         if made.bundle is None or made.branch is None:
             return
         home = Path(repo).expanduser() if not is_remote(repo) else Path()
-        bundle = CommitBundle(made.commit, base64.b64decode(made.bundle))
+        bundle = base64.b64decode(made.bundle)
         reason = "no clone of the repository is here"
         if not is_remote(repo) or holds_commit(home, made.parent):
             try:
                 LocalCheckout(home).make_branch(made.branch, made.commit, [bundle])
-            except CheckoutError as error:
+            except GitError as error:
                 reason = str(error)
             else:
                 self.home = home
                 return
         self.bundle = Path(f"{made.branch.replace('/', '-')}.bundle")
         try:
-            self.bundle.write_bytes(bundle.data)
+            self.bundle.write_bytes(bundle)
         except OSError as error:
             fail(f"{self.bundle} cannot be written: {error.strerror or error}; the change is lost with its sandbox")
             raise typer.Exit(USAGE) from error

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.git import GitError
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.commands.store_access import confirm
-from gepa_client.evolution.checkout import CheckoutError, LocalCheckout
+from gepa_client.evolution.checkout import LocalCheckout
 from gepa_client.evolution.names import BY_HAND
 from gepa_client.views.console import echo, make_console, print_json, refuse, safe_line
 
@@ -64,7 +65,7 @@ def branches_by_hand(repo: Path, *, delete: bool, yes: bool, as_json: bool) -> N
             delete_branches(repository, runs, keep=None, yes=yes, json_facts={} if as_json else None)
             return
         found = sorted(branch for run in runs for branch in repository.branches(run))
-    except CheckoutError as error:
+    except GitError as error:
         refuse(str(error))
     if as_json:
         print_json({"branches": found})

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.evolution.checkout import CheckoutError, CommitBundle, LocalCheckout
+from evolverpc_common.git import GitError
+from gepa_client.evolution.checkout import LocalCheckout
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import RUN_ID
 
@@ -29,19 +30,19 @@ def code(tmp_path: Path) -> StoredCode:
 )
 def test_no_other_branch_is_made_or_switched_to(code: StoredCode, branch: str) -> None:
     repository = LocalCheckout(code.user)
-    with pytest.raises(CheckoutError, match="is not a branch of a run"):
+    with pytest.raises(GitError, match="is not a branch of a run"):
         repository.make_branch(branch, code.seed, [])
-    with pytest.raises(CheckoutError, match="is not a branch of a run"):
+    with pytest.raises(GitError, match="is not a branch of a run"):
         repository.switch(branch)
 
 
 def test_a_bundle_with_other_commits_is_refused(code: StoredCode) -> None:
     other = base64.b64decode(code.applied(1)["bundle"])
     repository = LocalCheckout(code.user)
-    with pytest.raises(CheckoutError, match="holds something else"):
-        repository.make_branch(code.branch(3), code.commits[3], [CommitBundle(code.commits[3], other)])
-    with pytest.raises(CheckoutError, match="git bundle"):
-        repository.make_branch(code.branch(1), code.commits[1], [CommitBundle(code.commits[1], b"no bundle")])
+    with pytest.raises(GitError, match="git bundle"):
+        repository.make_branch(code.branch(1), code.commits[1], [b"no bundle"])
+    with pytest.raises(GitError, match="has no bundle with it"):
+        repository.make_branch(code.branch(3), code.commits[3], [other])
     assert repository.branches(RUN_ID) == {}
 
 
@@ -52,8 +53,8 @@ def test_a_commit_that_git_finds_dangerous_is_refused(code: StoredCode) -> None:
     commit = git(code.server, "commit-tree", tree, "-p", code.seed, "-m", "hooks").strip()
     git(code.server, "update-ref", f"refs/heads/{code.branch(9)}", commit)
     git(code.server, "bundle", "create", "--quiet", "bundle", f"{code.seed}..{code.branch(9)}")
-    bundle = CommitBundle(commit, (code.server / "bundle").read_bytes())
+    bundle = (code.server / "bundle").read_bytes()
     repository = LocalCheckout(code.user)
-    with pytest.raises(CheckoutError, match="hasDotgit"):
+    with pytest.raises(GitError, match="hasDotgit"):
         repository.make_branch(code.branch(9), commit, [bundle])
     assert repository.branches(RUN_ID) == {}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.evolution.checkout import CheckoutError
+from evolverpc_common.git import GitError
 from gepa_service.jobs import kept_run
 from gepa_service.jobs.attempt import MOST_SETBACKS, Attempt
 from gepa_service.jobs.kept_run import TRIES_OF_CODE
@@ -76,7 +76,7 @@ def test_a_job_whose_code_cannot_be_read_is_tried_again_and_completes_without_it
     service: Platform, monkeypatch: pytest.MonkeyPatch, setbacks: int, status: str
 ) -> None:
     def with_code(*_: object) -> Program:
-        raise CheckoutError("the remote is gone")
+        raise GitError("the remote is gone")
 
     made = Program(tenant="acme", id="program_a", job_id="job_a", texts={}, line="l", repo_url="r")
     monkeypatch.setattr(kept_run, "program_of", lambda *_: made)

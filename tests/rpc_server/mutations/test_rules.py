@@ -55,6 +55,8 @@ JUDGES = {
     "sh checks/run.sh": "checks/run.sh",
     "./verify": "verify",
     "sh -c 'python tools/lint.py && make -s test'": "tools/lint.py Makefile sub/Makefile",
+    "sh -c make": "Makefile",
+    """sh -c "grep -q 'a;b' x.log; python tools/lint.py" """: "tools/lint.py",
     "npm test": "package.json",
     "env A=1 bash scripts/ci": "scripts/ci",
 }

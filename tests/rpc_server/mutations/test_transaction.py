@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from evolverpc_common.git import Git
 from evolverpc_common.settings.sources import SettingsError
 from protocol.code import GIT_BRANCH, added_to, git_branch
 from protocol.errors import InvalidParams, UnknownCandidate
-from rpc_server.worktrees.repository_git import Git
 from tests.rpc_server.mutations.mutation_server import Served, served
 from tests.rpc_server.mutations.patches import added, changed
 from tests.rpc_server.mutations.project import FILES, Project
@@ -276,11 +276,11 @@ async def test_an_unknown_remote_is_reported_at_the_start(project: Project) -> N
             pass
 
 
-@pytest.mark.parametrize("version", ["git version 2.37.4", "git what"])
+@pytest.mark.parametrize("version", [(2, 37, 4), ()])
 async def test_a_git_that_is_too_old_is_reported_at_the_start(
-    project: Project, monkeypatch: pytest.MonkeyPatch, version: str
+    project: Project, monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr("rpc_server.worktrees.repository_git.Git.line", _git_line(version))
+    monkeypatch.setattr("git.Git.version_info", version)
     with pytest.raises(SettingsError, match=r"git 2\.38"):
         async with served(project):
             pass
@@ -304,15 +304,6 @@ def _cancelling(
 
 def _lives(pid: Path) -> bool:
     return Path(f"/proc/{pid.read_text().strip()}").exists()
-
-
-def _git_line(version: str) -> Callable[..., str]:
-    line = Git.line
-
-    def printed(self: Git, *arguments: str, **options: Any) -> str:
-        return version if arguments == ("version",) else line(self, *arguments, **options)
-
-    return printed
 
 
 KILLS_ITSELF = """
