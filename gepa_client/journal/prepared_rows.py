@@ -53,6 +53,8 @@ class PreparedRows:
                     self._kept.append({"number": row.index, **_body(candidate_bytes(row))})
                 case Entry():
                     self._prepare(row)
+        if whole:  # of the beginning and the end of an attempt the end holds both
+            self._sent = list({tuple(each[name] for name in STARTED_FIELDS): each for each in self._sent}.values())
 
     def write(self, rows: Rows, key: int | str, run_id: str, *, looks: bool) -> None:
         """Write attempts that begin, then entries with what was paid for them, then the rest.

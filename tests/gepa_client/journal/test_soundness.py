@@ -27,7 +27,6 @@ def written(store: Store) -> Store:
     store.release(RUN.id, OWNER)
     assert store.claim(RUN.id, store.run(RUN.id).claim, "second", DRIVER)
     store.write(RUN.id, "second", [entry(number, b'"%d"' % number) for number in range(4, 300)])
-    store.write(RUN.id, "second", [entry(4)][:0])
     store.write(RUN.id, "second", [entry(300, b'"' + b"long " * 9000 + b'"'), entry(310, kind="stop")])
     return store
 
@@ -64,13 +63,9 @@ def test_an_altered_answer_is_found_with_all_that_is_sound_below_it(written: Sto
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize(("column", "value"), [("owner", "else"), ("seq", 0), ("seq", None), ("kind", "score")])
-def test_an_entry_of_another_writer_place_or_kind_is_found(
-    written: Store, store_url: str, column: str, value: object
-) -> None:
-    with closing(sqlite3.connect(store_url)) as connection:
-        connection.execute(f"UPDATE entries SET {column} = ? WHERE part = 'search' AND number = 50", [value])  # noqa: S608
-        connection.commit()
+@pytest.mark.parametrize("changed", ["owner = 'else'", "seq = 0", "seq = NULL", "kind = 'score'"])
+def test_an_entry_of_another_writer_place_or_kind_is_found(written: Store, store_url: str, changed: str) -> None:
+    change(store_url, f"UPDATE entries SET {changed} WHERE part = 'search' AND number = 50", lambda _: None)  # noqa: S608
     found = damage(written, RUN.id)
     assert found is not None
     assert (found.altered, found.lost, found.usable) == ([("search", 50)], 0, 50)
