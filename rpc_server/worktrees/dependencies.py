@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from evolverpc_common.build_cache import BUILD_S, FILES, VENV, BuiltEnvironment, EnvironmentRecord
 from evolverpc_common.files import remove_tree
 from evolverpc_common.node_packages import MODULES, NODE_LOCKS, PACKAGE_JSON, node_project
 from evolverpc_common.package_managers import (
@@ -164,20 +165,13 @@ _TABLES: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
 }
 
 
-BUILD_S = 1800.0
-"""Seconds that one command may take."""
-
-VENV = "venv"
-"""The Python environment in an installation folder."""
-
 _VERSION_S = 30.0
-_FILES = "files"
 _CACHE = "cache"
 
 
 async def install(
     manifest: Manifest, folder: Path, interpreter: Path, settings: Settings, jail: Jail | None = None
-) -> None:
+) -> EnvironmentRecord:
     """Create `folder` and install into it, from the manifest's files alone.
 
     `jail`: the jail to run in, without a shared package cache, as installed code is untrusted.
@@ -186,7 +180,7 @@ async def install(
         ProgramFailed: it cannot be installed; stage `environment`, and `log_tail` if a command failed.
     """
     for path, content in manifest.files.items():
-        file = folder / _FILES / path
+        file = folder / FILES / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
     cache = folder / _CACHE
@@ -198,16 +192,12 @@ async def install(
     else:
         await _install_python(manifest, folder, interpreter, env, jail)
     await run_shielded(remove_tree, cache)
-
-
-def installed_to(manifest: Manifest, folder: Path) -> Path:
-    """Return where in the folder the manifest's files are."""
-    return folder / _FILES / manifest.folder
-
-
-def installed_packages(folder: Path) -> Path:
-    """Return what in the folder is laid out as the repository, with Node's packages."""
-    return folder / _FILES
+    if manifest.language == "node":
+        return EnvironmentRecord(BuiltEnvironment(mounts=(str(folder),)))
+    venv = folder / VENV
+    python = str(venv / "bin" / "python")
+    built = BuiltEnvironment(python, (str(venv / "bin"),), (str(folder),), {"VIRTUAL_ENV": str(venv)})
+    return EnvironmentRecord(built, needs=(python,))
 
 
 def node_version(settings: Settings) -> str:
@@ -233,7 +223,7 @@ async def _install_python(
     manifest: Manifest, folder: Path, interpreter: Path, env: dict[str, str], jail: Jail | None
 ) -> None:
     names = {PurePosixPath(path).name for path in manifest.files}
-    uv, venv, where = _uv(), folder / VENV, installed_to(manifest, folder)
+    uv, venv, where = _uv(), folder / VENV, folder / FILES / manifest.folder
     if {"uv.lock", "pyproject.toml"} <= names:
         command = [uv, "sync", "--quiet", "--frozen", "--no-install-project", "--active"]
     else:
@@ -268,17 +258,17 @@ async def _install_node(manifest: Manifest, folder: Path, env: dict[str, str], j
         raise _failed("package.json changed, and there is no npm to install from it")
     for path in manifest.files:
         if posixpath.basename(path) == PACKAGE_JSON:
-            _drop_scripts(folder / _FILES / path)
+            _drop_scripts(folder / FILES / path)
     try:
         pnpm = pnpm_package(manifest.files)
     except ValueError as error:
         raise _failed(str(error)) from None
     if pnpm is not None:
-        tool, store, where = folder / _CACHE / "pnpm", folder / _CACHE / "pnpm-store", installed_to(manifest, folder)
+        tool, store, where = folder / _CACHE / "pnpm", folder / _CACHE / "pnpm-store", folder / FILES / manifest.folder
         await _run([npm, *fetch_pnpm(pnpm, str(tool))], folder, env, jail)
         await _run([*install_with_pnpm(str(tool), str(where), str(store))], where, env | PNPM_VARIABLES, jail)
         return
-    for where in (folder / _FILES / name for name in (manifest.folder, *manifest.alone)):
+    for where in (folder / FILES / name for name in (manifest.folder, *manifest.alone)):
         locked = any((where / name).is_file() for name in NODE_LOCKS)
         (where / MODULES).mkdir(exist_ok=True)  # npm makes none where nothing is required any more
         await _run([npm, "ci" if locked else "install", *NPM_OPTIONS], where, env, jail)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.build_cache import FILES, BuiltEnvironment, EnvironmentRecord
 from evolverpc_common.node_packages import MODULES, NODE_LOCKS, PACKAGE_JSON
 from evolverpc_common.package_managers import (
     NPM_OPTIONS,
@@ -22,13 +23,7 @@ from evolverpc_common.package_managers import (
 )
 from sandbox_runtime.api.sandbox import EnvironmentMissing, SandboxError
 from sandbox_runtime.api.spec import Recipe
-from sandbox_runtime.environments.build_folder import (
-    FILES,
-    BuildFolder,
-    BuiltEnvironment,
-    EnvironmentRecord,
-    run_quietly,
-)
+from sandbox_runtime.environments.build_folder import BuildFolder, run_quietly
 from sandbox_runtime.environments.python import is_system, is_too_wide
 
 Version = tuple[int, int, int]

@@ -7,21 +7,15 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from evolverpc_common.build_cache import FILES, VENV, BuiltEnvironment, EnvironmentRecord
 from evolverpc_common.package_managers import find_uv, lists_dependencies
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable
 from sandbox_runtime.api.spec import Recipe
-from sandbox_runtime.environments.build_folder import (
-    FILES,
-    BuildFolder,
-    BuiltEnvironment,
-    EnvironmentRecord,
-    run_quietly,
-)
+from sandbox_runtime.environments.build_folder import BuildFolder, run_quietly
 
 OLDEST = ">=3.8"
 """The version if a recipe has Python packages and names none: all that can serve a program."""
 
-VENV = "venv"
 _MANIFESTS = ("requirements.txt", "pyproject.toml")
 _VERSION = r"\d+(\.\d+)*(a|b|rc)?\d*(\.\*)?"
 _REQUEST = re.compile(
