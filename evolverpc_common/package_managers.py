@@ -5,10 +5,15 @@ import posixpath
 import re
 import shutil
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from evolverpc_common.node_packages import PACKAGE_JSON, PNPM_LOCK
+from evolverpc_common.node_packages import MODULES, NODE_LOCKS, PACKAGE_JSON, PNPM_LOCK
+
+REQUIREMENTS = "requirements.txt"
+PYPROJECT = "pyproject.toml"
+PYTHON_MANIFESTS = (REQUIREMENTS, PYPROJECT)
+"""Manifests of Python whose requirements are installed together, if there is no `uv.lock`."""
 
 NPM_OPTIONS = ("--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error")
 
@@ -56,26 +61,60 @@ def uv_variables(environ: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def lists_dependencies(pyproject: bytes) -> bool:
-    """Return whether a `pyproject.toml` has `project.dependencies`. Raises `ValueError` if it cannot be read."""
+def python_commands(
+    files: Mapping[str, bytes], folder: str, python: str, packages: Sequence[str] = (), options: Sequence[str] = ()
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield what is installed into the environment of `python`, and uv's arguments for it, with these options.
+
+    `files`: the manifests in `folder`, by name. `packages`: what is installed besides.
+
+    Raises:
+        ValueError: a manifest cannot be read.
+    """
+    listed = [name for name in PYTHON_MANIFESTS if name in files]
+    if {"uv.lock", PYPROJECT} <= files.keys():
+        only = ("--frozen", "--no-install-project", "--no-install-workspace", "--active")
+        yield "what uv.lock lists", ["sync", "--directory", folder, "--quiet", *only, "--python", python, *options]
+        listed = []
+    elif PYPROJECT in listed and not _lists_dependencies(files[PYPROJECT]):
+        listed.remove(PYPROJECT)
+    if listed or packages:
+        required = [word for name in listed for word in ("--requirement", name)]
+        yield (
+            " and ".join([*(f"what {name} lists" for name in listed), *packages]),
+            [
+                *("pip", "install", "--directory", folder, "--quiet", "--python", python),
+                *(*options, *required, "--", *packages),
+            ],
+        )
+
+
+def _lists_dependencies(pyproject: bytes) -> bool:
     try:
         project = tomllib.loads(pyproject.decode()).get("project", {})
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"pyproject.toml cannot be read: {error}") from None
+        raise ValueError(f"{PYPROJECT} cannot be read: {error}") from None
     return isinstance(project, dict) and "dependencies" in project
 
 
-def without_npm_scripts(package_json: bytes) -> bytes:
-    """Return a `package.json` without the scripts that npm would run (`prepare`): the program's files are not there.
+def without_npm_scripts(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return manifests without the scripts that npm would run (`prepare`): the packages' own files are not there.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: a `package.json` cannot be read.
     """
+    return {
+        path: _without_scripts(path, content) if posixpath.basename(path) == PACKAGE_JSON else content
+        for path, content in files.items()
+    }
+
+
+def _without_scripts(path: str, content: bytes) -> bytes:
     try:
-        document = json.loads(package_json)
+        document = json.loads(content)
         document.pop("scripts", None)
     except (ValueError, RecursionError, AttributeError) as error:
-        raise ValueError(f"package.json cannot be read: {error}") from None
+        raise ValueError(f"{path} cannot be read: {error}") from None
     return json.dumps(document, indent=2).encode()
 
 
@@ -111,12 +150,31 @@ def pnpm_package(files: Mapping[str, bytes]) -> str | None:
     return f"pnpm@{_PNPM_OF_LOCK[written[1]]}"
 
 
-def fetch_pnpm(package: str, tool: str) -> tuple[str, ...]:
-    """Return npm's arguments that install a pnpm into the folder `tool`; it is refused if it needs a newer Node."""
-    return ("install", "--prefix", tool, "--engine-strict", *NPM_OPTIONS, package)
+def node_commands(
+    files: Mapping[str, bytes],
+    folders: Sequence[str],
+    top: str,
+    npm: Sequence[str],
+    scratch: Path,
+    options: Sequence[str] = (),
+) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """Yield what is installed, the command that does it, with these options, and variables that it needs.
 
+    `files`: the manifests below `top`, by path. `folders`: those below `top` to install in, the program's first. `npm`:
+    the command npm. pnpm and its store are in `scratch`; it is refused if it needs a newer Node.
 
-def install_with_pnpm(tool: str, folder: str, store: str) -> tuple[str, ...]:
-    """Return the command that installs what the lock of a folder or its workspace lists, with a store of its own."""
-    pnpm = str(Path(tool, "node_modules", ".bin", "pnpm"))
-    return (pnpm, "install", "--frozen-lockfile", "--dir", folder, "--store-dir", store, "--loglevel=error")
+    Raises:
+        ValueError: see `pnpm_package`.
+    """
+    pnpm = pnpm_package(files)
+    if pnpm is not None:
+        tool = scratch / "pnpm"
+        yield pnpm, [*npm, "install", "--prefix", str(tool), "--engine-strict", *NPM_OPTIONS, pnpm], {}
+        install = (str(tool / MODULES / ".bin" / "pnpm"), "install", "--frozen-lockfile", "--loglevel=error")
+        where = ("--dir", posixpath.join(top, folders[0]), "--store-dir", str(scratch / "pnpm-store"))
+        yield f"what {pnpm_lock(files)} lists", [*install, *where, *options], PNPM_VARIABLES
+        return
+    for folder in folders:
+        locked = any(posixpath.join(folder, name) in files for name in NODE_LOCKS)
+        command = ("ci" if locked else "install", "--prefix", posixpath.join(top, folder), *NPM_OPTIONS)
+        yield f"what {posixpath.join(folder, PACKAGE_JSON)} lists", [*npm, *command, *options], {}

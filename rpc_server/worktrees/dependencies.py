@@ -6,22 +6,21 @@ import posixpath
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
+from evolverpc_common.build_cache import BUILD_S, FILES, VENV, BuiltEnvironment, EnvironmentRecord
 from evolverpc_common.files import remove_tree
-from evolverpc_common.node_packages import MODULES, NODE_LOCKS, PACKAGE_JSON, node_project
+from evolverpc_common.node_packages import MODULES, PACKAGE_JSON, node_project
 from evolverpc_common.package_managers import (
     INCLUDED_REQUIREMENTS,
-    NPM_OPTIONS,
-    PNPM_VARIABLES,
-    fetch_pnpm,
+    PYPROJECT,
+    REQUIREMENTS,
     find_uv,
-    install_with_pnpm,
-    lists_dependencies,
-    pnpm_package,
+    node_commands,
+    python_commands,
     uv_variables,
     without_npm_scripts,
 )
@@ -35,9 +34,7 @@ from rpc_server.worktrees.repository import UserRepository
 
 Language = Literal["python", "node"]
 
-REQUIREMENTS = "requirements.txt"
-
-_PYTHON_MANIFESTS = (REQUIREMENTS, "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")
+_PYTHON_MANIFESTS = (REQUIREMENTS, PYPROJECT, "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ def _under(document: Any, keys: Sequence[str]) -> Any:
 
 
 _TABLES: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
-    "pyproject.toml": (
+    PYPROJECT: (
         tomllib.loads,
         (
             *("project.dependencies", "project.optional-dependencies", "project.requires-python", "project.dynamic"),
@@ -164,20 +161,16 @@ _TABLES: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
 }
 
 
-BUILD_S = 1800.0
-"""Seconds that one command may take."""
-
-VENV = "venv"
-"""The Python environment in an installation folder."""
-
 _VERSION_S = 30.0
-_FILES = "files"
 _CACHE = "cache"
+
+_Run = Callable[[list[str], Mapping[str, str]], Awaitable[None]]
+"""Runs a command in the installation folder, with more variables."""
 
 
 async def install(
     manifest: Manifest, folder: Path, interpreter: Path, settings: Settings, jail: Jail | None = None
-) -> None:
+) -> EnvironmentRecord:
     """Create `folder` and install into it, from the manifest's files alone.
 
     `jail`: the jail to run in, without a shared package cache, as installed code is untrusted.
@@ -185,29 +178,30 @@ async def install(
     Raises:
         ProgramFailed: it cannot be installed; stage `environment`, and `log_tail` if a command failed.
     """
-    for path, content in manifest.files.items():
-        file = folder / _FILES / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
+    if manifest.problems:
+        raise _failed("\n".join(manifest.problems))
     cache = folder / _CACHE
     env = program_environment(settings)
     if jail is not None:
         env |= {"UV_CACHE_DIR": str(cache / "uv"), "npm_config_cache": str(cache / "npm")}
-    if manifest.language == "node":
-        await _install_node(manifest, folder, env, jail)
-    else:
-        await _install_python(manifest, folder, interpreter, env, jail)
+
+    async def run(command: list[str], variables: Mapping[str, str]) -> None:
+        given = {**env, **variables}
+        await run_command(command, folder=folder, environment=given, timeout_s=BUILD_S, stage="environment", jail=jail)
+
+    try:
+        for path, content in without_npm_scripts(manifest.files).items():
+            file = folder / FILES / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        if manifest.language == "node":
+            record = await _install_node(manifest, folder, run)
+        else:
+            record = await _install_python(manifest, folder, interpreter, uv_variables(env), run)
+    except ValueError as error:  # of a manifest that cannot be read
+        raise _failed(str(error)) from None
     await run_shielded(remove_tree, cache)
-
-
-def installed_to(manifest: Manifest, folder: Path) -> Path:
-    """Return where in the folder the manifest's files are."""
-    return folder / _FILES / manifest.folder
-
-
-def installed_packages(folder: Path) -> Path:
-    """Return what in the folder is laid out as the repository, with Node's packages."""
-    return folder / _FILES
+    return record
 
 
 def node_version(settings: Settings) -> str:
@@ -230,70 +224,33 @@ def node_version(settings: Settings) -> str:
 
 
 async def _install_python(
-    manifest: Manifest, folder: Path, interpreter: Path, env: dict[str, str], jail: Jail | None
-) -> None:
-    names = {PurePosixPath(path).name for path in manifest.files}
-    uv, venv, where = _uv(), folder / VENV, installed_to(manifest, folder)
-    if {"uv.lock", "pyproject.toml"} <= names:
-        command = [uv, "sync", "--quiet", "--frozen", "--no-install-project", "--active"]
-    else:
-        listed = [name for name in (REQUIREMENTS, "pyproject.toml") if (where / name).is_file()]
-        if "pyproject.toml" in listed and not _lists_dependencies(where / "pyproject.toml"):
-            listed.remove("pyproject.toml")
-        if not listed:
-            raise _failed(
-                f"{', '.join(sorted(names))} changed, and only {REQUIREMENTS}, `project.dependencies` in pyproject.toml"
-                " and uv.lock can be installed from"
-            )
-        required = [word for name in listed for word in ("--requirement", name)]
-        command = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python"), *required]
-    env = env | {"VIRTUAL_ENV": str(venv)}
-    env |= uv_variables(env)
-    await _run([uv, "venv", "--quiet", "--no-project", "--python", str(interpreter), str(venv)], where, env, jail)
-    await _run(command, where, env, jail)
+    manifest: Manifest, folder: Path, interpreter: Path, variables: Mapping[str, str], run: _Run
+) -> EnvironmentRecord:
+    uv, venv, where = _uv(), folder / VENV, folder / FILES / manifest.folder
+    python = str(venv / "bin" / "python")
+    named = {posixpath.relpath(path, manifest.folder or "."): content for path, content in manifest.files.items()}
+    commands = [[uv, *command] for _, command in python_commands(named, str(where), python)]
+    if not commands:
+        raise _failed(
+            f"{', '.join(sorted(named))} changed, and only {REQUIREMENTS}, `project.dependencies` in {PYPROJECT}"
+            " and uv.lock can be installed from"
+        )
+    built = BuiltEnvironment(python, (str(venv / "bin"),), (str(folder),), {"VIRTUAL_ENV": str(venv)})
+    for command in ([uv, "venv", "--quiet", "--no-project", "--python", str(interpreter), str(venv)], *commands):
+        await run(command, {**variables, **built.env})
+    return EnvironmentRecord(built, needs=(python,))
 
 
-def _lists_dependencies(file: Path) -> bool:
-    try:
-        return lists_dependencies(file.read_bytes())
-    except ValueError as error:
-        raise _failed(str(error)) from None
-
-
-async def _install_node(manifest: Manifest, folder: Path, env: dict[str, str], jail: Jail | None) -> None:
-    if manifest.problems:
-        raise _failed("\n".join(manifest.problems))
+async def _install_node(manifest: Manifest, folder: Path, run: _Run) -> EnvironmentRecord:
     npm = shutil.which("npm")
     if npm is None:
         raise _failed("package.json changed, and there is no npm to install from it")
-    for path in manifest.files:
-        if posixpath.basename(path) == PACKAGE_JSON:
-            _drop_scripts(folder / _FILES / path)
-    try:
-        pnpm = pnpm_package(manifest.files)
-    except ValueError as error:
-        raise _failed(str(error)) from None
-    if pnpm is not None:
-        tool, store, where = folder / _CACHE / "pnpm", folder / _CACHE / "pnpm-store", installed_to(manifest, folder)
-        await _run([npm, *fetch_pnpm(pnpm, str(tool))], folder, env, jail)
-        await _run([*install_with_pnpm(str(tool), str(where), str(store))], where, env | PNPM_VARIABLES, jail)
-        return
-    for where in (folder / _FILES / name for name in (manifest.folder, *manifest.alone)):
-        locked = any((where / name).is_file() for name in NODE_LOCKS)
-        (where / MODULES).mkdir(exist_ok=True)  # npm makes none where nothing is required any more
-        await _run([npm, "ci" if locked else "install", *NPM_OPTIONS], where, env, jail)
-
-
-def _drop_scripts(file: Path) -> None:
-    """Drop the scripts that npm would run (`prepare`): the packages' own files are not there."""
-    try:
-        file.write_bytes(without_npm_scripts(file.read_bytes()))
-    except ValueError as error:
-        raise _failed(str(error)) from None
-
-
-async def _run(command: list[str], where: Path, env: dict[str, str], jail: Jail | None) -> None:
-    await run_command(command, folder=where, environment=env, timeout_s=BUILD_S, stage="environment", jail=jail)
+    folders, top = (manifest.folder, *manifest.alone), folder / FILES
+    for where in folders:
+        (top / where / MODULES).mkdir(exist_ok=True)  # npm makes none where nothing is required any more
+    for _, command, variables in node_commands(manifest.files, folders, str(top), (npm,), folder / _CACHE):
+        await run(command, variables)
+    return EnvironmentRecord(BuiltEnvironment(mounts=(str(folder),)))
 
 
 def _failed(message: str) -> ProgramFailed:

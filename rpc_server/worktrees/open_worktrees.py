@@ -105,7 +105,6 @@ async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -
         await run_shielded(server_folder.sweep)
         if server_folder.only_server:
             await run_shielded(repository.sweep)
-        await run_shielded(environments.sweep)
         raise_descriptor_limit(OPEN_FILES)
         instances = InstancePool(repository, settings, server_folder, environments, jails)
         undo.push_async_callback(instances.close)

@@ -1,22 +1,19 @@
 """The folder in which one environment is built, and the commands that run in it."""
 
 import asyncio
-import logging
 import os
 import posixpath
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from evolverpc_common.files import remove_tree
+from evolverpc_common.build_cache import BUILD_S, FILES, discard
 from evolverpc_common.package_managers import uv_variables
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeInterrupted
 from sandbox_runtime.environments.disk_limit import BUILD_MB, within
-
-logger = logging.getLogger(__name__)
 
 QUERY_TIMEOUT_S = 600.0
 """Seconds that a program may take; uv fetches a Python in this time."""
@@ -81,21 +78,6 @@ def readable_by(variables: Mapping[str, str]) -> Iterator[str]:
                 yield str(path)
 
 
-@dataclass(frozen=True)
-class BuiltEnvironment:
-    """An environment on this machine.
-
-    `python`: its interpreter, None if the recipe needs none. `path`: folders to be first on `PATH`. `mounts`: its
-    folders outside `/usr`, to be visible read-only at the same path. `env`: variables that it needs; with Node
-    packages, `NODE_PATH` is the folder `node_modules` itself, to be linked to a program.
-    """
-
-    python: str | None = None
-    path: tuple[str, ...] = ()
-    mounts: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-
-
 class RunBuildCommand(Protocol):
     """Runs one command of a build, which may execute untrusted code such as a dependency's `setup.py`."""
 
@@ -115,28 +97,6 @@ class RunBuildCommand(Protocol):
         """
         ...
 
-
-@dataclass(frozen=True)
-class EnvironmentRecord:
-    """The record of a finished environment. `needs`: paths without which it is unusable."""
-
-    built: BuiltEnvironment
-    needs: tuple[str, ...] = ()
-
-
-def discard(folder: Path) -> None:
-    """Remove a folder; log what remains."""
-    try:
-        remove_tree(folder)
-    except OSError as error:
-        logger.warning("%s", error)
-
-
-BUILD_S = 1800.0
-"""Seconds that one command may take."""
-
-FILES = "files"
-"""The subfolder with the recipe's files."""
 
 _SCRATCH = "scratch"
 _NO_SCRIPTS_HINT = (

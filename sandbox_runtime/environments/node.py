@@ -6,29 +6,16 @@ import os
 import posixpath
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolverpc_common.node_packages import MODULES, NODE_LOCKS, PACKAGE_JSON
-from evolverpc_common.package_managers import (
-    NPM_OPTIONS,
-    PNPM_VARIABLES,
-    fetch_pnpm,
-    install_with_pnpm,
-    pnpm_lock,
-    pnpm_package,
-    without_npm_scripts,
-)
+from evolverpc_common.build_cache import FILES, BuiltEnvironment, EnvironmentRecord
+from evolverpc_common.node_packages import MODULES, PACKAGE_JSON
+from evolverpc_common.package_managers import node_commands, pnpm_lock
 from sandbox_runtime.api.sandbox import EnvironmentMissing, SandboxError
 from sandbox_runtime.api.spec import Recipe
-from sandbox_runtime.environments.build_folder import (
-    FILES,
-    BuildFolder,
-    BuiltEnvironment,
-    EnvironmentRecord,
-    run_quietly,
-)
+from sandbox_runtime.environments.build_folder import BuildFolder, run_quietly
 from sandbox_runtime.environments.python import is_system, is_too_wide
 
 Version = tuple[int, int, int]
@@ -174,54 +161,30 @@ async def install_node(
     readable = [*node.mounts, *([] if is_system(npm) else [str(npm.parents[1])])]
     no_scripts = () if site.may_build else ("--ignore-scripts",)
     try:
-        pnpm = pnpm_package(recipe.files)
+        commands = [
+            *node_commands(
+                recipe.files, recipe.node_folders, FILES, (str(node.program), str(npm)), site.folder, no_scripts
+            )
+        ]
     except ValueError as error:
         raise EnvironmentMissing(str(error)) from None
-    if pnpm is not None:
-        tool, store = str(site.folder / "pnpm"), str(site.folder / "pnpm-store")
-        where = recipe.node_folders[0]
-        site.on_progress(f"installing what {pnpm_lock(recipe.files)} lists")
-        await site.run([str(node.program), str(npm), *fetch_pnpm(pnpm, tool)], env=env, readable=readable)
-        install = install_with_pnpm(tool, posixpath.join(FILES, where), store)
-        await site.run([*install, *no_scripts], env=env | PNPM_VARIABLES, readable=readable)
-    for where in recipe.node_folders if pnpm is None else ():
-        locked = any(posixpath.join(where, name) in recipe.files for name in NODE_LOCKS)
-        site.on_progress(f"installing what {posixpath.join(where, PACKAGE_JSON)} lists")
-        prefix = posixpath.join(FILES, where)
-        await site.run(
-            [str(node.program), str(npm), "ci" if locked else "install", "--prefix", prefix, *NPM_OPTIONS, *no_scripts],
-            env=env,
-            readable=readable,
-        )
+    for what, command, variables in commands:
+        site.on_progress(f"installing {what}")
+        await site.run(command, env=env | variables, readable=readable)
     modules, *further = modules_folders(recipe)
-    commands = [
+    programs = [
         str(site.files / each / ".bin")
-        for each in (modules, *(further if pnpm is not None else ()))
+        for each in (modules, *(further if pnpm_lock(recipe.files) is not None else ()))
         if await asyncio.to_thread(site.has, FILES, *each.split("/"), ".bin")
     ]
     return EnvironmentRecord(
         BuiltEnvironment(
-            path=(*commands, *path),
+            path=(*programs, *path),
             mounts=(str(site.folder), *node.mounts),
             env={"NODE_PATH": str(site.files / modules), **NPM_VARIABLES},
         ),
         needs=(str(node.program),),
     )
-
-
-def without_scripts(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return a recipe's files without npm scripts (`prepare`) of the program and of local packages, not there yet.
-
-    Raises:
-        EnvironmentMissing: `package.json` cannot be read.
-    """
-    try:
-        return {
-            name: without_npm_scripts(content) if posixpath.basename(name) == PACKAGE_JSON else content
-            for name, content in files.items()
-        }
-    except ValueError as error:
-        raise EnvironmentMissing(str(error)) from None
 
 
 async def _node(wanted: str, site: BuildFolder, ready: Callable[[Recipe], Awaitable[BuiltEnvironment]]) -> _Node:

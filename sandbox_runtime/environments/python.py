@@ -4,25 +4,18 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from evolverpc_common.package_managers import find_uv, lists_dependencies
+from evolverpc_common.build_cache import FILES, VENV, BuiltEnvironment, EnvironmentRecord
+from evolverpc_common.package_managers import PYTHON_MANIFESTS, find_uv, python_commands
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable
 from sandbox_runtime.api.spec import Recipe
-from sandbox_runtime.environments.build_folder import (
-    FILES,
-    BuildFolder,
-    BuiltEnvironment,
-    EnvironmentRecord,
-    run_quietly,
-)
+from sandbox_runtime.environments.build_folder import BuildFolder, run_quietly
 
 OLDEST = ">=3.8"
 """The version if a recipe has Python packages and names none: all that can serve a program."""
 
-VENV = "venv"
-_MANIFESTS = ("requirements.txt", "pyproject.toml")
 _VERSION = r"\d+(\.\d+)*(a|b|rc)?\d*(\.\*)?"
 _REQUEST = re.compile(
     rf"((cpython|pypy|graalpy)[-@]?)?{_VERSION}|((===?|!=|~=|[<>]=?)\s*{_VERSION})(\s*,\s*(===?|!=|~=|[<>]=?)\s*{_VERSION})*,?"
@@ -31,7 +24,7 @@ _REQUEST = re.compile(
 
 def wants_python(recipe: Recipe) -> bool:
     """Return whether the recipe needs Python."""
-    return recipe.python is not None or bool(recipe.packages) or any(name in recipe.files for name in _MANIFESTS)
+    return recipe.python is not None or bool(recipe.packages) or any(name in recipe.files for name in PYTHON_MANIFESTS)
 
 
 async def install_python(recipe: Recipe, site: BuildFolder) -> EnvironmentRecord:
@@ -50,7 +43,12 @@ async def install_python(recipe: Recipe, site: BuildFolder) -> EnvironmentRecord
     mounts = await asyncio.to_thread(_mounts, prefix, interpreter, venv)  # only uv has run here so far
     readable = (uv, *mounts)
     env = {"VIRTUAL_ENV": str(venv), "UV_PYTHON_DOWNLOADS": "never"}
-    for what, command in _commands(recipe, str(venv / "bin" / "python"), () if site.may_build else ("--no-build",)):
+    options = () if site.may_build else ("--no-build",)
+    try:
+        commands = [*python_commands(recipe.files, FILES, str(venv / "bin" / "python"), recipe.packages, options)]
+    except ValueError as error:
+        raise EnvironmentMissing(str(error)) from None
+    for what, command in commands:
         site.on_progress(f"installing {what}")
         await site.run([uv, *command], env=env, readable=readable)
     return EnvironmentRecord(
@@ -72,46 +70,6 @@ def uv_program() -> str:
             "there is no uv to build environments with: run pip install '.[sandbox]' in the folder of evolverpc"
         )
     return found
-
-
-def _commands(recipe: Recipe, python: str, options: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield what is installed, and the arguments of uv for it, with these options."""
-    listed = [name for name in _MANIFESTS if name in recipe.files]
-    if {"uv.lock", "pyproject.toml"} <= recipe.files.keys():
-        yield (
-            "what uv.lock lists",
-            [
-                *(
-                    "sync",
-                    "--directory",
-                    FILES,
-                    "--quiet",
-                    "--frozen",
-                    "--no-install-project",
-                    "--no-install-workspace",
-                ),
-                *("--active", "--python", python, *options),
-            ],
-        )
-        listed = []
-    elif "pyproject.toml" in listed and not _lists_dependencies(recipe.files["pyproject.toml"]):
-        listed.remove("pyproject.toml")
-    if listed or recipe.packages:
-        required = [word for name in listed for word in ("--requirement", name)]
-        yield (
-            " and ".join([*(f"what {name} lists" for name in listed), *recipe.packages]),
-            [
-                *("pip", "install", "--directory", FILES, "--quiet", "--python", python),
-                *(*options, *required, "--", *recipe.packages),
-            ],
-        )
-
-
-def _lists_dependencies(pyproject: bytes) -> bool:
-    try:
-        return lists_dependencies(pyproject)
-    except ValueError as error:
-        raise EnvironmentMissing(str(error)) from None
 
 
 async def _interpreter(uv: str, wanted: str, site: BuildFolder) -> str:

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from evolverpc_common.node_packages import NODE_MANIFESTS, PACKAGE_JSON, NodeProject, node_project
-from evolverpc_common.package_managers import INCLUDED_REQUIREMENTS
+from evolverpc_common.package_managers import INCLUDED_REQUIREMENTS, PYPROJECT, REQUIREMENTS
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.python import OLDEST
 
-REQUIREMENTS = "requirements.txt"
-PROJECT = "pyproject.toml"
 SERVER_SETTINGS = "gepa.toml"
 
-_PYTHON = (REQUIREMENTS, PROJECT, "uv.lock")
+_PYTHON = (REQUIREMENTS, PYPROJECT, "uv.lock")
 _PYTHON_VERSION = (".python-version",)
 _NODE_VERSION = (".node-version", ".nvmrc")
 _MOST_INCLUDED = 50
@@ -109,9 +107,9 @@ def _below(top: str, path: str) -> str:
 
 async def has_server_settings(read: Read, folder: str) -> bool:
     """Return whether the folder has a `gepa.toml`, or a `pyproject.toml` with a table `tool.gepa`."""
-    files = await read(posixpath.join(folder, name) for name in (SERVER_SETTINGS, PROJECT))
+    files = await read(posixpath.join(folder, name) for name in (SERVER_SETTINGS, PYPROJECT))
     by_name = {posixpath.basename(path): content for path, content in files.items()}
-    return SERVER_SETTINGS in by_name or b"tool.gepa" in by_name.get(PROJECT, b"")
+    return SERVER_SETTINGS in by_name or b"tool.gepa" in by_name.get(PYPROJECT, b"")
 
 
 async def _found(read: Read, folder: str, names: tuple[str, ...]) -> tuple[str, dict[str, bytes]]:

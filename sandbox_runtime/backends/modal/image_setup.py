@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from evolverpc_common.build_cache import FILES
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe
 from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
-from sandbox_runtime.environments.build_folder import FILES
 from sandbox_runtime.environments.node import NPM_VARIABLES, has_node_packages, modules_folders
 from sandbox_runtime.environments.python import wants_python
 

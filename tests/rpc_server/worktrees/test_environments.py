@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from evolverpc_common import build_cache
 from evolverpc_common.files import lock_if_free
 from protocol.errors import ProgramFailed
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees import environments as environments_module
 from rpc_server.worktrees.dependencies import manifests_of
 from rpc_server.worktrees.environments import CommitEnvironments, Environment
 from rpc_server.worktrees.repository import UserRepository
@@ -77,7 +77,7 @@ def used_again(monkeypatch: pytest.MonkeyPatch, complete: Path) -> None:
         os.utime(complete)
         return lock_if_free(file)
 
-    monkeypatch.setattr(environments_module, "lock_if_free", lock)
+    monkeypatch.setattr(build_cache, "lock_if_free", lock)
     os.utime(complete, (0, 0))
 
 
@@ -88,20 +88,23 @@ async def test_an_environment_is_built_once_though_two_servers_ask_at_once(
     servers = [environments(project, cache) for _ in range(2)]
     found = await asyncio.gather(*(server.of(commit) for server in servers for commit in commits))
     assert len({each.venv for each in found}) == 1
-    assert len(list((cache / "environments").glob("*/.complete"))) == 1
+    complete, *others = (cache / "environments").glob("*/*/complete")
+    assert others == []
     assert found[0].venv is not None
     empty(wheels)
-    os.utime(found[0].venv.parent / ".complete", (0, 0))
+    os.utime(complete, (0, 0))
     assert await servers[0].of(commits[0]) == found[0]
-    servers[0].sweep()  # of those that are unused for long
-    used_again(monkeypatch, found[0].venv.parent / ".complete")
-    servers[0].sweep()
-    assert (found[0].venv.parent / ".complete").exists()
+    builds = build_cache.BuildCache(cache / "environments")
+    builds.sweep()  # of those that are unused for long
+    used_again(monkeypatch, complete)
+    builds.sweep()
+    assert complete.exists()
+    assert found[0].venv.is_dir()
     (found[0].venv / "bin/python").unlink()
     (found[0].venv / "bin/python").symlink_to("/gone")  # as when its interpreter was removed
     with pytest.raises(ProgramFailed):
         await servers[0].of(commits[0])
-    found[0].venv.mkdir(parents=True)  # as when the building was interrupted
+    complete.unlink()  # as when the building was interrupted
     with pytest.raises(ProgramFailed) as failed:
         await servers[0].of(commits[0])
     assert failed.value.details["stage"] == "environment"
