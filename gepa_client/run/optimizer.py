@@ -1,6 +1,6 @@
 """Run `gepa.optimize` against a fleet, emit its events, and keep its results however it ends."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -45,13 +45,13 @@ from gepa_client.run.proposal_watcher import ProposalWatcher
 from gepa_client.run.resolved_settings import is_deterministic, race_sample
 from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
-from gepa_client.run.stop_conditions import BetweenIterations
-from gepa_client.run.stoppers import BudgetStop, NothingNewStop, PerfectStop, SteeredStops, Stop, stoppers
+from gepa_client.run.stoppers import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
 from gepa_client.selection.race_parents import behind_best
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
+from gepa_client.steering.request_queue import PolledQueue
 from gepa_client.steering.steered_strategies import steered
-from gepa_client.steering.steering import EmptyQueue, RequestQueue, Steering
+from gepa_client.steering.steering import Steering
 from protocol.code import GIT_BRANCH
 from protocol.errors import RpcError
 
@@ -131,7 +131,7 @@ class Optimization:
     owned: Callable[[], None] = lambda: None
     settled: Callable[[], None] = lambda: None
     noise: Callable[[], Noise | None] = lambda: None
-    requests: RequestQueue = field(default_factory=EmptyQueue)
+    requests: PolledQueue | None = None
     on_limits: Callable[[Mapping[str, float]], None] = lambda _limits: None
 
     def run(self, reflection: Any) -> Finished:
@@ -270,21 +270,21 @@ class Optimization:
             arguments["cache_evaluation"] = True  # GEPA's own look-up, before it evaluates validation rows
         arguments["callbacks"] = [*arguments["callbacks"], *map(FailFastCallback, own_callbacks)]
         selection = selection_name(training_only=splits.training_only)
-        perfect = PerfectStop(config.perfect_score, steering.dropped, selection, len(val) < len(splits.val))
+        perfect = perfect_stop(config.perfect_score, steering.dropped, selection, sampled=len(val) < len(splits.val))
+        budget = BudgetStop(
+            arguments.pop("max_metric_calls"),
+            reserved,
+            lambda: journal.recorded_further,
+            partial(steering.advance, at_once=True),
+        )
         stops: list[Stop] = [
             *([] if config.past_perfect else [perfect]),
             *stoppers(config, steering.dropped),
             *([] if self.adapter.known is None else [NothingNewStop()]),
-            BetweenIterations(journal),
-            BudgetStop(
-                arguments.pop("max_metric_calls"),
-                reserved,
-                lambda: journal.recorded_further,
-                partial(steering.advance, at_once=True),
-            ),
         ]
-        steering.set_limits = partial(self._set_limits, stops=stops, reserved=reserved, prices=prices)
-        arguments["stop_callbacks"] = [SteeredStops(steering, stops)]
+        steering.set_limits = partial(self._set_limits, budget=budget, prices=prices)
+        stop_all = SteeredStops(steering, stops, budget)
+        arguments["stop_callbacks"] = [stop_all]
         try:
             result: GEPAResult[Any, int] = optimize(
                 seed_candidate=dict(self.initial.seed_candidate),
@@ -300,9 +300,8 @@ class Optimization:
         except Exception as error:  # noqa: BLE001 - the results are kept and the cause is reported
             stop, more = stop_for(error), error_details(error)
         else:
-            reason = next((stopper.reason for stopper in stops if stopper.reason is not None), None)
             found = best_of_rest(result, steering.dropped)
-            return _SearchEnd("completed", found, reason, search_complete=True, reused=self._reused(watcher))
+            return _SearchEnd("completed", found, stop_all.reason, search_complete=True, reused=self._reused(watcher))
         more = more if stop.status == "failed" else None
         return _SearchEnd(
             stop.status,
@@ -334,16 +333,12 @@ class Optimization:
             fixed={"max_cost_usd": SPEND_CAP} if self.adapter.journal.metered else {},
         )
 
-    def _set_limits(
-        self, limits: Mapping[str, float], stops: Sequence[Stop], reserved: int, prices: PriceGuard
-    ) -> None:
+    def _set_limits(self, limits: Mapping[str, float], budget: BudgetStop, prices: PriceGuard) -> None:
         """Have new limits recorded and applied."""
         self.on_limits(limits)
         prices.config = prices.config.model_copy(update=dict(limits))
         if (calls := limits.get("max_metric_calls")) is not None:
-            for stop in stops:
-                if isinstance(stop, BudgetStop):
-                    stop.max_metric_calls = int(calls) - reserved
+            budget.max_metric_calls = int(calls) - budget.reserved
 
     def _of_search(self, reserved: int) -> RunConfig:
         """Return the settings with the metric calls that the search may make."""
