@@ -36,10 +36,10 @@ from gepa_client.journal.entries import (
 )
 from gepa_client.journal.history import selection_name
 from gepa_client.journal.requests import journal_reference
-from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, ReflectionRetried, Status, Tested, Warned
+from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, ReflectionRetried, Tested, Warned
 from gepa_client.run import output_folder as files
 from gepa_client.run import strategies
-from gepa_client.run.guards import FailureGuard, IdleGuard, PriceGuard, ScorerGuard
+from gepa_client.run.guards import FailureGuard, RunWarnings
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.proposal_watcher import ProposalWatcher
 from gepa_client.run.resolved_settings import is_deterministic, race_sample
@@ -74,31 +74,17 @@ SPEND_CAP = (
 
 @dataclass(frozen=True)
 class _SearchEnd:
-    """How the search ended, with its result so far.
+    """How the run ends as far as that is known, with its result so far."""
 
-    `search_complete`: GEPA ended it between two iterations. `lacks_limit`: no limit of its settings can take effect.
-    `reused`, `infrastructure`: as in `Finished`.
-    """
-
-    status: Status
+    finished: Finished
     result: GEPAResult[Any, int] | None
-    reason: str | None = None
-    details: str | None = None
-    lacks_limit: bool = False
-    search_complete: bool = False
-    reused: int | None = None
-    infrastructure: bool = False
 
 
 def _interrupted(ending: _SearchEnd, by: Interrupted, during: str, *, search_complete: bool = True) -> _SearchEnd:
     """Return how a run ends that was interrupted after its search. `during`: what was done then."""
-    return replace(
-        ending,
-        status=by.status,
-        reason=f"{by.reason} (while {during})",
-        infrastructure=by.infrastructure,
-        search_complete=search_complete,
-    )
+    found = {"reason": f"{by.reason} (while {during})", "search_complete": search_complete}
+    found |= {"status": by.status, "infrastructure": by.infrastructure}
+    return replace(ending, finished=ending.finished.model_copy(update=found))
 
 
 class _GepaLog:
@@ -142,44 +128,37 @@ class Optimization:
         splits = self.initial.splits
         ending = self._search(reflection)
         tested: dict[int, float] = {}
-        if ending.search_complete:
+        if ending.finished.search_complete:
             ending = self._compare_ties(ending)
         elif ending.result is not None:
             ending = replace(ending, result=recorded_best(self.adapter, self.config, ending.result, self.emit))
         in_replay = self._in_replay(ending)
         written = self._write(ending, tested)
-        if ending.search_complete and ending.result is not None:
+        if ending.finished.search_complete and ending.result is not None:
             if splits.test is not None:
                 ending = self._test(ending, ending.result, splits.test, tested)
                 written = self._write(ending, tested)
-            if ending.status == "completed" and ending.result is not None and not self.adapter.journal.replays:
+            if ending.finished.status == "completed" and ending.result is not None and not self.adapter.journal.replays:
                 self._finalize(ending.result)
-        elif ending.status == "completed" and ending.result is not None and splits.test is not None:
+        elif ending.finished.status == "completed" and ending.result is not None and splits.test is not None:
             self.emit(Warned(message=TEST_SKIPPED))
         self.settled()
         spend = self.adapter.journal.spending
-        return Finished(
-            status=ending.status,
-            reason=ending.reason,
-            infrastructure=ending.infrastructure,
-            search_complete=ending.search_complete,
-            details=ending.details,
-            resume_with=["--max-metric-calls", str(SUGGESTED_METRIC_CALLS)] if ending.lacks_limit else [],
-            metric_calls=ending.result.total_metric_calls or 0 if ending.result is not None else 0,
-            evaluation_usd=sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, PROBE, COMPARE, SCORE)) or None,
-            reflection_usd=spend[COMPLETION].cost_usd or None,
-            mutation_usd=spend[MUTATION].cost_usd or None,
-            model_usd=spend[MODEL_CALL].cost_usd or None,
-            unpriced=spend.unpriced,
-            files=written,
-            reused=ending.reused,
-            in_replay=in_replay,
-        )
+        costs = {
+            "evaluation_usd": sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, PROBE, COMPARE, SCORE)) or None,
+            "reflection_usd": spend[COMPLETION].cost_usd or None,
+            "mutation_usd": spend[MUTATION].cost_usd or None,
+            "model_usd": spend[MODEL_CALL].cost_usd or None,
+            "unpriced": spend.unpriced,
+        }
+        calls = ending.result.total_metric_calls or 0 if ending.result is not None else 0
+        outcome = {"metric_calls": calls, "files": written, "in_replay": in_replay}
+        return ending.finished.model_copy(update=costs | outcome)
 
     def _in_replay(self, ending: _SearchEnd) -> bool:
         """Return whether the run ended before the end of its record, whose results are newer."""
         journal = self.adapter.journal
-        return ending.status != "completed" and journal.replaying and not journal.replays
+        return ending.finished.status != "completed" and journal.replaying and not journal.replays
 
     def reflection(self) -> Any:
         """Return GEPA's `reflection_strategy`.
@@ -244,7 +223,16 @@ class Optimization:
         perfect_score = config.perfect_score if config.skip_perfect_score else None
         datasets = ConcurrentDatasets(arguments["adapter"], arguments["module_selector"], perfect_score)
         arguments["module_selector"] = datasets
-        proposals = ProposalWatcher(self.emit, self.adapter, steering.hints, reflection.take_unusable)
+        arguments |= strategies.acceptance_arguments(config, arguments, splits.train)
+        proposals = ProposalWatcher(
+            self.emit,
+            self.adapter,
+            steering,
+            arguments["reflection_strategy"],
+            arguments["selection_strategy"],
+            reflection.take_unusable,
+        )
+        arguments |= {"reflection_strategy": proposals, "selection_strategy": proposals}
         watcher = RunWatcher(
             self.emit,
             self._best,
@@ -259,12 +247,8 @@ class Optimization:
             dropped=steering.dropped,
         )
         steering.on_taken = watcher.on_steered
-        prices = PriceGuard(config, journal, self.emit)
-        scorers, idle = ScorerGuard(config, journal, self.emit), IdleGuard(journal, self.emit)
-        own_callbacks = [datasets, proposals, watcher, guard, prices, scorers, idle]
-        arguments |= strategies.acceptance_arguments(config, arguments, splits.train)
-        arguments["reflection_strategy"] = proposals.reflection(arguments["reflection_strategy"])
-        arguments["selection_strategy"] = proposals.selection(arguments["selection_strategy"])
+        warnings = RunWarnings(config, journal, self.emit)
+        own_callbacks = [datasets, proposals, watcher, guard, warnings]
         if is_deterministic(config, self.adapter.discovery):
             self.adapter.known = KnownResults(journal, lambda message: self.emit(Warned(message=message)))
             arguments["cache_evaluation"] = True  # GEPA's own look-up, before it evaluates validation rows
@@ -282,7 +266,7 @@ class Optimization:
             *stoppers(config, steering.dropped),
             *([] if self.adapter.known is None else [NothingNewStop()]),
         ]
-        steering.set_limits = partial(self._set_limits, budget=budget, prices=prices)
+        steering.set_limits = partial(self._set_limits, budget=budget, warnings=warnings)
         stop_all = SteeredStops(steering, stops, budget)
         arguments["stop_callbacks"] = [stop_all]
         try:
@@ -301,17 +285,21 @@ class Optimization:
             stop, more = stop_for(error), error_details(error)
         else:
             found = best_of_rest(result, steering.dropped)
-            return _SearchEnd("completed", found, stop_all.reason, search_complete=True, reused=self._reused(watcher))
-        more = more if stop.status == "failed" else None
-        return _SearchEnd(
-            stop.status,
-            best_of_rest(watcher.result(), steering.dropped),
-            stop.reason,
-            more,
-            lacks_limit=prices.lacks_limit,
+            reused = self._reused(watcher)
+            ended = Finished(
+                status="completed", reason=stop_all.reason, metric_calls=0, search_complete=True, reused=reused
+            )
+            return _SearchEnd(ended, found)
+        ended = Finished(
+            status=stop.status,
+            reason=stop.reason,
+            details=more if stop.status == "failed" else None,
+            metric_calls=0,
+            resume_with=["--max-metric-calls", str(SUGGESTED_METRIC_CALLS)] if warnings.lacks_limit else [],
             reused=self._reused(watcher),
             infrastructure=stop.infrastructure,
         )
+        return _SearchEnd(ended, best_of_rest(watcher.result(), steering.dropped))
 
     def _steering(self, reserved: int) -> Steering:
         """Return what users ask of the run, still without effect on anything."""
@@ -333,10 +321,10 @@ class Optimization:
             fixed={"max_cost_usd": SPEND_CAP} if self.adapter.journal.metered else {},
         )
 
-    def _set_limits(self, limits: Mapping[str, float], budget: BudgetStop, prices: PriceGuard) -> None:
+    def _set_limits(self, limits: Mapping[str, float], budget: BudgetStop, warnings: RunWarnings) -> None:
         """Have new limits recorded and applied."""
         self.on_limits(limits)
-        prices.config = prices.config.model_copy(update=dict(limits))
+        warnings.config = warnings.config.model_copy(update=dict(limits))
         if (calls := limits.get("max_metric_calls")) is not None:
             budget.max_metric_calls = int(calls) - budget.reserved
 
@@ -407,7 +395,7 @@ class Optimization:
             {
                 **result.to_dict(),
                 "run_id": self.adapter.journal.run_id,
-                "status": ending.status,
+                "status": ending.finished.status,
                 "program": self.adapter.discovery.program.model_dump(include={"name", "version", "digest"}),
                 "best_score": best_score,
                 "seed_score": seed_score,
