@@ -190,17 +190,13 @@ async def rows_of(
     source: Rows | None, setting: str, held: dict[str, int], list_server_rows: ListServerRows, *, exact: bool = True
 ) -> list[AnyRow] | None:
     """Return the rows of a file, a split of the server, or as given; None if `source` is. `setting`: for errors."""
-    rows = await _rows_of(source, setting, held, list_server_rows)
+    rows = None if source is None else await _rows_of(source, setting, held, list_server_rows)
     if rows is not None and not exact:
         check_carried(rows, setting, source if isinstance(source, str) and is_file(source) else None)
     return rows
 
 
-async def _rows_of(
-    source: Rows | None, setting: str, held: dict[str, int], list_server_rows: ListServerRows
-) -> list[AnyRow] | None:
-    if source is None:
-        return None
+async def _rows_of(source: Rows, setting: str, held: dict[str, int], list_server_rows: ListServerRows) -> list[AnyRow]:
     if not isinstance(source, str):
         return list(numbered(source))
     if source == RECORDED_ROWS:
