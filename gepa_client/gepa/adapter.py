@@ -37,12 +37,12 @@ from gepa_client.gepa.reflective_datasets import (
     ProposedTexts,
     Records,
     ReflectiveDatasets,
-    propose_new_texts,
+    proposal_call,
 )
 from gepa_client.gepa.row_loaders import AnyRow, RowLoader, as_row, list_server_rows
 from gepa_client.gepa.versions import captures_traces
 from gepa_client.journal.entries import EVALUATE, RETRACE
-from gepa_client.journal.journal import Journal, execute_missing
+from gepa_client.journal.journal import Journal, execute_missing, gather_recorded
 from gepa_client.journal.mutation_entries import CommitGraph
 from gepa_client.journal.requests import Tally, request_key
 from gepa_client.transport.calls import CALL_TIMEOUT_S, Call, Reply
@@ -378,15 +378,12 @@ class RemoteAdapter:
             Interrupted: anything else. GEPA swallows every `Exception` here, so it is none.
         """
         try:
-            proposing = propose_new_texts(
-                self.fleet,
-                self.journal,
-                jobs,
-                self.call_timeout_s,
-                takes_images=self.offers("images"),
-                prices=self._evaluator.prices,
-            )
-            answers = self.wait_for(proposing)
+            images, prices = self.offers("images"), self._evaluator.prices
+            calls = [
+                proposal_call(at, job, self.call_timeout_s, takes_images=images, prices=prices)
+                for at, job in enumerate(jobs)
+            ]
+            answers: list[ProposedTexts | Exception] = self.wait_for(gather_recorded(self.journal, self.fleet, calls))
         except (RpcError, ClientError) as error:
             raise Interrupted("failed", f"propose_new_texts: {summary(error)}") from error
         for answer in answers:

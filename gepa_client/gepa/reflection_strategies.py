@@ -1,7 +1,6 @@
 """GEPA reflection strategies that make all proposals of an iteration at once; one failure does not lose the others."""
 
-import functools
-import queue
+import asyncio
 import threading
 import time
 import uuid
@@ -14,7 +13,7 @@ from typing import Any, Self
 from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionProposal
 from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
-from gepa_client.errors import BadResponse
+from gepa_client.errors import BadResponse, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, extracted, wants_block, with_paragraph
 from gepa_client.gepa.hooks import Failures
@@ -23,9 +22,11 @@ from gepa_client.gepa.record_budget import FittedRecords, RecordBudget
 from gepa_client.gepa.reflective_datasets import ProposedTexts, Records, images_described
 from gepa_client.journal.completion_entries import CUT_OFF, HALF_CHARACTER, CompletionEntry
 from gepa_client.journal.entries import COMPLETION
-from gepa_client.journal.journal import Journal
+from gepa_client.journal.journal import Journal, execute_missing
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
 from gepa_client.journal.run_events import TextAnswer, UnusableReason
+from gepa_client.transport.event_loop import GroupTask, run_to_end
+from protocol import JsonValue
 
 LanguageModel = Callable[[Prompt], str]
 
@@ -256,58 +257,34 @@ class ConcurrentReflection(_ReflectionStrategy):
 
     def _answers(self, tasks: Sequence["_Task"]) -> list[CompletionEntry | Exception]:
         """Return the model's answer to each prompt, or its exception; recorded ones are not requested again."""
-        requests = (
-            self.journal.ask([request_key(COMPLETION, task.about, task.digest) for task in tasks]) if tasks else []
-        )
-        missing = [at for at, request in enumerate(requests) if request.entry is None]
-        answers: list[Any] = [
-            None if request.entry is None else request.failure or CompletionEntry.from_json(request.answer)
-            for request in requests
-        ]
-        if missing:
-            self._answer_missing(tasks, requests, missing, answers)
+        if not tasks:
+            return []
+        requests = self.journal.ask([request_key(COMPLETION, task.about, task.digest) for task in tasks])
+        room = asyncio.Semaphore(self.max_workers)
+
+        async def execute(at: int, running: GroupTask) -> JsonValue:
+            async with room:
+                return await self._complete(requests[at], tasks[at].prompt, running)
+
+        made = run_to_end(execute_missing(self.journal, requests, execute, failures=(Exception,)))
+        answers = [each if isinstance(each, Exception) else CompletionEntry.from_json(each) for each in made]
         for task, request, answer in zip(tasks, requests, answers, strict=True):
             if not isinstance(answer, Exception):
                 read = TextAnswer(component=task.component, number=request.number, again=task.asked)
                 self._read.append((task.job, read))
         return answers
 
-    def _answer_missing(
-        self,
-        tasks: Sequence["_Task"],
-        requests: Sequence[RecordedRequest],
-        missing: Sequence[int],
-        answers: list[Any],
-    ) -> None:
-        """Put the answers of the model, or its exceptions, at their places, and record them."""
-        with self.journal.executing(requests):
-            calls = [functools.partial(self._complete, requests[at], tasks[at].prompt) for at in missing]
-            for at, done in zip(missing, _call_in_threads(calls, self.max_workers), strict=True):
-                error = done.exception()
-                if error is None:
-                    answers[at] = done.result()
-                elif isinstance(error, Exception):
-                    self.journal.fail(requests[at], error)
-                    answers[at] = error
-                else:
-                    answers[at] = error  # an interruption: raised when everything that came is recorded
-            self.journal.settle()
-            for answer in answers:
-                if isinstance(answer, BaseException) and not isinstance(answer, Exception):
-                    raise answer
-
-    def _complete(self, request: RecordedRequest, prompt: Prompt) -> CompletionEntry:
-        """Return one answer, recorded with its cost as soon as it arrives."""
-        attempts = self.journal.attempts(request, COMPLETION)
-        attempts.start_now(str(getattr(self.lm, "name", type(self.lm).__name__)))
-        self.journal.settle()  # a request that is paid for stays recorded, however this process ends
+    async def _complete(self, request: RecordedRequest, prompt: Prompt, running: GroupTask) -> JsonValue:
+        """Return one answer as the journal has it; its cost is recorded as soon as it arrives."""
+        attempts = self.journal.attempts(request, COMPLETION, running)
+        await attempts.start(str(getattr(self.lm, "name", type(self.lm).__name__)), None, repeat=False)
         started = time.monotonic()
         complete = getattr(self.lm, "complete", None)
         try:
             if complete is None:
-                text, cut_off, usage = self.lm(prompt), False, None
+                text, cut_off, usage = await _in_thread(lambda: self.lm(prompt)), False, None
             else:
-                completion = complete(prompt)
+                completion = await _in_thread(lambda: complete(prompt))
                 text, cut_off = completion.text, completion.cut_off
                 usage = {
                     "cost_usd": completion.cost_usd,
@@ -315,7 +292,7 @@ class ConcurrentReflection(_ReflectionStrategy):
                     "output_tokens": completion.output_tokens,
                     "calls": 1,
                 }
-        except BaseException as error:
+        except (Exception, Interrupted) as error:
             outcome = "error" if isinstance(error, Exception) else "refused"  # cancelled while waiting for its turn
             attempts.finish(outcome, seconds=time.monotonic() - started, examples=0)
             raise
@@ -326,9 +303,7 @@ class ConcurrentReflection(_ReflectionStrategy):
         attempts.finish("ok", seconds=time.monotonic() - started, usage=usage, unpriced=unpriced)
         self.journal.spending.add_examples(COMPLETION, 1)
         answer = CompletionEntry.of(text, cut_off=cut_off)
-        recorded = answer if self.check is not None else CompletionEntry(text=answer.text)
-        [seen] = self.journal.record((request, recorded.to_json()))
-        return CompletionEntry.from_json(seen)
+        return answer.to_json() if self.check is not None else answer.text
 
 
 @dataclass(frozen=True)
@@ -411,38 +386,16 @@ class ProgramReflection(_ReflectionStrategy):
         return usable
 
 
-def _call_in_threads(
-    calls: Sequence[Callable[[], CompletionEntry]], max_workers: int
-) -> "list[Future[CompletionEntry]]":
-    """Make the calls on at most `max_workers` threads; return their futures, all done.
-
-    Daemon threads instead of an executor: an interrupted run must not wait at exit for a model's slow answer.
-    """
-    futures: list[Future[CompletionEntry]] = [Future() for _ in calls]
-    waiting: queue.SimpleQueue[tuple[Future[CompletionEntry], Callable[[], CompletionEntry]]] = queue.SimpleQueue()
-    for pair in zip(futures, calls, strict=True):
-        waiting.put(pair)
+async def _in_thread(call: Callable[[], Any]) -> Any:
+    """Return what a call returns, made on a daemon thread of its own: no exit may wait for a model's slow answer."""
+    made: Future[Any] = Future()
 
     def work() -> None:
-        while True:
-            try:
-                future, call = waiting.get_nowait()
-            except queue.Empty:
-                return
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(call())
-            except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
-                future.set_exception(error)
+        try:
+            made.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
+            made.set_exception(error)
 
-    for _ in range(min(max_workers, len(calls))):
-        threading.Thread(target=work, name="reflection", daemon=True).start()
-    try:
-        for future in futures:
-            future.exception()
-    except BaseException:
-        for future in futures:
-            future.cancel()
-        raise
-    return futures
+    made.set_running_or_notify_cancel()
+    threading.Thread(target=work, name="reflection", daemon=True).start()
+    return await asyncio.wrap_future(made)

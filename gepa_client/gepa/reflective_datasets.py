@@ -19,7 +19,7 @@ from gepa_client.gepa.evaluation_results import Trajectory, instance_of, priced_
 from gepa_client.gepa.reflective_records import REFERENCE, customary_records, reference_to
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, Row
 from gepa_client.journal.entries import PROPOSAL, REFLECTIVE_DATASET
-from gepa_client.journal.journal import Journal, KeyedCall, execute_missing, gather_recorded
+from gepa_client.journal.journal import Journal, KeyedCall, execute_missing
 from gepa_client.journal.requests import RecordedRequest, RequestKey, complete, request_key
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.event_loop import GroupTask
@@ -283,43 +283,29 @@ def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in result.items() if key not in ("trajectory", "trajectory_ref")}
 
 
-async def propose_new_texts(
-    fleet: Fleet,
-    journal: Journal,
-    jobs: Sequence[ProposalJob],
-    call_timeout_s: float,
-    *,
-    takes_images: bool,
-    prices: PriceTable,
-) -> list[ProposedTexts | Exception]:
-    """Return new texts by component for each job, in order; the exception for a job that failed in the program.
+def proposal_call(at: int, job: ProposalJob, timeout_s: float, *, takes_images: bool, prices: PriceTable) -> KeyedCall:
+    """Return the call that has the program propose new texts for a job, which is the iteration's number `at`.
 
-    Endpoints with the capability `proposals` are asked; recorded answers are not requested again. `takes_images`: the
-    program has the capability `images`; another one gets the data URLs that its steps had.
-
-    Raises:
-        Interrupted: the run must stop. RpcError, ClientError: anything that is not the program's failure.
+    Endpoints with the capability `proposals` are asked. `takes_images`: the program has the capability `images`;
+    another one gets the data URLs that its steps had.
     """
-    calls = []
-    for at, job in enumerate(jobs):
-        params = _params(*job, takes_images=takes_images)
-        call = Call(
-            "propose_new_texts",
-            params,
-            functools.partial(_texts_of, prices=prices),
-            about=PROPOSAL,
-            needs="proposals",
-            timeout_s=call_timeout_s,
-            optional={"images": "images"},
-        )
-        key = request_key(PROPOSAL, f"have the program propose new texts, job {at}", params)
-        calls.append(KeyedCall(key, call, functools.partial(_checked, job[2])))
-    return await gather_recorded(journal, fleet, calls)
+    params = _params(*job, takes_images=takes_images)
+    call = Call(
+        "propose_new_texts",
+        params,
+        functools.partial(_texts_of, prices=prices),
+        about=PROPOSAL,
+        needs="proposals",
+        timeout_s=timeout_s,
+        optional={"images": "images"},
+    )
+    key = request_key(PROPOSAL, f"have the program propose new texts, job {at}", params)
+    return KeyedCall(key, call, functools.partial(_checked, job[2]))
 
 
 def _texts_of(answer: JsonValue, *, prices: PriceTable) -> Reply[ProposedTexts]:
     made = validated(ProposeNewTextsResult, answer)
-    return priced_reply(_proposed(made), made.usage, prices)
+    return priced_reply({**dict.fromkeys(made.refused or {}), **made.texts}, made.usage, prices)
 
 
 def _params(
@@ -330,10 +316,6 @@ def _params(
         dataset, images = _with_data_urls(dataset, images), {}
     params = {"candidate": candidate, "reflective_dataset": dataset, "components_to_update": components}
     return {**params, "images": images} if images else params
-
-
-def _proposed(answer: ProposeNewTextsResult) -> ProposedTexts:
-    return {**dict.fromkeys(answer.refused or {}), **answer.texts}
 
 
 def _checked(components: list[str], texts: ProposedTexts) -> JsonValue:

@@ -17,9 +17,11 @@ be resumed; a user stopped it, or the infrastructure failed. `failed`: it cannot
 PhaseName = Literal["connecting", "seed", "replaying", "optimizing", "ties", "testing", "finalizing"]
 
 
-class _Event(BaseModel):
+class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings", defer_build=True)
 
+
+class _Event(_Part):
     seconds: float = 0.0
     """Since the run began."""
 
@@ -85,10 +87,8 @@ class Progress(_Event):
     spent_usd: float = 0.0
 
 
-class ModelTally(BaseModel):
+class ModelTally(_Part):
     """Calls of one model, or of all: how many, those among them that failed, what they are known to have cost."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings", defer_build=True)
 
     calls: int = 0
     failed: int = 0
@@ -163,14 +163,12 @@ class CandidateFound(_Event):
     objective_scores: dict[str, float] | None = None
 
 
-class RacedOut(BaseModel):
+class RacedOut(_Part):
     """How a proposal lost its race: on `compared` of the validation set's `rows`, for `calls` metric calls.
 
     `saved`: the metric calls that full validation would have taken besides. `mean`: of its differences to the best
     candidate on the compared rows; `bound`: of that over all rows, from above.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings", defer_build=True)
 
     compared: int
     rows: int
@@ -180,10 +178,8 @@ class RacedOut(BaseModel):
     bound: float
 
 
-class LostRaces(BaseModel):
+class LostRaces(_Part):
     """All races that proposals of a run lost: how many, and the sums of the fields of `RacedOut`."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     lost: int = 0
     compared: int = 0
@@ -264,13 +260,11 @@ class ProposalBegun(_Event):
     score: float
 
 
-class TextAnswer(BaseModel):
+class TextAnswer(_Part):
     """An answer from which a text of `component` was read, None if it has several. `number`: of its entry.
 
     `again`: why the answer before it could not be used; None for the first one.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     component: str | None
     number: int
@@ -337,10 +331,8 @@ class RecordsCut(_Event):
     setting: str
 
 
-class RecordCuts(BaseModel):
+class RecordCuts(_Part):
     """All such prompts of a run. `first`, `last`: their iterations; `settings`: what to raise."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     prompts: int = 0
     shortened: int = 0
@@ -376,13 +368,11 @@ class UnusableAnswer(_Event):
     dropped: bool
 
 
-class UnusableAnswers(BaseModel):
+class UnusableAnswers(_Part):
     """All such answers of a run by their reasons, second ones included; the texts that were asked for once more.
 
     `dropped`: those that proposals lack.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     reasons: dict[UnusableReason, int] = {}
     asked_again: int = 0
@@ -398,13 +388,11 @@ class UnusableAnswers(BaseModel):
         )
 
 
-class CopiedExample(BaseModel):
+class CopiedExample(_Part):
     """A part of a candidate's text that training rows have too, word for word, and that the seed lacks.
 
     `words`: how long it is; `text`: its beginning. `rows`: ids of the first rows that have it, `row_count` in all.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     candidate: int
     component: str
@@ -499,7 +487,7 @@ class StepFailed(_Event):
     details: str | None = None
 
 
-class FailureGroup(BaseModel):
+class FailureGroup(_Part):
     """Failed examples of one type. `type`: the exception's; `status`: `program_error` or `timeout`.
 
     `rows`: the ids of the first rows it happened on, with their split (`val 7`), `row_count` of them in all.
@@ -508,8 +496,6 @@ class FailureGroup(BaseModel):
     ones there are, at most 1,000. `message`, `traceback`, `log` (what the program wrote), `row`, `candidate`: of the
     first one.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     type: str
     status: Literal["program_error", "timeout"]
@@ -538,10 +524,8 @@ class FailedExamples(_Event):
     groups: list[FailureGroup]
 
 
-class RetryGroup(BaseModel):
+class RetryGroup(_Part):
     """How often examples failed transiently for one reason. `host`: that failed, None if the server names none."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     host: str | None
     reason: str

@@ -37,9 +37,7 @@ from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.optimizer import Optimization
 from gepa_client.run.replay_run import (
-    emit_copied_examples,
-    emit_failed_examples,
-    emit_retried_examples,
+    emit_analyses,
     emit_started,
     inherited_numbers,
     replay_run,
@@ -178,9 +176,7 @@ class _DriverRun:
         self._record_stop(finished.status)
         done = {"requested_action": None} if finished.status == "cancelled" or self._is_paused(finished.status) else {}
         self._release(counters, status=finished.status, reason=finished.reason, **done)
-        emit_failed_examples(self.store, job.run_id, self.emit)
-        emit_retried_examples(self.store, job.run_id, self.emit)
-        emit_copied_examples(self.store, job.run_id, self.emit)
+        emit_analyses(self.store, job.run_id, self.emit)
         return finished.model_copy(update={"active_seconds": round(counters.active_seconds, 3)})
 
     def _record_stop(self, status: str) -> None:
@@ -410,15 +406,13 @@ class _DriverRun:
     def _resolve_race_rows(self, run: StoredRun, slots: int) -> None:
         """Record the default size of the sample: a resume needs the same number."""
         if self.config.races and self.config.race_rows is None:
-            self.config = self.config.model_copy(update={"validation": f"race:{default_sample(slots)}"})
-            self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
+            self._change_settings(run, validation=f"race:{default_sample(slots)}")
 
     def _resolve_final_rows(self, run: StoredRun, initial: InitialState) -> None:
         """Record on how many validation rows the best candidates are compared at the end; a later budget keeps it."""
         if race_sample(self.config) and self.config.race_final_rows is None:
             rows = final_rows(self.config, initial.splits)
-            self.config = self.config.model_copy(update={"validation": f"race:{race_sample(self.config)}:{rows}"})
-            self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
+            self._change_settings(run, validation=f"race:{race_sample(self.config)}:{rows}")
 
     def _resolve_budget(self, run: StoredRun, initial: InitialState, counters: RunCounters) -> None:
         """Turn `auto` into a number of metric calls, and record it."""
@@ -437,18 +431,20 @@ class _DriverRun:
                 f"the budget comes to {calls:,} metric calls, less than the {done:,} that are "
                 f"recorded of run {run.id}: give `max_metric_calls` {done} or more"
             )
-        self.config = self.config.model_copy(update={"auto": None, "max_metric_calls": calls})
+        self._change_settings(run, auto=None, max_metric_calls=calls)
         counters.set(max_metric_calls=calls)
-        self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
 
     def _set_limits(
         self, limits: Mapping[str, float], run: StoredRun, counters: RunCounters, between_examples: BetweenExamples
     ) -> None:
         """Record and apply the limits that a user sets."""
-        self.config = self.config.model_copy(update=dict(limits))
-        self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
+        self._change_settings(run, **limits)
         counters.set(max_metric_calls=self.config.max_metric_calls)
         between_examples.set_limits(self.config)
+
+    def _change_settings(self, run: StoredRun, **settings: Any) -> None:
+        self.config = self.config.model_copy(update=settings)
+        self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
 
     def _recorded(self, run: StoredRun) -> dict[str, Any]:
         """Return the settings for the record, with who continues the run."""

@@ -30,12 +30,12 @@ def main() -> None:
 
     gc.disable()  # garbage collection takes a fifth of the imports' time
     from gepa_client.errors import Interrupted
-    from gepa_client.journal.run_events import Finished
     from gepa_client.run.control_messages import DriverJob
     from gepa_client.run.driver import drive
     from gepa_client.run.event_writer import EventWriter
     from gepa_client.run.gateway_record import GatewayRecord
     from gepa_client.run.output_folder import EVENTS
+    from gepa_client.run.run_errors import finished_by
 
     job = DriverJob.model_validate_json(line)
     gc.freeze()  # collecting the objects of the imports again and again would slow every example
@@ -48,11 +48,7 @@ def main() -> None:
         threading.Thread(target=_listen, args=(stopping, gateway), name="stdin", daemon=True).start()
         drive(job, writer.emit, stopping.cancel_token, stopping.drainable, gateway)
     except Interrupted as stopped:  # before the run was driven
-        writer.emit(
-            Finished(
-                status=stopped.status, reason=stopped.reason, infrastructure=stopped.infrastructure, metric_calls=0
-            )
-        )
+        writer.emit(finished_by(stopped))
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         writer.close()

@@ -152,11 +152,13 @@ def _is_lost(failure: Failure) -> bool:
 
 
 @dataclass
-class PriceGuard:
-    """Warn, in a run limited by money, about work without a price, which never reaches the limit.
+class RunWarnings:
+    """Warn of a run whose limit cannot hold, whose scorer is not needed, or that learns nothing; of each once.
 
-    Warns once for each kind of work. If nothing else ends the run it raises `Interrupted("failed")`, and `lacks_limit`
-    is True: a limit of another kind would let the run continue.
+    Work without a price never reaches a limit of money: each kind of it is a warning of its own. If nothing else ends
+    the run it raises `Interrupted("failed")`, and `lacks_limit` is True: a limit of another kind would let the run
+    continue. A run learns nothing if the parents' scores are perfect on `IDLE` minibatches in a row: GEPA then proposes
+    nothing, and each such iteration still uses metric calls.
     """
 
     config: RunConfig
@@ -166,77 +168,46 @@ class PriceGuard:
 
     def __post_init__(self) -> None:
         self._warned: set[str] = set()
+        self._perfect_in_a_row = 0
 
     def on_iteration_end(self, _event: IterationEndEvent) -> None:
         """Check whether an attempt came without a price."""
-        if self.journal.replaying:
+        if self.config.max_cost_usd is None or self.journal.replaying:
             return
         for kind in self.journal.spending.unpriced:
-            if self.config.max_cost_usd is None or kind in self._warned:
-                continue
-            self._warned.add(kind)
             what = self.config.reflection_lm if kind == COMPLETION else WORK.get(kind, kind)
             message = f"no price is known for {what}, so `max_cost_usd` cannot hold"
-            if self.config.ends_by_money_alone and self.journal.spending.cost_usd == 0:
+            if kind not in self._warned and self.config.ends_by_money_alone and self.journal.spending.cost_usd == 0:
                 self.lacks_limit = True
                 raise Interrupted("failed", f"{message}, and nothing else ends this run: give `max_metric_calls`")
-            self.emit(Warned(message=message))
-
-
-@dataclass
-class ScorerGuard:
-    """Warn once if a scorer is named but the program scores all its outputs itself."""
-
-    config: RunConfig
-    journal: Journal
-    emit: Emit
-    is_checked: bool = False
+            self._warn(kind, message)
 
     def on_valset_evaluated(self, _event: ValsetEvaluatedEvent) -> None:
-        """Check after the first candidate's validation rows are scored."""
-        if self.is_checked or not self.config.score_with or self.journal.replaying:
-            return
-        self.is_checked = True
-        if not self.journal.spending[SCORE].calls:
-            self.emit(
-                Warned(
-                    message=f"the scorer {', '.join(self.config.score_with)} is never asked: the program scores its "
-                    "results itself; leave `score_with` out, or have the program leave its results unscored"
-                )
+        """Check whether the scorer was asked when the validation rows of a candidate were scored."""
+        if self.config.score_with and not self.journal.replaying and not self.journal.spending[SCORE].calls:
+            self._warn(
+                "scorer",
+                f"the scorer {', '.join(self.config.score_with)} is never asked: the program scores its results "
+                "itself; leave `score_with` out, or have the program leave its results unscored",
             )
-
-
-@dataclass
-class IdleGuard:
-    """Warn once if a run learns nothing: the parents' scores are perfect on `IDLE` minibatches in a row.
-
-    GEPA then proposes nothing, and each such iteration still uses metric calls.
-    """
-
-    journal: Journal
-    emit: Emit
-    is_warned: bool = False
-
-    def __post_init__(self) -> None:
-        self._in_a_row = 0
 
     def on_evaluation_skipped(self, event: EvaluationSkippedEvent) -> None:
         """Count a minibatch of perfect scores, and warn if there were too many."""
-        if event["reason"] != PERFECT:
-            return
-        self._in_a_row += 1
-        if self._in_a_row < IDLE or self.is_warned or self.journal.replaying:
-            return
-        self.is_warned = True
-        stop = command("cancel", self.journal.run_id, store=self.journal.store)
-        self.emit(
-            Warned(
-                message=f"nothing was proposed for {IDLE} minibatches in a row: their training rows have perfect "
-                f"scores already, so there is nothing to learn from them; `{stop}` ends the run. For the next run, "
-                "add training rows of the kinds that are still wrong, or end it sooner with `patience`"
+        self._perfect_in_a_row += event["reason"] == PERFECT
+        if self._perfect_in_a_row >= IDLE and not self.journal.replaying:
+            stop = command("cancel", self.journal.run_id, store=self.journal.store)
+            self._warn(
+                "idle",
+                f"nothing was proposed for {IDLE} minibatches in a row: their training rows have perfect scores "
+                f"already, so there is nothing to learn from them; `{stop}` ends the run. For the next run, add "
+                "training rows of the kinds that are still wrong, or end it sooner with `patience`",
             )
-        )
 
     def on_proposal_end(self, _event: ProposalEndEvent) -> None:
         """Note that there was something to learn."""
-        self._in_a_row = 0
+        self._perfect_in_a_row = 0
+
+    def _warn(self, of: str, message: str) -> None:
+        if of not in self._warned:
+            self._warned.add(of)
+            self.emit(Warned(message=message))

@@ -49,7 +49,8 @@ def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAda
     discovery = adapter.discovery
     exact = EXACT_VALUES in discovery.capabilities
     exact = exact and (adapter.scorers is None or adapter.scorers.offers(EXACT_VALUES))
-    splits = adapter.wait_for(rows_of.find(config, _sizes(discovery.datasets), adapter.list_server_rows, exact=exact))
+    held = _sizes(discovery.datasets)
+    splits = adapter.wait_for(rows_of.read(config, held, adapter.list_server_rows, exact=exact)).splits
     val = None if splits.val is splits.train else splits.val
     wire = [
         None if loader is None else [_written(row) for row in loader.rows]

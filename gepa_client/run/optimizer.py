@@ -1,6 +1,6 @@
 """Run `gepa.optimize` against a fleet, emit its events, and keep its results however it ends."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,22 +36,22 @@ from gepa_client.journal.entries import (
 )
 from gepa_client.journal.history import selection_name
 from gepa_client.journal.requests import journal_reference
-from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, ReflectionRetried, Status, Tested, Warned
+from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, ReflectionRetried, Tested, Warned
 from gepa_client.run import output_folder as files
 from gepa_client.run import strategies
-from gepa_client.run.guards import FailureGuard, IdleGuard, PriceGuard, ScorerGuard
+from gepa_client.run.guards import FailureGuard, RunWarnings
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.proposal_watcher import ProposalWatcher
 from gepa_client.run.resolved_settings import is_deterministic, race_sample
 from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
-from gepa_client.run.stop_conditions import BetweenIterations
-from gepa_client.run.stoppers import BudgetStop, NothingNewStop, PerfectStop, SteeredStops, Stop, stoppers
+from gepa_client.run.stoppers import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
 from gepa_client.selection.race_parents import behind_best
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
+from gepa_client.steering.request_queue import PolledQueue
 from gepa_client.steering.steered_strategies import steered
-from gepa_client.steering.steering import EmptyQueue, RequestQueue, Steering
+from gepa_client.steering.steering import Steering
 from protocol.code import GIT_BRANCH
 from protocol.errors import RpcError
 
@@ -74,31 +74,17 @@ SPEND_CAP = (
 
 @dataclass(frozen=True)
 class _SearchEnd:
-    """How the search ended, with its result so far.
+    """How the run ends as far as that is known, with its result so far."""
 
-    `search_complete`: GEPA ended it between two iterations. `lacks_limit`: no limit of its settings can take effect.
-    `reused`, `infrastructure`: as in `Finished`.
-    """
-
-    status: Status
+    finished: Finished
     result: GEPAResult[Any, int] | None
-    reason: str | None = None
-    details: str | None = None
-    lacks_limit: bool = False
-    search_complete: bool = False
-    reused: int | None = None
-    infrastructure: bool = False
 
 
 def _interrupted(ending: _SearchEnd, by: Interrupted, during: str, *, search_complete: bool = True) -> _SearchEnd:
     """Return how a run ends that was interrupted after its search. `during`: what was done then."""
-    return replace(
-        ending,
-        status=by.status,
-        reason=f"{by.reason} (while {during})",
-        infrastructure=by.infrastructure,
-        search_complete=search_complete,
-    )
+    found = {"reason": f"{by.reason} (while {during})", "search_complete": search_complete}
+    found |= {"status": by.status, "infrastructure": by.infrastructure}
+    return replace(ending, finished=ending.finished.model_copy(update=found))
 
 
 class _GepaLog:
@@ -131,7 +117,7 @@ class Optimization:
     owned: Callable[[], None] = lambda: None
     settled: Callable[[], None] = lambda: None
     noise: Callable[[], Noise | None] = lambda: None
-    requests: RequestQueue = field(default_factory=EmptyQueue)
+    requests: PolledQueue | None = None
     on_limits: Callable[[Mapping[str, float]], None] = lambda _limits: None
 
     def run(self, reflection: Any) -> Finished:
@@ -142,44 +128,37 @@ class Optimization:
         splits = self.initial.splits
         ending = self._search(reflection)
         tested: dict[int, float] = {}
-        if ending.search_complete:
+        if ending.finished.search_complete:
             ending = self._compare_ties(ending)
         elif ending.result is not None:
             ending = replace(ending, result=recorded_best(self.adapter, self.config, ending.result, self.emit))
         in_replay = self._in_replay(ending)
         written = self._write(ending, tested)
-        if ending.search_complete and ending.result is not None:
+        if ending.finished.search_complete and ending.result is not None:
             if splits.test is not None:
                 ending = self._test(ending, ending.result, splits.test, tested)
                 written = self._write(ending, tested)
-            if ending.status == "completed" and ending.result is not None and not self.adapter.journal.replays:
+            if ending.finished.status == "completed" and ending.result is not None and not self.adapter.journal.replays:
                 self._finalize(ending.result)
-        elif ending.status == "completed" and ending.result is not None and splits.test is not None:
+        elif ending.finished.status == "completed" and ending.result is not None and splits.test is not None:
             self.emit(Warned(message=TEST_SKIPPED))
         self.settled()
         spend = self.adapter.journal.spending
-        return Finished(
-            status=ending.status,
-            reason=ending.reason,
-            infrastructure=ending.infrastructure,
-            search_complete=ending.search_complete,
-            details=ending.details,
-            resume_with=["--max-metric-calls", str(SUGGESTED_METRIC_CALLS)] if ending.lacks_limit else [],
-            metric_calls=ending.result.total_metric_calls or 0 if ending.result is not None else 0,
-            evaluation_usd=sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, PROBE, COMPARE, SCORE)) or None,
-            reflection_usd=spend[COMPLETION].cost_usd or None,
-            mutation_usd=spend[MUTATION].cost_usd or None,
-            model_usd=spend[MODEL_CALL].cost_usd or None,
-            unpriced=spend.unpriced,
-            files=written,
-            reused=ending.reused,
-            in_replay=in_replay,
-        )
+        costs = {
+            "evaluation_usd": sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, PROBE, COMPARE, SCORE)) or None,
+            "reflection_usd": spend[COMPLETION].cost_usd or None,
+            "mutation_usd": spend[MUTATION].cost_usd or None,
+            "model_usd": spend[MODEL_CALL].cost_usd or None,
+            "unpriced": spend.unpriced,
+        }
+        calls = ending.result.total_metric_calls or 0 if ending.result is not None else 0
+        outcome = {"metric_calls": calls, "files": written, "in_replay": in_replay}
+        return ending.finished.model_copy(update=costs | outcome)
 
     def _in_replay(self, ending: _SearchEnd) -> bool:
         """Return whether the run ended before the end of its record, whose results are newer."""
         journal = self.adapter.journal
-        return ending.status != "completed" and journal.replaying and not journal.replays
+        return ending.finished.status != "completed" and journal.replaying and not journal.replays
 
     def reflection(self) -> Any:
         """Return GEPA's `reflection_strategy`.
@@ -244,7 +223,16 @@ class Optimization:
         perfect_score = config.perfect_score if config.skip_perfect_score else None
         datasets = ConcurrentDatasets(arguments["adapter"], arguments["module_selector"], perfect_score)
         arguments["module_selector"] = datasets
-        proposals = ProposalWatcher(self.emit, self.adapter, steering.hints, reflection.take_unusable)
+        arguments |= strategies.acceptance_arguments(config, arguments, splits.train)
+        proposals = ProposalWatcher(
+            self.emit,
+            self.adapter,
+            steering,
+            arguments["reflection_strategy"],
+            arguments["selection_strategy"],
+            reflection.take_unusable,
+        )
+        arguments |= {"reflection_strategy": proposals, "selection_strategy": proposals}
         watcher = RunWatcher(
             self.emit,
             self._best,
@@ -259,32 +247,28 @@ class Optimization:
             dropped=steering.dropped,
         )
         steering.on_taken = watcher.on_steered
-        prices = PriceGuard(config, journal, self.emit)
-        scorers, idle = ScorerGuard(config, journal, self.emit), IdleGuard(journal, self.emit)
-        own_callbacks = [datasets, proposals, watcher, guard, prices, scorers, idle]
-        arguments |= strategies.acceptance_arguments(config, arguments, splits.train)
-        arguments["reflection_strategy"] = proposals.reflection(arguments["reflection_strategy"])
-        arguments["selection_strategy"] = proposals.selection(arguments["selection_strategy"])
+        warnings = RunWarnings(config, journal, self.emit)
+        own_callbacks = [datasets, proposals, watcher, guard, warnings]
         if is_deterministic(config, self.adapter.discovery):
             self.adapter.known = KnownResults(journal, lambda message: self.emit(Warned(message=message)))
             arguments["cache_evaluation"] = True  # GEPA's own look-up, before it evaluates validation rows
         arguments["callbacks"] = [*arguments["callbacks"], *map(FailFastCallback, own_callbacks)]
         selection = selection_name(training_only=splits.training_only)
-        perfect = PerfectStop(config.perfect_score, steering.dropped, selection, len(val) < len(splits.val))
+        perfect = perfect_stop(config.perfect_score, steering.dropped, selection, sampled=len(val) < len(splits.val))
+        budget = BudgetStop(
+            arguments.pop("max_metric_calls"),
+            reserved,
+            lambda: journal.recorded_further,
+            partial(steering.advance, at_once=True),
+        )
         stops: list[Stop] = [
             *([] if config.past_perfect else [perfect]),
             *stoppers(config, steering.dropped),
             *([] if self.adapter.known is None else [NothingNewStop()]),
-            BetweenIterations(journal),
-            BudgetStop(
-                arguments.pop("max_metric_calls"),
-                reserved,
-                lambda: journal.recorded_further,
-                partial(steering.advance, at_once=True),
-            ),
         ]
-        steering.set_limits = partial(self._set_limits, stops=stops, reserved=reserved, prices=prices)
-        arguments["stop_callbacks"] = [SteeredStops(steering, stops)]
+        steering.set_limits = partial(self._set_limits, budget=budget, warnings=warnings)
+        stop_all = SteeredStops(steering, stops, budget)
+        arguments["stop_callbacks"] = [stop_all]
         try:
             result: GEPAResult[Any, int] = optimize(
                 seed_candidate=dict(self.initial.seed_candidate),
@@ -300,19 +284,22 @@ class Optimization:
         except Exception as error:  # noqa: BLE001 - the results are kept and the cause is reported
             stop, more = stop_for(error), error_details(error)
         else:
-            reason = next((stopper.reason for stopper in stops if stopper.reason is not None), None)
             found = best_of_rest(result, steering.dropped)
-            return _SearchEnd("completed", found, reason, search_complete=True, reused=self._reused(watcher))
-        more = more if stop.status == "failed" else None
-        return _SearchEnd(
-            stop.status,
-            best_of_rest(watcher.result(), steering.dropped),
-            stop.reason,
-            more,
-            lacks_limit=prices.lacks_limit,
+            reused = self._reused(watcher)
+            ended = Finished(
+                status="completed", reason=stop_all.reason, metric_calls=0, search_complete=True, reused=reused
+            )
+            return _SearchEnd(ended, found)
+        ended = Finished(
+            status=stop.status,
+            reason=stop.reason,
+            details=more if stop.status == "failed" else None,
+            metric_calls=0,
+            resume_with=["--max-metric-calls", str(SUGGESTED_METRIC_CALLS)] if warnings.lacks_limit else [],
             reused=self._reused(watcher),
             infrastructure=stop.infrastructure,
         )
+        return _SearchEnd(ended, best_of_rest(watcher.result(), steering.dropped))
 
     def _steering(self, reserved: int) -> Steering:
         """Return what users ask of the run, still without effect on anything."""
@@ -334,16 +321,12 @@ class Optimization:
             fixed={"max_cost_usd": SPEND_CAP} if self.adapter.journal.metered else {},
         )
 
-    def _set_limits(
-        self, limits: Mapping[str, float], stops: Sequence[Stop], reserved: int, prices: PriceGuard
-    ) -> None:
+    def _set_limits(self, limits: Mapping[str, float], budget: BudgetStop, warnings: RunWarnings) -> None:
         """Have new limits recorded and applied."""
         self.on_limits(limits)
-        prices.config = prices.config.model_copy(update=dict(limits))
+        warnings.config = warnings.config.model_copy(update=dict(limits))
         if (calls := limits.get("max_metric_calls")) is not None:
-            for stop in stops:
-                if isinstance(stop, BudgetStop):
-                    stop.max_metric_calls = int(calls) - reserved
+            budget.max_metric_calls = int(calls) - budget.reserved
 
     def _of_search(self, reserved: int) -> RunConfig:
         """Return the settings with the metric calls that the search may make."""
@@ -412,7 +395,7 @@ class Optimization:
             {
                 **result.to_dict(),
                 "run_id": self.adapter.journal.run_id,
-                "status": ending.status,
+                "status": ending.finished.status,
                 "program": self.adapter.discovery.program.model_dump(include={"name", "version", "digest"}),
                 "best_score": best_score,
                 "seed_score": seed_score,

@@ -17,6 +17,7 @@ from gepa_client.gepa.reflection_strategies import TextProposal, Unusable
 from gepa_client.gepa.reflective_datasets import Records
 from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import Emit, ProposalBegun, ProposalEvaluated, ProposalMade, UnusableAnswer
+from gepa_client.steering.steering import Steering
 
 Proposal = CandidateProposal[Any]
 State = GEPAState[Any, Any]
@@ -34,15 +35,18 @@ class Outcome:
 
 @dataclass
 class ProposalWatcher:
-    """A GEPA callback. `reflection` and `selection` enclose the outermost strategies, whose order GEPA keeps.
+    """A GEPA callback, and GEPA's reflection and selection strategies, whose order GEPA keeps.
 
-    `hints`: returns those of users that prompts show now. `take_unusable`: returns the answers of reflection that were
-    not used since it was last called; `on_unusable`: gets them as events, before the event of their proposal.
+    `reflection`, `selection`: the strategies that propose and select; the texts of a proposal by hand are those that
+    `steering` has. `take_unusable`: returns the answers of reflection that were not used since it was last called;
+    `on_unusable`: gets them as events, before the event of their proposal.
     """
 
     emit: Emit
     adapter: RemoteAdapter
-    hints: Callable[[], Sequence[str]]
+    steering: Steering
+    reflection: Any
+    selection: SelectionStrategy
     take_unusable: Callable[[], list[Unusable]]
     on_unusable: Callable[[UnusableAnswer], None] = lambda _event: None
     _iteration: int = field(default=0, init=False)
@@ -102,15 +106,30 @@ class ProposalWatcher:
         """Return the number of the proposal that enters the pool next; None for a merge."""
         return self._kept.popleft().proposal if self._kept else None
 
-    def reflection(self, strategy: Any) -> "_WatchedReflection":
-        """Return a reflection strategy of GEPA that emits what it proposes."""
-        return _WatchedReflection(strategy, self)
+    def reflect(
+        self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
+    ) -> tuple[TextProposal, Self]:
+        """Do one job of `reflect_many`."""
+        return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
 
-    def selection(self, strategy: SelectionStrategy) -> "_WatchedSelection":
-        """Return a selection strategy of GEPA that notes which proposals it rejects."""
-        return _WatchedSelection(strategy, self)
+    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[TextProposal, Self]]:
+        """Return one proposal per job, in order."""
+        hints = self.steering.hints()
+        if self.steering.current is not None:
+            found = [self.steering.propose()]
+        else:
+            found = [proposal for proposal, _ in self.reflection.reflect_many(jobs)]
+            self.steering.reflected(len(jobs))
+        self._made(jobs, found, hints)
+        return [(proposal, self) for proposal in found]
 
-    def made(self, jobs: Sequence[ReflectionJob], proposals: Sequence[TextProposal], hints: Sequence[str]) -> None:
+    def select(self, proposals: list[Proposal], state: State, acceptance: AcceptanceCriterion) -> list[Proposal]:
+        """Return the proposals that the other strategy selects. Raises: as that."""
+        selected = self.selection.select(proposals, state, acceptance)
+        self._selected(proposals, selected)
+        return selected
+
+    def _made(self, jobs: Sequence[ReflectionJob], proposals: Sequence[TextProposal], hints: Sequence[str]) -> None:
         """Emit the proposals of the iteration, after the answers that were not used for them."""
         unusable = self.take_unusable()
         for at, ((parent, _, _), made) in enumerate(zip(jobs, proposals, strict=True)):
@@ -143,7 +162,7 @@ class ProposalWatcher:
                 )
             )
 
-    def selected(self, proposals: Sequence[Proposal], selected: Sequence[Proposal]) -> None:
+    def _selected(self, proposals: Sequence[Proposal], selected: Sequence[Proposal]) -> None:
         """Note which proposals GEPA will reject, and which it will keep, of equal texts the first, in its order."""
         known = {id(one): Outcome(*of, one) for one, of in zip(proposals, self._evaluated, strict=True)}
         texts: dict[str, Outcome] = {}
@@ -152,34 +171,3 @@ class ProposalWatcher:
         self._kept = deque(texts.values())
         kept = {each.proposal for each in self._kept}
         self._rejected = deque(each for each in known.values() if each.proposal not in kept)
-
-
-@dataclass
-class _WatchedReflection:
-    strategy: Any
-    watcher: ProposalWatcher
-
-    def reflect(
-        self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
-    ) -> tuple[TextProposal, Self]:
-        """Do one job of `reflect_many`."""
-        return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
-
-    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[TextProposal, Self]]:
-        """Return one proposal per job, in order."""
-        hints = self.watcher.hints()
-        found = [proposal for proposal, _ in self.strategy.reflect_many(jobs)]
-        self.watcher.made(jobs, found, hints)
-        return [(proposal, self) for proposal in found]
-
-
-@dataclass
-class _WatchedSelection:
-    strategy: SelectionStrategy
-    watcher: ProposalWatcher
-
-    def select(self, proposals: list[Proposal], state: State, acceptance: AcceptanceCriterion) -> list[Proposal]:
-        """Return the proposals that the other strategy selects. Raises: as that."""
-        selected = self.strategy.select(proposals, state, acceptance)
-        self.watcher.selected(proposals, selected)
-        return selected

@@ -1,6 +1,7 @@
 """Replay a recorded run from its journal alone, and the events at the start and the end of any run."""
 
 import os
+from collections.abc import Callable
 
 from evolverpc_common.display_text import plain
 from evolverpc_common.redaction import Secrets
@@ -13,7 +14,7 @@ from gepa_client.journal.buffer import JournalBuffer, JournalStorage
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals
-from gepa_client.journal.run_events import Emit, Finished, ModelCalls, Sealed, Started, Warned
+from gepa_client.journal.run_events import Emit, Event, FailedExamples, Finished, ModelCalls, Sealed, Started, Warned
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, named_store
 from gepa_client.run import output_folder as files
@@ -43,9 +44,7 @@ def replay_run(job: DriverJob, store: Store, emit: Emit, cancel_token: CancelTok
     journal = replay_journal(store, job, storage, cancel_token)
     finished = replay_with(journal, store, job, emit)
     if job.until is None:
-        emit_failed_examples(store, job.run_id, emit)
-        emit_retried_examples(store, job.run_id, emit)
-        emit_copied_examples(store, job.run_id, emit)
+        emit_analyses(store, job.run_id, emit)
     return finished
 
 
@@ -124,40 +123,31 @@ def emit_started(
         emit(Sealed(rows=len(commitment.rows), digest=commitment.digest))
 
 
-def emit_failed_examples(store: Store, run_id: str, emit: Emit) -> None:
-    """Emit the examples that failed in the program, if any, and print them into the log."""
-    try:
-        found = failed_examples(store, run_id)
-        if found is None:
-            return
-        emit(found)
-        for group in found.groups:
-            traceback = f"\n{group.traceback}" if group.traceback else ""
-            log = f"\nthe program wrote:\n{group.log}" if group.log else ""
-            print(
-                plain(
-                    f"{group.count} examples failed with {group.type} ({group.status}) on {group.row_count} rows; "
-                    f"the first: row {group.row}, candidate {group.candidate}: {group.message}{traceback}{log}"
-                ),
-                flush=True,
-            )
-    except (JournalError, OSError) as error:
-        emit(Warned(message=f"the failed examples could not be reported: {stop_reason(error)}"))
+def emit_analyses(store: Store, run_id: str, emit: Emit) -> None:
+    """Emit which examples failed, were tried again and were copied, if any; print those that failed into the log."""
+    analyses: dict[str, Callable[[Store, str], Event | None]] = {
+        "the failed examples could not be reported": failed_examples,
+        "the examples that were tried again could not be counted": retried_examples,
+        "copied examples could not be looked for": copied_examples,
+    }
+    for fault, analysis in analyses.items():
+        try:
+            if (found := analysis(store, run_id)) is not None:
+                emit(found)
+            if isinstance(found, FailedExamples):
+                _print_failures(found)
+        except (JournalError, OSError) as error:
+            emit(Warned(message=f"{fault}: {stop_reason(error)}"))
 
 
-def emit_retried_examples(store: Store, run_id: str, emit: Emit) -> None:
-    """Emit how many examples were tried again, if any."""
-    try:
-        if (found := retried_examples(store, run_id)) is not None:
-            emit(found)
-    except (JournalError, OSError) as error:
-        emit(Warned(message=f"the examples that were tried again could not be counted: {stop_reason(error)}"))
-
-
-def emit_copied_examples(store: Store, run_id: str, emit: Emit) -> None:
-    """Emit what the candidates copied from training rows, if anything."""
-    try:
-        if (found := copied_examples(store, run_id)) is not None:
-            emit(found)
-    except (JournalError, OSError) as error:
-        emit(Warned(message=f"copied examples could not be looked for: {stop_reason(error)}"))
+def _print_failures(found: FailedExamples) -> None:
+    for group in found.groups:
+        traceback = f"\n{group.traceback}" if group.traceback else ""
+        log = f"\nthe program wrote:\n{group.log}" if group.log else ""
+        print(
+            plain(
+                f"{group.count} examples failed with {group.type} ({group.status}) on {group.row_count} rows; "
+                f"the first: row {group.row}, candidate {group.candidate}: {group.message}{traceback}{log}"
+            ),
+            flush=True,
+        )

@@ -306,13 +306,11 @@ class RunWatcher:
             )
             self.emit(cut)
 
-    def on_proposal_end(self, _event: ProposalEndEvent) -> None:
-        """Note that the iteration proposed texts."""
+    def on_proposal_end(self, _event: ProposalEndEvent | MergeAttemptedEvent) -> None:
+        """Note that the iteration proposed texts or a merge."""
         self._proposed = True
 
-    def on_merge_attempted(self, _event: MergeAttemptedEvent) -> None:
-        """Note that the iteration proposed a merge."""
-        self._proposed = True
+    on_merge_attempted = on_proposal_end
 
     def on_evaluation_skipped(self, event: EvaluationSkippedEvent) -> None:
         """Note why a minibatch was not reflected on."""

@@ -42,21 +42,6 @@ class Splits:
         return sizes | {"test": len(self.test)} if self.test is not None else sizes
 
 
-async def find(
-    config: RunConfig, held: dict[str, int], list_server_rows: ListServerRows, *, exact: bool = True
-) -> Splits:
-    """Return the rows that the settings name; `held`: the splits of the server with their sizes.
-
-    `exact`: the server has the capability `exact_values`.
-
-    Raises:
-        SettingsError: no training rows, an unknown split, or no test rows though `require` needs them.
-        RowsError: an unreadable file, or a row that the server may change.
-    """
-    found = await read(config, held, list_server_rows, exact=exact)
-    return replace(loaders(*found.of_run), kept=found.divided.kept)
-
-
 @dataclass(frozen=True)
 class ReadRows:
     """The rows that the settings name. By split: `sources`, where they come from, and those `given` there.
@@ -79,11 +64,23 @@ class ReadRows:
             test if divided.test is None else divided.test,
         )
 
+    @property
+    def splits(self) -> Splits:
+        """The loaders of these rows."""
+        return replace(loaders(*self.of_run), kept=self.divided.kept)
+
 
 async def read(
     config: RunConfig, held: dict[str, int], list_server_rows: ListServerRows, *, exact: bool = True
 ) -> ReadRows:
-    """Read and divide the rows; arguments and errors as of `find`."""
+    """Return the rows that the settings name, divided; `held`: the splits of the server with their sizes.
+
+    `exact`: the server has the capability `exact_values`.
+
+    Raises:
+        SettingsError: no training rows, an unknown split, or no test rows though `require` needs them.
+        RowsError: an unreadable file, or a row that the server may change.
+    """
     named = sources(config, held)
     given = {
         split: await rows_of(source, f"{split}set", held, list_server_rows, exact=exact)
@@ -190,17 +187,13 @@ async def rows_of(
     source: Rows | None, setting: str, held: dict[str, int], list_server_rows: ListServerRows, *, exact: bool = True
 ) -> list[AnyRow] | None:
     """Return the rows of a file, a split of the server, or as given; None if `source` is. `setting`: for errors."""
-    rows = await _rows_of(source, setting, held, list_server_rows)
+    rows = None if source is None else await _rows_of(source, setting, held, list_server_rows)
     if rows is not None and not exact:
         check_carried(rows, setting, source if isinstance(source, str) and is_file(source) else None)
     return rows
 
 
-async def _rows_of(
-    source: Rows | None, setting: str, held: dict[str, int], list_server_rows: ListServerRows
-) -> list[AnyRow] | None:
-    if source is None:
-        return None
+async def _rows_of(source: Rows, setting: str, held: dict[str, int], list_server_rows: ListServerRows) -> list[AnyRow]:
     if not isinstance(source, str):
         return list(numbered(source))
     if source == RECORDED_ROWS:

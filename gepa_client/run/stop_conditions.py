@@ -34,20 +34,6 @@ POLL_S = 0.2
 
 
 @dataclass
-class BetweenIterations:
-    """A GEPA stopper that never stops a search, but interrupts a replay where its run was stopped by a limit."""
-
-    journal: Journal
-    reason: str | None = None
-
-    def __call__(self, gepa_state: Any) -> bool:  # noqa: ARG002 - its name is GEPA's
-        """Raise `Interrupted` if the run ended here."""
-        if (recorded := self.journal.recorded_stop()) is not None:
-            raise recorded
-        return False
-
-
-@dataclass
 class BetweenExamples:
     """Stops a run as soon as its money or its time is spent: examples in flight end, none starts.
 

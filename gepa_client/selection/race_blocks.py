@@ -16,7 +16,7 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.row_loaders import AnyRow
 from gepa_client.journal.entries import RACE
 from gepa_client.journal.requests import SHOWN, digest_of, request_key
-from gepa_client.selection.race_rule import Standing, drop_decisions
+from gepa_client.selection.race_rule import drop_decision
 from protocol import Candidate
 
 LEAST_BLOCK = 5
@@ -133,7 +133,11 @@ class BlockRace:
 
     def _made_decision(self, compared: Sequence[int]) -> dict[str, Any]:
         racing = self._racing
-        found = drop_decisions([self._standing(each) for each in racing.values()]) if compared else []
+        found = [
+            drop_decision(each.scores, [each.targets[row_id] for row_id in self.rows], self.highest)
+            for each in racing.values()
+            if compared
+        ]
         proposals = [
             {"proposal": at, "candidate": self._digests[at][:SHOWN], "compared": len(compared), **asdict(one)}
             for at, one in zip(racing, found, strict=False)
@@ -150,13 +154,6 @@ class BlockRace:
         if not racing:
             return 0
         return compared + _ahead(racing, slots) + _least_block(racing, slots) - len(self._begun)
-
-    def _standing(self, proposal: RacedProposal) -> Standing:
-        return Standing(
-            scores=tuple(proposal.scores),
-            targets=tuple(proposal.targets[row_id] for row_id in self.rows),
-            highest=self.highest,
-        )
 
     def _score(self, proposal: RacedProposal, row_id: int) -> float | None:
         """Return the score of a row, None if it has not ended."""

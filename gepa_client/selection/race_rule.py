@@ -25,19 +25,6 @@ CERTAIN = 1e12
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A proposal on the validation rows raced so far.
-
-    `scores`: its own, in the order of the race. `targets`: what it is compared with on all validation rows, in the same
-    order. `highest`: what no score should exceed, the perfect score or the highest one of the pool.
-    """
-
-    scores: tuple[float, ...]
-    targets: tuple[float, ...]
-    highest: float
-
-
-@dataclass(frozen=True)
 class DropDecision:
     """Whether a proposal is dropped, and the numbers behind it.
 
@@ -76,16 +63,16 @@ def targets(pool: Sequence[Mapping[int, float]], parent: Mapping[int, float]) ->
     return {row_id: (score + parent[row_id]) / 2 + raised for row_id, score in best.items()}
 
 
-def drop_decisions(standings: Sequence[Standing]) -> list[DropDecision]:
-    """Return the decision on each proposal that still races."""
-    return [_drop_decision(standing) for standing in standings]
+def drop_decision(own: Sequence[float], targeted: Sequence[float], highest: float) -> DropDecision:
+    """Return the decision on a proposal by its scores on the validation rows raced so far, in the order of the race.
 
-
-def _drop_decision(standing: Standing) -> DropDecision:
-    unit = _unit([standing.highest, *standing.scores, *standing.targets])
-    scores, targeted = ([score / unit for score in each] for each in (standing.scores, standing.targets))
-    differences = [own - target for own, target in zip(scores, targeted, strict=False)]
-    largest = max([standing.highest / unit, *scores]) - min(targeted)
+    `targeted`: what it is compared with on all validation rows, in the same order. `highest`: what no score should
+    exceed, the perfect score or the highest one of the pool.
+    """
+    unit = _unit([highest, *own, *targeted])
+    scores, targeted = ([score / unit for score in each] for each in (own, targeted))
+    differences = [score - target for score, target in zip(scores, targeted, strict=False)]
+    largest = max([highest / unit, *scores]) - min(targeted)
     evidence = min(CERTAIN, wealth(differences, len(targeted), 0.0, largest))
     drops = evidence >= 1 / ERROR
     return DropDecision(

@@ -1,16 +1,14 @@
-"""GEPA's strategies as users steer them: which parent, which components, which texts."""
+"""GEPA's strategies as users steer them: which parent, which components."""
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from gepa.proposer.reflective_mutation.base import CandidateSelector, ReflectionComponentSelector
-from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionLM, ReflectionProposal
 from gepa.strategies.batch_sampler import BatchSampler
 from gepa.strategies.component_selector import AllReflectionComponentSelector, RoundRobinReflectionComponentSelector
 from gepa.strategies.proposal_sampling import ProposalTask, SamplingStrategy
 
-from gepa_client.gepa.reflective_datasets import Records
 from gepa_client.steering.candidate_pool import PoolWithout, State
 from gepa_client.steering.steering import Steering
 
@@ -83,28 +81,6 @@ class SteeredComponents:
         return self.selector(state, trajectories, subsample_scores, candidate_idx, candidate)
 
 
-@dataclass
-class SteeredReflection:
-    """A reflection strategy of GEPA; the texts of a proposal by hand are given."""
-
-    reflection: ReflectionLM
-    steering: Steering
-
-    def reflect(
-        self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
-    ) -> tuple[ReflectionProposal, Self]:
-        """Do one job of `reflect_many`."""
-        return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
-
-    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
-        """Return one proposal per job, in order."""
-        if self.steering.current is not None:
-            return [(self.steering.propose(), self)]
-        found = self.reflection.reflect_many(jobs)  # type: ignore[attr-defined]
-        self.steering.reflected(len(jobs))
-        return [(proposal, self) for proposal, _ in found]
-
-
 def steered(
     arguments: dict[str, Any],
     steering: Steering,
@@ -116,5 +92,4 @@ def steered(
     return arguments | {
         "sampling_strategy": SteeredSampling(arguments["sampling_strategy"], steering, no_parents),
         "module_selector": SteeredComponents(selector, steering),
-        "reflection_strategy": SteeredReflection(arguments["reflection_strategy"], steering),
     }

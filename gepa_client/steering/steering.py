@@ -2,9 +2,8 @@
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import orjson
 from pydantic import ValidationError
@@ -32,42 +31,13 @@ from gepa_client.journal.steer_entries import (
 from gepa_client.journal.stored_fields import plain
 from gepa_client.steering.candidate_pool import State, leave_fronts
 from gepa_client.steering.objections import Situation, objection
+from gepa_client.steering.request_queue import PolledQueue
 
 MOST_TRIES = 10
 """Iterations that try to evaluate a proposal by hand: GEPA skips a minibatch on which the parent has perfect scores."""
 
 OPTIMIZER = "the optimizer"
 """The author of what the driver itself records."""
-
-
-class RequestQueue(Protocol):
-    """Where requests of users wait; see `queue.PolledQueue`."""
-
-    def waiting(self, *, at_once: bool) -> Sequence[SteeringRequest]:
-        """Return the requests that wait, in order; `at_once`: those of this moment, else of a moment ago."""
-        ...
-
-    def taken(self, request_id: str, number: int) -> None:
-        """Note that a request was taken."""
-        ...
-
-    def refused(self, request_id: str, reason: str) -> None:
-        """Note that a request was refused."""
-        ...
-
-
-class EmptyQueue:
-    """The queue of a replay: nothing waits."""
-
-    def waiting(self, *, at_once: bool) -> Sequence[SteeringRequest]:  # noqa: ARG002 - the protocol's
-        """Return no requests."""
-        return ()
-
-    def taken(self, request_id: str, number: int) -> None:
-        """Do nothing."""
-
-    def refused(self, request_id: str, reason: str) -> None:
-        """Do nothing."""
 
 
 @dataclass
@@ -91,15 +61,15 @@ class _HintInForce:
 class Steering:
     """The requests of users that are in force. GEPA's thread alone uses it.
 
-    `max_tokens`, `program_proposes`, `fixed`: as in `Situation`. `used`: returns what a limit must exceed, by name, for
-    a number of metric calls. `set_limits`: records and applies new limits; it is not called on replay, as the limits of
-    a resumed run are in its settings. `on_taken`: called with each entry and its number, after it is in force, and
-    whether it is replayed.
+    `queue`: None for a replay, for which nothing waits. `max_tokens`, `program_proposes`, `fixed`: as in `Situation`.
+    `used`: returns what a limit must exceed, by name, for a number of metric calls. `set_limits`: records and applies
+    new limits; it is not called on replay, as the limits of a resumed run are in its settings. `on_taken`: called with
+    each entry and its number, after it is in force, and whether it is replayed.
     """
 
     journal: Journal
     emit: Emit
-    queue: RequestQueue = field(default_factory=EmptyQueue)
+    queue: PolledQueue | None = None
     max_tokens: int | None = None
     program_proposes: bool = False
     used: Callable[[int], Mapping[str, float]] = lambda _calls: {}
@@ -157,25 +127,25 @@ class Steering:
             entry = SteerEntry.model_validate_json(recorded.answer)
             [asked] = self.journal.ask([_key(entry)])
             self._apply(entry, asked.number, state, replayed=True)
-        if self.journal.replaying:
+        if self.journal.replaying or self.queue is None:
             return
         if self.proposals and self.proposals[0].tries >= MOST_TRIES:
             self._give_up(self.proposals[0], state)
         for request in self.queue.waiting(at_once=at_once):
-            self._take(request, state)
+            self._take(self.queue, request, state)
 
-    def _take(self, request: SteeringRequest, state: State) -> None:
+    def _take(self, queue: PolledQueue, request: SteeringRequest, state: State) -> None:
         if (number := self._numbers.get(request.id)) is not None:  # its outcome was not written before a crash
-            self.queue.taken(request.id, number)
+            queue.taken(request.id, number)
             return
         try:
             action = action_of(request.action)
             reason = objection(action, self._situation(state))
         except ValidationError as error:
-            self.queue.refused(request.id, f"it is malformed: {mistakes(error, 'the request')}")
+            queue.refused(request.id, f"it is malformed: {mistakes(error, 'the request')}")
             return
         if reason is not None:
-            self.queue.refused(request.id, reason)
+            queue.refused(request.id, reason)
             self.emit(
                 Steered(
                     action=action.kind,
@@ -191,7 +161,7 @@ class Steering:
         if isinstance(action, SetBudget):
             self.set_limits(action.limits)  # first: a request that is not recorded is taken again
         entry = SteerEntry(id=request.id, action=action, author=plain(request.author), created=plain(request.created))
-        self.queue.taken(request.id, self._record(entry, state))
+        queue.taken(request.id, self._record(entry, state))
 
     def _give_up(self, proposal: ProposalByHand, state: State) -> None:
         """Record that a proposal could not be evaluated."""

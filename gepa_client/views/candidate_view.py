@@ -18,12 +18,6 @@ from gepa_client.report import summary_fields as fields
 from gepa_client.views.console import LONGEST, echo, plain_table, safe, safe_line
 from protocol.code import code_at
 
-LONGEST_DIFF = 200
-"""Lines of a text's diff that are shown, unless in full."""
-
-LONGEST_LINE = 200
-"""Characters of a line of a diff that are shown, unless in full."""
-
 MOVED_SHOWN = 3
 """Rows that a change made better, and worse, which are shown unless in full."""
 
@@ -32,8 +26,6 @@ VALUE = 80
 
 LOG_SHOWN = 5
 """Lines that the program wrote which are shown, unless in full."""
-
-COLOURS = {"+": "green", "-": "red", "@": "dim"}
 
 STEP = 4
 """Columns of indentation per level."""
@@ -92,16 +84,10 @@ def show_changes(console: Console, before: CandidateRecord, after: CandidateReco
         echo(console, f"[dim]code[/] {safe_line(was or 'none', 200)} -> {safe_line(now or 'none', 200)}")
     old, new = component_texts(before.texts), component_texts(after.texts)
     for component in dict.fromkeys([*old, *new]):
-        lines = text_diff(old.get(component, ""), new.get(component, ""))
-        if not lines:
-            continue
-        changed = True
-        echo(console, f"[dim]{safe_line(component, 200)}[/]")
-        for text in lines if full else lines[:LONGEST_DIFF]:
-            colour, shown = COLOURS.get(text[:1]), safe(text if full else _cut(text))
-            echo(console, f"[{colour}]{shown}[/]" if colour else shown)
-        if len(lines) > LONGEST_DIFF and not full:
-            echo(console, f"[dim]... and {len(lines) - LONGEST_DIFF:,} lines more; --full shows them[/]")
+        if diff := text_diff(old.get(component, ""), new.get(component, "")):
+            changed = True
+            echo(console, f"[dim]{safe_line(component, 200)}[/]")
+            show_diff(console, "\n".join(diff), full=full, more="--full shows them")
     if not changed:
         echo(console, "[dim]no text differs[/]")
 
@@ -167,10 +153,6 @@ def _show_code(
     if outcome.made.summary:
         echo(console, f"[dim]summary[/] {safe(outcome.made.summary.strip())}")
     show_diff(console, outcome.made.diff, full=full, more="--full shows them")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 1]}…"
 
 
 def _show_scores(
@@ -260,7 +242,7 @@ _STYLES: dict[LineKind, str] = {"head": "bold", "at": "cyan", "add": "green", "d
 
 
 def show_diff(console: Console, diff: str, *, full: bool = False, more: str = "--json has them") -> None:
-    """Print a unified diff of code, cut unless `full`; `more`: where the other lines are."""
+    """Print a unified diff, cut unless `full`; `more`: where the other lines are."""
     diff_lines = list(lines(diff))
     for each in diff_lines if full else diff_lines[:DIFF_LINES_SHOWN]:
         text = each.text if full or len(each.text) <= DIFF_COLUMNS_SHOWN else f"{each.text[: DIFF_COLUMNS_SHOWN - 1]}…"

@@ -121,7 +121,7 @@ def test_what_is_required_needs_test_rows_before_anything_is_paid_for(serve: Ser
     del words.datasets["test"]
     ended = cli("optimize", serve(words), "--max-metric-calls", 300, "--require", "improved")
     assert ended.status == 2
-    assert "only test rows can show that: give `testset`" in ended.stderr
+    assert "only test rows can show that: give `testset`" in ended.stdout
     assert words.calls("evaluate") == []
 
 

@@ -13,7 +13,7 @@ from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.run_events import Event, StepFailed, Warned
-from gepa_client.run.guards import IDLE, FailureGuard, IdleGuard, PriceGuard
+from gepa_client.run.guards import IDLE, FailureGuard, RunWarnings
 from gepa_client.run.stop_conditions import BetweenExamples
 from gepa_client.settings.run_config import RunConfig
 
@@ -75,7 +75,7 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
     events: list[Event] = []
     journal = Journal("r")
     config = RunConfig(url=("http://127.0.0.1:1",), reflection_lm="openai/x", max_cost_usd=1.0)
-    guard = PriceGuard(config, journal, events.append)
+    guard = RunWarnings(config, journal, events.append)
     journal.spending.finished("completion", {"cost_usd": 0.25}, examples=1, unpriced=0)
     journal.spending.finished("evaluate", {"cost_usd": None}, examples=1, unpriced=1)
     journal.spending.finished("score", None, examples=1, unpriced=1)
@@ -107,7 +107,8 @@ def test_a_recorded_failure_that_was_hopeless_does_not_end_a_replay() -> None:
 
 def test_a_run_warns_once_if_minibatches_in_a_row_have_perfect_scores() -> None:
     events: list[Event] = []
-    guard = IdleGuard(Journal("20260131", store="runs.db"), events.append)
+    config = RunConfig(url=("http://127.0.0.1:1",), max_metric_calls=5)
+    guard = RunWarnings(config, Journal("20260131", store="runs.db"), events.append)
     proposal = cast("ProposalEndEvent", {"iteration": 1})
     perfect = cast("EvaluationSkippedEvent", {"reason": "all_scores_perfect"})
     for _ in range(IDLE - 1):

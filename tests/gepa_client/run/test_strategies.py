@@ -20,7 +20,7 @@ class State:
 
 
 def stops(config: RunConfig) -> list[bool]:
-    return [stopper(State()) for stopper in stoppers(config)]  # type: ignore[arg-type]
+    return [stopper(State()) is not None for stopper in stoppers(config)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_patience_and_a_target_score_are_stoppers() -> None:
     assert stops(RunConfig(url=URL, target_score=0.5)) == [True]
     assert stops(RunConfig(url=URL, target_score=0.6)) == [False]
     [patience] = stoppers(RunConfig(url=URL, patience=2))
-    assert [patience(State()) for _ in range(3)] == [False, False, True]  # type: ignore[arg-type]
+    assert [patience(State()) is not None for _ in range(3)] == [False, False, True]  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from gepa_client.run import strategies
 from gepa_client.run.proposal_watcher import ProposalWatcher
 from gepa_client.selection.race import RacedSelection
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.steering.steering import Steering
 from protocol import Example
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.scripted_server import Host, ScriptedServer, ok
@@ -103,9 +104,15 @@ def run(
     race = strategies.racing(arguments, adapter, val, config)
     if race is not None:
         race.dropped = dropped
-    proposals = ProposalWatcher(lambda _event: None, adapter, tuple, reflection.take_unusable)
-    arguments["reflection_strategy"] = proposals.reflection(arguments["reflection_strategy"])
-    arguments["selection_strategy"] = proposals.selection(arguments["selection_strategy"])
+    proposals = ProposalWatcher(
+        lambda _event: None,
+        adapter,
+        Steering(adapter.journal, lambda _event: None),
+        arguments["reflection_strategy"],
+        arguments["selection_strategy"],
+        reflection.take_unusable,
+    )
+    arguments |= {"reflection_strategy": proposals, "selection_strategy": proposals}
     rejected = Rejections(proposals, race)
     arguments["callbacks"] = [*arguments["callbacks"], proposals, rejected]
     train = val if val.first_id == 0 else rows(TRAIN)

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gepa_client.selection.race_rule import ERROR, DropDecision, Standing, drop_decisions, race_order, targets
+from gepa_client.selection.race_rule import ERROR, DropDecision, drop_decision, race_order, targets
 
 ROWS = 200
 
@@ -15,7 +15,7 @@ def raced(
     rows = 0
     while True:
         rows = min(rows + block, len(other))
-        [decision] = drop_decisions([Standing(tuple(own[:rows]), tuple(other), highest)])
+        decision = drop_decision(own[:rows], other, highest)
         if decision.drops or rows == len(other):
             return decision, rows
 

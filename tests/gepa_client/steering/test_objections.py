@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.steer_entries import AnyAction, Drop, Hint, Pin, Propose, SetBudget, Withdraw
-from gepa_client.run.stoppers import PerfectStop, StateStop
+from gepa_client.run.stoppers import perfect_stop, stoppers
+from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.objections import Situation, objection
 
 CANDIDATES = [{"rules": "a", "git_branch": "main"}, {"rules": "b", "git_branch": "main"}, {"rules": "c"}]
@@ -57,5 +58,6 @@ def test_a_candidate_that_was_dropped_ends_no_run_by_its_score() -> None:
         program_candidates=[{}, {}], prog_candidate_val_subscores=scores, program_full_scores_val_set=[0.5, 1.0]
     )
     for dropped, ends in ((set(), True), ({1}, False)):
-        assert PerfectStop(1.0, dropped)(state) is ends
-        assert StateStop("target_score", 0.9, dropped)(state) is ends
+        [target] = stoppers(RunConfig(url=("http://127.0.0.1:1",), target_score=0.9), dropped)
+        for stop in (target, perfect_stop(1.0, dropped, "validation", sampled=False)):
+            assert (stop(state) is not None) is ends

@@ -35,7 +35,8 @@ class Queue:
 
 @pytest.fixture
 def steering() -> Any:
-    return Steering(Journal("a-run"), lambda _event: None, Queue())
+    queue: Any = Queue()
+    return Steering(Journal("a-run"), lambda _event: None, queue)
 
 
 @pytest.fixture
