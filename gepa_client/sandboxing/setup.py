@@ -267,7 +267,6 @@ def _gateway(
         calls_per_minute=settings.model_calls_per_minute,
         cap_usd=settings.max_cost_usd,
         prices=settings.model_prices or {},
-        ports=None,  # an allowed host is allowed on every port
     )
     providers = providers_of(settings)
     if not providers:
