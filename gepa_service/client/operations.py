@@ -56,12 +56,12 @@ class Operations(Connection):
     def jobs(
         self,
         *,
-        status: list[Literal["pending", "running", "paused", "completed", "failed", "cancelled"]] | None = None,
         after: str | None = None,
         limit: int | None = None,
+        status: list[Literal["pending", "running", "paused", "completed", "failed", "cancelled"]] | None = None,
     ) -> JobPage:
         """List jobs, the newest first."""
-        return self._model(JobPage, "GET", "/jobs", query={"status": status, "after": after, "limit": limit})
+        return self._model(JobPage, "GET", "/jobs", query={"after": after, "limit": limit, "status": status})
 
     def job(self, job_id: str) -> JobView:
         """Return a job."""
@@ -102,12 +102,12 @@ class Operations(Connection):
     def programs(
         self,
         *,
+        after: str | None = None,
+        limit: int | None = None,
         line: str | None = None,
         job_id: str | None = None,
         client_id: str | None = None,
         verdict: Literal["improved", "no difference", "worse"] | None = None,
-        after: str | None = None,
-        limit: int | None = None,
     ) -> VersionPage:
         """List versions, the newest first."""
         return self._model(
@@ -115,18 +115,18 @@ class Operations(Connection):
             "GET",
             "/programs",
             query={
+                "after": after,
+                "limit": limit,
                 "line": line,
                 "job_id": job_id,
                 "client_id": client_id,
                 "verdict": verdict,
-                "after": after,
-                "limit": limit,
             },
         )
 
-    def active(self, *, line: str | None = None, after: str | None = None, limit: int | None = None) -> ActivePage:
+    def active(self, *, after: str | None = None, limit: int | None = None, line: str | None = None) -> ActivePage:
         """List the active version of each program, or of the one that `line` names."""
-        return self._model(ActivePage, "GET", "/programs/active", query={"line": line, "after": after, "limit": limit})
+        return self._model(ActivePage, "GET", "/programs/active", query={"after": after, "limit": limit, "line": line})
 
     def program(self, program_id: str) -> VersionView:
         """Return a version."""
@@ -238,6 +238,6 @@ class Operations(Connection):
         """Return what the tenant has used."""
         return self._model(UsageView, "GET", "/usage")
 
-    def audit(self, *, actor: str | None = None, after: str | None = None, limit: int | None = None) -> AuditPage:
+    def audit(self, *, after: str | None = None, limit: int | None = None, actor: str | None = None) -> AuditPage:
         """List the writes of all callers of the tenant."""
-        return self._model(AuditPage, "GET", "/audit", query={"actor": actor, "after": after, "limit": limit})
+        return self._model(AuditPage, "GET", "/audit", query={"after": after, "limit": limit, "actor": actor})
