@@ -73,12 +73,14 @@ def api() -> Any:
 def worker() -> None:
     """Run jobs, batches and steps until there is no work, the time of a function is nearly over, or Modal ends it."""
     from gepa_client.journal.store import open_store
-    from gepa_service.cli.worker_parts import WorkerOptions, make_worker, work
+    from gepa_service.cli.worker_parts import make_worker, sender_of, work
     from gepa_service.jobs.worker import LEASE_S
 
     logging.basicConfig(level=logging.WARNING, format="worker: %(levelname)s: %(message)s")
     with _opened() as service, contextlib.closing(open_store(service.journals)) as store:
-        options = WorkerOptions(
+        made = make_worker(
+            service,
+            store,
             api=service.public_url,
             folder=Path(WORK),
             jobs=JOBS_EACH,
@@ -86,18 +88,17 @@ def worker() -> None:
             lease_s=LEASE_S,
             forward=forwarded,
         )
-        made = make_worker(service, store, options)
         begun = time.monotonic()
         busy = begun
 
         def is_over() -> bool:
             nonlocal busy
             present = time.monotonic()
-            if made.works.is_busy:
+            if made.is_busy:
                 busy = present
             return present - begun > LONGEST_S - DRAIN_S or present - busy > IDLE_S
 
-        work(made, is_over)
+        work(made, sender_of(service), is_over)
 
 
 @app.function(schedule=modal.Period(minutes=1), timeout=120, max_containers=1)

@@ -37,7 +37,7 @@ from sandbox_runtime.gateway import (
     configured,
     known,
 )
-from sandbox_runtime.source import ClientSandbox, ClientSettings, GitCredentials, GitToken, Source
+from sandbox_runtime.source import ClientSandbox, ClientSettings, GitToken, Source
 
 GITHUB = "github.com"
 
@@ -267,7 +267,6 @@ def _gateway(
         calls_per_minute=settings.model_calls_per_minute,
         cap_usd=settings.max_cost_usd,
         prices=settings.model_prices or {},
-        ports=None,  # an allowed host is allowed on every port
     )
     providers = providers_of(settings)
     if not providers:
@@ -323,7 +322,7 @@ def _secret_headers(settings: RunConfig) -> list[SecretHeader]:
     return found
 
 
-def _credentials(settings: RunConfig) -> GitCredentials | None:
+def _credentials(settings: RunConfig) -> GitToken | None:
     if settings.git_token_file is None:
         return None
     return GitToken.from_file(settings.git_token_file, urlsplit(settings.repo or "").netloc or GITHUB)

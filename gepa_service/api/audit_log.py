@@ -22,7 +22,7 @@ class Audit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        caller = await recognized(Request(scope)) if scope["type"] == "http" and scope["method"] in WRITES else None
+        caller = await recognized(Request(scope)) if scope["method"] in WRITES else None
         if caller is None or caller.role == "job":
             await self._app(scope, receive, send)
             return

@@ -24,9 +24,6 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         largest = LARGEST_REQUEST if JOURNAL.fullmatch(scope["path"]) else self._largest
         announced = Headers(scope=scope).get("content-length", "0")
         if not announced.isdecimal():

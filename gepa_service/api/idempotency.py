@@ -52,7 +52,7 @@ class Idempotency:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        key = Headers(scope=scope).get(HEADER) if scope["type"] == "http" and scope["method"] in WRITES else None
+        key = Headers(scope=scope).get(HEADER) if scope["method"] in WRITES else None
         caller = None if key is None else await recognized(Request(scope))
         if key is None or caller is None or caller.role == "job":
             await self._app(scope, receive, send)

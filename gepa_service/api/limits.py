@@ -44,9 +44,6 @@ class RequestLimits:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         caller = await recognized(Request(scope))
         if caller is None:
             route = next((each for each in self._routes if each.matches(scope)[0] is Match.FULL), None)

@@ -53,8 +53,8 @@ class Measured:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+        if scope["type"] != "http":  # the start and the end of the application, which concern no other middleware
+            await scope["app"].router(scope, receive, send)
             return
         began = time.monotonic()
         method = scope["method"] if scope["method"] in METHODS else "other"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any, Generic, Self, TypeVar
 
-from fastapi import Depends, Query
+from fastapi import Query
 from pydantic import BaseModel, Field
 
 from gepa_service.api.problems import not_found
@@ -29,23 +29,15 @@ class View(BaseModel):
 
 
 class PageQuery(BaseModel):
-    """`after`: the `next` of the page before. `limit`: the largest number of items."""
+    """Which page of a list a request asks for."""
 
-    after: str | None = None
-    limit: int = DEFAULT_LIMIT
-
-
-def page_query(
     after: Annotated[
-        str | None, Query(max_length=LONGEST_ID, pattern=ID_PATTERN, description="`next` of the page before.")
-    ] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST, description="The largest number of items.")] = DEFAULT_LIMIT,
-) -> PageQuery:
-    """Return the query of a request."""
-    return PageQuery(after=after, limit=limit)
+        str | None, Field(max_length=LONGEST_ID, pattern=ID_PATTERN, description="`next` of the page before.")
+    ] = None
+    limit: Annotated[int, Field(ge=1, le=MOST, description="The largest number of items.")] = DEFAULT_LIMIT
 
 
-Paging = Annotated[PageQuery, Depends(page_query)]
+Paging = Annotated[PageQuery, Query()]
 
 
 class Page(BaseModel, Generic[V]):

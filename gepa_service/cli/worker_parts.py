@@ -4,7 +4,6 @@ import logging
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from evolverpc_common.signal_handlers import signals_handled
@@ -25,30 +24,24 @@ LOOK_S = 1.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class MadeWorker:
-    """A worker, and what is done beside. `webhooks`: sends them until the event is set."""
+def make_worker(
+    service: Service,
+    store: Store,
+    *,
+    api: str,
+    folder: Path,
+    jobs: int,
+    sandbox: SandboxKind,
+    lease_s: float,
+    forward: Forward | None = None,
+) -> Worker:
+    """Return a worker that does not run yet. `jobs`: as `Worker.at_once`; the rest: as of `WorkerParts`.
 
-    works: Worker
-    webhooks: Callable[[threading.Event], None]
-
-
-@dataclass(frozen=True)
-class WorkerOptions:
-    """How a worker runs. `jobs`: as `Worker.at_once`. `folder`, `forward`: as of `WorkerParts`."""
-
-    api: str
-    folder: Path
-    jobs: int
-    sandbox: SandboxKind
-    lease_s: float
-    forward: Forward | None = None
-
-
-def make_worker(service: Service, store: Store, options: WorkerOptions) -> MadeWorker:
-    """Return a worker that does not run yet. Raises `OSError`: its folder cannot be made."""
+    Raises:
+        OSError: its folder cannot be made.
+    """
     assert service.vault is not None  # noqa: S101  `opened_service` makes one
-    vault, folder = service.vault, options.folder
+    vault = service.vault
     access = GitAccess(service.records, service.repositories, service.github)
     for path in (folder, folder / "cache"):
         path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
@@ -58,31 +51,38 @@ def make_worker(service: Service, store: Store, options: WorkerOptions) -> MadeW
         records=service.records,
         journals=store,
         tokens=JobTokens(service.records, [each.value for each in vault.masters]),
-        api=options.api.rstrip("/"),
+        api=api.rstrip("/"),
         folder=folder.resolve() / "jobs",
         cache=cache,
-        lease_s=options.lease_s,
-        sandbox=options.sandbox,
+        lease_s=lease_s,
+        sandbox=sandbox,
         secrets=lambda tenant: revealed(vault, tenant),
         git=access,
-        forward=options.forward,
+        forward=forward,
     )
-    sender = Sender(service.records, service.webhook_key, service.repositories.allow_networks)
-    return MadeWorker(Worker(parts, options.jobs), sender.run)
+    return Worker(parts, jobs)
 
 
-def work(worker: MadeWorker, is_over: Callable[[], bool] = lambda: False) -> None:
-    """Run it until SIGTERM or SIGINT, or until `is_over`, which is asked each second; then drain it."""
+def sender_of(service: Service) -> Sender:
+    """Return what sends the events of all tenants to their webhooks."""
+    return Sender(service.records, service.webhook_key, service.repositories.allow_networks)
+
+
+def work(worker: Worker, sender: Sender, is_over: Callable[[], bool] = lambda: False) -> None:
+    """Run a worker, and send webhooks beside, until SIGTERM or SIGINT; then drain it.
+
+    `is_over`: ends it too once it returns true; asked each second.
+    """
     stop = threading.Event()
 
     def drain() -> None:
         stop.set()
-        worker.works.drain()
+        worker.drain()
 
     def send() -> None:
         while not stop.is_set():
             try:
-                worker.webhooks(stop)
+                sender.run(stop)
             except Exception:  # noqa: BLE001  one webhook that cannot be sent may not stop the others
                 _log.exception("webhooks: an error; continued in %g s", RESTART_S)
                 stop.wait(RESTART_S)
@@ -97,7 +97,7 @@ def work(worker: MadeWorker, is_over: Callable[[], bool] = lambda: False) -> Non
         for thread in threads:
             thread.start()
         try:
-            worker.works.run()
+            worker.run()
         finally:
             stop.set()
             for thread in threads:

@@ -10,6 +10,7 @@ from gepa_service.records.store import RecordStore
 from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.repositories.repository_access import allowed_repository, fetch, git_configuration
+from sandbox_runtime.source.remote_git import Credentials
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,12 @@ class GitAccess:
         """
         asyncio.run(fetch(allowed_repository(work.repo_url, self.policy), commit, folder, self.credentials(work)))
 
-    def credentials(self, work: Work) -> tuple[str, str] | None:
-        """Return user and password for a repository that was connected by the GitHub App, else None."""
+    def credentials(self, work: Work) -> Credentials | None:
+        """Return a token for a repository that the GitHub App connects, else None. Raises `CredentialsFailed`."""
         if work.client_id is None or self.github is None:
             return None
         found = self.records.get(Repository, work.tenant, work.client_id)
         if found is None or found.installation_id is None or found.repo_url != work.repo_url:
             return None
         url = found.repo_url.partition("#")[0]
-        return asyncio.run(self.github.credentials(found.installation_id).for_url(url))
+        return asyncio.run(self.github.credentials(found.installation_id, url))

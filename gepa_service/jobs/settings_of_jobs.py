@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
-from pydantic.fields import FieldInfo
 
 from evolverpc_common.network_addresses import Network
 from gepa_client.settings.groups import ROW_SUFFIXES, SandboxSettings, parse_secret_header
@@ -57,15 +56,7 @@ LARGEST: dict[str, float] = {
 """The largest values of settings that use the service's machines."""
 
 
-def _option(field: FieldInfo) -> Any:
-    """Return the annotation and the default of a setting, without what the command line needs of it."""
-    annotation: Any = field.annotation
-    for part in field.metadata:
-        annotation = Annotated[annotation, part]
-    return annotation, Field(field.get_default(call_default_factory=True), description=field.description)
-
-
-class _OwnSettings(BaseModel):
+class _Options(BaseModel):
     """Every setting of `evolverpc optimize` that a tenant may choose; the reference of settings describes each."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -83,34 +74,29 @@ class _OwnSettings(BaseModel):
         return given
 
 
-class _SandboxSettings(_OwnSettings):
+class _SandboxOptions(_Options):
     """Every setting of sandboxes that a tenant may choose; the reference of settings describes each."""
 
 
+def _with_fields(own: type[_Options], settings: type[BaseModel]) -> Any:
+    """Return the model with each of the settings that a tenant may choose, without what the command line needs."""
+    fields: dict[str, Any] = {}
+    for name, field in settings.model_fields.items():
+        if name in SETTINGS and name not in DECIDED:
+            annotation: Any = field.annotation
+            for part in field.metadata:
+                annotation = Annotated[annotation, part]
+            default = field.get_default(call_default_factory=True)
+            fields[name] = annotation, Field(default, description=field.description)
+    return create_model(own.__name__.strip("_"), __base__=own, __doc__=own.__doc__, **fields)
+
+
 if TYPE_CHECKING:
-    Options = _OwnSettings
-    SandboxOptions = _SandboxSettings
+    Options = _Options
+    SandboxOptions = _SandboxOptions
 else:
-    Options = create_model(
-        "Options",
-        __base__=_OwnSettings,
-        __doc__=_OwnSettings.__doc__,
-        **{
-            name: _option(field)
-            for name, field in RunConfig.model_fields.items()
-            if name in SETTINGS and name not in DECIDED
-        },
-    )
-    SandboxOptions = create_model(
-        "SandboxOptions",
-        __base__=_SandboxSettings,
-        __doc__=_SandboxSettings.__doc__,
-        **{
-            name: _option(field)
-            for name, field in SandboxSettings.model_fields.items()
-            if name in SETTINGS and name not in DECIDED
-        },
-    )
+    Options = _with_fields(_Options, RunConfig)
+    SandboxOptions = _with_fields(_SandboxOptions, SandboxSettings)
 
 
 class SettingRefused(Exception):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gepa_service.repositories.repository_access import AllowedRepository, fetch, remote_git
-from sandbox_runtime.source.remote_git import GitCredentials, git
+from sandbox_runtime.source.remote_git import Credentials, git
 
 TEXTS = ".gepa/best_candidate.json"
 """The file that holds the texts of a version."""
@@ -29,13 +29,12 @@ class DeliveredChange:
     message: str
 
 
-async def push(repository: AllowedRepository, branch: str, change: DeliveredChange, credentials: GitCredentials) -> str:
+async def push(repository: AllowedRepository, branch: str, change: DeliveredChange, credentials: Credentials) -> str:
     """Push the change as one commit to the branch, which is replaced if it is there; return the commit.
 
     Raises:
         SandboxError: git failed, for instance because the patch does not apply; the text has no secrets.
     """
-    pair = await credentials.for_url(repository.url)
     with tempfile.TemporaryDirectory(prefix="gepa-deliver-") as name:
         folder = Path(name)
         await git("init", "--quiet", "--bare", "--template=", ".", folder=folder)
@@ -44,7 +43,7 @@ async def push(repository: AllowedRepository, branch: str, change: DeliveredChan
             printed = await git(*arguments, folder=folder, bare=True, stdin=stdin, settings=AUTHOR)
             return printed.decode("utf-8", "replace").strip()
 
-        await fetch(repository, change.base, folder, pair, bare=True)
+        await fetch(repository, change.base, folder, credentials, bare=True)
         await local("read-tree", change.base)
         if change.patch is not None:
             await local("apply", "--cached", "--binary", "--whitespace=nowarn", "-", stdin=change.patch.encode())
@@ -55,5 +54,5 @@ async def push(repository: AllowedRepository, branch: str, change: DeliveredChan
         tree = await local("write-tree")
         commit = await local("commit-tree", tree, "-p", change.base, stdin=change.message.encode())
         pushed = ("push", "--quiet", "--end-of-options", repository.url, f"+{commit}:refs/heads/{branch}")
-        await remote_git(repository, *pushed, folder=folder, pair=pair, timeout_s=PUSH_S, bare=True)
+        await remote_git(repository, *pushed, folder=folder, credentials=credentials, timeout_s=PUSH_S, bare=True)
     return commit

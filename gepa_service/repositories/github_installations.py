@@ -9,13 +9,27 @@ from typing import Any, TypeVar
 
 import aiohttp
 import jwt
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
+from evolverpc_common.judged_http import environment_proxy
 from evolverpc_common.network_addresses import is_loopback
-from sandbox_runtime.source.github_app import HEADERS, REQUEST_S, GitHubApp, GitHubAppSettings
-from sandbox_runtime.source.remote_git import CredentialsFailed
+from sandbox_runtime.source.remote_git import TOKEN_USER, Credentials, CredentialsFailed, is_for
 
 M = TypeVar("M", bound=BaseModel)
+
+REQUEST_S = 30.0
+HEADERS = {
+    "Accept": "application/vnd.github+json",
+    "X-GitHub-Api-Version": "2022-11-28",
+    "User-Agent": "evolverpc",
+}
+"""Time limit and headers of every request to GitHub's API."""
+
+BACKDATED_S = 60
+"""Clocks differ; GitHub advises to backdate by this."""
+
+SIGNED_S = 540
+"""Seconds until our own signature expires: GitHub accepts ten minutes, the backdating included."""
 
 STATE_S = 600
 """Seconds within which an installation that was begun here must end."""
@@ -30,15 +44,20 @@ _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]+")
 
 
 class GitHubFailed(Exception):
-    """GitHub refused a request or did not answer; the text has the reason, without secrets."""
+    """GitHub refused a request or did not answer; the text has the reason, without secrets. `status`: of its answer."""
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 @dataclass(frozen=True)
 class GitHubSettings:
     """The service's App. `slug`: its name in URLs. `client_id`, `client_secret`: of its user authorization.
 
-    `key`: its private key, PEM. `webhook_secret`: signs what GitHub sends. `web`: where people use GitHub. `host`,
-    `api`: as of `GitHubAppSettings`. `state_key`: signs what a tenant's browser carries through GitHub.
+    `key`: its private key, PEM. `webhook_secret`: signs what GitHub sends. `web`: where people use GitHub. `host`:
+    of its repositories. `api`: `https://HOST/api/v3` for GitHub Enterprise. `state_key`: signs what a tenant's browser
+    carries through GitHub.
     """
 
     app_id: str
@@ -80,6 +99,10 @@ class _Installations(BaseModel):
     installations: list[UserInstallation]
 
 
+class _Token(BaseModel):
+    token: str = Field(repr=False)
+
+
 class _UserToken(BaseModel):
     access_token: str
 
@@ -100,16 +123,39 @@ class GitHub:
             if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
                 raise ValueError(f"{url}: what is sent there is secret: use https")
 
-    def credentials(self, installation_id: str, permissions: Mapping[str, str] = READ) -> GitHubApp:
-        """Return the provider of tokens of one installation, each for one repository."""
-        app = GitHubAppSettings(
-            self.settings.app_id,
-            self.settings.key,
-            installation=int(installation_id),
-            host=self.settings.host,
-            api=self.settings.api,
-        )
-        return GitHubApp(app, permissions)
+    async def credentials(self, installation_id: str, url: str, permissions: Mapping[str, str] = READ) -> Credentials:
+        """Return a token of an installation, for the repository at this URL alone, valid for an hour.
+
+        See https://docs.github.com/en/apps/creating-github-apps/authenticating-with-a-github-app.
+
+        Raises:
+            CredentialsFailed: GitHub gives none.
+        """
+        named = owner_and_name(url, self.settings.host)
+        if named is None or not is_for(self.settings.host, url):
+            raise CredentialsFailed(f"{url} is not a repository on {self.settings.host}: OWNER/NAME is expected")
+        address = f"{self.settings.api}/app/installations/{int(installation_id)}/access_tokens"
+        wanted = {"repositories": [named[1]], "permissions": dict(permissions)}
+        try:
+            made = _read(_Token, await self._request("POST", address, wanted, token=self._signature()))
+        except GitHubFailed as error:  # its text may repeat what was sent
+            answered = str(error) if error.status is None else f"GitHub answered {error.status}"
+            reason = _ADVICE.get(error.status, answered)
+            raise CredentialsFailed(
+                f"GitHub App {self.settings.app_id} gets no token for {'/'.join(named)}: {reason}"
+            ) from None
+        return Credentials(url, TOKEN_USER, made.token)
+
+    def _signature(self) -> str:
+        present = int(time.time())
+        claims = {"iat": present - BACKDATED_S, "exp": present + SIGNED_S, "iss": self.settings.app_id}
+        try:
+            return jwt.encode(claims, self.settings.key, algorithm="RS256")
+        except (ValueError, TypeError, jwt.PyJWTError):
+            app = f"GitHub App {self.settings.app_id}"
+            raise CredentialsFailed(
+                f"the private key of {app} cannot be used: give the PEM file that GitHub made"
+            ) from None
 
     def install_url(self, tenant: str, nonce: str) -> str:
         """Return the page on which a user installs the App; GitHub sends the signed state back."""
@@ -159,32 +205,23 @@ class GitHub:
                 return found
         return None
 
-    async def size_mb(self, installation_id: str, owner: str, name: str) -> float:
-        """Return the size of a repository in MiB, as GitHub reports it. Raises `GitHubFailed`, `CredentialsFailed`."""
-        token = await self._token(installation_id, owner, name, READ)
-        answer = await self._request("GET", self._repository(owner, name), None, token=token)
+    async def size_mb(self, credentials: Credentials) -> float:
+        """Return the size of the repository of a token in MiB, as GitHub reports it. Raises `GitHubFailed`."""
+        answer = await self._request("GET", self._repository(credentials), None, token=credentials.password)
         return _read(_Repository, answer).size / 1024
 
     async def open_pull_request(
-        self, installation_id: str, owner: str, name: str, *, head: str, base: str, title: str, body: str
+        self, credentials: Credentials, *, head: str, base: str, title: str, body: str
     ) -> PullRequest:
-        """Open a pull request. Raises `GitHubFailed`, `CredentialsFailed`."""
-        token = await self._token(installation_id, owner, name, DELIVER)
+        """Open a pull request in the repository of a token. Raises `GitHubFailed`."""
         given = {"title": title, "head": head, "base": base, "body": body}
-        return _read(
-            PullRequest, await self._request("POST", f"{self._repository(owner, name)}/pulls", given, token=token)
-        )
+        address = f"{self._repository(credentials)}/pulls"
+        return _read(PullRequest, await self._request("POST", address, given, token=credentials.password))
 
-    async def _token(self, installation_id: str, owner: str, name: str, permissions: Mapping[str, str]) -> str:
-        credentials = self.credentials(installation_id, permissions)
-        pair = await credentials.for_url(f"{_scheme(self.settings.host)}://{self.settings.host}/{owner}/{name}")
-        if pair is None:
-            raise CredentialsFailed(f"there is no token for {owner}/{name}")
-        return pair[1]
-
-    def _repository(self, owner: str, name: str) -> str:
-        where = f"{urllib.parse.quote(owner, safe='')}/{urllib.parse.quote(name, safe='')}"
-        return f"{self.settings.api}/repos/{where}"
+    def _repository(self, credentials: Credentials) -> str:
+        named = owner_and_name(credentials.url, self.settings.host)
+        assert named is not None  # noqa: S101  `credentials` checked it
+        return f"{self.settings.api}/repos/{named[0]}/{named[1]}"
 
     async def _request(
         self,
@@ -200,10 +237,13 @@ class GitHub:
         try:
             async with (
                 aiohttp.ClientSession(headers=sent | dict(headers or {}), timeout=timeout) as session,
-                session.request(method, url, json=body, allow_redirects=False) as response,
+                session.request(
+                    method, url, json=body, allow_redirects=False, proxy=environment_proxy(url)
+                ) as response,
             ):
                 if response.status not in {200, 201}:
-                    raise GitHubFailed(f"GitHub answered {response.status}: {await _message(response)}")
+                    text = f"GitHub answered {response.status}: {await _message(response)}"
+                    raise GitHubFailed(text, response.status)
                 return await response.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise GitHubFailed(f"GitHub cannot be asked: {type(error).__name__}") from None
@@ -216,10 +256,6 @@ def owner_and_name(url: str, host: str) -> tuple[str, str] | None:
     if parts.netloc.lower() != host.lower() or len(path) != 2 or not all(map(_NAME.fullmatch, path)):
         return None
     return path[0], path[1]
-
-
-def _scheme(host: str) -> str:
-    return "http" if is_loopback(host.rpartition(":")[0] or host) else "https"
 
 
 def _read(type_: type[M], answer: Any) -> M:
@@ -236,3 +272,11 @@ async def _message(response: aiohttp.ClientResponse) -> str:
         return f"{read.get('message', '')} {faults}".strip()[:300]
     except (ValueError, AttributeError, aiohttp.ClientError):
         return "no reason"
+
+
+_ADVICE: Mapping[int | None, str] = {
+    401: "GitHub refuses its signature; check the app's id, its private key and this machine's clock",
+    403: "GitHub forbids it; the app needs the permission `Contents: read`, and its installation must not be suspended",
+    404: "it is not installed there; install it for this repository, and check the repository's name and the app's id",
+    422: "the installation does not include this repository, or not the permission `Contents: read`",
+}

@@ -1,7 +1,6 @@
 """Test whether a repository can be read, and run git so that it connects to nothing but the judged addresses."""
 
 import asyncio
-import base64
 import re
 import tempfile
 import urllib.parse
@@ -17,9 +16,8 @@ from gepa_service.repositories.destinations import (
     destination_of,
 )
 from gepa_service.repositories.policy import RepositoryPolicy
-from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.source.origin import LocalRepository, address
-from sandbox_runtime.source.remote_git import Credentials, GitCredentials, GitFailed, git
+from sandbox_runtime.source.remote_git import Credentials, GitFailed, git
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HEAD = "HEAD"
@@ -100,15 +98,14 @@ def git_settings(repository: AllowedRepository) -> dict[str, str]:
     return settings | {"http.curloptResolve": f"{url_host(where.host)}:{where.port}:{addresses}"}
 
 
-def git_configuration(repository: AllowedRepository, credentials: tuple[str, str] | None = None) -> str:
+def git_configuration(repository: AllowedRepository, credentials: Credentials | None = None) -> str:
     """Return `git_settings` as a file for `GIT_CONFIG_GLOBAL`, for processes that run git by themselves.
 
-    `credentials`: user and password, which git then sends to this repository alone.
+    `credentials`: git then sends them to this repository alone.
     """
     settings = git_settings(repository)
     if credentials is not None:
-        pair = base64.b64encode(":".join(credentials).encode()).decode()
-        settings[f"http.{repository.url}.extraHeader"] = f"Authorization: Basic {pair}"
+        settings[f"http.{repository.url}.extraHeader"] = f"Authorization: Basic {credentials.basic}"
     lines = [f"[{section}]\n\t{name} = {value}" for section, name, value in _split(settings)]
     return "\n".join(lines) + "\n"
 
@@ -126,48 +123,45 @@ async def remote_git(
     repository: AllowedRepository,
     *arguments: str,
     folder: Path,
-    pair: tuple[str, str] | None,
+    credentials: Credentials | None,
     timeout_s: float,
     bare: bool = False,
 ) -> bytes:
-    """Run git against the repository, and return what it writes. `pair`: user and password; the rest: as of `git`."""
+    """Run git against the repository, and return what it writes. The rest: as of `git`."""
     return await git(
         *arguments,
         folder=folder,
         bare=bare,
         network=True,
         settings=git_settings(repository),
-        credentials=None if pair is None else Credentials(repository.url, *pair),
+        credentials=credentials,
         timeout_s=timeout_s,
     )
 
 
 async def fetch(
-    repository: AllowedRepository, commit: str, folder: Path, pair: tuple[str, str] | None, *, bare: bool = False
+    repository: AllowedRepository, commit: str, folder: Path, credentials: Credentials | None, *, bare: bool = False
 ) -> None:
     """Bring a commit to the git repository in `folder`, without those before it. Raises `GitFailed`."""
-    await remote_git(
-        repository, *_FETCH, repository.url, commit, folder=folder, pair=pair, timeout_s=FETCH_S, bare=bare
-    )
+    asked = (*_FETCH, repository.url, commit)
+    await remote_git(repository, *asked, folder=folder, credentials=credentials, timeout_s=FETCH_S, bare=bare)
 
 
-async def look_up(repository: AllowedRepository, policy: RepositoryPolicy, credentials: GitCredentials | None) -> Head:
+async def look_up(repository: AllowedRepository, policy: RepositoryPolicy, credentials: Credentials | None) -> Head:
     """Ask the repository for its default branch: the test of access.
 
     Raises:
         RepositoryUnreachable: it is not there, is empty, or refuses the credentials.
     """
+    asked = ("ls-remote", "--quiet", "--symref", "--end-of-options", repository.url, HEAD)
     try:
-        pair = await credentials.for_url(repository.url) if credentials is not None else None
         with tempfile.TemporaryDirectory(prefix="gepa-service-") as folder:
-            asked = ("ls-remote", "--quiet", "--symref", "--end-of-options", repository.url, HEAD)
-            listed = await remote_git(repository, *asked, folder=Path(folder), pair=pair, timeout_s=policy.timeout_s)
+            listed = await remote_git(
+                repository, *asked, folder=Path(folder), credentials=credentials, timeout_s=policy.timeout_s
+            )
     except GitFailed as error:
-        raise RepositoryUnreachable(
-            f"{repository.url} cannot be read: {_advice(str(error), pair is not None)}"
-        ) from None
-    except SandboxError as error:
-        raise RepositoryUnreachable(str(error)) from None
+        advice = _advice(str(error), credentials is not None)
+        raise RepositoryUnreachable(f"{repository.url} cannot be read: {advice}") from None
     return await asyncio.to_thread(_head, listed.decode("utf-8", "replace"), repository.url)
 
 

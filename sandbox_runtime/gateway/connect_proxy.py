@@ -92,7 +92,6 @@ class ConnectProxy:
     """The proxy connections of one listener.
 
     `wrong_token` is called for a wrong token, `report` for each connection to an allowed host when it has ended.
-    `ports`: None allows all.
     """
 
     def __init__(
@@ -100,13 +99,11 @@ class ConnectProxy:
         find: Find,
         wrong_token: Callable[[], None],
         resolve: Resolve,
-        ports: frozenset[int] | None,
         report: Callable[[HostConnection], None],
     ) -> None:
         self._find = find
         self._wrong_token = wrong_token
         self._resolve = resolve
-        self._ports = ports
         self._report = report
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -195,7 +192,7 @@ class ConnectProxy:
     def _is_allowed(self, head: _ProxyRequest, session: SandboxGatewaySession) -> bool:
         """Check the egress before anything is resolved, so that a sandbox cannot find out which hosts exist."""
         egress = session.egress
-        if isinstance(egress, Closed) or (self._ports is not None and head.port not in self._ports):
+        if isinstance(egress, Closed):
             return False
         address = parse_address(head.host)
         if address is None and not _NAME.fullmatch(head.host):

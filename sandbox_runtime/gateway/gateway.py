@@ -30,13 +30,11 @@ SHARED = 1024
 class GatewayPorts:
     """The gateway's own sockets on loopback, for sandboxes that have no network of their own. Port 0: any.
 
-    `public_models_url`, `public_tunnel_url`: the addresses at which a forwarder makes them reachable from elsewhere.
+    `public_models_url`: the address at which a forwarder makes the one for models reachable from elsewhere.
     """
 
     models_port: int = 0
-    tunnel_port: int = 0
     public_models_url: str | None = None
-    public_tunnel_url: str | None = None
 
 
 class Gateway:
@@ -102,7 +100,7 @@ class Gateway:
         if sockets is not None and self._listen is not None:
             self._listeners = self._serve_all(*sockets)
             models, tunnel = (f"http://127.0.0.1:{listener.port}" for listener in self._listeners)
-            self._urls = (self._listen.public_models_url or models, self._listen.public_tunnel_url or tunnel)
+            self._urls = (self._listen.public_models_url or models, tunnel)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -150,7 +148,7 @@ class Gateway:
         return await self._models.answer(request, session)
 
     def _proxy(self, find: Find, wrong_token: Callable[[], None]) -> ConnectProxy:
-        return ConnectProxy(find, wrong_token, self._resolve, self._policy.ports, self._on_connection)
+        return ConnectProxy(find, wrong_token, self._resolve, self._on_connection)
 
     def _serve_all(self, models: socket.socket, tunnel: socket.socket) -> list[Listener]:
         front = HttpFrontend(self._session_of, _unattributed, _unattributed, self._answer)
@@ -165,7 +163,7 @@ def _unattributed() -> None:
 def _bound(listen: GatewayPorts) -> tuple[socket.socket, socket.socket]:
     models = socket.create_server(("127.0.0.1", listen.models_port), backlog=SHARED)
     try:
-        return models, socket.create_server(("127.0.0.1", listen.tunnel_port), backlog=SHARED)
+        return models, socket.create_server(("127.0.0.1", 0), backlog=SHARED)
     except OSError:
         models.close()
         raise

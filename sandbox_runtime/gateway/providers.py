@@ -174,14 +174,12 @@ def configured(
     key_env: str | None = None,
     dialect: Dialect = "openai",
     key_header: str | None = None,
-    url_variables: Sequence[str] | None = None,
-    key_variables: Sequence[str] | None = None,
     counts_streams: bool = True,
     extra_fields: Sequence[str] = (),
 ) -> Provider:
     """Return a further provider (OpenRouter, Gemini's OpenAI interface, a local server), its key read from `key_env`.
 
-    `key_env` None: it needs no key. By default the programs' variables are `NAME_BASE_URL`, `NAME_API_BASE` and
+    `key_env` None: it needs no key. The programs' variables are `NAME_BASE_URL`, `NAME_API_BASE` and
     `NAME_API_KEY`, and the key travels as the dialect's own provider expects it.
 
     Raises:
@@ -191,7 +189,6 @@ def configured(
     if key_env and not key:
         raise ValueError(f"provider {name}: its key is to be in {key_env}, which is not set")
     prefix = name.upper().replace("-", "_")
-    urls = (f"{prefix}_BASE_URL", f"{prefix}_API_BASE") if url_variables is None else tuple(url_variables)
-    keys = (f"{prefix}_API_KEY",) if key_variables is None else tuple(key_variables)
+    urls, keys = (f"{prefix}_BASE_URL", f"{prefix}_API_BASE"), (f"{prefix}_API_KEY",)
     header = key_header or ("x-api-key" if dialect == "anthropic" else "Authorization")
     return Provider(name, base_url, key, dialect, header, urls, keys, counts_streams, tuple(extra_fields))

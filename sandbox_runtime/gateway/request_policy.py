@@ -19,7 +19,7 @@ class GatewayPolicy:
     `models`: which may be called, `gpt-4o*` or `anthropic/claude-*`; empty for all. `calls_per_minute`: None for no
     limit; a call waits up to `rate_wait_s` and is then answered with 429. `cap_usd`: None for no limit. `prices`:
     `{model or provider/model: (US dollars per million input tokens, and output tokens)}`, used before the bundled
-    table. `ports`: those that the proxy may connect to; None for all.
+    table.
 
     Raises:
         ValueError: a limit is not positive, or a price is negative.
@@ -30,7 +30,6 @@ class GatewayPolicy:
     rate_wait_s: float = 30.0
     cap_usd: float | None = None
     prices: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    ports: frozenset[int] | None = frozenset({80, 443})
 
     def __post_init__(self) -> None:
         if self.calls_per_minute is not None and self.calls_per_minute < 1:

@@ -1,7 +1,7 @@
 """The source of a sandbox: its program at a commit, what that needs installed, and credentials for its repository."""
 
 from sandbox_runtime.source.client_sandbox import ClientSandbox, ClientSettings
-from sandbox_runtime.source.remote_git import CredentialsFailed, GitCredentials, GitFailed, GitToken
+from sandbox_runtime.source.remote_git import CredentialsFailed, GitFailed, GitToken
 from sandbox_runtime.source.source import Checkout, Source
 
 __all__ = [
@@ -9,7 +9,6 @@ __all__ = [
     "ClientSettings",
     "Source",
     "Checkout",
-    "GitCredentials",
     "GitToken",
     "CredentialsFailed",
     "GitFailed",

@@ -13,7 +13,7 @@ from evolverpc_common.git import filters_off
 from evolverpc_common.network_addresses import is_loopback
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.source.commits import Commit
-from sandbox_runtime.source.remote_git import Credentials, GitCredentials, GitFailed, git, line
+from sandbox_runtime.source.remote_git import GitFailed, GitToken, git, line
 
 _SCP = re.compile(r"(?P<user>[\w.-]+)@(?P<host>[\w.-]+):(?P<path>[^/:][^:]*)")
 _SCHEMES = ("https", "ssh", "file")
@@ -136,7 +136,7 @@ async def remote_commit(
     where: RemoteRepository,
     ref: str,
     mirror: Path,
-    credentials: GitCredentials | None,
+    credentials: GitToken | None,
     on_progress: Callable[[str], None],
 ) -> SourceCommit:
     """Fetch the commit of another repository into `mirror`, see `mirror_path`, unless it is there.
@@ -159,9 +159,7 @@ async def remote_commit(
     return SourceCommit(Commit(mirror, commit, bare=True), branch, where.folder)
 
 
-async def _resolved(
-    where: RemoteRepository, ref: str, mirror: Path, credentials: GitCredentials | None
-) -> tuple[str, str]:
+async def _resolved(where: RemoteRepository, ref: str, mirror: Path, credentials: GitToken | None) -> tuple[str, str]:
     """Return the commit of a ref there, and the branch; tags come before branches, as in git."""
     names = [ref, f"{_TAGS}{ref}^{{}}", f"{_TAGS}{ref}", f"{_HEADS}{ref}"]
     listed = await _asking(
@@ -184,11 +182,10 @@ async def _resolved(
 
 
 async def _asking(
-    where: RemoteRepository, given: GitCredentials | None, *arguments: str, mirror: Path, timeout_s: float = 120.0
+    where: RemoteRepository, given: GitToken | None, *arguments: str, mirror: Path, timeout_s: float = 120.0
 ) -> bytes:
     """Run one git command that talks to the repository, with the credentials."""
-    pair = await given.for_url(where.url) if given is not None else None
-    credentials = Credentials(where.url, *pair) if pair is not None else None
+    credentials = given.for_url(where.url) if given is not None else None
     try:
         return await git(
             *arguments, folder=mirror, bare=True, network=True, credentials=credentials, timeout_s=timeout_s

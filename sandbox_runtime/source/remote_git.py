@@ -5,7 +5,6 @@ import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from evolverpc_common.git import LOCAL_TIMEOUT_S, GitError, run_git_async
 from evolverpc_common.network_addresses import is_loopback
@@ -19,26 +18,31 @@ class GitFailed(SandboxError):
     """Git failed; the text is git's message, without secrets."""
 
 
+@dataclass(frozen=True)
 class Credentials:
-    """A user and a password for one host, given to git in the environment of one command."""
+    """A user and a password for the server of `url`, given to git in the environment of one command."""
 
-    def __init__(self, url: str, username: str, password: str) -> None:
-        parts = urllib.parse.urlsplit(url)
-        self._server = f"{parts.scheme}://{parts.netloc}"
-        self._username, self._password = username, password
+    url: str
+    username: str
+    password: str = field(repr=False)
+
+    @property
+    def basic(self) -> str:
+        """Both, as HTTP's basic authentication encodes them."""
+        return base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
 
     def settings(self) -> dict[str, str]:
         """Return settings that disable the user's credential helpers, which would store the password."""
-        return {"credential.helper": "", f"credential.{self._server}.helper": _HELPER}
+        parts = urllib.parse.urlsplit(self.url)
+        return {"credential.helper": "", f"credential.{parts.scheme}://{parts.netloc}.helper": _HELPER}
 
     def variables(self) -> dict[str, str]:
         """Return the variables that our helper prints."""
-        return {_USERNAME: self._username, _PASSWORD: self._password}
+        return {_USERNAME: self.username, _PASSWORD: self.password}
 
     def redacted(self, text: str) -> str:
         """Return the text without the password, in any form that git or a server may echo."""
-        pair = f"{self._username}:{self._password}".encode()
-        forms = {self._password, urllib.parse.quote(self._password, safe=""), base64.b64encode(pair).decode()}
+        forms = {self.password, urllib.parse.quote(self.password, safe=""), self.basic}
         for form in sorted(forms - {""}, key=len, reverse=True):
             text = text.replace(form, "***")
         return text
@@ -94,14 +98,6 @@ class CredentialsFailed(SandboxError):
     """Credentials are configured and not available; the text names them, and what to do."""
 
 
-class GitCredentials(Protocol):
-    """Provides credentials for a URL."""
-
-    async def for_url(self, url: str) -> tuple[str, str] | None:
-        """Return user and password, None if there are none for the URL. Raises `CredentialsFailed`."""
-        ...
-
-
 @dataclass(frozen=True)
 class GitToken:
     """A token for one host, `example.com` or `example.com:8443`; never sent over plain http beyond loopback."""
@@ -120,9 +116,9 @@ class GitToken:
             raise CredentialsFailed(f"{file} holds no token for git: one line is expected")
         return cls(token, host)
 
-    async def for_url(self, url: str) -> tuple[str, str] | None:
-        """Return the token for its own host."""
-        return (TOKEN_USER, self.token) if is_for(self.host, url) else None
+    def for_url(self, url: str) -> Credentials | None:
+        """Return the token for a URL of its own host, None for any other."""
+        return Credentials(url, TOKEN_USER, self.token) if is_for(self.host, url) else None
 
 
 def is_for(host: str, url: str) -> bool:

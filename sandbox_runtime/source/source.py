@@ -24,7 +24,7 @@ from sandbox_runtime.source.origin import (
     remote_commit,
 )
 from sandbox_runtime.source.recipes import ProgramNeeds, has_server_settings, program_needs
-from sandbox_runtime.source.remote_git import GitCredentials
+from sandbox_runtime.source.remote_git import GitToken
 
 PROGRAM = "program"
 """The folder of a workspace that the repository is unpacked to."""
@@ -85,7 +85,7 @@ class Source:
         repository: str,
         ref: str = "HEAD",
         *,
-        credentials: GitCredentials | None = None,
+        credentials: GitToken | None = None,
         cache: Path | None = None,
         most_mb: int = ResourceLimits.workspace_mb,
     ) -> None:

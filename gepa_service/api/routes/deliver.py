@@ -101,9 +101,8 @@ async def _deliver(
 ) -> Delivery:
     installation = (await own_installation(service, records, repository.installation_id or "")).id
     allowed = await in_thread(allowed_or_problem, service, repository.repo_url, "repo_url")
-    named = owner_and_name(allowed.url, github.settings.host)
     base = program.base_commit or repository.head
-    if named is None or base is None:
+    if owner_and_name(allowed.url, github.settings.host) is None or base is None:
         raise Problem(
             409, "no-base", "Nothing to build on", "the repository has no commit that the version was made from"
         )
@@ -111,11 +110,10 @@ async def _deliver(
     body = await in_thread(_body, service.journals, program)
     change = DeliveredChange(base, program.patch, component_texts(program.texts), f"{title}\n\nVersion {program.id}.\n")
     try:
-        commit = await push(allowed, begun.branch, change, github.credentials(installation, DELIVER))
+        credentials = await github.credentials(installation, allowed.url, DELIVER)
+        commit = await push(allowed, begun.branch, change, credentials)
         branch = asked.base or repository.default_branch or "main"
-        made = await github.open_pull_request(
-            installation, *named, head=begun.branch, base=branch, title=title, body=body
-        )
+        made = await github.open_pull_request(credentials, head=begun.branch, base=branch, title=title, body=body)
     except (GitHubFailed, SandboxError) as error:
         raise Problem(502, "delivery-failed", "Delivery failed", str(error)[:1000]) from None
     changes = {"commit": commit, "number": made.number, "url": made.html_url}

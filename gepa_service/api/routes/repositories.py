@@ -25,7 +25,7 @@ from gepa_service.repositories.repository_access import (
     allowed_repository,
     look_up,
 )
-from sandbox_runtime.source.remote_git import CredentialsFailed, GitCredentials
+from sandbox_runtime.source.remote_git import Credentials, CredentialsFailed
 
 router = APIRouter(tags=["repositories"])
 
@@ -108,14 +108,13 @@ async def own_installation(service: Service, records: TenantRecords, installatio
 async def tested(service: Service, allowed: AllowedRepository, installation_id: str | None, field: str) -> Head:
     """Return the default branch of a repository that can be read and is not too large. Raises a problem."""
     try:
-        credentials: GitCredentials | None = None
+        credentials: Credentials | None = None
         if installation_id is not None and service.github is not None:
-            credentials = service.github.credentials(installation_id)
-            named = owner_and_name(allowed.url, service.github.settings.host)
-            if named is None:
+            if owner_and_name(allowed.url, service.github.settings.host) is None:
                 detail = f"an installation of the GitHub App is for repositories on {service.github.settings.host}"
                 raise Problem(422, "repository-refused", "Repository not allowed", detail, field="installation_id")
-            size = await service.github.size_mb(installation_id, *named)
+            credentials = await service.github.credentials(installation_id, allowed.url)
+            size = await service.github.size_mb(credentials)
             if size > service.repositories.largest_mb:
                 detail = f"the repository has {size:,.0f} MiB; the largest that this service reads has "
                 detail += f"{service.repositories.largest_mb:,} MiB"

@@ -22,7 +22,7 @@ from gepa_service.cli.arguments import (
     Journals,
 )
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
-from gepa_service.cli.worker_parts import WorkerOptions, make_worker, work
+from gepa_service.cli.worker_parts import make_worker, sender_of, work
 from gepa_service.jobs.worker import LEASE_S
 
 
@@ -57,8 +57,8 @@ def worker(
             ) as service,
             closing(open_store(journals)) as store,
         ):
-            options = WorkerOptions(api=api, folder=folder, jobs=jobs, sandbox=sandbox, lease_s=lease_s)
-            work(make_worker(service, store, options))
+            made = make_worker(service, store, api=api, folder=folder, jobs=jobs, sandbox=sandbox, lease_s=lease_s)
+            work(made, sender_of(service))
     except (ConfigurationError, JournalError) as error:
         refuse(str(error))
     except OSError as error:

@@ -17,7 +17,7 @@ from gepa_service.records.record import new_id, now
 from gepa_service.records.store import RecordStore
 from gepa_service.secrets.reveal import reveal
 from tests.gepa_client.journal.sample_runs import ended as ended_attempt
-from tests.gepa_client.journal.sample_runs import run, sent
+from tests.gepa_client.journal.sample_runs import run
 from tests.gepa_service.api.conftest import URL, Client
 
 MEMBER = {"issuer": "https://issuer.example", "subject": "ann@example.org", "role": "viewer"}
@@ -161,7 +161,7 @@ async def test_usage_counts_this_months_jobs_their_cost_and_requests(
     with contextlib.closing(open_store(service.journals)) as store:
         for each, cost in ((running, 0.25), (ended, 1.0), (foreign, 50.0), (before, 70.0)):
             usage = {"cost_usd": cost}
-            store.create(run(each.id), [sent(0), ended_attempt(0, usage=usage), sent(1), ended_attempt(1, unpriced=1)])
+            store.create(run(each.id), [ended_attempt(0, usage=usage), ended_attempt(1, unpriced=1)])
     before_requests = (await call("viewer", "GET", "/usage")).json()
     found = (await call("viewer", "GET", "/usage")).json()
     assert found["month"] == f"{now():%Y-%m}"

@@ -24,7 +24,7 @@ def test_what_an_older_job_costs_this_month_counts_and_what_it_cost_before_does_
     service.records.insert(Work(tenant="acme", id=new_id("job"), repo_url="r", created_by="k", month=months[2]))
     with contextlib.closing(open_store(service.journals_url)) as store:
         for id_ in ids:
-            store.create(run(id_), [sent(0), ended_attempt(0, usage={"cost_usd": 1.0})])
+            store.create(run(id_), [ended_attempt(0, usage={"cost_usd": 1.0})])
         assert store.claim(ids[2], store.run(ids[2]).claim, "driver", "driver")
     service.records.insert(Usage(tenant="acme", id=month_id(now()), work_usd=0.5, work_unpriced=2))
     reader = SpendingReader()

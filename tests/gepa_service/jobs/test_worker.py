@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from gepa_service.cli.worker_parts import MadeWorker, work
+from gepa_service.cli.worker_parts import work
 from gepa_service.jobs import attempt, control
 from gepa_service.jobs.worker import Worker
 from gepa_service.model.work import Work
+from gepa_service.webhooks.sender import Sender
 from tests.faults.execution_log import executions, until
 from tests.gepa_service.platform import (
     Platform,
@@ -51,16 +52,16 @@ def test_a_cancelled_job_ends_at_once_and_its_token_with_it(service: Platform, t
 
 def hand_over(service: Platform, job: Work) -> None:
     """Have a worker whose time is over as soon as the job has begun run it."""
-    worker = MadeWorker(Worker(service.parts(), 1), lambda stop: stop.wait() and None)
+    worker = Worker(service.parts(), 1)
     busy, deadline = list[bool](), time.monotonic() + WAIT_S
 
     def is_over() -> bool:
-        busy.append(worker.works.is_busy)
+        busy.append(worker.is_busy)
         return begun(service.get(job)) or time.monotonic() > deadline
 
-    work(worker, is_over)
+    work(worker, Sender(service.records, b"key"), is_over)
     assert any(busy), "it was busy while it ran the job"
-    assert not worker.works.is_busy
+    assert not worker.is_busy
 
 
 def test_a_job_that_is_handed_over_or_paused_continues_where_it_was_and_a_new_budget_reaches_it_while_it_runs(

@@ -77,7 +77,7 @@ async def hostile_setup(folder: Path) -> AsyncIterator[HostileSetup]:
         gateway = await stack.enter_async_context(
             Gateway(
                 providers=(openai(KEY, f"{provider.url}/v1"),),
-                policy=GatewayPolicy(ports=None),
+                policy=GatewayPolicy(),
                 on_call=hostile.calls.append,
                 on_refusal=hostile.refusals.append,
                 on_cap=lambda: None,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_runtime.source import GitFailed, GitToken, Source
+from sandbox_runtime.source.remote_git import Credentials
 from tests.sandbox_runtime.source.repositories import commit, git_host
 
 GITS_OWN = {"git", "git-remote-http", "git-remote-https", "sh"}
@@ -79,9 +80,10 @@ async def test_a_token_is_not_sent_to_the_target_of_a_redirect(root: Path, tmp_p
         assert other.authorized == 0
 
 
-async def test_a_token_is_sent_to_its_host_only_and_never_unencrypted() -> None:
+def test_a_token_is_sent_to_its_host_only_and_never_unencrypted() -> None:
     token = GitToken("t", "git.example.com")
-    assert await token.for_url("https://git.example.com/o/r") == ("x-access-token", "t")
+    url = "https://git.example.com/o/r"
+    assert token.for_url(url) == Credentials(url, "x-access-token", "t")
     for url in (
         "https://git.example.com.evil.com/o/r",
         "https://git.example.com:444/o/r",
@@ -89,4 +91,4 @@ async def test_a_token_is_sent_to_its_host_only_and_never_unencrypted() -> None:
         "ssh://git@git.example.com/o/r",
         "file:///git.example.com/r",
     ):
-        assert await token.for_url(url) is None
+        assert token.for_url(url) is None
