@@ -1,4 +1,4 @@
-"""A client of a service, with the models of its API: `ServiceClient(url, key).optimize(OptimizeRequest(...))`."""
+"""A client of a service, typed by the models of its API: `ServiceClient(url, key).optimize(OptimizeRequest(...))`."""
 
 from gepa_service.client.connection import ServiceProblem, ServiceUnreachable
 from gepa_service.client.service_client import ServiceClient

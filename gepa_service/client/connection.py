@@ -50,11 +50,10 @@ class Connection:
         """Close its connections."""
         self._http.close()
 
-    def model(self, type_: type[R], method: str, path: str, **given: Any) -> R:
-        """Send a request, and return its answer as this type; `given`: as of `bytes_of`."""
-        return TypeAdapter(type_).validate_json(self.bytes_of(method, path, **given))
+    def _model(self, type_: type[R], method: str, path: str, **given: Any) -> R:
+        return TypeAdapter(type_).validate_json(self._bytes(method, path, **given))
 
-    def bytes_of(
+    def _bytes(
         self,
         method: str,
         path: str,
@@ -64,7 +63,6 @@ class Connection:
         idempotency_key: str | None = None,
         accept: str | None = None,
     ) -> bytes:
-        """Send a request, and return its answer. Raises `ServiceProblem`, `ServiceUnreachable`."""
         headers = {"Accept": accept, "Idempotency-Key": idempotency_key}
         try:
             answer = self._http.request(
