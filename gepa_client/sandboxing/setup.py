@@ -3,8 +3,7 @@
 import functools
 import os
 import shlex
-import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -182,8 +181,7 @@ class _SandboxSetup:
 
     def _open_session(self, name: str) -> GatewaySession:
         assert self.gateway is not None, "there is a session only with a gateway"  # noqa: S101
-        session = self.gateway.open_session(name, self.settings.egress)
-        return _ModelsOnly(session) if self.runtime.name == "modal" else session
+        return self.gateway.open_session(name, self.settings.egress)
 
 
 @dataclass(frozen=True)
@@ -203,31 +201,6 @@ class _PoolMember:
     async def close(self) -> None:
         self.on_close()
         await self.client.close()
-
-
-@dataclass(frozen=True)
-class _ModelsOnly:
-    """A gateway session without its proxy: Modal enforces egress itself, on direct connections."""
-
-    session: GatewaySession
-
-    @property
-    def models_url(self) -> str | None:
-        return self.session.models_url
-
-    @property
-    def tunnel_url(self) -> str | None:
-        return self.session.models_url
-
-    async def serve(self, models: socket.socket, tunnel: socket.socket) -> None:
-        await self.session.serve(models, tunnel)
-
-    def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
-        found = self.session.env(models_url, tunnel_url)
-        return {name: value for name, value in found.items() if not name.lower().endswith("_proxy")}
-
-    async def close(self) -> None:
-        await self.session.close()
 
 
 def source_of(settings: RunConfig) -> Source:
@@ -273,11 +246,8 @@ def _gateway(
     if not providers:
         receive(Log("programs reach no model: no key is set (OPENAI_API_KEY, ANTHROPIC_API_KEY, or model_providers)"))
     port, public_url = settings.gateway_ports
-    listen = {
-        "bubblewrap": None,  # it listens on sockets of each sandbox
-        "process": GatewayPorts(),
-        "modal": GatewayPorts(models_port=port, public_models_url=public_url),
-    }[settings.sandbox]
+    # With the other backends it listens on sockets of each sandbox.
+    listen = GatewayPorts(port, public_url) if settings.sandbox == "modal" else None
     return Gateway(
         providers=providers,
         policy=policy,

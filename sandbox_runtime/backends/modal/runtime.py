@@ -21,7 +21,7 @@ from sandbox_runtime.api.sandbox import (
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends.modal import image_setup, images
 from sandbox_runtime.backends.modal.api_calls import GONE, REFUSED, retried, translated_errors
-from sandbox_runtime.backends.modal.creation import START, egress_rules, found, gateway_urls, tags_of_start
+from sandbox_runtime.backends.modal.creation import START, egress_rules, found, models_url, tags_of_start
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
 from sandbox_runtime.backends.shared_steps import close_after_failure, close_all
 
@@ -192,11 +192,13 @@ class ModalRuntime:
     async def _create(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
         client, app = self._client_and_app()
         allowed = egress_rules(spec.egress, spec.gateway_session)
-        gateway_session = (
-            {} if spec.gateway_session is None else spec.gateway_session.env(*gateway_urls(spec.gateway_session))
-        )
+        session = spec.gateway_session
         # All of it as secrets: Modal shows and keeps none of these, and those of the gateway session hold a token.
-        hidden: dict[str, str | None] = {**gateway_session, **spec.secrets}
+        # No proxy: Modal enforces egress itself, on direct connections.
+        hidden: dict[str, str | None] = {
+            **({} if session is None else session.env(models_url(session), None)),
+            **spec.secrets,
+        }
         if image not in self._images:
             self._images[image] = modal.Image.from_id(image, client=client)
         return await modal.Sandbox.create.aio(

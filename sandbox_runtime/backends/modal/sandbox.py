@@ -28,7 +28,7 @@ from sandbox_runtime.api.sandbox import (
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
 from sandbox_runtime.backends.modal.api_calls import GONE, retried, translated_errors
 from sandbox_runtime.backends.modal.commands import ModalCommands, copied, probe_command
-from sandbox_runtime.backends.modal.creation import gateway_urls
+from sandbox_runtime.backends.modal.creation import models_url
 from sandbox_runtime.backends.modal.image_setup import PORT
 from sandbox_runtime.backends.modal.streams import carried
 from sandbox_runtime.backends.shared_steps import failure_of, finished_before, healthy_before, not_ready
@@ -72,7 +72,7 @@ class ModalSandbox:
                     await self._set_up(command)
                 if self._spec.gateway_session is not None:
                     stage = "gateway"
-                    await self._reach_gateway(gateway_urls(self._spec.gateway_session)[0])
+                    await self._reach_gateway(models_url(self._spec.gateway_session))
                 if not serves:
                     return
                 stage = "main"
@@ -124,12 +124,12 @@ class ModalSandbox:
         if done.status != 0:
             raise self._not_ready(failure_of(command, done.status), "setup")
 
-    async def _reach_gateway(self, models_url: str) -> None:
-        done = await self._asked("run a command", lambda: self._commands.run(probe_command(models_url)))
+    async def _reach_gateway(self, url: str) -> None:
+        done = await self._asked("run a command", lambda: self._commands.run(probe_command(url)))
         if done.status != 0:
             reason = done.stderr.decode("utf-8", "replace").strip() or "it does not answer"
             raise self._not_ready(
-                f"the gateway is not reached at {models_url}: {reason}; let the URL of `gateway` lead to its port of"
+                f"the gateway is not reached at {url}: {reason}; let the URL of `gateway` lead to its port of"
                 " this machine",
                 "gateway",
             )
