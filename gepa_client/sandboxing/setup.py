@@ -4,13 +4,12 @@ import functools
 import os
 import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from evolverpc_common.network_addresses import Network
 from evolverpc_common.open_connections import raise_descriptor_limit
-from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
 from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage, Setup
 from gepa_client.settings.groups import parse_secret_header
@@ -22,8 +21,7 @@ from sandbox_runtime import (
     RunningSandbox,
     Runtime,
     SandboxError,
-    SandboxExit,
-    ServerEndpoint,
+    SandboxGone,
     egress_to,
 )
 from sandbox_runtime.backends import open_runtime
@@ -143,11 +141,11 @@ class _SandboxSetup:
     gateway: Gateway | None
     commit: str
     log: Callable[[str], None]
-    running: dict[str, ClientSandbox] = field(default_factory=dict)
+    started: dict[int, ClientSandbox] = field(default_factory=dict)
+    """The last sandbox of each number; it may have ended."""
 
-    @property
-    def find(self) -> FindSandbox:
-        return self.running.get
+    def find(self, id_: str) -> ClientSandbox | None:
+        return next((client for client in self.started.values() if client.id == id_), None)
 
     async def start(self, number: int) -> RunningSandbox:
         gateway_session = self._open_session if self.gateway is not None else None
@@ -164,14 +162,14 @@ class _SandboxSetup:
         except BaseException:
             await client.close()
             raise
-        name = client.id or ""
-        self.running[name] = client
-        return _PoolMember(client, name, lambda: self.running.pop(name, None))
+        self.started[number] = client
+        return client
 
     async def artifacts(self, url: str) -> bytes | None:
-        for client in tuple(self.running.values()):
-            if (await client.endpoint()).url.removesuffix("/rpc") == url.removesuffix("/rpc"):
-                return await client.artifacts()
+        for client in tuple(self.started.values()):
+            with suppress(SandboxGone):
+                if (await client.endpoint()).url.removesuffix("/rpc") == url.removesuffix("/rpc"):
+                    return await client.artifacts()
         return None
 
     def spent(self, usd: float) -> None:
@@ -182,25 +180,6 @@ class _SandboxSetup:
     def _open_session(self, name: str) -> GatewaySession:
         assert self.gateway is not None, "there is a session only with a gateway"  # noqa: S101
         return self.gateway.open_session(name, self.settings.egress)
-
-
-@dataclass(frozen=True)
-class _PoolMember:
-    """A running client sandbox, which the pool does not start again. `on_close`: forget it."""
-
-    client: ClientSandbox
-    id: str
-    on_close: Callable[[], object]
-
-    async def endpoint(self) -> ServerEndpoint:
-        return await self.client.endpoint()
-
-    async def wait(self) -> SandboxExit:
-        return await self.client.wait()
-
-    async def close(self) -> None:
-        self.on_close()
-        await self.client.close()
 
 
 def source_of(settings: RunConfig) -> Source:

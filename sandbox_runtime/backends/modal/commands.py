@@ -65,9 +65,9 @@ class ModalCommands:
         self, command: Command, mark: str | None = None, *, env: Mapping[str, str] | None = None
     ) -> ContainerProcess[bytes]:
         """Start a command. `mark`: of its reaper if its time is limited. `env`: more variables, never shown."""
-        limits = (*self._limits, f"--folder={command.cwd}")
+        limits = [*self._limits, f"--folder={command.cwd}"]
         if mark is not None:
-            limits += (f"--mark={mark}", f"--seconds={command.timeout_s:g}")
+            limits += [f"--mark={mark}", f"--seconds={command.timeout_s:g}"]
         variables: dict[str, str | None] = {**command.env, **(env or {})}
         return await self._sandbox.exec.aio(
             *(*_WITH_FOLDERS, SERVER_PYTHON, "-I", "-S", "-c", _REAPER, *limits, "--", *command.argv),
