@@ -48,20 +48,18 @@ def place_for(order: OptimizeOrder, session: SandboxSession, front: HttpFront | 
     Raises:
         SandboxError, OSError: it cannot be made.
     """
-    with EventThread() as thread:
-        if front is not None:
-            from gepa_service.jobs.modal_driver import at_modal
+    if front is not None:
+        from gepa_service.jobs.modal_driver import at_modal
 
-            with thread.entered(at_modal(order, session, front)) as place:
-                yield place
-        elif order.isolated:
-            from gepa_service.jobs.isolated_driver import isolated
+        opening = at_modal(order, session, front)
+    elif order.isolated:
+        from gepa_service.jobs.isolated_driver import isolated
 
-            with thread.entered(isolated(order, session)) as place:
-                yield place
-        else:
-            with thread.entered(_here(order, session)) as place:
-                yield place
+        opening = isolated(order, session)
+    else:
+        opening = _here(order, session)
+    with EventThread() as thread, thread.entered(opening) as place:
+        yield place
 
 
 @contextlib.asynccontextmanager

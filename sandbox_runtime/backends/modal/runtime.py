@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import modal
@@ -95,7 +97,7 @@ class ModalRuntime:
         client, app = self._client_and_app()
         with translated_errors("find an image"):
             try:
-                image = await retried(lambda: images.find(recipe, app, client))
+                image = await retried(lambda: images.find(images.name_of(recipe), app, client))
             except exception.NotFoundError:
                 raise EnvironmentMissing(
                     f"no image {images.name_of(recipe)} is published at Modal for this program and this version of"
@@ -112,10 +114,9 @@ class ModalRuntime:
         Raises:
             EnvironmentMissing: it cannot be built.
         """
-        client, app = self._client_and_app()
         on_progress(f"building the image {images.name_of(recipe)} at Modal")
         with translated_errors("build an image"):
-            image = await self._built(lambda: images.build(recipe, app, client, rebuild=rebuild))
+            image = await self._built(images.name_of(recipe), partial(images.of_recipe, recipe, rebuild=rebuild))
         on_progress(f"published the image {images.name_of(recipe)}")
         return image_setup.prepared(recipe, image)
 
@@ -131,10 +132,10 @@ class ModalRuntime:
         wanted = images.PackagesImage(tuple(packages), tuple(extras))
         with translated_errors("find an image"):
             try:
-                image = await retried(lambda: images.find_named(wanted.name, app, client))
+                image = await retried(lambda: images.find(wanted.name, app, client))
             except exception.NotFoundError:
                 on_progress(f"building the image {wanted.name} at Modal")
-                image = await self._built(lambda: images.build_packages(wanted, app, client))
+                image = await self._built(wanted.name, partial(images.of_packages, wanted))
         return PreparedEnvironment(Recipe(), (), python=image_setup.SERVER_PYTHON, image=image)
 
     async def start(self, spec: SandboxSpec) -> ModalSandbox:
@@ -258,9 +259,10 @@ class ModalRuntime:
             everything = await _at_once([with_info(sandbox) for sandbox in await retried(listed)])
         return [one for one in everything if one is not None]
 
-    async def _built(self, build: Callable[[], Awaitable[str]]) -> str:
+    async def _built(self, name: str, described: Callable[[Path], modal.Image]) -> str:
+        client, app = self._client_and_app()
         try:
-            return await build()
+            return await images.build(name, described, app, client)
         except exception.ImageBuildError as error:
             raise EnvironmentMissing(
                 f"the image cannot be built: {error}\n`modal image logs {error.image_id}` has what was written"
