@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from pydantic import ConfigDict, with_config
+
 from evolverpc_common.files import remove_tree
 from evolverpc_common.package_managers import uv_variables
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeInterrupted
@@ -81,19 +83,22 @@ def readable_by(variables: Mapping[str, str]) -> Iterator[str]:
                 yield str(path)
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class BuiltEnvironment:
     """An environment on this machine.
 
     `python`: its interpreter, None if the recipe needs none. `path`: folders to be first on `PATH`. `mounts`: its
     folders outside `/usr`, to be visible read-only at the same path. `env`: variables that it needs; with Node
-    packages, `NODE_PATH` is the folder `node_modules` itself, to be linked to a program.
+    packages, `NODE_PATH` is the folder `node_modules` itself, to be linked to a program. `needs`: paths without which
+    it is unusable.
     """
 
     python: str | None = None
     path: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
 
 
 class RunBuildCommand(Protocol):
@@ -114,14 +119,6 @@ class RunBuildCommand(Protocol):
             SandboxError: it cannot be run.
         """
         ...
-
-
-@dataclass(frozen=True)
-class EnvironmentRecord:
-    """The record of a finished environment. `needs`: paths without which it is unusable."""
-
-    built: BuiltEnvironment
-    needs: tuple[str, ...] = ()
 
 
 def discard(folder: Path) -> None:

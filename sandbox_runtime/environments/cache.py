@@ -18,7 +18,6 @@ from sandbox_runtime.environments.build_folder import (
     FILES,
     BuildFolder,
     BuiltEnvironment,
-    EnvironmentRecord,
     RunBuildCommand,
     discard,
 )
@@ -34,7 +33,7 @@ BUILT = "built"
 """The subfolder that build commands write to."""
 
 _COMPLETE = "complete"
-_RECORD = TypeAdapter(EnvironmentRecord)
+_BUILT = TypeAdapter(BuiltEnvironment)
 
 logger = logging.getLogger(__name__)
 
@@ -80,11 +79,11 @@ class EnvironmentCache:
             if not self._swept:
                 self._swept = True
                 await run_shielded(self.sweep)
-        return found.built
+        return found
 
     async def _build(
         self, home: Path, recipe: Recipe, run: RunBuildCommand, on_progress: Callable[[str], None]
-    ) -> EnvironmentRecord:
+    ) -> BuiltEnvironment:
         await run_shielded(remove_unfinished, home)
         place = home / f"{time.time_ns():020}"  # sorts after older builds
         site = BuildFolder(place / BUILT, run, on_progress, self._build_mb)
@@ -95,21 +94,19 @@ class EnvironmentCache:
                 parts.append(await install_python(recipe, site))
             if wants_node(recipe):
                 parts.append(await install_node(recipe, site, partial(self.ready, run=run, on_progress=on_progress)))
-            record = EnvironmentRecord(
-                BuiltEnvironment(
-                    python=parts[0].built.python,
-                    path=tuple(folder for part in parts for folder in part.built.path),
-                    mounts=tuple(dict.fromkeys(mount for part in parts for mount in part.built.mounts)),
-                    env={name: value for part in parts for name, value in part.built.env.items()},
-                ),
-                tuple(path for part in parts for path in part.needs),
+            built = BuiltEnvironment(
+                python=parts[0].python,
+                path=tuple(folder for part in parts for folder in part.path),
+                mounts=tuple(dict.fromkeys(mount for part in parts for mount in part.mounts)),
+                env={name: value for part in parts for name, value in part.env.items()},
+                needs=tuple(path for part in parts for path in part.needs),
             )
             await run_shielded(site.clean, (FILES, VENV))
-            replace_file(place / _COMPLETE, _RECORD.dump_json(record))
+            replace_file(place / _COMPLETE, _BUILT.dump_json(built))
         except BaseException:
             await run_shielded(remove_place, place)
             raise
-        return record
+        return built
 
     def sweep(self) -> None:
         """Remove environments that are unused for `KEPT_DAYS` or were never finished. Blocks."""
@@ -122,14 +119,14 @@ class EnvironmentCache:
                         _remove_if_unused(place, unused_since)
 
 
-def newest(home: Path) -> EnvironmentRecord | None:
+def newest(home: Path) -> BuiltEnvironment | None:
     """Return the newest finished build below `home` and mark it as used; None if there is none."""
     for complete in sorted(home.glob(f"*/{_COMPLETE}"), reverse=True):
         try:
-            record = _RECORD.validate_json(complete.read_bytes())
-            if all(Path(path).exists() for path in record.needs):
-                _mark_used(record, home.parent)
-                return record
+            built = _BUILT.validate_json(complete.read_bytes())
+            if all(Path(path).exists() for path in built.needs):
+                _mark_used(built, home.parent)
+                return built
         except FileNotFoundError:
             continue  # it was unused for long, and has just been swept
         except ValueError:
@@ -137,9 +134,9 @@ def newest(home: Path) -> EnvironmentRecord | None:
     return None
 
 
-def _mark_used(record: EnvironmentRecord, cache: Path) -> None:
+def _mark_used(built: BuiltEnvironment, cache: Path) -> None:
     """Mark a build as used, and those it depends on. Raises `FileNotFoundError` if one was just removed."""
-    for mount in record.built.mounts:
+    for mount in built.mounts:
         if Path(mount).is_relative_to(cache):
             os.utime(Path(mount).with_name(_COMPLETE))
 

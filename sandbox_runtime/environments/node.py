@@ -26,7 +26,6 @@ from sandbox_runtime.environments.build_folder import (
     FILES,
     BuildFolder,
     BuiltEnvironment,
-    EnvironmentRecord,
     run_quietly,
 )
 from sandbox_runtime.environments.python import is_system, is_too_wide
@@ -158,7 +157,7 @@ class _Node:
 
 async def install_node(
     recipe: Recipe, site: BuildFolder, ready: Callable[[Recipe], Awaitable[BuiltEnvironment]]
-) -> EnvironmentRecord:
+) -> BuiltEnvironment:
     """Install Node's packages; `ready` returns another recipe's environment, if Node itself must be fetched.
 
     Raises:
@@ -168,7 +167,7 @@ async def install_node(
     folder = node.program.parent
     path = () if is_system(folder) and folder.name == "bin" and folder.parent.name == "usr" else (str(folder),)
     if not has_node_packages(recipe):
-        return EnvironmentRecord(BuiltEnvironment(path=path, mounts=node.mounts), needs=(str(node.program),))
+        return BuiltEnvironment(path=path, mounts=node.mounts, needs=(str(node.program),))
     npm = _npm(node)
     env = {"PATH": os.pathsep.join([str(folder), os.defpath])}
     readable = [*node.mounts, *([] if is_system(npm) else [str(npm.parents[1])])]
@@ -199,12 +198,10 @@ async def install_node(
         for each in (modules, *(further if pnpm is not None else ()))
         if await asyncio.to_thread(site.has, FILES, *each.split("/"), ".bin")
     ]
-    return EnvironmentRecord(
-        BuiltEnvironment(
-            path=(*commands, *path),
-            mounts=(str(site.folder), *node.mounts),
-            env={"NODE_PATH": str(site.files / modules), **NPM_VARIABLES},
-        ),
+    return BuiltEnvironment(
+        path=(*commands, *path),
+        mounts=(str(site.folder), *node.mounts),
+        env={"NODE_PATH": str(site.files / modules), **NPM_VARIABLES},
         needs=(str(node.program),),
     )
 

@@ -14,7 +14,6 @@ from sandbox_runtime.environments.build_folder import (
     FILES,
     BuildFolder,
     BuiltEnvironment,
-    EnvironmentRecord,
     run_quietly,
 )
 
@@ -34,7 +33,7 @@ def wants_python(recipe: Recipe) -> bool:
     return recipe.python is not None or bool(recipe.packages) or any(name in recipe.files for name in _MANIFESTS)
 
 
-async def install_python(recipe: Recipe, site: BuildFolder) -> EnvironmentRecord:
+async def install_python(recipe: Recipe, site: BuildFolder) -> BuiltEnvironment:
     """Make a virtual environment and install the recipe's packages.
 
     Raises:
@@ -53,13 +52,11 @@ async def install_python(recipe: Recipe, site: BuildFolder) -> EnvironmentRecord
     for what, command in _commands(recipe, str(venv / "bin" / "python"), () if site.may_build else ("--no-build",)):
         site.on_progress(f"installing {what}")
         await site.run([uv, *command], env=env, readable=readable)
-    return EnvironmentRecord(
-        BuiltEnvironment(
-            python=str(venv / "bin" / "python"),
-            path=(str(venv / "bin"),),
-            mounts=(str(site.folder), *mounts),
-            env={"VIRTUAL_ENV": str(venv)},
-        ),
+    return BuiltEnvironment(
+        python=str(venv / "bin" / "python"),
+        path=(str(venv / "bin"),),
+        mounts=(str(site.folder), *mounts),
+        env={"VIRTUAL_ENV": str(venv)},
         needs=(interpreter,),
     )
 
