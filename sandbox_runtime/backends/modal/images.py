@@ -52,7 +52,7 @@ class PackagesImage:
         return f"evolverpc:{'-'.join(self.extras)}-{_own_digest(self.packages, self.extras)}"
 
 
-def of_recipe(recipe: Recipe, folder: Path, *, rebuild: bool) -> modal.Image:
+def of_recipe(recipe: Recipe, folder: Path) -> modal.Image:
     """Describe the recipe's image; `folder`: an empty folder that is needed until it is built."""
     wanted = folder / "recipe"
     wanted.mkdir()
@@ -61,7 +61,7 @@ def of_recipe(recipe: Recipe, folder: Path, *, rebuild: bool) -> modal.Image:
         of_packages(PackagesImage(PACKAGES, EXTRAS), folder)
         .add_local_dir(wanted, RECIPE, copy=True)
         .run_commands(
-            f"{SERVER_PYTHON} -I -m sandbox_runtime.backends.modal.image_setup {RECIPE} {PROGRAM}", force_build=rebuild
+            f"{SERVER_PYTHON} -I -m sandbox_runtime.backends.modal.image_setup {RECIPE} {PROGRAM}", force_build=True
         )
     )
 

@@ -87,37 +87,27 @@ class ModalRuntime:
     async def prepare(
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
-        """Find the recipe's published image; only `rebuild` builds one.
+        """Find the recipe's published image; only `rebuild` builds one, which takes minutes, and publishes it.
 
         Raises:
-            EnvironmentMissing: none is published; the message names the command that does it.
+            EnvironmentMissing: none is published (the message names the command that does it), or it cannot be built.
         """
-        if rebuild:
-            return await self.publish(recipe, on_progress=on_progress, rebuild=True)
         client, app = self._client_and_app()
+        name = images.name_of(recipe)
+        if rebuild:
+            on_progress(f"building the image {name} at Modal")
+            with translated_errors("build an image"):
+                image = await self._built(name, partial(images.of_recipe, recipe))
+            on_progress(f"published the image {name}")
+            return image_setup.prepared(recipe, image)
         with translated_errors("find an image"):
             try:
-                image = await retried(lambda: images.find(images.name_of(recipe), app, client))
+                image = await retried(lambda: images.find(name, app, client))
             except exception.NotFoundError:
                 raise EnvironmentMissing(
-                    f"no image {images.name_of(recipe)} is published at Modal for this program and this version of"
-                    " evolverpc; build it once, before sandboxes are started:"
-                    " evolverpc sandboxes --publish --repo REPO"
+                    f"no image {name} is published at Modal for this program and this version of evolverpc; build it"
+                    " once, before sandboxes are started: evolverpc sandboxes --publish --repo REPO"
                 ) from None
-        return image_setup.prepared(recipe, image)
-
-    async def publish(
-        self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
-    ) -> PreparedEnvironment:
-        """Build and publish the recipe's image, which takes minutes; `rebuild` rebuilds what Modal has cached too.
-
-        Raises:
-            EnvironmentMissing: it cannot be built.
-        """
-        on_progress(f"building the image {images.name_of(recipe)} at Modal")
-        with translated_errors("build an image"):
-            image = await self._built(images.name_of(recipe), partial(images.of_recipe, recipe, rebuild=rebuild))
-        on_progress(f"published the image {images.name_of(recipe)}")
         return image_setup.prepared(recipe, image)
 
     async def packages_image(

@@ -36,7 +36,7 @@ async def test_start_builds_nothing(cloud: Cloud, runtime: ModalRuntime) -> None
 
 async def test_a_published_image_is_found_by_its_recipe(cloud: Cloud, runtime: ModalRuntime) -> None:
     progress: list[str] = []
-    made = await runtime.publish(RECIPE, on_progress=progress.append)
+    made = await runtime.prepare(RECIPE, on_progress=progress.append, rebuild=True)
     built = cloud.count("ImageGetOrCreate")
     found = await runtime.prepare(RECIPE, on_progress=progress.append)
     assert found == made
