@@ -90,8 +90,7 @@ async def pass_on(url: str) -> None:
     ) as gateway:
         session = gateway.open_session("sandbox", Closed())
         assert session.models_url is not None
-        assert session.tunnel_url is not None
-        env = session.env(session.models_url, session.tunnel_url)
+        env = session.env(session.models_url, None)
         printed = {"url": env["OPENAI_BASE_URL"].removesuffix("/v1"), "token": env["OPENAI_API_KEY"]}
         print(json.dumps(printed), flush=True)
         await asyncio.Event().wait()

@@ -6,13 +6,15 @@
     --folder=PATH      run the command in this folder
     --memory=BYTES     limit the private memory of each process
     --file-size=BYTES  limit the size of each file that is written
+    --processes=N      limit how many processes this user has
     --listening=FD     pass this descriptor to the command as descriptor 3
-    --mark=NAME        nothing: a name to find this process by
+    --mark=NAME        a name to find this process by
+    --seconds=N        end after so many seconds, and then write the line NAME to stderr
     --temporary        give the command a folder for temporary files (`TMPDIR`), and remove it at the end
 
 The exit status is the command's: 128 + signal if a signal ended it, 126 or 127 if it cannot be run. When the command
-ends, on SIGTERM, SIGINT or SIGHUP, and when the owner ends, all descendants of the command are killed first. On
-Linux orphans become children of this process (a subreaper, prctl(2)), so that none escapes, in whichever session it
+ends, on SIGTERM, SIGINT, SIGHUP or SIGALRM, and when the owner ends, all descendants of the command are killed first.
+On Linux orphans become children of this process (a subreaper, prctl(2)), so that none escapes, in whichever session it
 is; elsewhere the command's process group is killed. Standard library only, and few imports: it starts for each command.
 """
 
@@ -33,7 +35,7 @@ KILL_TIMEOUT_S = 20.0
 
 _LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_END_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_END_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM}
 _OWNER_POLL_S = 2.0
 _KILL_PAUSE_S = 0.01
 _ROUNDS_WITHOUT_PAUSE = 50
@@ -61,13 +63,16 @@ def main() -> None:
         _become(command, options, listening, temporary, reaper)
     null = os.open(os.devnull, os.O_RDWR)
     # The command alone holds its pipes, so that their other end notices when it closes them.
-    for descriptor in (0, 1) if temporary else (0, 1, 2):
+    for descriptor in (0, 1) if temporary or "seconds" in options else (0, 1, 2):
         os.dup2(null, descriptor)
     os.closerange(3, max(null, listening) + 1)
+    signal.setitimer(signal.ITIMER_REAL, float(options.get("seconds", 0)))
     status = _wait_and_kill(pid, owner)
+    if status == -signal.SIGALRM:
+        os.write(2, f"\n{options['mark']}\n".encode())
     if temporary is not None:
         _remove(temporary)
-    os._exit(status)
+    os._exit(status if status >= 0 else 128 - status)
 
 
 def _become(command: list[str], options: dict[str, str], listening: int, temporary: str | None, reaper: int) -> None:
@@ -81,6 +86,7 @@ def _become(command: list[str], options: dict[str, str], listening: int, tempora
         # Not RLIMIT_AS: it counts memory that is reserved and never used; Node and Go reserve gigabytes.
         _limit(resource.RLIMIT_DATA, options.get("memory"))
         _limit(resource.RLIMIT_FSIZE, options.get("file-size"))
+        _limit(resource.RLIMIT_NPROC, options.get("processes"))
         _limit(resource.RLIMIT_CORE, "0")
         if listening >= 0:
             os.dup2(listening, 3)
@@ -107,7 +113,7 @@ def _limit(kind: int, most: str | None) -> None:
 
 
 def _wait_and_kill(command: int, owner: int | None) -> int:
-    """Return the exit status once the command and all its descendants have ended."""
+    """Return the exit status once the command and all its descendants have ended; -N if signal N was to end them."""
     status: int | None = None
     received: int | None = None
     while status is None and received not in _END_SIGNALS and owner in (None, os.getppid()):
@@ -124,7 +130,7 @@ def _wait_and_kill(command: int, owner: int | None) -> int:
         if rounds > _ROUNDS_WITHOUT_PAUSE:  # a process that forks without pause is killed without pause
             _wait_for_signal(_KILL_PAUSE_S)
     if received is not None and received in _END_SIGNALS:
-        return 128 + received
+        return -received
     return 128 + signal.SIGKILL if status is None else status
 
 

@@ -5,7 +5,6 @@ connection cancels the command.
 """
 
 import asyncio
-import base64
 import contextlib
 import os
 import shlex
@@ -41,16 +40,12 @@ class ExecRequest(BaseModel):
 
 
 class ExecResponse(BaseModel):
-    """The result of a command, outputs in base64; or `found` False, or why it could not be run, in `error`."""
+    """The result of a command, or why it could not be run; neither if the session has no such sandbox."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    found: bool = True
+    result: CommandResult | None = None
     error: str | None = None
-    status: int | None = None
-    stdout: str = ""
-    stderr: str = ""
-    seconds: float = 0.0
 
 
 async def exec_in_sandbox(request: ExecRequest) -> CommandResult:
@@ -76,9 +71,8 @@ async def exec_in_sandbox(request: ExecRequest) -> CommandResult:
         response = ExecResponse.model_validate_json(line)
         if response.error is not None:
             raise SandboxError(response.error)
-        if response.found:
-            stdout, stderr = base64.b64decode(response.stdout), base64.b64decode(response.stderr)
-            return CommandResult(response.status, stdout, stderr, response.seconds)
+        if response.result is not None:
+            return response.result
     raise NoSuchSandbox(request.id)
 
 
@@ -118,12 +112,10 @@ async def _respond(line: bytes, find: FindSandbox) -> ExecResponse:
         request = ExecRequest.model_validate_json(line)
         sandbox = find(request.id)
         if sandbox is None:
-            return ExecResponse(found=False)
-        done = await sandbox.exec_bash(shlex.join(request.argv), request.timeout_s)
+            return ExecResponse()
+        return ExecResponse(result=await sandbox.exec_bash(shlex.join(request.argv), request.timeout_s))
     except (ValidationError, SandboxError, OSError) as error:
         return ExecResponse(error=str(error))
-    stdout, stderr = base64.b64encode(done.stdout).decode(), base64.b64encode(done.stderr).decode()
-    return ExecResponse(status=done.status, seconds=done.seconds, stdout=stdout, stderr=stderr)
 
 
 @contextlib.contextmanager

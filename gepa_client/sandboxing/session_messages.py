@@ -9,12 +9,12 @@ from typing import Protocol
 
 from evolverpc_common.display_text import counted
 from gepa_client.run.output_folder import HostTotals
-from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session_interface import SWEEP, Log
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import RunningSandbox
 from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.pool import PoolEvent
+from sandbox_runtime.source import ClientSandbox
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,8 @@ class Setup(Protocol):
         """The full id of the commit that all sandboxes run."""
         ...
 
-    @property
-    def find(self) -> FindSandbox:
-        """Find a running sandbox by its id."""
+    def find(self, id_: str) -> ClientSandbox | None:
+        """Return the sandbox of this id, None if the session has none; it may have ended."""
         ...
 
     async def start(self, number: int) -> RunningSandbox:

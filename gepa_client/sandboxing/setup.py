@@ -3,15 +3,13 @@
 import functools
 import os
 import shlex
-import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from evolverpc_common.network_addresses import Network
 from evolverpc_common.open_connections import raise_descriptor_limit
-from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
 from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage, Setup
 from gepa_client.settings.groups import parse_secret_header
@@ -23,8 +21,7 @@ from sandbox_runtime import (
     RunningSandbox,
     Runtime,
     SandboxError,
-    SandboxExit,
-    ServerEndpoint,
+    SandboxGone,
     egress_to,
 )
 from sandbox_runtime.backends import open_runtime
@@ -144,11 +141,11 @@ class _SandboxSetup:
     gateway: Gateway | None
     commit: str
     log: Callable[[str], None]
-    running: dict[str, ClientSandbox] = field(default_factory=dict)
+    started: dict[int, ClientSandbox] = field(default_factory=dict)
+    """The last sandbox of each number; it may have ended."""
 
-    @property
-    def find(self) -> FindSandbox:
-        return self.running.get
+    def find(self, id_: str) -> ClientSandbox | None:
+        return next((client for client in self.started.values() if client.id == id_), None)
 
     async def start(self, number: int) -> RunningSandbox:
         gateway_session = self._open_session if self.gateway is not None else None
@@ -165,14 +162,14 @@ class _SandboxSetup:
         except BaseException:
             await client.close()
             raise
-        name = client.id or ""
-        self.running[name] = client
-        return _PoolMember(client, name, lambda: self.running.pop(name, None))
+        self.started[number] = client
+        return client
 
     async def artifacts(self, url: str) -> bytes | None:
-        for client in tuple(self.running.values()):
-            if (await client.endpoint()).url.removesuffix("/rpc") == url.removesuffix("/rpc"):
-                return await client.artifacts()
+        for client in tuple(self.started.values()):
+            with suppress(SandboxGone):
+                if (await client.endpoint()).url.removesuffix("/rpc") == url.removesuffix("/rpc"):
+                    return await client.artifacts()
         return None
 
     def spent(self, usd: float) -> None:
@@ -182,52 +179,7 @@ class _SandboxSetup:
 
     def _open_session(self, name: str) -> GatewaySession:
         assert self.gateway is not None, "there is a session only with a gateway"  # noqa: S101
-        session = self.gateway.open_session(name, self.settings.egress)
-        return _ModelsOnly(session) if self.runtime.name == "modal" else session
-
-
-@dataclass(frozen=True)
-class _PoolMember:
-    """A running client sandbox, which the pool does not start again. `on_close`: forget it."""
-
-    client: ClientSandbox
-    id: str
-    on_close: Callable[[], object]
-
-    async def endpoint(self) -> ServerEndpoint:
-        return await self.client.endpoint()
-
-    async def wait(self) -> SandboxExit:
-        return await self.client.wait()
-
-    async def close(self) -> None:
-        self.on_close()
-        await self.client.close()
-
-
-@dataclass(frozen=True)
-class _ModelsOnly:
-    """A gateway session without its proxy: Modal enforces egress itself, on direct connections."""
-
-    session: GatewaySession
-
-    @property
-    def models_url(self) -> str | None:
-        return self.session.models_url
-
-    @property
-    def tunnel_url(self) -> str | None:
-        return self.session.models_url
-
-    async def serve(self, models: socket.socket, tunnel: socket.socket) -> None:
-        await self.session.serve(models, tunnel)
-
-    def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
-        found = self.session.env(models_url, tunnel_url)
-        return {name: value for name, value in found.items() if not name.lower().endswith("_proxy")}
-
-    async def close(self) -> None:
-        await self.session.close()
+        return self.gateway.open_session(name, self.settings.egress)
 
 
 def source_of(settings: RunConfig) -> Source:
@@ -272,11 +224,8 @@ def _gateway(
     if not providers:
         receive(Log("programs reach no model: no key is set (OPENAI_API_KEY, ANTHROPIC_API_KEY, or model_providers)"))
     port, public_url = settings.gateway_ports
-    listen = {
-        "bubblewrap": None,  # it listens on sockets of each sandbox
-        "process": GatewayPorts(),
-        "modal": GatewayPorts(models_port=port, public_models_url=public_url),
-    }[settings.sandbox]
+    # With the other backends it listens on sockets of each sandbox.
+    listen = GatewayPorts(port, public_url) if settings.sandbox == "modal" else None
     return Gateway(
         providers=providers,
         policy=policy,

@@ -23,7 +23,7 @@ from gepa_service.jobs.fleet_mirror import FleetMirror, Push, push_nothing
 from gepa_service.jobs.http_front import FrontedServers, HttpFront
 from gepa_service.jobs.job_environment import basic_environment
 from gepa_service.jobs.work_order import OptimizeOrder
-from sandbox_runtime import Closed, GatewaySession
+from sandbox_runtime import Closed
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts
 
 
@@ -48,20 +48,18 @@ def place_for(order: OptimizeOrder, session: SandboxSession, front: HttpFront | 
     Raises:
         SandboxError, OSError: it cannot be made.
     """
-    with EventThread() as thread:
-        if front is not None:
-            from gepa_service.jobs.modal_driver import at_modal
+    if front is not None:
+        from gepa_service.jobs.modal_driver import at_modal
 
-            with thread.entered(at_modal(order, session, front)) as place:
-                yield place
-        elif order.isolated:
-            from gepa_service.jobs.isolated_driver import isolated
+        opening = at_modal(order, session, front)
+    elif order.isolated:
+        from gepa_service.jobs.isolated_driver import isolated
 
-            with thread.entered(isolated(order, session)) as place:
-                yield place
-        else:
-            with thread.entered(_here(order, session)) as place:
-                yield place
+        opening = isolated(order, session)
+    else:
+        opening = _here(order, session)
+    with EventThread() as thread, thread.entered(opening) as place:
+        yield place
 
 
 @contextlib.asynccontextmanager
@@ -117,19 +115,13 @@ async def model_access(
         yield gateway
 
 
-def model_variables(opened: GatewaySession, models_url: str, tunnel_url: str) -> dict[str, str]:
-    """Return the variables by which a driver finds the gateway at these addresses."""
-    found = opened.env(models_url, tunnel_url)
-    return {name: value for name, value in found.items() if not name.lower().endswith("_proxy")}
-
-
-def own_model_variables(gateway: Gateway) -> dict[str, str]:
+def own_model_variables(gateway: Gateway) -> Mapping[str, str]:
     """Return the variables by which a driver finds the gateway at its own address."""
     opened = gateway.open_session("driver", Closed())
-    return model_variables(opened, opened.models_url or "", opened.tunnel_url or "")
+    return opened.env(opened.models_url or "", None)
 
 
-def _in_process(order: OptimizeOrder, models: dict[str, str]) -> LaunchDriver:
+def _in_process(order: OptimizeOrder, models: Mapping[str, str]) -> LaunchDriver:
     def launch(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
         own = {"PYTHONHASHSEED": hash_seed, TOKEN_FILE_VARIABLE: str(order.token_file)}
         process: LaunchedDriver = subprocess.Popen(  # noqa: S603  our own command

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from gepa_client.run.supervisor import DRIVER
 from gepa_client.sandboxing.session import SandboxSession
-from gepa_service.jobs.driver_place import DriverPlace, fronted_sandboxes, model_access, model_variables
+from gepa_service.jobs.driver_place import DriverPlace, fronted_sandboxes, model_access
 from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.piped_driver import launcher
 from gepa_service.jobs.work_order import OptimizeOrder
@@ -25,7 +25,6 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
     MODELS_URL,
     SYSTEM_PATH,
     TMP,
-    TUNNEL_URL,
     WORKSPACE,
     VisiblePaths,
     package_mounts,
@@ -61,7 +60,7 @@ async def isolated(order: OptimizeOrder, session: SandboxSession) -> AsyncIterat
         await stack.enter_async_context(front.listening(listener))
         sandboxes, token = await stack.enter_async_context(fronted_sandboxes(order, session, front, shared))
         variables = {
-            **model_variables(access, MODELS_URL, TUNNEL_URL),
+            **access.env(MODELS_URL, None),
             "PATH": ":".join(SYSTEM_PATH),
             "HOME": HOME,
             "TMPDIR": TMP,

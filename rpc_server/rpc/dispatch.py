@@ -10,8 +10,7 @@ import asyncio
 import logging
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -66,40 +65,35 @@ def _request_id(value: Any) -> str | int | None:
 
 
 class _NoValidator:
-    """In place of jsonschema, an eighth of a server's start: jsonrpcserver makes a validator of it when imported."""
+    """What jsonrpcserver makes of its schema when imported, and never calls here: see `check_envelope`."""
+
+    validate = None
 
     def __init__(self, _schema: Any) -> None:
-        self.validate = None
+        pass
 
     @staticmethod
     def check_schema(_schema: Any) -> None:
-        """Accept it."""
+        pass
 
 
-@contextmanager
-def _without_jsonschema() -> Iterator[None]:
-    name = "jsonschema.validators"
-    if name in sys.modules:
-        yield
-        return
-    stand_in = ModuleType(name)
-    stand_in.__dict__["validator_for"] = lambda _schema: _NoValidator
-    sys.modules[name] = stand_in
-    try:
-        yield
-    finally:
-        del sys.modules[name]
+# Without it jsonschema is imported, which takes an eighth of a server's start.
+_no_jsonschema = ModuleType("jsonschema.validators")
+vars(_no_jsonschema)["validator_for"] = lambda _schema: _NoValidator
 
-
-with warnings.catch_warnings(), _without_jsonschema():
+with warnings.catch_warnings():
     # Its import reads a file in a deprecated way.
     warnings.simplefilter("ignore", DeprecationWarning)
+    _used = sys.modules.setdefault(_no_jsonschema.__name__, _no_jsonschema)
     from jsonrpcserver import Error, Success
     from jsonrpcserver.async_dispatcher import call
     from jsonrpcserver.dispatcher import create_request, to_response
     from jsonrpcserver.request import Request
     from jsonrpcserver.response import to_serializable_one
     from jsonrpcserver.sentinels import NOCONTEXT, NOID
+
+    if _used is _no_jsonschema:
+        del sys.modules[_no_jsonschema.__name__]
 
 logger = logging.getLogger(__name__)
 

@@ -87,17 +87,15 @@ class GatewaySession(Protocol):
         """The address of the gateway's models; None if only the sockets given to `serve` reach it."""
         ...
 
-    @property
-    def tunnel_url(self) -> str | None:
-        """The address of the gateway's proxy; None as for `models_url`."""
-        ...
-
     async def serve(self, models: socket.socket, tunnel: socket.socket) -> None:
         """Answer on these sockets too, which listen on the sandbox's own loopback; the gateway then owns them."""
         ...
 
-    def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
-        """Return the variables by which programs find it at these addresses: `OPENAI_BASE_URL`, `HTTPS_PROXY`, ..."""
+    def env(self, models_url: str, tunnel_url: str | None) -> Mapping[str, str]:
+        """Return the variables by which programs find it at these addresses: `OPENAI_BASE_URL`, `HTTPS_PROXY`, ...
+
+        `tunnel_url`: None for programs that use no proxy.
+        """
         ...
 
     async def close(self) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from pydantic import ConfigDict, with_config
+
 from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, SandboxSpec
 
 
@@ -103,6 +105,7 @@ class SandboxExit:
     detail: str = ""
 
 
+@with_config(ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
 @dataclass(frozen=True)
 class CommandResult:
     """The result of a command. `status`: 128 + signal if a signal ended it, None if it timed out."""

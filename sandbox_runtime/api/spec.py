@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from pydantic import ConfigDict, with_config
+
 from sandbox_runtime.api.egress import Closed, Egress, GatewaySession
 
 
+@with_config(ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
 @dataclass(frozen=True)
 class Recipe:
     """What the program's manifests ask to install, for Python, Node or both.

@@ -15,7 +15,7 @@ from sandbox_runtime.api.egress import Egress
 from sandbox_runtime.gateway.connect_proxy import ConnectProxy, Resolve, Resolver
 from sandbox_runtime.gateway.events import GatewayRefusal, HostConnection, ProviderCall, RefusalLog
 from sandbox_runtime.gateway.gateway_session import CONNECTIONS, TUNNELS, Listener, SandboxGatewaySession
-from sandbox_runtime.gateway.http_frontend import HOST_PATH, Find, HttpFrontend
+from sandbox_runtime.gateway.http_frontend import HOST_PATH, HttpFrontend
 from sandbox_runtime.gateway.model_requests import ModelRequests
 from sandbox_runtime.gateway.providers import Provider, SecretHeader, check_together
 from sandbox_runtime.gateway.request_policy import GatewayPolicy
@@ -23,14 +23,14 @@ from sandbox_runtime.gateway.spend_cap import SpendCap
 from sandbox_runtime.gateway.upstream import HostRequests, provider_session
 
 SHARED = 1024
-"""Connections at once on a socket that all sandboxes share."""
+"""Connections at once on the socket that all sandboxes share."""
 
 
 @dataclass(frozen=True)
 class GatewayPorts:
-    """The gateway's own sockets on loopback, for sandboxes that have no network of their own. Port 0: any.
+    """The gateway's own socket on loopback, for the models of sandboxes elsewhere. Port 0: any.
 
-    `public_models_url`: the address at which a forwarder makes the one for models reachable from elsewhere.
+    `public_models_url`: the address at which a forwarder makes it reachable from there.
     """
 
     models_port: int = 0
@@ -50,7 +50,7 @@ class Gateway:
     Raises:
         ValueError: two providers have the same name, or two secret headers the same host and header or the variable of
             two hosts.
-        OSError: a port of `listen` is taken; when the block is entered.
+        OSError: the port of `listen` is taken; when the block is entered.
     """
 
     def __init__(
@@ -82,14 +82,17 @@ class Gateway:
         self._allowed_networks = allowed_networks
         self.spend = SpendCap(policy.cap_usd, on_cap)
         self._sessions: list[SandboxGatewaySession] = []
-        self._listeners: list[Listener] = []
-        self._urls: tuple[str | None, str | None] = (None, None)
+        self._shared: Listener | None = None
+        self._models_url: str | None = None
         self._http: aiohttp.ClientSession | None = None
         self._resolver: Resolver | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the gateway's own sockets, if it has any."""
-        sockets = _bound(self._listen) if self._listen is not None else None
+        """Open the gateway's own socket, if it has one."""
+        listen = self._listen
+        shared = None
+        if listen is not None:
+            shared = socket.create_server(("127.0.0.1", listen.models_port), backlog=SHARED)
         self._http = provider_session(self._allowed_networks)
         self._resolver = Resolver()
         self._resolve = self._given or self._resolver
@@ -97,18 +100,18 @@ class Gateway:
             self._providers, self._policy, PriceTable(self._policy.prices), self.spend, self._http, self._on_call
         )
         self._hosts = HostRequests(self._secret_headers, self._http, self._tls, self._on_connection)
-        if sockets is not None and self._listen is not None:
-            self._listeners = self._serve_all(*sockets)
-            models, tunnel = (f"http://127.0.0.1:{listener.port}" for listener in self._listeners)
-            self._urls = (self._listen.public_models_url or models, tunnel)
+        if shared is not None and listen is not None:
+            front = HttpFrontend(self._session_of, _unattributed, _unattributed, self._answer)
+            self._shared = Listener(shared, SHARED, front.connect)
+            self._models_url = listen.public_models_url or f"http://127.0.0.1:{self._shared.port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Close every session, then everything else."""
         for session in tuple(self._sessions):
             await session.close()
-        for listener in self._listeners:
-            await listener.close()
+        if self._shared is not None:
+            await self._shared.close()
         if self._resolver is not None:
             self._resolver.close()
         if self._http is not None:
@@ -127,7 +130,7 @@ class Gateway:
         refusals = RefusalLog(sandbox_name, self._on_refusal)
         session = SandboxGatewaySession(
             *(sandbox_name, egress, self._providers, self._secret_headers, refusals),
-            *(self._serve, self._urls, opened_by),
+            *(self._serve, self._models_url, opened_by),
         )
         self._sessions = [one for one in self._sessions if not one.closed] + [session]
         return session
@@ -138,7 +141,7 @@ class Gateway:
 
     def _serve(self, session: SandboxGatewaySession, models: socket.socket, tunnel: socket.socket) -> list[Listener]:
         front = HttpFrontend(session.find, session.wrong_token, session.malformed, self._answer)
-        proxy = self._proxy(session.find, session.wrong_token)
+        proxy = ConnectProxy(session.find, session.wrong_token, self._resolve, self._on_connection)
         return [Listener(models, CONNECTIONS, front.connect), Listener(tunnel, TUNNELS, proxy.connect)]
 
     async def _answer(self, request: web.BaseRequest, session: SandboxGatewaySession) -> web.StreamResponse:
@@ -147,23 +150,6 @@ class Gateway:
             return await self._hosts.answer(request, session, asked["host"], asked["rest"] or "/")
         return await self._models.answer(request, session)
 
-    def _proxy(self, find: Find, wrong_token: Callable[[], None]) -> ConnectProxy:
-        return ConnectProxy(find, wrong_token, self._resolve, self._on_connection)
-
-    def _serve_all(self, models: socket.socket, tunnel: socket.socket) -> list[Listener]:
-        front = HttpFrontend(self._session_of, _unattributed, _unattributed, self._answer)
-        proxy = self._proxy(self._session_of, _unattributed)
-        return [Listener(models, SHARED, front.connect), Listener(tunnel, SHARED, proxy.connect)]
-
 
 def _unattributed() -> None:
-    """Ignore a wrong token or malformed request on a socket of all sandboxes: it belongs to none of them."""
-
-
-def _bound(listen: GatewayPorts) -> tuple[socket.socket, socket.socket]:
-    models = socket.create_server(("127.0.0.1", listen.models_port), backlog=SHARED)
-    try:
-        return models, socket.create_server(("127.0.0.1", 0), backlog=SHARED)
-    except OSError:
-        models.close()
-        raise
+    """Ignore a wrong token or malformed request on the socket of all sandboxes: it belongs to none of them."""

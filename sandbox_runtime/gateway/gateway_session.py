@@ -119,7 +119,7 @@ class SandboxGatewaySession:
         headers: Sequence[SecretHeader],
         refusals: RefusalLog,
         listen: Callable[["SandboxGatewaySession", socket.socket, socket.socket], Sequence[Listener]],
-        urls: tuple[str | None, str | None],
+        models_url: str | None,
         opened_by: str,
     ) -> None:
         self.sandbox = sandbox
@@ -135,7 +135,7 @@ class SandboxGatewaySession:
         self._providers = providers
         self._headers = headers
         self._listen = listen
-        self._urls = urls
+        self._models_url = models_url
         self._listeners: list[Listener] = []
         self._tasks: set[asyncio.Task[object]] = set()
         self._closed = False
@@ -145,13 +145,8 @@ class SandboxGatewaySession:
 
     @property
     def models_url(self) -> str | None:
-        """The address for models on the gateway's own sockets; None if it has none."""
-        return self._urls[0]
-
-    @property
-    def tunnel_url(self) -> str | None:
-        """The address of the proxy on the gateway's own sockets; None if it has none."""
-        return self._urls[1]
+        """The address for models on the gateway's own socket; None if it has none."""
+        return self._models_url
 
     @property
     def closed(self) -> bool:
@@ -175,19 +170,23 @@ class SandboxGatewaySession:
             raise RuntimeError(f"the session of {self.sandbox} is closed")
         self._listeners += self._listen(self, models, tunnel)
 
-    def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
-        """Return the variables by which programs find the gateway at these addresses. They hold the sandbox's token."""
+    def env(self, models_url: str, tunnel_url: str | None) -> Mapping[str, str]:
+        """Return the variables by which programs find the gateway at these addresses. They hold the sandbox's token.
+
+        `tunnel_url`: None for programs that use no proxy.
+        """
         found = {}
         for provider in self._providers:
             found.update(provider.env(models_url, self._token))
         for header in self._headers:
             found[header.variable] = f"{models_url.rstrip('/')}/_hosts/{self._token}/{header.host}"
-        parts = urlsplit(tunnel_url)
-        proxy = f"{parts.scheme}://{USER}:{self._token}@{parts.netloc}"
-        for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"):
-            found[name] = found[name.lower()] = proxy
-        beside = dict.fromkeys(("localhost", "127.0.0.1", "::1", urlsplit(models_url).hostname or "localhost"))
-        found["NO_PROXY"] = found["no_proxy"] = ",".join(beside)
+        if tunnel_url is not None:
+            parts = urlsplit(tunnel_url)
+            proxy = f"{parts.scheme}://{USER}:{self._token}@{parts.netloc}"
+            for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"):
+                found[name] = found[name.lower()] = proxy
+            beside = dict.fromkeys(("localhost", "127.0.0.1", "::1", urlsplit(models_url).hostname or "localhost"))
+            found["NO_PROXY"] = found["no_proxy"] = ",".join(beside)
         if self._providers and not self.open_to_all:
             # Else litellm, as it is imported, asks GitHub for prices: refused, and three times over.
             found["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"

@@ -118,9 +118,9 @@ class ClientSandbox:
         await self.close()
 
     @property
-    def id(self) -> str | None:
-        """The runtime's name for the one that was started last."""
-        return None if self._sandbox is None else self._sandbox.id
+    def id(self) -> str:
+        """The runtime's name for the one that was started last. Raises `SandboxGone` if none was."""
+        return self._last().id
 
     async def prepare(self) -> PreparedEnvironment:
         """Prepare the commit and the environment, so that `start` need not wait for them. Raises `SandboxError`."""

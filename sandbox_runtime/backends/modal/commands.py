@@ -1,10 +1,14 @@
-"""Run commands in a sandbox of Modal, each under a guard that limits it and ends everything that it started."""
+"""Run commands in a sandbox of Modal, each under a reaper that limits it and ends everything that it started."""
 
 import asyncio
+import contextlib
+import io
 import math
+import os
 import secrets
 import time
-from collections.abc import AsyncIterable, Coroutine, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +16,10 @@ import modal
 from modal import exception
 from modal.container_process import ContainerProcess
 
+from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
-from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import EXEC_BYTES, CommandResult
 from sandbox_runtime.api.spec import Command, SandboxSpec
-from sandbox_runtime.backends.modal import guard
 from sandbox_runtime.backends.modal.image_setup import SERVER_PYTHON, WORKSPACE
 
 _PROBE_TIMEOUT_S = 30.0
@@ -42,10 +45,12 @@ def probe_command(models_url: str) -> Command:
 
 
 GRACE_S = 10.0
-"""Seconds beyond its own time-out after which a command's guard is given up."""
+"""Seconds beyond its own time-out after which a command's reaper is given up."""
 
-_GUARD = Path(guard.__file__).read_text(encoding="utf-8")
-_CHUNK_BYTES = 2**20
+_REAPER = Path(process_reaper.__file__).read_text(encoding="utf-8")
+_WITH_FOLDERS = ("sh", "-c", 'mkdir -p "$HOME" "$TMPDIR" && exec "$@"', "sh")
+_END = 'kill $(grep -lsxz -e"--mark=$1" /proc/[0-9]*/cmdline | cut -d/ -f3)'
+_PIECE_BYTES = 2**20
 
 
 class ModalCommands:
@@ -53,19 +58,20 @@ class ModalCommands:
 
     def __init__(self, sandbox: modal.Sandbox, spec: SandboxSpec) -> None:
         self._sandbox = sandbox
-        self._bounds = (str(spec.limits.processes), str(spec.limits.workspace_mb))
+        self._limits = (f"--processes={spec.limits.processes}", f"--file-size={spec.limits.workspace_mb << 20}")
         self._ending: set[asyncio.Task[None]] = set()
 
     async def start(
-        self, command: Command, mark: str, *, timed: bool, env: Mapping[str, str] | None = None
+        self, command: Command, mark: str | None = None, *, env: Mapping[str, str] | None = None
     ) -> ContainerProcess[bytes]:
-        """Start a command. `mark`: of its guard. `timed`: its time is limited. `env`: more variables, never shown."""
-        seconds = command.timeout_s if timed else 0.0
+        """Start a command. `mark`: of its reaper if its time is limited. `env`: more variables, never shown."""
+        limits = [*self._limits, f"--folder={command.cwd}"]
+        if mark is not None:
+            limits += [f"--mark={mark}", f"--seconds={command.timeout_s:g}"]
         variables: dict[str, str | None] = {**command.env, **(env or {})}
         return await self._sandbox.exec.aio(
-            *(SERVER_PYTHON, "-I", "-S", "-c", _GUARD, "run", mark, f"{seconds:g}", *self._bounds, command.cwd),
-            *command.argv,
-            timeout=math.ceil(command.timeout_s + GRACE_S) if timed else None,
+            *(*_WITH_FOLDERS, SERVER_PYTHON, "-I", "-S", "-c", _REAPER, *limits, "--", *command.argv),
+            timeout=None if mark is None else math.ceil(command.timeout_s + GRACE_S),
             workdir=WORKSPACE,
             secrets=[modal.Secret.from_dict(variables)] if variables else None,
             text=False,
@@ -74,45 +80,37 @@ class ModalCommands:
     async def run(self, command: Command, log: OutputTail | None = None) -> CommandResult:
         """Run a command; `log` gets both of its streams. A cancellation ends the command too."""
         began = time.monotonic()
-        mark = f"\n-- {secrets.token_hex(16)} --\n"
-        out, err = OutputTail(EXEC_BYTES), OutputTail(EXEC_BYTES + len(mark))
+        mark = secrets.token_hex(16)
+        late = f"\n{mark}\n".encode()
+        out, err = OutputTail(EXEC_BYTES), OutputTail(EXEC_BYTES + len(late))
         status: int | None = None
         try:
             async with asyncio.timeout(command.timeout_s + GRACE_S):
-                process = await self.start(command, mark, timed=True)
-                status = await self._followed(process, command, (out, err), log)
+                process = await self.start(command, mark)
+                with _opened(command.stdin) as stdin:
+                    status = await followed(
+                        process,
+                        copied(process.stdout, out, log),
+                        copied(process.stderr, err, log),
+                        feeding=_fed(process, partial(asyncio.to_thread, stdin.read)),
+                    )
         except TimeoutError:
             self._end(mark)
         except asyncio.CancelledError:
             self._end(mark)
             raise
         written = err.bytes()
-        if written.endswith(mark.encode()):
-            status, written = None, written[: -len(mark)]
-        return CommandResult(status, out.bytes(), written[-EXEC_BYTES:], time.monotonic() - began)
+        if written.endswith(late):
+            status, written = None, written[: -len(late)]
+        return CommandResult(
+            None if status == -1 else status, out.bytes(), written[-EXEC_BYTES:], time.monotonic() - began
+        )
 
     async def close(self) -> None:
         """Stop ending commands: the sandbox ends with all of them."""
         for task in self._ending:
             task.cancel()
         await asyncio.gather(*self._ending, return_exceptions=True)
-
-    async def _followed(
-        self,
-        process: ContainerProcess[bytes],
-        command: Command,
-        sinks: tuple[OutputTail, OutputTail],
-        log: OutputTail | None,
-    ) -> int | None:
-        feeding = asyncio.ensure_future(_feed(process, command.stdin))
-        try:
-            await _both(copied(process.stdout, sinks[0], log), copied(process.stderr, sinks[1], log))
-            status = await process.wait.aio()
-        finally:
-            # A command may end without having read its input, and then the outcome of that does not matter.
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
-        return None if status == -1 else status
 
     def _end(self, mark: str) -> None:
         task = asyncio.create_task(self._ended(mark))
@@ -121,12 +119,30 @@ class ModalCommands:
 
     async def _ended(self, mark: str) -> None:
         try:
-            process = await self._sandbox.exec.aio(
-                *(SERVER_PYTHON, "-I", "-S", "-c", _GUARD, "end", mark), timeout=math.ceil(GRACE_S)
-            )
+            process = await self._sandbox.exec.aio("sh", "-c", _END, "sh", mark, timeout=math.ceil(GRACE_S))
             await process.wait.aio()
         except exception.Error:
-            return  # it was to end early: its guard ends it in time, or the sandbox is gone and the command with it
+            return  # it was to end early: its reaper ends it in time, or the sandbox is gone and the command with it
+
+
+async def followed(
+    process: ContainerProcess[bytes],
+    *outputs: Coroutine[Any, Any, None],
+    feeding: Coroutine[Any, Any, None] | None = None,
+) -> int:
+    """Return a command's status once its outputs have ended, which these read. Raises Modal's own errors.
+
+    `feeding`: writes its input; a command may end without having read that, and then its outcome does not matter.
+    """
+    reading = [asyncio.ensure_future(each) for each in outputs]
+    tasks = reading if feeding is None else [*reading, asyncio.ensure_future(feeding)]
+    try:
+        await asyncio.gather(*reading)
+        return await process.wait.aio()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def copied(stream: AsyncIterable[bytes], *sinks: OutputTail | None) -> None:
@@ -137,25 +153,36 @@ async def copied(stream: AsyncIterable[bytes], *sinks: OutputTail | None) -> Non
                 sink.add(data)
 
 
-async def _both(first: Coroutine[Any, Any, None], second: Coroutine[Any, Any, None]) -> None:
-    tasks = [asyncio.ensure_future(first), asyncio.ensure_future(second)]
+async def carried(process: ContainerProcess[bytes], streams: Sequence[int]) -> int:
+    """Carry stdin, stdout and stderr of a command from and to these descriptors, which are closed; see `followed`."""
+    stdin, stdout, stderr = streams
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(stdin, "rb", buffering=0)
+    )
     try:
-        await asyncio.gather(*tasks)
+        outputs = (_written(process.stdout, stdout), _written(process.stderr, stderr))
+        return await followed(process, *outputs, feeding=_fed(process, reader.read))
     finally:
-        for task in tasks:
-            task.cancel()
-        await await_shielded(asyncio.wait(tasks))
+        transport.close()
 
 
-async def _feed(process: ContainerProcess[bytes], stdin: bytes | Path) -> None:
-    if isinstance(stdin, Path):
-        with stdin.open("rb") as file:
-            while piece := file.read(_CHUNK_BYTES):
-                process.stdin.write(piece)
-                await process.stdin.drain.aio()
-    else:
-        for start in range(0, len(stdin), _CHUNK_BYTES):
-            process.stdin.write(stdin[start : start + _CHUNK_BYTES])
-            await process.stdin.drain.aio()
+async def _fed(process: ContainerProcess[bytes], read: Callable[[int], Awaitable[bytes]]) -> None:
+    while piece := await read(_PIECE_BYTES):
+        process.stdin.write(piece)
+        await process.stdin.drain.aio()
     process.stdin.write_eof()
     await process.stdin.drain.aio()
+
+
+async def _written(stream: AsyncIterable[bytes], descriptor: int) -> None:
+    with os.fdopen(descriptor, "wb", buffering=0) as target:
+        async for piece in stream:
+            rest = piece
+            with contextlib.suppress(BrokenPipeError):  # its reader is gone; the rest is read all the same
+                while rest:
+                    rest = rest[await asyncio.to_thread(os.write, target.fileno(), rest) :]
+
+
+def _opened(stdin: bytes | Path) -> io.BufferedIOBase:
+    return stdin.open("rb") if isinstance(stdin, Path) else io.BytesIO(stdin)

@@ -29,32 +29,28 @@ def egress_rules(egress: Egress, gateway_session: GatewaySession | None) -> Egre
     Raises:
         RuntimeUnavailable: the gateway listens on loopback only.
     """
-    hosts, networks = _hosts(gateway_session), []
+    gateway = None if gateway_session is None else urlsplit(models_url(gateway_session)).hostname
+    hosts: tuple[str, ...] = () if gateway is None else (gateway,)
+    networks: tuple[str, ...] = ()
     match egress:
         case Open():
             return EgressRules(None, None)
         case Allow():
-            hosts, networks = (*egress.domains, *hosts), [*egress.cidrs]
+            hosts, networks = (*egress.domains, *hosts), egress.cidrs
     addresses = [host for host in hosts if parse_address(host) is not None]
     cidrs = [str(ipaddress.ip_network(network)) for network in (*networks, *addresses)]
     return EgressRules(list(dict.fromkeys(cidrs)), [host for host in dict.fromkeys(hosts) if host not in addresses])
 
 
-def gateway_urls(gateway_session: GatewaySession) -> tuple[str, str]:
-    """Return the addresses of the gateway's models and proxy. Raises `RuntimeUnavailable` as `egress_rules`."""
-    models, tunnel = gateway_session.models_url, gateway_session.tunnel_url
-    if models is None or tunnel is None:
+def models_url(gateway_session: GatewaySession) -> str:
+    """Return the address of the gateway's models. Raises `RuntimeUnavailable` as `egress_rules`."""
+    models = gateway_session.models_url
+    if models is None:
         raise RuntimeUnavailable(
             "a sandbox at Modal cannot reach this machine's loopback: give the gateway an address that it can reach,"
             " as `gateway`, PORT=URL"
         )
-    return models, tunnel
-
-
-def _hosts(gateway_session: GatewaySession | None) -> tuple[str, ...]:
-    if gateway_session is None:
-        return ()
-    return tuple(host for url in gateway_urls(gateway_session) if (host := urlsplit(url).hostname))
+    return models
 
 
 START = "evolverpc-start"

@@ -4,12 +4,13 @@
 """
 
 import asyncio
-import json
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from evolverpc_common.build_cache import FILES
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe
@@ -40,6 +41,8 @@ PATHS = 4
 RECIPE = "/opt/recipe"
 """The folder of the recipe itself, for the installation."""
 
+_RECIPE = TypeAdapter(Recipe)
+
 
 def prepared(recipe: Recipe, image: str) -> PreparedEnvironment:
     """Return the recipe's environment as it is in its published image."""
@@ -60,27 +63,8 @@ def prepared(recipe: Recipe, image: str) -> PreparedEnvironment:
 
 
 def write_recipe(recipe: Recipe, folder: Path) -> None:
-    """Write a recipe in the form that `read_recipe` reads."""
-    document = {
-        "python": recipe.python,
-        "node": recipe.node,
-        "packages": recipe.packages,
-        "node_folders": recipe.node_folders,
-    }
-    (folder / "recipe.json").write_text(json.dumps(document), encoding="utf-8")
-    for name, content in recipe.files.items():
-        file = folder / "files" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-
-
-def read_recipe(folder: Path) -> Recipe:
-    """Return the recipe that was written to a folder."""
-    document = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
-    files = folder / "files"
-    manifests = {str(file.relative_to(files)): file.read_bytes() for file in files.rglob("*") if file.is_file()}
-    lists = (tuple(document["packages"]), tuple(document["node_folders"]))
-    return Recipe(document["python"], document["node"], manifests, *lists)
+    """Write a recipe as `install` reads it."""
+    (folder / "recipe.json").write_bytes(_RECIPE.dump_json(recipe))
 
 
 async def run(
@@ -127,7 +111,7 @@ def link(recipe: Recipe, built: BuiltEnvironment, program: Path) -> None:
 async def install(recipe_folder: Path, program: Path) -> None:
     """Install the recipe of one folder into the other. Raises `EnvironmentMissing`."""
     environments = EnvironmentCache(program / "environments")
-    recipe = read_recipe(recipe_folder)
+    recipe = _RECIPE.validate_json((recipe_folder / "recipe.json").read_bytes())
     link(recipe, await environments.ready(recipe, run=run, on_progress=print), program)
 
 

@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -52,22 +52,22 @@ class PackagesImage:
         return f"evolverpc:{'-'.join(self.extras)}-{_own_digest(self.packages, self.extras)}"
 
 
-def image_of(recipe: Recipe, folder: Path, *, rebuild: bool) -> modal.Image:
+def of_recipe(recipe: Recipe, folder: Path) -> modal.Image:
     """Describe the recipe's image; `folder`: an empty folder that is needed until it is built."""
     wanted = folder / "recipe"
     wanted.mkdir()
     write_recipe(recipe, wanted)
     return (
-        _with_packages(PackagesImage(PACKAGES, EXTRAS), folder)
+        of_packages(PackagesImage(PACKAGES, EXTRAS), folder)
         .add_local_dir(wanted, RECIPE, copy=True)
         .run_commands(
-            f"{SERVER_PYTHON} -I -m sandbox_runtime.backends.modal.image_setup {RECIPE} {PROGRAM}", force_build=rebuild
+            f"{SERVER_PYTHON} -I -m sandbox_runtime.backends.modal.image_setup {RECIPE} {PROGRAM}", force_build=True
         )
     )
 
 
-def _with_packages(wanted: PackagesImage, folder: Path) -> modal.Image:
-    """Describe the image of packages; `folder`: as for `image_of`."""
+def of_packages(wanted: PackagesImage, folder: Path) -> modal.Image:
+    """Describe the image of packages; `folder`: as for `of_recipe`."""
     ours = folder / "ours"
     for package in wanted.packages:
         shutil.copytree(_OURS / package, ours / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -83,32 +83,19 @@ def _with_packages(wanted: PackagesImage, folder: Path) -> modal.Image:
     )
 
 
-async def build(recipe: Recipe, app: modal.App, client: modal.Client, *, rebuild: bool) -> str:
-    """Build and publish the recipe's image; return its id. Raises Modal's own errors."""
+async def build(name: str, described: Callable[[Path], modal.Image], app: modal.App, client: modal.Client) -> str:
+    """Build and publish an image, which `described` describes with an empty folder; return its id.
+
+    Raises Modal's own errors.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        image = await asyncio.to_thread(image_of, recipe, Path(folder), rebuild=rebuild)
-        return await _published(image, name_of(recipe), app, client)
+        image = await asyncio.to_thread(described, Path(folder))
+        await image.build.aio(app)
+        await image.publish.aio(name, client=client)
+        return image.object_id
 
 
-async def build_packages(wanted: PackagesImage, app: modal.App, client: modal.Client) -> str:
-    """Build and publish an image of packages; return its id. Raises Modal's own errors."""
-    with tempfile.TemporaryDirectory() as folder:
-        image = await asyncio.to_thread(_with_packages, wanted, Path(folder))
-        return await _published(image, wanted.name, app, client)
-
-
-async def _published(image: modal.Image, name: str, app: modal.App, client: modal.Client) -> str:
-    await image.build.aio(app)
-    await image.publish.aio(name, client=client)
-    return image.object_id
-
-
-async def find(recipe: Recipe, app: modal.App, client: modal.Client) -> str:
-    """Return the id of the recipe's published image. Raises Modal's `NotFoundError` if there is none."""
-    return await find_named(name_of(recipe), app, client)
-
-
-async def find_named(name: str, app: modal.App, client: modal.Client) -> str:
+async def find(name: str, app: modal.App, client: modal.Client) -> str:
     """Return the id of a published image. Raises Modal's `NotFoundError` if there is none."""
     image = modal.Image.from_name(name, client=client)
     await image.build.aio(app)  # of an image that has a name this looks it up, and builds nothing

@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import modal
@@ -21,7 +23,7 @@ from sandbox_runtime.api.sandbox import (
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends.modal import image_setup, images
 from sandbox_runtime.backends.modal.api_calls import GONE, REFUSED, retried, translated_errors
-from sandbox_runtime.backends.modal.creation import START, egress_rules, found, gateway_urls, tags_of_start
+from sandbox_runtime.backends.modal.creation import START, egress_rules, found, models_url, tags_of_start
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
 from sandbox_runtime.backends.shared_steps import close_after_failure, close_all
 
@@ -85,38 +87,27 @@ class ModalRuntime:
     async def prepare(
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
-        """Find the recipe's published image; only `rebuild` builds one.
+        """Find the recipe's published image; only `rebuild` builds one, which takes minutes, and publishes it.
 
         Raises:
-            EnvironmentMissing: none is published; the message names the command that does it.
+            EnvironmentMissing: none is published (the message names the command that does it), or it cannot be built.
         """
-        if rebuild:
-            return await self.publish(recipe, on_progress=on_progress, rebuild=True)
         client, app = self._client_and_app()
+        name = images.name_of(recipe)
+        if rebuild:
+            on_progress(f"building the image {name} at Modal")
+            with translated_errors("build an image"):
+                image = await self._built(name, partial(images.of_recipe, recipe))
+            on_progress(f"published the image {name}")
+            return image_setup.prepared(recipe, image)
         with translated_errors("find an image"):
             try:
-                image = await retried(lambda: images.find(recipe, app, client))
+                image = await retried(lambda: images.find(name, app, client))
             except exception.NotFoundError:
                 raise EnvironmentMissing(
-                    f"no image {images.name_of(recipe)} is published at Modal for this program and this version of"
-                    " evolverpc; build it once, before sandboxes are started:"
-                    " evolverpc sandboxes --publish --repo REPO"
+                    f"no image {name} is published at Modal for this program and this version of evolverpc; build it"
+                    " once, before sandboxes are started: evolverpc sandboxes --publish --repo REPO"
                 ) from None
-        return image_setup.prepared(recipe, image)
-
-    async def publish(
-        self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
-    ) -> PreparedEnvironment:
-        """Build and publish the recipe's image, which takes minutes; `rebuild` rebuilds what Modal has cached too.
-
-        Raises:
-            EnvironmentMissing: it cannot be built.
-        """
-        client, app = self._client_and_app()
-        on_progress(f"building the image {images.name_of(recipe)} at Modal")
-        with translated_errors("build an image"):
-            image = await self._built(lambda: images.build(recipe, app, client, rebuild=rebuild))
-        on_progress(f"published the image {images.name_of(recipe)}")
         return image_setup.prepared(recipe, image)
 
     async def packages_image(
@@ -131,10 +122,10 @@ class ModalRuntime:
         wanted = images.PackagesImage(tuple(packages), tuple(extras))
         with translated_errors("find an image"):
             try:
-                image = await retried(lambda: images.find_named(wanted.name, app, client))
+                image = await retried(lambda: images.find(wanted.name, app, client))
             except exception.NotFoundError:
                 on_progress(f"building the image {wanted.name} at Modal")
-                image = await self._built(lambda: images.build_packages(wanted, app, client))
+                image = await self._built(wanted.name, partial(images.of_packages, wanted))
         return PreparedEnvironment(Recipe(), (), python=image_setup.SERVER_PYTHON, image=image)
 
     async def start(self, spec: SandboxSpec) -> ModalSandbox:
@@ -192,11 +183,13 @@ class ModalRuntime:
     async def _create(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
         client, app = self._client_and_app()
         allowed = egress_rules(spec.egress, spec.gateway_session)
-        gateway_session = (
-            {} if spec.gateway_session is None else spec.gateway_session.env(*gateway_urls(spec.gateway_session))
-        )
+        session = spec.gateway_session
         # All of it as secrets: Modal shows and keeps none of these, and those of the gateway session hold a token.
-        hidden: dict[str, str | None] = {**gateway_session, **spec.secrets}
+        # No proxy: Modal enforces egress itself, on direct connections.
+        hidden: dict[str, str | None] = {
+            **({} if session is None else session.env(models_url(session), None)),
+            **spec.secrets,
+        }
         if image not in self._images:
             self._images[image] = modal.Image.from_id(image, client=client)
         return await modal.Sandbox.create.aio(
@@ -256,9 +249,10 @@ class ModalRuntime:
             everything = await _at_once([with_info(sandbox) for sandbox in await retried(listed)])
         return [one for one in everything if one is not None]
 
-    async def _built(self, build: Callable[[], Awaitable[str]]) -> str:
+    async def _built(self, name: str, described: Callable[[Path], modal.Image]) -> str:
+        client, app = self._client_and_app()
         try:
-            return await build()
+            return await images.build(name, described, app, client)
         except exception.ImageBuildError as error:
             raise EnvironmentMissing(
                 f"the image cannot be built: {error}\n`modal image logs {error.image_id}` has what was written"

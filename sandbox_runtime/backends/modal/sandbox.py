@@ -27,10 +27,9 @@ from sandbox_runtime.api.sandbox import (
 )
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
 from sandbox_runtime.backends.modal.api_calls import GONE, retried, translated_errors
-from sandbox_runtime.backends.modal.commands import ModalCommands, copied, probe_command
-from sandbox_runtime.backends.modal.creation import gateway_urls
+from sandbox_runtime.backends.modal.commands import ModalCommands, carried, copied, followed, probe_command
+from sandbox_runtime.backends.modal.creation import models_url
 from sandbox_runtime.backends.modal.image_setup import PORT
-from sandbox_runtime.backends.modal.streams import carried
 from sandbox_runtime.backends.shared_steps import failure_of, finished_before, healthy_before, not_ready
 
 LOST_S = 60.0
@@ -72,7 +71,7 @@ class ModalSandbox:
                     await self._set_up(command)
                 if self._spec.gateway_session is not None:
                     stage = "gateway"
-                    await self._reach_gateway(gateway_urls(self._spec.gateway_session)[0])
+                    await self._reach_gateway(models_url(self._spec.gateway_session))
                 if not serves:
                     return
                 stage = "main"
@@ -102,8 +101,7 @@ class ModalSandbox:
         Raises:
             SandboxGone: the sandbox has ended.
         """
-        mark = secrets.token_hex(16)
-        process = await self._asked("start a command", lambda: self._commands.start(command, mark, timed=False))
+        process = await self._asked("start a command", lambda: self._commands.start(command))
         own = [os.dup(each) for each in streams]
         return asyncio.ensure_future(self._asked("carry the streams of a command", lambda: carried(process, own)))
 
@@ -124,12 +122,12 @@ class ModalSandbox:
         if done.status != 0:
             raise self._not_ready(failure_of(command, done.status), "setup")
 
-    async def _reach_gateway(self, models_url: str) -> None:
-        done = await self._asked("run a command", lambda: self._commands.run(probe_command(models_url)))
+    async def _reach_gateway(self, url: str) -> None:
+        done = await self._asked("run a command", lambda: self._commands.run(probe_command(url)))
         if done.status != 0:
             reason = done.stderr.decode("utf-8", "replace").strip() or "it does not answer"
             raise self._not_ready(
-                f"the gateway is not reached at {models_url}: {reason}; let the URL of `gateway` lead to its port of"
+                f"the gateway is not reached at {url}: {reason}; let the URL of `gateway` lead to its port of"
                 " this machine",
                 "gateway",
             )
@@ -142,10 +140,7 @@ class ModalSandbox:
             MEMORY_VARIABLE: str(self._spec.limits.memory_mb),
             "GEPA_ALLOWED_HOSTS": urlsplit(endpoint.url).hostname or "",
         }
-        mark = secrets.token_hex(16)
-        process = await self._asked(
-            "start the server", lambda: self._commands.start(self._spec.main, mark, timed=False, env=env)
-        )
+        process = await self._asked("start the server", lambda: self._commands.start(self._spec.main, env=env))
         self._main = asyncio.create_task(self._follow(process))
         return endpoint
 
@@ -159,17 +154,11 @@ class ModalSandbox:
 
     async def _follow(self, process: ContainerProcess[bytes]) -> None:
         """Keep the server's output; the sandbox has ended when the server has."""
-        output = [asyncio.ensure_future(copied(stream, self._log)) for stream in (process.stdout, process.stderr)]
         try:
-            status = await process.wait.aio()
-            await asyncio.wait(output, timeout=RETRY_S)  # the last words
+            status = await followed(process, copied(process.stdout, self._log), copied(process.stderr, self._log))
         except exception.Error as error:
             logger.debug("the output of main of %s has ended: %s", self.id, error)
             return  # the sandbox itself is watched
-        finally:
-            for task in output:
-                task.cancel()
-            await asyncio.gather(*output, return_exceptions=True)
         if status >= 0:
             self._settle(SandboxExit("exited", status))
             with contextlib.suppress(SandboxError):  # its holder sleeps on until its lifetime is over, or it is closed

@@ -13,7 +13,6 @@ import typer
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.journal.run_events import FleetChanged, Progress
 from gepa_client.run import control_messages
-from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session import SessionNotStarted
 from gepa_client.sandboxing.session_interface import Log
 from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage
@@ -71,9 +70,8 @@ class FakeSetup:
     def spent(self, usd: float) -> None:
         self.usd.append(usd)
 
-    @property
-    def find(self) -> FindSandbox:
-        return lambda _id: None
+    def find(self, _id: str) -> None:
+        return None
 
     @property
     def up(self) -> int:

@@ -15,7 +15,6 @@ class Echoing:
     """A gateway session whose gateway answers each connection with the name of the socket that it came by."""
 
     models_url: str | None = None
-    tunnel_url: str | None = None
     servers: list[asyncio.Server] = field(default_factory=list)
 
     async def serve(self, models: socket.socket, tunnel: socket.socket) -> None:
@@ -31,8 +30,8 @@ class Echoing:
 
         return answer
 
-    def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
-        return {"MODELS": models_url, "HTTPS_PROXY": tunnel_url}
+    def env(self, models_url: str, tunnel_url: str | None) -> Mapping[str, str]:
+        return {"MODELS": models_url, "HTTPS_PROXY": tunnel_url or ""}
 
     async def close(self) -> None:
         for server in self.servers:

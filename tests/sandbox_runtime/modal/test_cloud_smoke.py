@@ -25,7 +25,7 @@ async def test_a_sandbox_serves_reaches_nothing_and_is_gone() -> None:
         try:
             prepared = await runtime.prepare(Recipe(), on_progress=print)
         except EnvironmentMissing:
-            prepared = await runtime.publish(Recipe(), on_progress=print)
+            prepared = await runtime.prepare(Recipe(), on_progress=print, rebuild=True)
         main = Command((*prepared.server, "--conformance"))
         began = time.monotonic()
         sandbox = await runtime.start(

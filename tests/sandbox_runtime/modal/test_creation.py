@@ -23,19 +23,15 @@ NetworkAccess = api_pb2.NetworkAccess
 class FakeGatewaySession:
     """A gateway that can be reached at an address of its own."""
 
-    def __init__(self, models_url: str | None, tunnel_url: str | None) -> None:
+    def __init__(self, models_url: str | None) -> None:
         self.models_url = models_url
-        self.tunnel_url = tunnel_url
 
     async def serve(self, models: Any, tunnel: Any) -> None:
         raise AssertionError(f"there is no loopback to serve on: {models}, {tunnel}")
 
-    def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
-        return {
-            "OPENAI_BASE_URL": f"{models_url}/openai/v1",
-            "OPENAI_API_KEY": "session-token",
-            "HTTPS_PROXY": tunnel_url,
-        }
+    def env(self, models_url: str, tunnel_url: str | None) -> Mapping[str, str]:
+        assert tunnel_url is None, "Modal enforces egress itself"
+        return {"OPENAI_BASE_URL": f"{models_url}/openai/v1", "OPENAI_API_KEY": "session-token"}
 
     async def close(self) -> None:
         pass
@@ -56,7 +52,7 @@ async def gateway(
         port = server.sockets[0].getsockname()[1]
         cloud.reach(port)
         url = f"http://127.0.0.1:{port}"
-        yield FakeGatewaySession(url, url)
+        yield FakeGatewaySession(url)
 
 
 async def box_of(cloud: Cloud, runtime: ModalRuntime, **further: Any) -> Box:
@@ -111,14 +107,14 @@ async def test_egress_is_exact(
 
 
 async def test_the_gateways_host_and_no_other_is_added(cloud: Cloud, runtime: ModalRuntime) -> None:
-    session = FakeGatewaySession("https://gateway.example:8443", "http://203.0.113.7:8182")
-    with pytest.raises(
-        SandboxNotReady, match=r"gateway is not reached at https://gateway\.example:8443: .*the URL of `gateway`"
+    for url, allowed in (
+        ("https://gateway.example:8443", ([], ["gateway.example"])),
+        ("http://203.0.113.7:8182", (["203.0.113.7/32"], [])),
     ):
-        await runtime.start(spec(cloud, gateway_session=session))
-    (container,) = cloud.boxes
-    access = container.definition.network_access
-    assert (list(access.allowed_cidrs), list(access.allowed_domains)) == (["203.0.113.7/32"], ["gateway.example"])
+        with pytest.raises(SandboxNotReady, match=f"gateway is not reached at {url}: .*the URL of `gateway`"):
+            await runtime.start(spec(cloud, gateway_session=FakeGatewaySession(url)))
+        access = cloud.boxes[-1].definition.network_access
+        assert (list(access.allowed_cidrs), list(access.allowed_domains)) == allowed
 
 
 async def test_a_sandbox_reaches_the_gateway_and_one_without_a_gateway_session_does_not(
@@ -150,7 +146,7 @@ async def test_a_forwarder_to_the_wrong_server_is_an_error_before_anything_runs(
 
 async def test_a_gateway_without_a_public_address_is_refused(cloud: Cloud, runtime: ModalRuntime) -> None:
     with pytest.raises(RuntimeUnavailable, match="`gateway`, PORT=URL"):
-        await runtime.start(spec(cloud, gateway_session=FakeGatewaySession(None, None)))
+        await runtime.start(spec(cloud, gateway_session=FakeGatewaySession(None)))
     assert cloud.boxes == []
 
 

@@ -184,7 +184,7 @@ async def check_failed_build(sandbox: ClientSandbox) -> None:
 class FakeGatewaySession:
     """A session that records what is done with it."""
 
-    models_url = tunnel_url = "http://127.0.0.1:9"
+    models_url = "http://127.0.0.1:9"
 
     def __init__(self, name: str) -> None:
         self.name, self.closed = name, False
@@ -193,7 +193,7 @@ class FakeGatewaySession:
         for each in sockets:
             each.close()
 
-    def env(self, *urls: str) -> Mapping[str, str]:
+    def env(self, *urls: str | None) -> Mapping[str, str]:
         return {"THE_WAY": f"{self.name} {urls[0]}"}
 
     async def close(self) -> None:
