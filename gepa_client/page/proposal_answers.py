@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from gepa_client.analysis.proposals import ROWS_SHOWN, AnalyzedProposal, Excerpt, ProposalHistory
 from gepa_client.evolution.names import component_texts
-from gepa_client.journal.entries import SEARCH, AttemptFinished, CandidateRecord, StoredRun
+from gepa_client.journal.entries import SEARCH, Attempt, CandidateRecord, StoredRun
 from gepa_client.journal.run_events import TextAnswer
 from gepa_client.journal.store import Store
 from gepa_client.page.page_answers import AnswerUsage, PromptShown, ProposalShown, TextsCompared
@@ -67,7 +67,7 @@ def _usage(store: Store, run_id: str, answers: Sequence[TextAnswer]) -> list[Ans
     return [_usage_of(answer, ends.get(answer.number)) for answer in answers]
 
 
-def _usage_of(answer: TextAnswer, end: AttemptFinished | None) -> AnswerUsage:
+def _usage_of(answer: TextAnswer, end: Attempt | None) -> AnswerUsage:
     usage = (end.usage if end is not None else None) or {}
     return AnswerUsage(
         again=answer.again,

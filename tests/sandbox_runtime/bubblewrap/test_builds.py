@@ -72,7 +72,7 @@ async def test_a_build_whose_container_is_killed_is_interrupted(
     site.mkdir()
     building = asyncio.create_task(builder(runtime)(["sh", "-c", "echo > begun; sleep 60"], site, ENV, 50, []))
     await eventually((site / "begun").exists)
-    os.kill(next(processes_named(host_name(records.all()[0].id))), signal.SIGKILL)
+    os.kill(min(processes_named(host_name(records.all()[0].id))), signal.SIGKILL)
     with pytest.raises(RuntimeInterrupted, match="ended"):
         await building
     await eventually(lambda: left_of(records, sockets) == [])
