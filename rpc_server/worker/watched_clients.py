@@ -13,7 +13,6 @@ from .calls import INSIDE, OF_THREAD, Call, apart, begin, branched, place, waite
 from .response_body import ERROR
 
 _CALL = "_evolverpc_call"
-_TARGET = "_evolverpc_target"
 
 
 def watch_httpx(package: Any) -> None:
@@ -233,24 +232,33 @@ def watch_urllib3_response(module: Any) -> None:
 def watch_http_client(module: Any) -> None:
     """Watch connections of the standard library, also below `urllib.request`, and all that is read of responses."""
     connection, response = module.HTTPConnection, module.HTTPResponse
-    putrequest, endheaders, getresponse = connection.putrequest, connection.endheaders, connection.getresponse
+    request, getresponse = connection.request, connection.getresponse
+    putrequest, endheaders = connection.putrequest, connection.endheaders
+
+    @functools.wraps(request)
+    def watched_request(self: Any, method: str, url: str, body: Any = None, *more: Any, **options: Any) -> Any:
+        call = begin(method, _url_of(self, url), b"" if body is None else body)
+        if call is None:
+            return request(self, method, url, body, *more, **options)
+        with call:
+            request(self, method, url, body, *more, **options)
+        setattr(self, _CALL, call)
+        return None
 
     @functools.wraps(putrequest)
     def watched_putrequest(self: Any, method: str, url: str, *more: Any, **options: Any) -> Any:
-        setattr(self, _TARGET, (method, url))
+        call = begin(method, _url_of(self, url), None)
+        if call is not None:
+            setattr(self, _CALL, call)
         return putrequest(self, method, url, *more, **options)
 
     @functools.wraps(endheaders)
-    def watched_endheaders(self: Any, message_body: Any = None, **options: Any) -> Any:
-        method, url = self.__dict__.get(_TARGET, ("", ""))
-        body = b"" if message_body is None and method in ("GET", "HEAD") else message_body
-        call = begin(method, _url_of(self, url), body)
+    def watched_endheaders(self: Any, *given: Any, **options: Any) -> Any:
+        call = self.__dict__.get(_CALL)
         if call is None:
-            return endheaders(self, message_body, **options)
+            return endheaders(self, *given, **options)
         with call:
-            endheaders(self, message_body, **options)
-        setattr(self, _CALL, call)
-        return None
+            return endheaders(self, *given, **options)
 
     @functools.wraps(getresponse)
     def watched_getresponse(self: Any, *given: Any, **options: Any) -> Any:
@@ -263,8 +271,8 @@ def watch_http_client(module: Any) -> None:
         setattr(found, _CALL, call)
         return found
 
+    connection.request, connection.getresponse = watched_request, watched_getresponse
     connection.putrequest, connection.endheaders = watched_putrequest, watched_endheaders
-    connection.getresponse = watched_getresponse
     for name in ("read", "read1", "readline"):
         setattr(response, name, _watched_read(getattr(response, name), lambda data, _: data))
     response.readinto = _watched_read(response.readinto, lambda count, into: bytes(memoryview(into)[:count]))
