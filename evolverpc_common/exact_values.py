@@ -146,33 +146,6 @@ def place_of_marker(value: Any, path: str = "") -> tuple[str, str] | None:
     return next((found for member, name in members if (found := place_of_marker(member, name)) is not None), None)
 
 
-def malformed_marker(value: Any) -> str | None:
-    """Return the first marker in JSON that is none of the contract's, as JSON; None if there is none."""
-    if isinstance(value, list):
-        members = value
-    elif not isinstance(value, dict):
-        return None
-    elif list(value) != [MARK]:
-        members = list(value.values())
-    elif (marker := _marker(value)) is None or not _is_well_formed(*marker):
-        return orjson.dumps(value).decode()[:200]
-    else:
-        members = marker[1] if isinstance(marker[1], list) else []
-    return next((found for member in members if (found := malformed_marker(member)) is not None), None)
-
-
-def _is_well_formed(kind: str, content: Any) -> bool:
-    if kind == "object":
-        return all(isinstance(pair, list) and len(pair) == 2 for pair in content)
-    if kind == "tuple":
-        return True
-    try:
-        found = loads(f'"{content}"' if kind == "text" else content)
-    except orjson.JSONDecodeError:
-        return False
-    return isinstance(found, {"text": str, "integer": int, "number": int | float}[kind])
-
-
 def is_unicode(text: str) -> bool:
     """Return whether a text has no half of a surrogate pair, which UTF-8 cannot encode."""
     try:

@@ -7,13 +7,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evolverpc_common.exact_values import KINDS, MARK, malformed_marker, place_of_marker
+from evolverpc_common.exact_values import KINDS, MARK, place_of_marker
 from evolverpc_common.rows import RowFileError, is_untyped
 from protocol import DatasetInfo, Example, JsonValue, ListedExample, ListExamplesResult
 from protocol.errors import ProgramFailed, UnknownExample
 from rpc_server.program.program import Program
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import first_error, invalid
+from rpc_server.worker.exact_values import MalformedMarkerError, unpacked
 
 _LOOKS_MARKED = MARK.encode()
 
@@ -71,8 +72,12 @@ class Datasets:
             UnknownExample: with a `split` and the unknown `ids`. InvalidParams: the data of one has a malformed marker.
         """
         for position, example in enumerate(batch):
-            if _LOOKS_MARKED in wire.write(example.data) and (marker := malformed_marker(example.data)) is not None:
-                raise invalid(f"batch[{position}].data", f"{marker} is no marker of the contract")
+            if _LOOKS_MARKED not in wire.write(example.data):
+                continue
+            try:
+                unpacked(example.data)
+            except MalformedMarkerError as error:
+                raise invalid(f"batch[{position}].data", str(error)) from None
         named = [example for example in batch if "split" in example.model_fields_set]
         if not named:
             return batch

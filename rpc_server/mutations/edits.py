@@ -21,9 +21,9 @@ from rpc_server.mutations.agent_prompt import MAX_PAST, change_prompt, conflict_
 from rpc_server.mutations.agents import Agent, AgentFailed, AgentTask
 from rpc_server.mutations.publishing import OF_CHANGE_REQUESTS
 from rpc_server.mutations.rules import rejected
-from rpc_server.program.example_results import summed
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import WRITE_TEXTS
+from rpc_server.worker.model_usage import sum_usage
 from rpc_server.worktrees.environments import Environment
 from rpc_server.worktrees.instances import InstancePool
 from rpc_server.worktrees.staged_change import EditableFiles, StagedChange, UncommittableFiles
@@ -55,7 +55,7 @@ class MutationDetails:
         """Add an agent's usage; unknown fields stay out."""
         before = self.usage or Usage()
         both = (one.model_dump(exclude_none=True) for one in (before, usage))
-        self.usage = Usage.model_validate(summed(*both))
+        self.usage = Usage.model_validate(sum_usage(*both))
 
     def add_to(self, error: RpcError) -> None:
         """Add the usage to any error, and the diff to a rejection."""

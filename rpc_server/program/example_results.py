@@ -103,15 +103,6 @@ def usage_of(given: Any) -> UsageDict:
     return usage.model_dump(exclude_none=True)
 
 
-def summed(one: UsageDict, other: UsageDict) -> UsageDict:
-    """Return the sum of both usages, also by model."""
-    total = {**one, **other}
-    for name in one.keys() & other.keys():
-        nested = isinstance(one[name], dict)
-        total[name] = summed(one[name], other[name]) if nested else one[name] + other[name]
-    return total
-
-
 def _problem(given: Any, *, lenient: bool) -> str | None:
     """Describe what is wrong with a result; None if nothing is."""
     if not isinstance(given, dict):

@@ -13,6 +13,7 @@ from rpc_server.program.example_results import UsageDict
 from rpc_server.program.process_output import BoundedLog, report_output
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, find_non_finite
+from rpc_server.worker.model_usage import sum_usage
 
 if TYPE_CHECKING:
     from rpc_server.program.request_queue import WorkerSlot
@@ -143,7 +144,7 @@ class ExamplesRequest(ProcessRequest):
         if given is None or len(given) != len(self._positions):
             return
         for position, one in zip(self._positions, given, strict=True):
-            self._spent[position] = example_results.summed(self._spent.get(position, {}), example_results.usage_of(one))
+            self._spent[position] = sum_usage(self._spent.get(position, {}), example_results.usage_of(one))
 
     def reject(self, error: RpcError) -> None:
         """Fail the whole call."""
@@ -177,7 +178,7 @@ class ExamplesRequest(ProcessRequest):
 
     def _give(self, position: int, result: ResultDict) -> None:
         spent = self._spent.get(position)
-        usage = {"usage": example_results.summed(spent, example_results.usage_of(result))} if spent else {}
+        usage = {"usage": sum_usage(spent, example_results.usage_of(result))} if spent else {}
         self._call.give(position, {**result, **usage})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import random
 import sys
@@ -10,7 +9,6 @@ from typing import Any
 
 from . import dspy_traces, dspy_usage
 from .dspy_metric import Metric
-from .dspy_rows import Rows
 from .dspy_student import Student
 from .errors import ProgramProblem
 
@@ -22,25 +20,21 @@ class DspyModules:
 
     def __init__(self) -> None:
         try:
-            self._dspy = importlib.import_module("dspy")
+            self.package = importlib.import_module("dspy")
         except ModuleNotFoundError as problem:
             if problem.name != "dspy":
                 raise
             raise ProgramProblem("import", _advice("DSPy is not installed for %s" % sys.executable)) from None
-        self._version: str = getattr(self._dspy, "__version__", "of an unknown version")
+        self._version: str = getattr(self.package, "__version__", "of an unknown version")
         try:
             self._gepa = importlib.import_module("dspy.teleprompt.gepa.gepa_utils")
         except ModuleNotFoundError:
             raise ProgramProblem("import", _advice("DSPy %s has no GEPA adapter" % self._version)) from None
         self._parse_error: Any = importlib.import_module("dspy.utils.exceptions").AdapterParseError
-        self.module: Any = self._dspy.Module
-        self.prediction: Any = self._dspy.Prediction
+        self.module: Any = self.package.Module
+        self.prediction: Any = self.package.Prediction
         self.batch: Any = self._gepa.EvaluationBatch
         self._failed: Any = importlib.import_module("dspy.teleprompt.bootstrap_trace").FailedPrediction
-
-    def rows(self, student: Student, held: dict[str, list[Any]]) -> Rows:
-        """Return what makes examples of rows; `held`: those that are objects of the caller, by split."""
-        return Rows(self._dspy, student, held)
 
     def refuse_flex(self, program: Any) -> None:
         """Refuse a program whose code DSPy would evolve.
@@ -48,7 +42,7 @@ class DspyModules:
         Raises:
             ProgramProblem: naming the part that is a `dspy.Flex`.
         """
-        flex = getattr(self._dspy, "Flex", None)
+        flex = getattr(self.package, "Flex", None)
         found = [name for name, part in program.named_parameters() if flex is not None and isinstance(part, flex)]
         if found:
             raise ProgramProblem(
@@ -84,7 +78,7 @@ class DspyModules:
                 "`proposer` out, or install 'dspy>=3.2'" % self._version,
             )
 
-        batch, failed, predict = self.batch, self._failed, self._dspy.Predict
+        batch, failed, predict = self.batch, self._failed, self.package.Predict
 
         class Adapter(self._gepa.DspyAdapter):  # type: ignore[misc,name-defined]  # known at run time only
             def build_program(self, candidate: dict[str, str]) -> Any:
@@ -126,10 +120,6 @@ class DspyModules:
             warn_on_score_mismatch=warn_on_score_mismatch,
         )
 
-    def counted(self) -> contextlib.AbstractContextManager[dspy_usage.Calls]:
-        """Count the calls of models in the block."""
-        return dspy_usage.counted(self._dspy)
-
     def usage(self, calls: dspy_usage.Calls, program: Any) -> dict[str, Any] | None:
         """Return the contract's `Usage` of the calls; None if that may be incomplete.
 
@@ -138,44 +128,31 @@ class DspyModules:
         """
         if (usage := calls.usage) is not None:
             return usage
-        used = [self._dspy.settings.lm, *(predictor.lm for predictor in program.predictors())]
-        is_tracked = all(type(lm) is self._dspy.LM for lm in used if lm is not None)
+        used = [self.package.settings.lm, *(predictor.lm for predictor in program.predictors())]
+        is_tracked = all(type(lm) is self.package.LM for lm in used if lm is not None)
         return {"cost_usd": 0.0, "calls": 0} if is_tracked else None
 
-    def run(self, program: Any, example: Any) -> ProgramRun:
-        """Run the program; its errors pass, but for an answer that does not parse."""
-        with self._dspy.context(trace=[]):
+    def run(self, program: Any, example: Any) -> tuple[dict[str, Any], BaseException | None]:
+        """Run the program; return DSPy's `TraceData`, without a score, and the answer that did not parse.
+
+        Such an answer is kept as `bootstrap_trace_data` keeps it, which loses partly parsed ones (DSPy 3.4.1). Other
+        errors pass.
+        """
+        with self.package.context(trace=[]):
+            problem: Any = None
             try:
-                return ProgramRun(program(**example.inputs()), self._dspy.settings.trace.copy(), None)
-            except self._parse_error as problem:
-                return self._failed_parse(program, example, problem, self._dspy.settings.trace.copy())
-
-    def _failed_parse(self, program: Any, example: Any, problem: Any, trace: list[Any]) -> ProgramRun:
-        """Keep the answer as `bootstrap_trace_data` does, which loses partly parsed answers (DSPy 3.4.1)."""
-        failed = self._failed(completion_text=str(problem.lm_response), format_reward=_FAILURE_SCORE)
-        for predictor in program.predictors():
-            if predictor.signature == problem.signature:
-                return ProgramRun(failed, [*trace, (predictor, dict(example.inputs()), failed)], problem)
-        raise problem
-
-
-class ProgramRun:
-    """The outcome of one example: `problem` is the answer that did not parse, None if all did."""
-
-    def __init__(self, prediction: Any, trace: list[Any], problem: BaseException | None) -> None:
-        self.prediction = prediction
-        self.trace = trace
-        self.problem = problem
-
-    def trajectory(self, example: Any, score: Any) -> dict[str, Any]:
-        """Return DSPy's `TraceData`; `score`: what the metric returned."""
-        return {
-            "example_ind": 0,
-            "example": example,
-            "prediction": self.prediction,
-            "trace": self.trace,
-            "score": _FAILURE_SCORE if self.problem is not None else score,
-        }
+                prediction = program(**example.inputs())
+            except self._parse_error as unparsed:
+                problem = unparsed
+                prediction = self._failed(completion_text=str(problem.lm_response), format_reward=_FAILURE_SCORE)
+            trace = self.package.settings.trace.copy()
+        if problem is not None:
+            whose = next((one for one in program.predictors() if one.signature == problem.signature), None)
+            if whose is None:
+                raise problem
+            trace.append((whose, dict(example.inputs()), prediction))
+        data = {"example_ind": 0, "example": example, "prediction": prediction, "trace": trace}
+        return {**data, "score": _FAILURE_SCORE}, problem
 
 
 def _propose_nothing(*_: Any, **__: Any) -> Any:

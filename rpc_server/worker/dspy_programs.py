@@ -10,13 +10,14 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from typing import Any
+from typing import Any, Callable
 
-from . import dspy_traces, encode, results
+from . import dspy_traces, dspy_usage, encode, results
 from .adapters import BatchStore
 from .calls import ExampleCalls
 from .dspy_adapter import DspyModules
 from .dspy_metric import Metric, read_metric
+from .dspy_rows import Rows
 from .dspy_student import SavedProgram, Student
 from .errors import ModelUnavailable, ProgramProblem
 from .functions import TEXTS_ADVICE, fault_of_texts, proposed
@@ -44,14 +45,18 @@ class DspyProgram:
         )
         self._rng = random.Random(config.seed)  # noqa: S311  # for choosing, not for secrets
         self._reflecting = threading.Lock()  # the choices follow one another
-        self._rows = self._dspy.rows(self._student, config.rows)
+        self._rows = Rows(self._dspy.package, self._student, config.rows)
         self._adapter = self._dspy.adapter(
             self._student,
             self._metric,
             self._rng,
             format_failures=config.add_format_failure_as_feedback,
-            reflection_lm=_reflection_lm(config),
-            instruction_proposer=_instruction_proposer(config),
+            reflection_lm=_made(
+                config.reflection_lm, "reflection_lm", "not a dspy.LM", inspect.isfunction, inspect.isclass
+            ),
+            instruction_proposer=_made(
+                config.instruction_proposer, "instruction_proposer", "which cannot be called", inspect.isclass
+            ),
             warn_on_score_mismatch=config.warn_on_score_mismatch,
         )
         self._records = RecordObjects()
@@ -143,35 +148,34 @@ class DspyProgram:
         example_run = _DspyExampleRun(self._config.calls())
         started = time.monotonic()
         try:
-            with self._dspy.counted() as example_run.counted, example_run.calls:
+            with dspy_usage.counted(self._dspy.package) as example_run.counted, example_run.calls:
                 await executor.within(limit_s, self._run_example(example_run, given, candidate))
-            outcome: dict[str, Any] = {"status": "ok", "output": self._shown(example_run.prediction)}
+            outcome: dict[str, Any] = {"status": "ok", "output": self._shown(example_run.trajectory)}
             outcome.update(example_run.score._asdict() if example_run.score is not None else {})
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
             outcome = results.failed(problem, example_run.calls, limit_s)
             if issubclass(type(problem), ModelUnavailable):
-                outcome["output"] = self._shown(example_run.prediction)
+                outcome["output"] = self._shown(example_run.trajectory)
         seconds = time.monotonic() - started
-        if keep is not None and example_run.trajectory is not None:
+        if keep is not None and example_run.is_complete:
             outcome.update(keep(example_run))
         usage = self._dspy.usage(example_run.counted, self._student.program)
         return results.text(seconds=seconds, usage=usage, hosts=example_run.calls.hosts, **outcome)
 
     async def _run_example(self, example_run: _DspyExampleRun, given: Any, candidate: dict[str, str]) -> None:
         example = self._rows.example(given)
-        run = self._dspy.run(self._adapter.build_program(candidate), example)
-        if run.problem is not None:
-            example_run.problem = run.problem
-            example_run.trajectory = run.trajectory(example, None)
-            raise run.problem
-        example_run.prediction = run.prediction
+        trajectory, problem = self._dspy.run(self._adapter.build_program(candidate), example)
+        example_run.trajectory, example_run.problem = trajectory, problem
+        if problem is not None:
+            raise problem
         results.check_calls(example_run.calls, trusted=self._config.trust_results)
-        returned = self._metric(example, run.prediction)  # as `dspy.GEPA`, which gives a trace for feedback alone
+        # As `dspy.GEPA`, which gives a trace for feedback alone.
+        trajectory["score"] = returned = self._metric(example, trajectory["prediction"])
         results.check_calls(example_run.calls, trusted=self._config.trust_results)
         example_run.score = read_metric(returned, self._dspy.prediction)
-        example_run.trajectory = run.trajectory(example, returned)
 
-    def _shown(self, prediction: Any) -> Any:
+    def _shown(self, trajectory: dict[str, Any]) -> Any:
+        prediction = trajectory["prediction"]
         return encode.json_or_repr(prediction.toDict() if isinstance(prediction, self._dspy.prediction) else prediction)
 
     def _keep_by_ref(self, example_run: _DspyExampleRun) -> dict[str, Any]:
@@ -214,15 +218,19 @@ class DspyProgram:
 
 
 class _DspyExampleRun:
-    """The state of an example: with a trajectory even if an answer did not parse."""
+    """The state of an example: its trajectory is complete if it has a score, or an answer that did not parse."""
 
     def __init__(self, calls: ExampleCalls) -> None:
         self.calls = calls
-        self.prediction: Any = None
         self.score: Score | None = None
         self.trajectory: Any = None
         self.problem: BaseException | None = None
         self.counted: Any = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the program ran to an end that can be reflected on."""
+        return self.score is not None or self.problem is not None
 
 
 def _ref_of(result: dict[str, Any]) -> Any:
@@ -231,38 +239,17 @@ def _ref_of(result: dict[str, Any]) -> Any:
     return trajectory.get(dspy_traces.KEPT) if isinstance(trajectory, dict) else result.get("trajectory_ref")
 
 
-def _reflection_lm(config: Config) -> Any:
-    """Return the model of DSPy's proposer; None if the optimizer proposes.
+def _made(target: Any, setting: str, meant: str, *makers: Callable[[Any], bool]) -> Any:
+    """Return what a setting names, or what that makes if it is one of the `makers`; None if the setting is None.
 
     Raises:
-        ProgramProblem: it is not a model.
+        ProgramProblem: it cannot be called, so that it is not what is `meant`.
     """
-    if config.reflection_lm is None:
-        return None
-    found = import_dotted(config.reflection_lm)
-    if inspect.isfunction(found) or inspect.isclass(found):
+    found = import_dotted(target)
+    if any(is_maker(found) for is_maker in makers):
         found = found()
-    if not callable(found):
-        kind = encode.dotted(type(found))
-        raise ProgramProblem("reflection_lm", "%s is a %s, not a dspy.LM" % (config.reflection_lm, kind))
-    return found
-
-
-def _instruction_proposer(config: Config) -> Any:
-    """Return the user's proposer, an object that is called or a class of such; None if it is DSPy's.
-
-    Raises:
-        ProgramProblem: it cannot be called.
-    """
-    if config.instruction_proposer is None:
-        return None
-    found = import_dotted(config.instruction_proposer)
-    if inspect.isclass(found):
-        found = found()
-    if not callable(found):
-        kind = encode.dotted(type(found))
-        reason = "%s is a %s, which cannot be called" % (config.instruction_proposer, kind)
-        raise ProgramProblem("instruction_proposer", reason)
+    if target is not None and not callable(found):
+        raise ProgramProblem(setting, "%s is a %s, %s" % (target, encode.dotted(type(found)), meant))
     return found
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import json
 import math
-from typing import Any, Callable
+from typing import Any
 
-from .exact_values import MARK, MAX_SAFE_INTEGER, is_unicode, packed
+from .exact_values import MARK, is_unicode
 
+MAX_SAFE_INTEGER = 2**53 - 1
 MAX_DEPTH = 200
+_DEEPEST = 1_000  # also if the program has raised the limit of recursion
+_TOO_DEEP = "%s is nested too deep or contains itself"
 _MAX_SHOWN = 8_192  # characters of an output that is not JSON
 _ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
 _SIXTEEN_DIGITS = b"0" * 16  # as many as the first integer that is not safe
@@ -39,10 +43,10 @@ def to_text(value: Any, name: str) -> str:
     Raises:
         NotJsonError: the message begins with `name` and the path to the first offending part.
     """
-    try:
+    with contextlib.suppress(Exception):  # a user's container may raise anything
         return _encode(value)
-    except Exception:  # noqa: BLE001  # a user's container may raise anything
-        raise NotJsonError(_not_json_message(value, name)) from None
+    packed(value, name)
+    raise NotJsonError(name + " cannot be written as JSON")
 
 
 def exact_text(value: Any, name: str) -> str:
@@ -50,13 +54,14 @@ def exact_text(value: Any, name: str) -> str:
     text = to_text(value, name)
     content = text.encode("utf-8", "surrogatepass")
     is_plain = not _has_long_numbers(content) and _MARK not in content and is_unicode(text)
-    return text if is_plain else _converted(packed, value, name)
+    return text if is_plain else to_text(packed(value, name), name)
 
 
 def readable_text(value: Any, name: str) -> str:
     """Return JSON as `to_text`, with integers beyond 2^53 - 1 as texts (contract), for models and people."""
     text = to_text(value, name)
-    return _converted(_with_digits, value, name) if _has_long_numbers(text.encode("utf-8", "surrogatepass")) else text
+    is_plain = not _has_long_numbers(text.encode("utf-8", "surrogatepass"))
+    return text if is_plain else to_text(packed(value, name, with_markers=False), name)
 
 
 def _has_long_numbers(content: bytes) -> bool:
@@ -64,21 +69,54 @@ def _has_long_numbers(content: bytes) -> bool:
     return _SIXTEEN_DIGITS in content.translate(_ALIKE)
 
 
-def _converted(convert: Callable[[Any], Any], value: Any, name: str) -> str:
+def packed(value: Any, name: str, *, with_markers: bool = True) -> Any:
+    """Return a value with markers for large integers, halves of surrogate pairs, and objects that look like markers.
+
+    Tuples become lists, and keys texts, as in all JSON. Without markers, large integers become texts.
+
+    Raises:
+        NotJsonError: as `to_text`.
+    """
     try:
-        return to_text(convert(value), name)
-    except Exception:  # noqa: BLE001  # as above; nested too deep, for one
-        raise NotJsonError(_not_json_message(value, name)) from None
+        return _packed(value, name, 0, with_markers)
+    except NotJsonError:
+        raise
+    except RecursionError:
+        raise NotJsonError(_TOO_DEEP % name) from None
+    except Exception as broken:  # noqa: BLE001  # as above
+        message = "%s cannot be written as JSON: reading it raises %s" % (name, dotted(type(broken)))
+        raise NotJsonError(message) from None
 
 
-def _with_digits(value: Any) -> Any:
-    if isinstance(value, int) and not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
-        return int.__repr__(value)
+def _packed(value: Any, path: str, depth: int, with_markers: bool) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return value if not with_markers or is_unicode(value) else {MARK: ["text", json.dumps(value)[1:-1]]}
+    if isinstance(value, int):
+        if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+            return value
+        return {MARK: ["integer", int.__repr__(value)]} if with_markers else int.__repr__(value)
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        raise NotJsonError("%s is %s, which JSON cannot hold" % (path, "NaN" if math.isnan(value) else "infinite"))
+    if depth > _DEEPEST:
+        raise NotJsonError(_TOO_DEEP % path.split(".", 1)[0].split("[", 1)[0])
     if isinstance(value, dict):
-        return {key: _with_digits(member) for key, member in value.items()}
+        for key in value:
+            if not (key is None or isinstance(key, (str, int, float))):
+                raise NotJsonError("%s has a key of type %s; JSON keys are strings" % (path, dotted(type(key))))
+        members = {
+            key: _packed(member, "%s.%s" % (path, key), depth + 1, with_markers) for key, member in value.items()
+        }
+        is_plain = list(value) != [MARK] and all(is_unicode(key) for key in value if isinstance(key, str))
+        if is_plain or not with_markers:
+            return members
+        return {MARK: ["object", [[_packed(key, path, depth, True), member] for key, member in members.items()]]}
     if isinstance(value, (list, tuple)):
-        return [_with_digits(member) for member in value]
-    return value
+        return [_packed(member, "%s[%d]" % (path, at), depth + 1, with_markers) for at, member in enumerate(value)]
+    raise NotJsonError("%s is a %s, which is not JSON" % (path, dotted(type(value))))
 
 
 def json_or_repr(output: Any) -> Any:
@@ -93,44 +131,6 @@ def json_or_repr(output: Any) -> Any:
 def to_bytes(text: str) -> bytes:
     """Encode JSON as UTF-8, with the escape of each half of a surrogate pair as text."""
     return text.encode("utf-8", "evolverpc-escape")
-
-
-def _not_json_message(value: Any, name: str) -> str:
-    try:
-        found = _offender(value, name, 0)
-    except Exception as broken:  # noqa: BLE001  # as above
-        return "%s cannot be written as JSON: reading it raises %s" % (name, dotted(type(broken)))
-    return found if found is not None else name + " cannot be written as JSON"
-
-
-def _offender(value: Any, path: str, depth: int) -> str | None:
-    if value is None or isinstance(value, (str, bool, int)):
-        return None
-    if isinstance(value, float):
-        name = "NaN" if math.isnan(value) else "infinite"
-        return None if math.isfinite(value) else "%s is %s, which JSON cannot hold" % (path, name)
-    if depth > MAX_DEPTH:
-        return "%s is nested too deep or contains itself" % first_path_part(path)
-    if isinstance(value, dict):
-        for key, member in value.items():
-            if not (key is None or isinstance(key, (str, bool, int, float))):
-                return "%s has a key of type %s; JSON keys are strings" % (path, dotted(type(key)))
-            found = _offender(member, "%s.%s" % (path, key), depth + 1)
-            if found is not None:
-                return found
-        return None
-    if isinstance(value, (list, tuple)):
-        for index, member in enumerate(value):
-            found = _offender(member, "%s[%d]" % (path, index), depth + 1)
-            if found is not None:
-                return found
-        return None
-    return "%s is a %s, which is not JSON" % (path, dotted(type(value)))
-
-
-def first_path_part(path: str) -> str:
-    """Return the first part of a path."""
-    return path.split(".", 1)[0].split("[", 1)[0]
 
 
 def dotted(kind: type) -> str:

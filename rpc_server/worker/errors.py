@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import traceback
-from types import TracebackType
-from typing import Any, Iterator
+from typing import Any
 
 from .code_origin import is_of_the_worker
 
 _MAX_TEXT = 16_384
 _MAX_MESSAGE = 4_096
+_HEAD_ALONE = re.compile(r"^Traceback \(most recent call last\):\n(?!  )", re.MULTILINE)
 
 
 class TimeLimit(BaseException):
@@ -68,35 +69,17 @@ def _message(error: BaseException) -> str:
 def user_traceback(error: BaseException) -> str:
     """Return the traceback without frames of this worker and the import system; a long one loses its middle."""
     try:
-        if not isinstance(error, TimeLimit):
-            return _shortened("".join(_lines(error, set())))
-        return _shortened("".join(traceback.format_list(_frames(error.__traceback__))))
+        shown = traceback.TracebackException(type(error), error, error.__traceback__)
+        linked = [shown]
+        for each in linked:  # it grows meanwhile
+            each.stack[:] = [frame for frame in each.stack if not _is_worker_frame(frame.filename)]
+            behind = (each.__cause__, each.__context__, *(getattr(each, "exceptions", None) or ()))
+            linked += [one for one in behind if one is not None]
+        if isinstance(error, TimeLimit):
+            return _shortened("".join(shown.stack.format()))
+        return _shortened(_HEAD_ALONE.sub("", "".join(shown.format())))
     except BaseException as broken:  # noqa: BLE001  # an exception's attributes can be user code
         return "(its traceback cannot be read: %s)\n" % type(broken).__name__
-
-
-def _lines(error: BaseException, seen: set[int]) -> Iterator[str]:
-    seen.add(id(error))
-    cause, context = error.__cause__, error.__context__
-    if cause is not None and id(cause) not in seen:
-        yield from _lines(cause, seen)
-        yield "\nThe above exception was the direct cause of the following exception:\n\n"
-    elif context is not None and not error.__suppress_context__ and id(context) not in seen:
-        yield from _lines(context, seen)
-        yield "\nDuring handling of the above exception, another exception occurred:\n\n"
-    frames = _frames(error.__traceback__)
-    if frames:
-        yield "Traceback (most recent call last):\n"
-        yield from frames.format()
-    try:
-        yield from traceback.format_exception_only(type(error), error)
-    except Exception:  # noqa: BLE001  # `__str__` is user code
-        yield type(error).__name__ + "\n"
-
-
-def _frames(trace: TracebackType | None) -> traceback.StackSummary:
-    frames = [frame for frame in traceback.extract_tb(trace) if not _is_worker_frame(frame.filename)]
-    return traceback.StackSummary.from_list(frames)
 
 
 def _is_worker_frame(filename: str) -> bool:

@@ -7,29 +7,10 @@ import math
 from typing import Any
 
 MARK = "$exact"
-MAX_SAFE_INTEGER = 2**53 - 1
 
 
 class MalformedMarkerError(ValueError):
     """A marker has another form than those of the contract."""
-
-
-def packed(value: Any) -> Any:
-    """Return an output with markers for large integers, halves of surrogate pairs, and objects that look like markers.
-
-    Tuples become lists, and keys texts, as in all JSON.
-    """
-    if isinstance(value, str):
-        return value if is_unicode(value) else {MARK: ["text", json.dumps(value)[1:-1]]}
-    if isinstance(value, int) and not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
-        return {MARK: ["integer", int.__repr__(value)]}
-    if isinstance(value, dict):
-        if list(value) == [MARK] or not all(is_unicode(name) for name in value if isinstance(name, str)):
-            return {MARK: ["object", [[packed(name), packed(member)] for name, member in value.items()]]}
-        return {name: packed(member) for name, member in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [packed(member) for member in value]
-    return value
 
 
 def unpacked(value: Any) -> Any:
@@ -69,24 +50,31 @@ def unpack_params(params: dict[str, Any]) -> str | None:
     return None
 
 
-def _integer(content: Any) -> int:
-    if not isinstance(content, str):
-        raise TypeError("an integer is written as text")
-    return int(content)
+def _integer(content: Any) -> Any:
+    return _parsed(content, int)
 
 
 def _number(content: Any) -> float:
-    number = float(content)
-    if not isinstance(content, str) or not math.isfinite(number):
-        raise TypeError("a finite number is written as text")
+    number = float(_parsed(content, int, float))
+    if not math.isfinite(number):
+        raise ValueError("a number is finite")
     return number
 
 
-def _text(content: Any) -> str:
-    return str(json.loads('"%s"' % content))
+def _text(content: Any) -> Any:
+    return _parsed('"' + content + '"', str)
+
+
+def _parsed(text: Any, *kinds: type) -> Any:
+    found = json.loads(text)
+    if type(found) not in kinds:
+        raise TypeError("it stands for a %s" % type(found).__name__)
+    return found
 
 
 def _tuple(content: Any) -> tuple[Any, ...]:
+    if not isinstance(content, list):
+        raise TypeError("a tuple is written as an array")
     return tuple(unpacked(member) for member in content)
 
 

@@ -13,7 +13,6 @@ from typing import Any, Callable
 from . import encode, model_usage, reflective_records, results, spans
 from .calls import ExampleCalls
 from .errors import Cancelled, InvalidResult, ModelUnavailable, ProgramProblem
-from .exact_values import packed
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
 from .steps import Trace, warn, warn_of_feedback
@@ -132,7 +131,8 @@ class FunctionProgram:
         texts: list[str] = []
         for example, result in zip(params["batch"], params["results"]):  # noqa: B905  # Python 3.8 has no `strict`
             if result["status"] not in ("ok", "rollout"):
-                texts.append(encode.to_text({**result, "output": packed(result.get("output"))}, "results"))
+                output = encode.packed(result.get("output"), "output")
+                texts.append(encode.to_text({**result, "output": output}, "results"))
                 continue
             example_run = _ExampleRun(example["data"], {}, self._config.calls(), is_trace_wanted=False)
             example_run.output = result.get("output")

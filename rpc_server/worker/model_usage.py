@@ -84,36 +84,25 @@ def tokens_of(usage: dict[str, Any]) -> dict[str, int] | None:
 
     Of OpenAI's chat completions, embeddings and responses, and Anthropic's messages, which count cached input apart.
     """
-    hour = 0
-    if "prompt_tokens" in usage:
-        details = usage.get("prompt_tokens_details")
-        if _object(details).get("audio_tokens") or _object(usage.get("completion_tokens_details")).get("audio_tokens"):
-            return None  # these have prices of their own
-        read, output = usage["prompt_tokens"], usage.get("completion_tokens")
-        if output is None and "completion_tokens" not in usage and usage.get("total_tokens") == read:
-            output = 0  # of embeddings
-    elif "input_tokens" in usage and ("input_tokens_details" in usage or "total_tokens" in usage):
-        details = usage.get("input_tokens_details")
-        read, output = usage["input_tokens"], usage.get("output_tokens")
-    elif "input_tokens" in usage:
-        cached = _count(usage.get("cache_read_input_tokens"))
-        written = _count(usage.get("cache_creation_input_tokens"))
-        hour = _count(_object(usage.get("cache_creation")).get("ephemeral_1h_input_tokens"))
-        details = {"cached_tokens": cached, "cache_write_tokens": written}
-        read, output = usage["input_tokens"], usage.get("output_tokens")
-        read = read + cached + written if type(read) is int else None
-    else:
-        return None
+    read = usage.get("prompt_tokens", usage.get("input_tokens"))
+    output = usage.get("completion_tokens", usage.get("output_tokens"))
+    if "prompt_tokens" in usage and "completion_tokens" not in usage and usage.get("total_tokens") == read:
+        output = 0  # of embeddings
     if type(read) is not int or type(output) is not int or read < 0 or output < 0:
         return None
-    counts = {"input_tokens": read, "output_tokens": output}
-    if not details or not isinstance(details, dict):
-        return counts
-    cached = min(_count(details.get("cached_tokens")), read)
-    written = min(_count(details.get("cache_write_tokens", details.get("cache_creation_tokens"))), read - cached)
-    parts = (("cached_input_tokens", cached), ("cache_write_tokens", written))
-    further = (*parts, ("cache_write_hour_tokens", min(hour, written)))
-    return {**counts, **{name: count for name, count in further if count}}
+    details = _object(usage.get("prompt_tokens_details", usage.get("input_tokens_details")))
+    if details.get("audio_tokens") or _object(usage.get("completion_tokens_details")).get("audio_tokens"):
+        return None  # these have prices of their own
+    if any(name in usage for name in ("prompt_tokens", "input_tokens_details", "total_tokens")):
+        cached = min(_count(details.get("cached_tokens")), read)
+        written = _count(details.get("cache_write_tokens", details.get("cache_creation_tokens")))
+        written = min(written, read - cached)
+    else:
+        cached, written = (_count(usage.get("cache_%s_input_tokens" % kind)) for kind in ("read", "creation"))
+        read += cached + written
+    hour = min(_count(_object(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")), written)
+    parts = (("cached_input_tokens", cached), ("cache_write_tokens", written), ("cache_write_hour_tokens", hour))
+    return {"input_tokens": read, "output_tokens": output, **{name: count for name, count in parts if count}}
 
 
 def _list(found: Any) -> list[Any]:

@@ -25,26 +25,21 @@ _FILE_DIGEST = 16
 _OWN_PACKAGE = __name__.partition(".")[0]
 
 
-def digest_of(settings: Any, root: str, entry: ModuleType | None) -> str:
-    """Return the SHA-256 over `settings` (JSON) and the program's own files.
+def _digests_of(settings: Any, root: str, entry: ModuleType | None) -> tuple[str, dict[str, str]]:
+    """Return the SHA-256 over `settings` (JSON) and the program's own files, and one of each (of `_MOST_FILES`).
 
     These are of modules loaded so far, under `root` or in the folder of `entry`, the module it starts from; never
     installed packages, environments or the standard library. The same files under another root have the same digest.
     """
     digest = hashlib.sha256()
+    files: dict[str, str] = {}
     _add(digest, "settings", json.dumps(settings, sort_keys=True).encode())
     for name, path in sorted(_own_files(_program_folders(root, entry), entry).items()):
-        _add(digest, name, _content(path))
-    return digest.hexdigest()
-
-
-def file_digests(root: str, entry: ModuleType | None) -> dict[str, str]:
-    """Return a digest of each file that `digest_of` covers, by its path, of the first `_MOST_FILES` of them."""
-    found = sorted(_own_files(_program_folders(root, entry), entry).items())[:_MOST_FILES]
-    return {
-        name.encode("utf-8", "replace").decode("utf-8"): hashlib.sha256(_content(path)).hexdigest()[:_FILE_DIGEST]
-        for name, path in found
-    }
+        content = _content(path)
+        _add(digest, name, content)
+        if len(files) < _MOST_FILES:
+            files[name.encode("utf-8", "replace").decode()] = hashlib.sha256(content).hexdigest()[:_FILE_DIGEST]
+    return digest.hexdigest(), files
 
 
 def _add(digest: Any, name: str, content: bytes) -> None:
@@ -176,8 +171,8 @@ class Config:
     def identity(self, entry: ModuleType | None, **more: Any) -> dict[str, Any]:
         """Return the `digest` of the loaded program, its settings and further JSON that changes it, and its `files`."""
         code = {name: each for name, each in self.functions.items() if not name.startswith("data ")}
-        digest = digest_of({**self.digested, "functions": code, **more}, self.root, entry)
-        return {"digest": digest, "files": {**file_digests(self.root, entry), **self.functions}}
+        digest, files = _digests_of({**self.digested, "functions": code, **more}, self.root, entry)
+        return {"digest": digest, "files": {**files, **self.functions}}
 
 
 def import_program(target: str, root: str) -> ModuleType:

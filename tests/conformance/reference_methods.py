@@ -8,7 +8,8 @@ from typing import Any
 from protocol import DiscoverResult, JsonValue
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownExample
 from protocol.generate import contract
-from rpc_server.worker.exact_values import packed, unpacked
+from rpc_server.worker.encode import packed
+from rpc_server.worker.exact_values import unpacked
 from tests.conformance.reference_commits import Commits
 from tests.conformance.reference_images import with_images
 from tests.conformance.reference_params import LIMITS
@@ -117,7 +118,7 @@ class Methods:
                         candidate = self.commits.given(candidates[position])
                         result = await self.program.run(candidate, self.data(example))
                         if not self.bad("markers_lost"):
-                            result["output"] = packed(result["output"])
+                            result["output"] = packed(result["output"], "output")
                 except TimeoutError:
                     kind = "TimeoutError" if self.bad("timeout_untyped") else "timeout"
                     result = {"status": "timeout", "score": None, "output": None, "seconds": limit_s}

@@ -5,10 +5,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evolverpc_common.exact_values import malformed_marker
 from protocol import METHODS
 from protocol.code import GIT_BRANCH
 from protocol.errors import InvalidParams, LimitExceeded, UnknownCandidate, UnknownExample, VersionNotSupported
+from rpc_server.worker.exact_values import MalformedMarkerError, unpacked
 from tests.conformance.reference_commits import Commits
 from tests.conformance.reference_program import ROWS, Bad
 
@@ -148,8 +148,10 @@ class ParamChecks:
         if self.bad("short_ids") and any(len(example["id"]) > 255 for example in batch):
             raise invalid("batch[0].id", "too long")
         for position, example in enumerate(batch if not self.bad("any_marker") else ()):
-            if isinstance(example, dict) and malformed_marker(example.get("data")) is not None:
-                raise invalid(f"batch[{position}].data", "malformed marker")
+            try:
+                unpacked(example.get("data") if isinstance(example, dict) else None)
+            except MalformedMarkerError as error:
+                raise invalid(f"batch[{position}].data", str(error)) from None
         held = [example for example in batch if isinstance(example, dict) and "split" in example]
         if held and len(held) < len(batch) and self.bad("one_source_per_batch"):
             raise invalid("batch", "one source for all")
