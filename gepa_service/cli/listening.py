@@ -11,7 +11,7 @@ BACKLOG = 2048
 def listening_socket(host: str, port: int) -> socket.socket:
     """Return a listening socket, which child processes inherit. Raises `ConfigurationError`."""
     try:
-        sock = bound_socket(host, port, backlog=BACKLOG, in_use=": end what has it")
+        sock = bound_socket(host, port, backlog=BACKLOG, in_use=": end the program that uses it")
     except CannotListen as error:
         raise ConfigurationError(str(error)) from None
     # Connections inherit it. The server does not set it on a socket that it gets as a descriptor, and the body

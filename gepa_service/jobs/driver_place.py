@@ -66,20 +66,20 @@ def place_for(order: OptimizeOrder, session: SandboxSession, front: HttpFront | 
 async def _here(order: OptimizeOrder, session: SandboxSession) -> AsyncIterator[DriverPlace]:
     shared = order.folder / "shared"
     shared.mkdir(mode=0o700, exist_ok=True)
-    listener = socket.create_server(("127.0.0.1", 0))
-    front = HttpFront(f"http://127.0.0.1:{listener.getsockname()[1]}")
-    async with (
-        model_access(order, session, GatewayPorts()) as gateway,
-        front.listening(listener),
-        fronted_sandboxes(order, session, front, shared) as (sandboxes, _),
-    ):
-        yield DriverPlace(_in_process(order, own_model_variables(gateway)), sandboxes, order.api)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        front = HttpFront(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        async with (
+            model_access(order, session, GatewayPorts()) as gateway,
+            front.listening(listener),
+            fronted_sandboxes(order, session, front, shared) as (sandboxes, _),
+        ):
+            yield DriverPlace(_in_process(order, own_model_variables(gateway)), sandboxes, order.api)
 
 
 @contextlib.asynccontextmanager
 async def fronted_sandboxes(
     order: OptimizeOrder, session: SandboxSession, front: HttpFront, shared: Path, push: Push = push_nothing
-) -> AsyncIterator[tuple["RelayedSandboxes", Path]]:
+) -> AsyncIterator[tuple["FrontedSandboxes", Path]]:
     """Let the driver reach the job's sandboxes by the front, for the block; yield them, and its file of the job token.
 
     `shared`: the folder that the driver reads. `push`: see `FleetMirror`. Raises `OSError`.
@@ -87,7 +87,7 @@ async def fronted_sandboxes(
     secrets = order.secrets_of_tenant()
     servers = FrontedServers(front, secrets)
     async with FleetMirror(shared, session.settings.fleet, order.token_file, servers.address, push) as mirror:
-        yield RelayedSandboxes(session, mirror.fleet, servers.original, secrets), mirror.token
+        yield FrontedSandboxes(session, mirror.fleet, servers.original, secrets), mirror.token
 
 
 @contextlib.asynccontextmanager
@@ -139,7 +139,7 @@ def _in_process(order: OptimizeOrder, models: Mapping[str, str]) -> LaunchDriver
     return launch
 
 
-class RelayedSandboxes(NoSandboxes):
+class FrontedSandboxes(NoSandboxes):
     """The session of a job's sandboxes for a driver that reaches them at other addresses.
 
     `fleet`: the endpoints file that the driver reads. `original`: the sandboxes' addresses by those that it knows.

@@ -19,7 +19,7 @@ SUBJECT = "Change the code as GEPA found best"
 
 
 def with_code(program: Program, store: Store, fetch: Callable[[Path, str], None]) -> Program:
-    """Return a version with the change of its code, if that evolved, made of the bundles in the run's record. Blocks.
+    """Return a version with the change of its code, if there is one, made of the bundles in the run's record. Blocks.
 
     No file is checked out. `fetch`: brings a commit of the program's repository to a folder's. A change that is too
     large is left out.

@@ -1,6 +1,6 @@
 """Forward HTTP requests of a driver or sandbox to one server, and replace a tenant's secrets in its answers."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import aiohttp
 from aiohttp import web
@@ -19,18 +19,24 @@ OF_ONE_HOP = (
 )
 
 
-def forwarding_session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
-    """Return a session for `forwarded`."""
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+def forwarding_session(connector: aiohttp.BaseConnector, total_s: float | None = None) -> aiohttp.ClientSession:
+    """Return a session for `forwarded`. `total_s`: of one request with its answer; None for no limit."""
+    timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=CONNECT_S)
     return aiohttp.ClientSession(
         connector=connector, auto_decompress=False, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
     )
 
 
 async def forwarded(
-    request: web.Request, client: aiohttp.ClientSession, url: str, secrets: Secrets | None = None
+    request: web.Request,
+    client: aiohttp.ClientSession,
+    url: str,
+    secrets: Secrets | None = None,
+    names: Collection[str] | None = None,
 ) -> web.StreamResponse:
     """Return the answer of the server at `url`. It is streamed, or if there are `secrets`, read and passed on whole.
+
+    `names`: of the headers that are passed on, in lower case; None for all.
 
     Raises:
         web.HTTPBadGateway: the server does not answer, or not in a form in which secrets can be replaced.
@@ -40,7 +46,9 @@ async def forwarded(
         async with client.request(
             request.method,
             URL(url, encoded=True),
-            headers=_onward(request.headers, *without),
+            headers=_onward(
+                request.headers, *without, *(name for name in request.headers if not _is_passed(name, names))
+            ),
             skip_auto_headers=("Accept-Encoding",),
             data=request.content if request.can_read_body else None,
             allow_redirects=False,
@@ -68,6 +76,10 @@ async def _redacted(answer: aiohttp.ClientResponse, secrets: Secrets) -> web.Res
             answer.close()
             raise web.HTTPBadGateway(text=f"the server answers with more than {LARGEST_ANSWER >> 20} MB")
     return web.Response(status=answer.status, headers=headers, body=secrets.redact_json(bytes(body)))
+
+
+def _is_passed(name: str, names: Collection[str] | None) -> bool:
+    return names is None or name.lower() in names
 
 
 def _onward(headers: Mapping[str, str], *without: str) -> "CIMultiDict[str]":

@@ -30,12 +30,16 @@ PROGRAMS = "programs"
 JOURNAL = "journal"
 """The route to the journal of the job."""
 
+JOURNAL_HEADERS = frozenset({"authorization", "content-type", "content-length"})
+JOURNAL_S = 120.0
+"""Seconds of one request of the journal."""
+
 
 @dataclass(frozen=True)
 class _Route:
     target: str
-    secrets: Secrets | None
-    allowed: re.Pattern[str] | None
+    secrets: Secrets | None = None
+    journal: re.Pattern[str] | None = None
 
 
 class HttpFront:
@@ -46,20 +50,21 @@ class HttpFront:
         self._routes: dict[str, _Route] = {}
         self._clients: dict[str, aiohttp.ClientSession] = {}
 
-    def route(
-        self, name: str, target: str, secrets: Secrets | None = None, allowed: re.Pattern[str] | None = None
-    ) -> str:
+    def route(self, name: str, target: str, secrets: Secrets | None = None) -> str:
         """Let a path of this name lead to the server `target`; return its address from elsewhere.
 
-        `secrets`: are replaced in its answers. `allowed`: the rest of the path of the POST requests that are forwarded;
-        None for all requests.
+        `secrets`: are replaced in its answers.
         """
-        self._routes[name] = _Route(target, secrets, allowed)
+        self._routes[name] = _Route(target, secrets)
         return f"{self.url}/{name}"
 
     def route_to_journal(self, api: str, job_id: str) -> str:
-        """Let a route lead to this job's journal, and to nothing else of the API; return the API's address there."""
-        return self.route(JOURNAL, api, allowed=re.compile(rf"job/{re.escape(job_id)}/journal/[a-z_]+"))
+        """Let a route lead to this job's journal, and to nothing else of the API; return the API's address there.
+
+        Of the driver's headers it passes `JOURNAL_HEADERS` on.
+        """
+        self._routes[JOURNAL] = _Route(api, journal=re.compile(rf"job/{re.escape(job_id)}/journal/[a-z_]+"))
+        return f"{self.url}/{JOURNAL}"
 
     @contextlib.asynccontextmanager
     async def listening(self, listener: socket.socket) -> AsyncIterator["HttpFront"]:
@@ -81,12 +86,14 @@ class HttpFront:
         route = self._routes.get(name)
         if route is None:
             raise web.HTTPNotFound(text="the path begins with the name of no route")
-        if route.allowed is not None and (request.method != "POST" or route.allowed.fullmatch(rest) is None):
+        journal = route.journal
+        if journal is not None and (request.method != "POST" or journal.fullmatch(rest) is None):
             raise web.HTTPForbidden(text="this request is not forwarded")
         if name not in self._clients:
-            self._clients[name] = forwarding_session(connector(route.target))
+            self._clients[name] = forwarding_session(connector(route.target), None if journal is None else JOURNAL_S)
         to = f"{http_url(route.target).rstrip('/')}/{rest}"
-        return await forwarded(request, self._clients[name], to, route.secrets)
+        names = None if journal is None else JOURNAL_HEADERS
+        return await forwarded(request, self._clients[name], to, route.secrets, names)
 
 
 @dataclass

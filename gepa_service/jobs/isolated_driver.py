@@ -69,7 +69,7 @@ async def isolated(order: OptimizeOrder, session: SandboxSession) -> AsyncIterat
         }
 
         async def begin(env: Mapping[str, str], streams: Sequence[int]) -> "asyncio.Future[int]":
-            command = CommandOrder(list(DRIVER), WORKSPACE, env, container.limits(), alone=False)
+            command = CommandOrder(list(DRIVER), WORKSPACE, env, container.limits(), alone=True)
             return await container.begin(command, streams)
 
         store = front.route_to_journal(order.api, order.id)

@@ -28,7 +28,7 @@ End = Callable[[], Coroutine[Any, Any, None]]
 
 
 def launcher(begin: Begin, end: End, variables: Mapping[str, str]) -> LaunchDriver:
-    """Return what launches a driver in the running loop, from another thread.
+    """Return the function that launches a driver in the running loop, from another thread.
 
     `end`: ends the place that it runs in. `variables`: of the driver. What it prints comes through a pipe: it never
     holds the file of the log.

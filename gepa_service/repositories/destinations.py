@@ -22,7 +22,7 @@ _HOST = re.compile(r"[a-z0-9._-]*[a-z0-9]|[0-9a-f:.]*:[0-9a-f:.]*")
 
 
 class DestinationRefused(Exception):
-    """The service never connects there, or never reads there; the text has the reason, and no private address."""
+    """A destination or repository that the service does not allow; the text has the reason, and no private address."""
 
 
 class HostUnknown(DestinationRefused):

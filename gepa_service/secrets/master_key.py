@@ -77,11 +77,15 @@ def _printed(command: str) -> bytes:
     try:
         done = subprocess.run([SHELL, "-c", command], capture_output=True, timeout=COMMAND_S, check=False)  # noqa: S603
     except subprocess.TimeoutExpired:
-        raise MasterKeyError(f"{SHELL} printed no master key in {COMMAND_S:.0f} s") from None
+        raise MasterKeyError(f"the command of {COMMAND_VARIABLE} printed no master key in {COMMAND_S:.0f} s") from None
     except (OSError, ValueError) as error:
-        raise MasterKeyError(f"{SHELL}, which prints the master key, cannot be started: {error}") from error
+        raise MasterKeyError(
+            f"the command of {COMMAND_VARIABLE}, which prints the master key, cannot be started: {error}"
+        ) from error
     if done.returncode:
-        raise MasterKeyError(f"{SHELL}, which prints the master key, ended with status {done.returncode}")
+        raise MasterKeyError(
+            f"the command of {COMMAND_VARIABLE}, which prints the master key, ended with status {done.returncode}"
+        )
     return done.stdout
 
 

@@ -1,6 +1,6 @@
 """What a mutation may change (paths, kinds of files, links, size), and its rejection."""
 
-import itertools
+import contextlib
 import os
 import posixpath
 import re
@@ -159,7 +159,7 @@ _SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
 _INTERPRETER = re.compile(
     r"(python[\d.]*|node|tsx|ruby|perl|deno|uv|poetry|npx|env|time|nice|timeout|sh|bash|dash|zsh|ksh)"
 )
-_SEPARATOR = re.compile(r"[;&|()\n]+")
+_SEPARATOR = re.compile(r"[;&|()<>\n]+")
 
 
 def check_files(command: Sequence[str], *, program: str | None, prefix: str) -> tuple[str, ...]:
@@ -173,14 +173,17 @@ def check_files(command: Sequence[str], *, program: str | None, prefix: str) -> 
 
 
 def _parts(command: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the simple commands of a command line, including those in a shell's words."""
+    """Yield the simple commands of a command line, including those in the arguments of a shell."""
     yield command
     if command and posixpath.basename(command[0]) in _SHELLS:
-        for part in itertools.chain.from_iterable(map(_SEPARATOR.split, command[1:])):
-            try:
-                yield shlex.split(part)
-            except ValueError:  # the separator was within quotation marks
-                yield part.replace('"', " ").replace("'", " ").split()
+        for word in command[1:]:
+            for part in _SEPARATOR.split(word):
+                try:
+                    yield shlex.split(part)
+                except ValueError:  # the separator was within quotation marks, or there is an apostrophe in a comment
+                    yield part.replace('"', " ").replace("'", " ").split()
+            with contextlib.suppress(ValueError):  # also names that have a separator within quotation marks
+                yield shlex.split(word)
 
 
 def _of_one(command: Sequence[str], program: str | None, prefix: str) -> Iterator[str]:

@@ -84,6 +84,11 @@ class AnswerWatch:
         self._waits = False
         if self._ended or not self._due:
             return
+        early = self._lines.fed_at + SILENCE_S - self._loop.time()
+        if self._lines.unfinished and early > 0:  # it may still write the rest of the line
+            self._waits = True
+            self._loop.call_later(early, self._look, answers)
+            return
         explanation = self.explain() if answers == self._answers else ""
         if self._report is not None and explanation:
             self._report(explanation)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import itertools
 import json
 import logging
@@ -184,19 +185,23 @@ class PythonLauncher:
 
     async def _start(self) -> tuple[ProgramProcess, socket.socket]:
         """Return a process that has imported the program, and its control socket."""
-        pipes = Pipes()
+        path = self._interpreter.path
+        if self._jail is not None and not os.access(path, os.X_OK):  # the jail would hide why it cannot start
+            reason = os.strerror(errno.EACCES if path.exists() else errno.ENOENT)
+            raise self._failed(f"cannot start {path}: {reason}", "start", "")
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        command: tuple[str, ...] = (str(self._interpreter.path), str(_BOOTSTRAP), str(theirs.fileno()))
-        if self._jail is not None and os.access(command[0], os.X_OK):  # else the jail would hide why it cannot start
-            # Its forks have a higher niceness, so that it can end them, however many they are.
-            command = self._jail.wrap(command, folder=self._root, environment=self._env, niceness=0)
+        command: tuple[str, ...] = (str(path), str(_BOOTSTRAP), str(theirs.fileno()))
         inherited, jailed = (theirs.fileno(),), self._jail is not None
         try:
+            if self._jail is not None:
+                # Its forks have a higher niceness, so that it can end them, however many they are.
+                command = self._jail.wrap(command, folder=self._root, environment=self._env, niceness=0)
+            pipes = Pipes()
             child = SpawnedChild(command, pipes, cwd=self._root, env=self._env, pass_fds=inherited, jailed=jailed)
         except OSError as error:
             ours.close()
-            raise self._failed(f"cannot start {self._interpreter.path}: {error.strerror}", "start", "") from error
+            raise self._failed(f"cannot start {path}: {error.strerror}", "start", "") from error
         finally:
             theirs.close()
         process = ProgramProcess(child, pipes)

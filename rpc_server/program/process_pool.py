@@ -185,7 +185,7 @@ class Pool:
 
     @property
     def _running(self) -> int:
-        return sum(len(slot.running) for slot in self._slots)
+        return sum(slot.live for slot in self._slots)
 
     def _dispatch(self) -> None:
         while self._running < self.limits.max_concurrency and (chosen := self._next()) is not None:
@@ -194,7 +194,7 @@ class Pool:
 
     def _next(self) -> tuple[WorkerSlot, ProcessRequest] | None:
         """Take the next request that a process has room for; what runs again comes first."""
-        if any(slot.running and slot.isolation is Isolation.POOL for slot in self._slots):
+        if any(slot.live and slot.isolation is Isolation.POOL for slot in self._slots):
             return None
         for isolation in self._queue.isolations():
             slot = self._slot_for(isolation)
@@ -212,9 +212,9 @@ class Pool:
 
     def _fits(self, slot: WorkerSlot, isolation: Isolation) -> bool:
         """Report whether a process takes another request of this isolation."""
-        if slot.used and not isolation and not slot.isolation and len(slot.running) < slot.room:
+        if slot.used and not isolation and not slot.isolation and slot.live < slot.room:
             return True
-        if slot.running or (slot.used and not self._is_single):
+        if slot.live or (slot.used and not self._is_single):
             return False
         # Processes that were started for what runs again are left for it.
         return bool(isolation) or sum(one.used and not one.isolation for one in self._slots) < self._size
@@ -329,7 +329,7 @@ class Pool:
     # -- giving up ---------------------------------------------------------------------------------------------------
 
     def _abandon(self, requests: Sequence[ProcessRequest]) -> None:
-        """Cancel requests that no call waits for; their limits still end a process that never answers them."""
+        """Cancel requests that no call waits for. They take no room; their limits, if any, still end their process."""
         for request in requests:
             request.abandoned = True
             if request.slot is not None:
@@ -344,11 +344,14 @@ class Pool:
             slot.process.request("cancel", {"call_id": request.call_id}, lambda _: None)
 
     def _end_if_unneeded(self, slot: WorkerSlot) -> None:
-        """End an idle process that is not fit for more, or one too many; also one that runs abandoned requests only."""
+        """End an idle process that is not fit for more, or one too many.
+
+        One that runs abandoned requests only is ended too, unless it can cancel them and is among the usual ones.
+        """
         if slot not in self._slots:
             return
         if slot.running:
-            if not self._cancels and all(request.abandoned for request in slot.running):
+            if not slot.live and (not self._cancels or (slot.isolation and not self._is_single)):
                 self._retire(slot, gracefully=False)
             return
         too_many = slot.used and len(self._slots) > self._wanted()

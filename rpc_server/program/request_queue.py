@@ -27,6 +27,11 @@ class WorkerSlot:
         self.restore: Any = None
 
     @property
+    def live(self) -> int:
+        """The number of its requests that a call waits for."""
+        return sum(not request.abandoned for request in self.running)
+
+    @property
     def room(self) -> int:
         """The number of requests that it takes at once."""
         return self.discovery.limits.max_concurrency

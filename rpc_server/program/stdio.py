@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,8 @@ class LineSplitter:
         self.limit = limit
         self._kept = bytearray()
         self._dropped = 0
+        self.fed_at = 0.0
+        """When it got the last chunk, as `time.monotonic` counts."""
 
     @property
     def unfinished(self) -> int:
@@ -48,6 +51,7 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> Iterator[bytes | LongLine]:
         """Yield the lines that end in this chunk, without newlines and empty lines."""
+        self.fed_at = time.monotonic()
         *ended, rest = chunk.split(b"\n")
         for part in ended:
             self._add(part)

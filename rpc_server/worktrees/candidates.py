@@ -114,7 +114,10 @@ def dataset_of(answer: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     try:
         return _DATASET.validate_python(answer.get("dataset"))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, ("dataset", *first["loc"])))
-        message = f"the program's answer to make_reflective_dataset: {where}: {first['msg']}"
+        place = error.errors()[0]["loc"]
+        expected = ("an object with a list of records for each component", "a list of records", "an object")[
+            len(place[:2])
+        ]
+        where = ".".join(map(str, ("dataset", *place)))
+        message = f"the program's answer to make_reflective_dataset: {where} is not {expected}"
         raise ProgramFailed(message, stage="make_reflective_dataset", log_tail="") from None

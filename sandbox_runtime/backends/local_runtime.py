@@ -36,6 +36,7 @@ class LocalRuntime(ABC):
         self.environments = EnvironmentCache(environments)
         self.records = records or SandboxRecords(self.name)
         self._sandboxes: dict[str, LocalSandbox] = {}
+        self._starting: set[str] = set()
 
     @property
     @abstractmethod
@@ -70,7 +71,11 @@ class LocalRuntime(ABC):
             sandbox = self.create(spec, self._forget)
         except OSError as error:
             raise SandboxNotReady(f"no sandbox can be made: {error}", stage="create") from error
-        await sandbox.begin()
+        self._starting.add(sandbox.id)
+        try:
+            await sandbox.begin()
+        finally:
+            self._starting.discard(sandbox.id)
         self._sandboxes[sandbox.id] = sandbox
         if not self.is_entered:
             await close_after_failure(sandbox)
@@ -84,7 +89,7 @@ class LocalRuntime(ABC):
         swept, faults = [], []
         for record in await asyncio.to_thread(self.records.all, labels):
             sandbox = self._sandboxes.get(record.id)
-            if orphans_only and (sandbox is not None or not record.is_orphan):
+            if record.id in self._starting or (orphans_only and (sandbox is not None or not record.is_orphan)):
                 continue
             try:
                 if sandbox is not None:

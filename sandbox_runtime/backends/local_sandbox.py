@@ -132,7 +132,8 @@ class LocalSandbox(ABC):
             status = await self.run(command, {**self._variables, **command.env}, stdout, stderr)
         except SandboxError:
             raise self._gone() from None
-        self._check_up()  # its end ended this too
+        if status is not None:
+            self._check_up()  # its end ended this too
         return CommandResult(status, stdout.bytes(), stderr.bytes(), time.monotonic() - began)
 
     async def logs(self) -> str:

@@ -34,7 +34,8 @@ class ProcessRuntime(LocalRuntime):
 
     It limits the private memory of each command (by rlimit; not of the server and its programs, because native code may
     not survive an allocation that is refused), the size of each file, the lifetime, and the output that is kept. It
-    does not limit the total of memory and files, the number of processes, and cpu.
+    does not limit the total of memory and files, the number of processes, and cpu. A program that kills the reaper
+    above it leaves its processes behind.
 
     `workspaces`: the folder that workspaces are made in, by default below the folder for temporary files.
     """

@@ -57,6 +57,8 @@ JUDGES = {
     "sh -c 'python tools/lint.py && make -s test'": "tools/lint.py Makefile sub/Makefile",
     "sh -c make": "Makefile",
     """sh -c "grep -q 'a;b' x.log; python tools/lint.py" """: "tools/lint.py",
+    'sh -c "python tools/lint.py>/dev/null"': "tools/lint.py",
+    """sh -c 'python "a;b.py"'""": "a;b.py b.py",
     "npm test": "package.json",
     "env A=1 bash scripts/ci": "scripts/ci",
 }
