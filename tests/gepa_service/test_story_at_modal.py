@@ -141,7 +141,7 @@ async def test_a_private_repository_is_improved_and_delivered_by_the_functions_o
 
     monkeypatch.setattr(deployed, "worker", SimpleNamespace(get_current_stats=stats, spawn=spawn))
     monkeypatch.setattr("modal.forward", forward)
-    monkeypatch.setattr(worker_parts, "_signals", lambda _drain: contextlib.nullcontext())  # not the main thread
+    monkeypatch.setattr(worker_parts, "signals_handled", lambda *_: contextlib.nullcontext())  # not the main thread
     url = deployed.api.get_web_url()
     cloud.reach(int(url.rpartition(":")[2]))
     database = variables["GEPA_SERVICE_DATABASE"]
