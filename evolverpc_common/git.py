@@ -249,8 +249,9 @@ class Git:
 
     def refs(self, below: str) -> dict[str, str]:
         """Return the ids at the ref of this full name and at those below it, by full names."""
-        lines = self.line("for-each-ref", "--format=%(refname) %(objectname)", below).splitlines()
-        return dict(line.split(" ") for line in lines)
+        text = self.line("for-each-ref", "--format=%(refname) %(objectname)", below)
+        found = (line.partition(" ") for line in text.split("\n") if line)  # names may have other ends of lines
+        return {name: commit for name, _, commit in found}
 
     def update_refs(self, commands: Iterable[str]) -> None:
         """Apply all of these changes of refs, as `git update-ref` reads them, or none."""

@@ -203,7 +203,7 @@ class LocalCheckout:
     def _checked_out(self) -> set[str]:
         """Return the branches of every working tree, as refs."""
         printed = self._git.line("worktree", "list", "--porcelain")
-        return {line.removeprefix("branch ") for line in printed.splitlines() if line.startswith("branch ")}
+        return {line.removeprefix("branch ") for line in printed.split("\n") if line.startswith("branch ")}
 
 
 def _bring(git: Git, commit: str, bundles: Iterable[bytes]) -> None:
@@ -214,7 +214,7 @@ def _bring(git: Git, commit: str, bundles: Iterable[bytes]) -> None:
             git("index-pack", "--stdin", "--fix-thin", "--strict", stdin=given.pack)
     if not git.has(commit):
         raise GitError(
-            f"the commit {commit[:12]} is not here, and the record has no bundle with it: "
+            f"the commit {commit[:12]} is not here, and the record has no bundle that holds it: "
             "it is in the repository of the server that made it"
         )
 

@@ -11,7 +11,7 @@ LONGEST_REQUESTED_S = 60.0
 """The longest pause that an overloaded server may request at a time."""
 
 MOST_GROWTH = 10
-"""Pauses after which no further one is longer."""
+"""Pauses after which the mean does not grow any more."""
 
 Cooldown = Literal["lost", "overloaded", "failing", "broken", "unreached"]
 """Why an endpoint gets no calls for a while; `unreached`: it has never answered."""

@@ -47,6 +47,7 @@ def damage(store: Store, run_id: str) -> Damage | None:
     written = store.writers(run_id)
     places = {owner: bytearray() for owner in written}
     altered: list[Place] = []
+    claimed: list[Seal] = []  # the altered ones, whose own places may be empty otherwise
     entries = search_begins = search_ends = 0  # every number of the search below `search_begins` is there
     for part in store.parts(run_id):
         for one in _seals(store, run_id, part):
@@ -56,12 +57,16 @@ def damage(store: Store, run_id: str) -> Damage | None:
                 search_begins += one.number == search_begins
             if not one.sound:
                 altered.append((part, one.number))
+                claimed.append(one)
             elif one.seq is not None and one.seq < written.get(one.owner, 0):
                 own = places[one.owner]
                 own.extend(bytes(max(0, one.seq + 1 - len(own))))
                 own[one.seq] = 1  # without transactions two writes may have taken the same place
     empty = sum(written[owner] - own.count(1) for owner, own in places.items())
     lost = max(0, empty - len(altered))
+    for one in claimed:
+        own = places.get(one.owner, bytearray())
+        empty -= isinstance(one.seq, int) and 0 <= one.seq < len(own) and not own[one.seq]
     if not altered and not lost:
         return None
     # A lost entry may have had any number that is absent now.

@@ -410,7 +410,8 @@ def _seal(found: Record) -> tuple[Seal, int]:
     sound = False
     with contextlib.suppress(TypeError, ValueError):  # values of other types than were written
         sound = found["checksum"] == checksum(found)
-    return Seal(found["number"], found["owner"], found["seq"], sound), found["size"]
+    answer = found["answer"]
+    return Seal(found["number"], found["owner"], found["seq"], sound), len(answer) if isinstance(answer, bytes) else 0
 
 
 def default_store(given: str | None = None) -> str:

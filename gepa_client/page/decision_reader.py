@@ -112,7 +112,7 @@ class DecisionReader:
             before=begun.score,
             after=None if evaluated is None else evaluated.score,
             outcome="pending" if last is None else one.outcome,
-            why=None if last is None else one.why,
+            why=one.why,
             candidate=one.candidate,
             digest=digest,
             race=one.decided.race if isinstance(one.decided, Rejected) else None,

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import resource
 import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -79,6 +80,7 @@ async def open_setup(
     log = functools.cache(lambda text: receive(Log(text)))  # each text once, although every sandbox reports it
     client = client_settings(settings, run_id)
     async with AsyncExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE))
         raise_descriptor_limit(MOST_DESCRIPTORS)
         gateway = None
         if settings.sandbox != "modal" or settings.gateway is not None:

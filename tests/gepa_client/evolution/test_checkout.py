@@ -41,7 +41,7 @@ def test_a_bundle_with_other_commits_is_refused(code: StoredCode) -> None:
     repository = LocalCheckout(code.user)
     with pytest.raises(GitError, match="git bundle"):
         repository.make_branch(code.branch(1), code.commits[1], [b"no bundle"])
-    with pytest.raises(GitError, match="has no bundle with it"):
+    with pytest.raises(GitError, match="has no bundle that holds it"):
         repository.make_branch(code.branch(3), code.commits[3], [other])
     assert repository.branches(RUN_ID) == {}
 

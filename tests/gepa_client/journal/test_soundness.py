@@ -71,6 +71,21 @@ def test_an_entry_of_another_writer_place_or_kind_is_found(written: Store, store
     assert (found.altered, found.lost, found.usable) == ([("search", 50)], 0, 50)
 
 
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("changed", ["answer = X'22'", "size = 'x'"])
+def test_numbers_that_no_entry_has_are_no_loss_beside_an_altered_entry(
+    written: Store, store_url: str, changed: str
+) -> None:
+    written.write(RUN.id, "second", [entry(number) for number in range(320, 330)])  # after entries that were in flight
+    change(store_url, f"UPDATE entries SET {changed} WHERE part = 'search' AND number = 325", lambda _: None)  # noqa: S608
+    found = damage(written, RUN.id)
+    if changed.startswith("answer"):
+        assert found is not None
+        assert (found.altered, found.lost, found.usable) == ([("search", 325)], 0, 325)
+    else:
+        assert found is None
+
+
 @pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_lost_entries_are_found_even_at_the_end(written: Store, store_url: str) -> None:
     change(

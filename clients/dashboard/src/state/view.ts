@@ -125,7 +125,7 @@ function last<Item>(items: readonly Item[]): Item | undefined {
 }
 
 function asOf(proposal: Proposal, n: number, isOver: boolean): Proposal {
-  if (proposal.decided === null) return isOver ? { ...proposal, outcome: "unfinished" } : proposal;
+  if (proposal.decided === null) return isOver ? { ...proposal, outcome: "unfinished" } : { ...proposal, why: null };
   if (proposal.decided <= n) return proposal;
   return { ...proposal, decided: null, outcome: "pending", after: null, why: null, candidate: null, race: null };
 }
