@@ -87,7 +87,7 @@ class LocalSandbox(ABC):
     ) -> int | None:
         """Run a command and end everything that it started; return its status, None if it took too long.
 
-        `env`: all of its variables. `stderr` None: it is written to `stdout`.
+        `env`: all of its variables. `stderr` None: it is written to `stdout`. Raises `SandboxError`: its end ended it.
         """
 
     @abstractmethod

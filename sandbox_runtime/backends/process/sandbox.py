@@ -86,6 +86,8 @@ class ProcessSandbox(LocalSandbox):
                 in_time = running.exited.done()
             finally:
                 await await_shielded(running.end())
+            if over.done() and not in_time:
+                raise self._gone()
             return running.exited.result() if in_time else None
         finally:
             over.cancel()
