@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -266,15 +266,17 @@ class Git:
         """Return the contents of objects by their full ids."""
         wanted = dict.fromkeys(ids)
         asked = "".join(f"{each}\n" for each in wanted).encode()
-        output = self("cat-file", "--batch", stdin=asked, variables=variables)
-        found = {}
-        at = 0
-        for each in wanted:
-            start = output.index(b"\n", at) + 1
-            size = int(output[at:start].split()[2])
-            found[each] = output[start : start + size]
-            at = start + size + 1
-        return found
+        return dict(zip(wanted, read_batch(self("cat-file", "--batch", stdin=asked, variables=variables)), strict=True))
+
+
+def read_batch(output: bytes) -> Iterator[bytes]:
+    """Yield the contents of the objects that `git cat-file --batch` printed, in order."""
+    at = 0
+    while at < len(output):
+        start = output.index(b"\n", at) + 1
+        size = int(output[at:start].split()[2])
+        yield output[start : start + size]
+        at = start + size + 1
 
 
 def exclude_from_git(file: Path) -> Path | None:

@@ -401,16 +401,11 @@ def _candidates_digest(candidates: Sequence[CandidateRecord]) -> str:
     def floats(scores: Mapping[str, float]) -> dict[str, float]:
         return {name: float(score) for name, score in scores.items()}
 
-    def later(kept: CandidateRecord) -> dict[str, object]:
-        """Return the fields that stores before version 5 lack, if they are known: older certificates stay valid."""
-        found = {"found": kept.found, "cost_usd": None if kept.cost_usd is None else float(kept.cost_usd)}
-        return {name: value for name, value in found.items() if value is not None}
-
     return digest_of(
         [
             {
-                **{name: value for name, value in candidate_json(kept).items() if name not in ("found", "cost_usd")},
-                **later(kept),
+                **candidate_json(kept),
+                "cost_usd": None if kept.cost_usd is None else float(kept.cost_usd),
                 "score": float(kept.score),
                 "scores": floats(kept.scores),
                 "objective_scores": floats(kept.objective_scores or {}),

@@ -94,8 +94,7 @@ class Fleet:
         bundles: Callable[[str], Sequence[Bundle]] = lambda _: (),
     ) -> None:
         self.endpoints: list[Endpoint] = []
-        """In the order of joining; it changes while the fleet works."""
-        """All that belong to it, up or cooling down; read `url`, `in_flight`, `slots`, `resting`, `done`."""
+        """All that belong to it, up or cooling down, in the order of joining; the list changes during the work."""
         self.queue = Slots(self.waiting_changed)
         self.shutdown = Shutdown(self.queue.wake)
         self.outage = Outage(max_outage_s, on_event, self._pause)

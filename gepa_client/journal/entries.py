@@ -188,8 +188,8 @@ class CandidateRecord:
     `metric_calls`: GEPA's count when the candidate was found (`discovery_eval_counts`). `dropped`: the number of the
     entry by which a user dropped it, None if it was not.
 
-    `found`, `cost_usd`: when it was first found (as `now` writes it), and what the run was known to have cost by then;
-    None in stores before version 5, and the cost if nothing had a price. No replay repeats them.
+    `found`, `cost_usd`: when it was first found (as `now` writes it), and what the run was known to have cost by then,
+    None if nothing had a price. No replay repeats them.
     """
 
     __pydantic_config__ = READ_ROWS

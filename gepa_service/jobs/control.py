@@ -57,9 +57,8 @@ def cancel(records: TenantRecords, store: Store, job: Work, by: str) -> Work:
     return cancelled
 
 
-def pause(records: TenantRecords, store: Store, job: Work, by: str) -> Work:
+def pause(records: TenantRecords, job: Work, by: str) -> Work:
     """Stop a job so that `resume` continues it. Raises `ControlRefused`: it has ended."""
-    del store
     before: list[Status] = []
 
     def change(found: Work) -> Work:
@@ -76,9 +75,8 @@ def pause(records: TenantRecords, store: Store, job: Work, by: str) -> Work:
     return changed
 
 
-def resume(records: TenantRecords, store: Store, job: Work, by: str) -> Work:
+def resume(records: TenantRecords, job: Work) -> Work:
     """Continue a paused job. Raises `ControlRefused`: it has ended."""
-    del store, by
 
     def change(found: Work) -> Work:
         _refuse_ended(found)

@@ -46,9 +46,7 @@ async def forwarded(
         async with client.request(
             request.method,
             URL(url, encoded=True),
-            headers=_onward(
-                request.headers, *without, *(name for name in request.headers if not _is_passed(name, names))
-            ),
+            headers=_onward(request.headers, *without, only=names),
             skip_auto_headers=("Accept-Encoding",),
             data=request.content if request.can_read_body else None,
             allow_redirects=False,
@@ -78,12 +76,10 @@ async def _redacted(answer: aiohttp.ClientResponse, secrets: Secrets) -> web.Res
     return web.Response(status=answer.status, headers=headers, body=secrets.redact_json(bytes(body)))
 
 
-def _is_passed(name: str, names: Collection[str] | None) -> bool:
-    return names is None or name.lower() in names
-
-
-def _onward(headers: Mapping[str, str], *without: str) -> "CIMultiDict[str]":
-    kept: CIMultiDict[str] = CIMultiDict(headers)
+def _onward(headers: Mapping[str, str], *without: str, only: Collection[str] | None = None) -> "CIMultiDict[str]":
+    kept: CIMultiDict[str] = CIMultiDict(
+        (name, value) for name, value in headers.items() if only is None or name.lower() in only
+    )
     for name in (*OF_ONE_HOP, *without):
         kept.popall(name, None)
     return kept

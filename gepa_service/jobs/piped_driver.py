@@ -6,7 +6,6 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from typing import IO, Any
 
 from gepa_client.run.supervisor import DRIVER, LaunchDriver, LaunchedDriver
@@ -37,31 +36,24 @@ def launcher(begin: Begin, end: End, variables: Mapping[str, str]) -> LaunchDriv
 
     def launch(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
         del inherited  # of a terminal, which no service has
-        return _launched(loop, partial(begin, {**variables, "PYTHONHASHSEED": hash_seed}), end, log)
+        (read_in, write_in), (read_out, write_out), (read_log, write_log) = os.pipe(), os.pipe(), os.pipe()
+        copied = (read_log, os.dup(log.fileno()))
+        printing = threading.Thread(target=_copy, args=copied, name="driver's log", daemon=True)
+        printing.start()
+        try:
+            beginning = begin({**variables, "PYTHONHASHSEED": hash_seed}, [read_in, write_out, write_log])
+            ending = asyncio.run_coroutine_threadsafe(beginning, loop).result()
+        except BaseException:
+            os.close(write_in)
+            os.close(read_out)
+            raise
+        finally:
+            os.close(read_in)
+            os.close(write_out)
+            os.close(write_log)
+        return _PipedDriver(loop, ending, end, os.fdopen(write_in, "wb"), os.fdopen(read_out, "rb"), printing)
 
     return launch
-
-
-def _launched(
-    loop: asyncio.AbstractEventLoop,
-    begin: Callable[[Sequence[int]], Coroutine[Any, Any, "asyncio.Future[int]"]],
-    end: End,
-    log: IO[bytes],
-) -> LaunchedDriver:
-    (read_in, write_in), (read_out, write_out), (read_log, write_log) = os.pipe(), os.pipe(), os.pipe()
-    printing = threading.Thread(target=_copy, args=(read_log, os.dup(log.fileno())), name="driver's log", daemon=True)
-    printing.start()
-    try:
-        ending = asyncio.run_coroutine_threadsafe(begin([read_in, write_out, write_log]), loop).result()
-    except BaseException:
-        os.close(write_in)
-        os.close(read_out)
-        raise
-    finally:
-        os.close(read_in)
-        os.close(write_out)
-        os.close(write_log)
-    return _PipedDriver(loop, ending, end, os.fdopen(write_in, "wb"), os.fdopen(read_out, "rb"), printing)
 
 
 def _copy(source: int, target: int) -> None:

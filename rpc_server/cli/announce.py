@@ -18,6 +18,8 @@ from rpc_server.settings.settings import Settings
 if TYPE_CHECKING:
     from rpc_server.worktrees.open_worktrees import ExcludedFiles
 
+MOST_NAMED = 5
+
 
 class Announcer:
     """Prints one announcement at a time; with `json_lines` as one JSON object a line on stdout.
@@ -111,9 +113,9 @@ def start_failure(error: ProgramFailed) -> str:
     return "\n".join(lines)
 
 
-def _some(names: list[str], most: int = 5) -> str:
-    shown = ", ".join(name.encode("utf-8", "replace").decode() for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+def _some(names: list[str]) -> str:
+    shown = ", ".join(name.encode("utf-8", "replace").decode() for name in names[:MOST_NAMED])
+    return shown if len(names) <= MOST_NAMED else f"{shown} and {len(names) - MOST_NAMED} more"
 
 
 def _language(settings: Settings) -> str:

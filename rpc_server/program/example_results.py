@@ -51,13 +51,9 @@ def checked(given: Any, seconds: float, log: Callable[[], str], *, lenient: bool
     return result
 
 
-def failure(
-    status: str, kind: str, message: str, seconds: float, log: str = "", traceback: str | None = None
-) -> ResultDict:
+def failure(status: str, kind: str, message: str, seconds: float, log: str) -> ResultDict:
     """Return a result without a score."""
     error = {"type": kind, "message": message}
-    if traceback:
-        error["traceback"] = traceback
     if log:
         error["log"] = log
     return {"status": status, "score": None, "output": None, "error": error, "seconds": seconds}

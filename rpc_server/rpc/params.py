@@ -47,10 +47,10 @@ def check_version(params: Any) -> None:
         raise VersionNotSupported(supported=list(KNOWN_VERSIONS), requested=version[:100])
 
 
-def first_error(error: ValidationError, where: str = "") -> str:
-    """Return `path: message` of the first error; `where` stands for an empty path."""
+def first_error(error: ValidationError) -> str:
+    """Return `path: message` of the first error."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    path = ".".join(str(part) for part in first["loc"]) or where
+    path = ".".join(str(part) for part in first["loc"])
     return f"{path}: {first['msg']}" if path else str(first["msg"])
 
 

@@ -5,6 +5,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from evolverpc_common.shielded import await_shielded, run_shielded
 from sandbox_runtime.api.sandbox import (
@@ -37,11 +38,11 @@ class LocalRuntime(ABC):
         self.records = records or SandboxRecords(self.name)
         self._sandboxes: dict[str, LocalSandbox] = {}
         self._starting: set[str] = set()
+        self._entered = False
 
-    @property
     @abstractmethod
-    def is_entered(self) -> bool:
-        """Whether its `async with` block runs."""
+    async def open(self) -> None:
+        """Examine the machine, at the beginning of the block. Raises `RuntimeUnavailable`."""
 
     @abstractmethod
     def check(self, spec: SandboxSpec) -> None:
@@ -59,12 +60,17 @@ class LocalRuntime(ABC):
             SandboxError, OSError: not all of it could be ended.
         """
 
-    async def leave(self) -> None:
-        """End every sandbox, at the end of the block."""
+    async def __aenter__(self) -> Self:
+        await self.open()
+        self._entered = True
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._entered = False
         await await_shielded(close_all(self._sandboxes.values()))
 
     async def start(self, spec: SandboxSpec) -> LocalSandbox:
-        self._check_entered()
+        self.check_entered()
         self.check(spec)
         _check_environment(spec.prepared)
         try:
@@ -77,9 +83,9 @@ class LocalRuntime(ABC):
         finally:
             self._starting.discard(sandbox.id)
         self._sandboxes[sandbox.id] = sandbox
-        if not self.is_entered:
+        if not self._entered:
             await close_after_failure(sandbox)
-            self._check_entered()
+            self.check_entered()
         return sandbox
 
     async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
@@ -110,8 +116,9 @@ class LocalRuntime(ABC):
         self.end(record)
         self.records.remove(record)
 
-    def _check_entered(self) -> None:
-        if not self.is_entered:
+    def check_entered(self) -> None:
+        """Raise `RuntimeUnavailable` outside of its block."""
+        if not self._entered:
             raise RuntimeUnavailable(f"the {self.name} backend starts sandboxes within its `async with` block only")
 
     def _forget(self, sandbox: LocalSandbox) -> None:

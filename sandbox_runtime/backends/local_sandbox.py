@@ -87,7 +87,8 @@ class LocalSandbox(ABC):
     ) -> int | None:
         """Run a command and end everything that it started; return its status, None if it took too long.
 
-        `env`: all of its variables. `stderr` None: it is written to `stdout`. Raises `SandboxError`: its end ended it.
+        `env`: all of its variables. `stderr` None: it is written to `stdout`. Raises `SandboxError`: the sandbox was
+        closed while the command ran.
         """
 
     @abstractmethod
@@ -133,7 +134,7 @@ class LocalSandbox(ABC):
         except SandboxError:
             raise self._gone() from None
         if status is not None:
-            self._check_up()  # its end ended this too
+            self._check_up()  # the end of the sandbox ended the command
         return CommandResult(status, stdout.bytes(), stderr.bytes(), time.monotonic() - began)
 
     async def logs(self) -> str:

@@ -15,8 +15,8 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,12 @@ class SandboxRecords:
         self._root = (state or state_folder()) / "sandboxes" / backend
         self._sockets = sockets or sockets_folder()
 
-    def add(self, labels: Mapping[str, str], resources: Mapping[str, Any] | None = None) -> SandboxRecord:
+    def add(
+        self, labels: Mapping[str, str], resources: Callable[[str], Mapping[str, Any]] = lambda _id: {}
+    ) -> SandboxRecord:
         """Return a new record, owned by this process, with an id and folders of its own.
+
+        `resources`: returns by the id what the sandbox is going to have outside of these folders.
 
         Raises:
             ValueError: a label is not as `SandboxSpec.labels` requires.
@@ -90,7 +94,7 @@ class SandboxRecords:
         if len(os.fsencode(sockets)) + 1 + _SOCKET_NAME_BYTES > SOCKET_PATH_BYTES:
             raise OSError(f"{sockets} is too long for sockets: set XDG_RUNTIME_DIR to a shorter folder")
         record = SandboxRecord(
-            id_, root / id_, sockets, time.time(), ProcessIdentity.this_process(), dict(labels), dict(resources or {})
+            id_, root / id_, sockets, time.time(), ProcessIdentity.this_process(), dict(labels), dict(resources(id_))
         )
         # Made under another name and renamed, so that no process lists a folder without its record.
         making = root / f".{id_}"
@@ -104,12 +108,6 @@ class SandboxRecords:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
         return record
-
-    def update(self, record: SandboxRecord, resources: Mapping[str, Any]) -> SandboxRecord:
-        """Replace the resources of a record, on disk too, and return the new record."""
-        updated = replace(record, resources=dict(resources))
-        _write(updated, record.folder)
-        return updated
 
     def all(self, labels: Mapping[str, str] | None = None) -> list[SandboxRecord]:
         """Return every record with these labels; damaged ones have none."""

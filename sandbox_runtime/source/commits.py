@@ -1,13 +1,12 @@
 """Read a commit: its files, and a small repository of this commit only, to be unpacked in a sandbox."""
 
-import io
 import tarfile
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolverpc_common.git import LOCAL_TIMEOUT_S
+from evolverpc_common.git import LOCAL_TIMEOUT_S, read_batch
 from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.source.remote_git import GitFailed, git
@@ -54,13 +53,8 @@ class Commit:
                 f"commit {self.id[:12]}: {', '.join(found)} are more than {MANIFESTS_BYTES / 2**20:g} MB, which is too"
                 f" much for manifests; the largest is {largest}"
             )
-        answer = io.BytesIO(await self._git("cat-file", "--batch", stdin=asked))
-        files = {}
-        for path in found:
-            size = int(answer.readline().rsplit(b" ", 1)[1])
-            files[path] = answer.read(size)
-            answer.read(1)
-        return files
+        contents = read_batch(await self._git("cat-file", "--batch", stdin=asked))
+        return dict(zip(found, contents, strict=True))
 
     async def paths(self) -> frozenset[str]:
         """Return the paths of all files, from the repository's top. Raises `GitFailed`."""

@@ -15,7 +15,7 @@ def records(tmp_path: Path, short: Path) -> SandboxRecords:
 
 
 def test_a_record_is_read_as_it_was_written(records: SandboxRecords) -> None:
-    record = records.update(records.add({"run": "r1"}), {"main": [12, 34]})
+    record = records.add({"run": "r1"}, lambda _id: {"main": [12, 34]})
     (read,) = records.all()
     assert read == record
     assert (read.resources, read.labels, read.is_orphan) == ({"main": [12, 34]}, {"run": "r1"}, False)

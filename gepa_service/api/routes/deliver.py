@@ -100,7 +100,7 @@ async def _deliver(
     asked: DeliverRequest,
 ) -> Delivery:
     installation = (await own_installation(service, records, repository.installation_id or "")).id
-    allowed = await in_thread(allowed_or_problem, service, repository.repo_url, "repo_url")
+    allowed = await in_thread(allowed_or_problem, service, repository.repo_url)
     base = program.base_commit or repository.head
     if owner_and_name(allowed.url, github.settings.host) is None or base is None:
         raise Problem(

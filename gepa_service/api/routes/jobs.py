@@ -32,7 +32,7 @@ from gepa_service.repositories.destinations import LONGEST_URL
 
 router = APIRouter(tags=["jobs"])
 
-Action = Callable[[TenantRecords, Store, Work], Work]
+Action = Callable[[Work], Work]
 
 MOST_ROWS = 20_000
 LONGEST_NAME = 400
@@ -242,32 +242,34 @@ def job(job_id: Id, caller: Reader) -> JobView:
 def change_budget(job_id: Id, asked: BudgetChange, caller: Writer, service: Parts) -> JobView:
     """Change the budget of a job that has not ended."""
     budget = asked.model_dump(exclude_none=True)
-    action = partial(control.set_budget, by=caller.actor, budget=budget)
-    return _controlled(service, caller.records, job_id, action)
+    with journals_of(service) as store:
+        change = partial(control.set_budget, caller.records, store, by=caller.actor, budget=budget)
+        return _controlled(caller.records, job_id, change)
 
 
 @router.post("/job/{job_id}/cancel", responses=documented(404))
 def cancel(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """End a job for good; what it has found is kept."""
-    return _controlled(service, caller.records, job_id, partial(control.cancel, by=caller.actor))
+    with journals_of(service) as store:
+        return _controlled(caller.records, job_id, partial(control.cancel, caller.records, store, by=caller.actor))
 
 
 @router.post("/job/{job_id}/pause", responses=documented(404))
-def pause(job_id: Id, caller: Writer, service: Parts) -> JobView:
+def pause(job_id: Id, caller: Writer) -> JobView:
     """Stop a job; nothing is lost, and `resume` continues it."""
-    return _controlled(service, caller.records, job_id, partial(control.pause, by=caller.actor))
+    return _controlled(caller.records, job_id, partial(control.pause, caller.records, by=caller.actor))
 
 
 @router.post("/job/{job_id}/resume", responses=documented(404))
 def resume(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """Continue a paused job, once there is room in the queue."""
 
-    def resumed(records: TenantRecords, store: Store, job: Work) -> Work:
+    def resumed(job: Work) -> Work:
         if job.status == "paused":
             refuse_full_queue(service, caller.tenant, quotas_of(service.records, caller.tenant))
-        return control.resume(records, store, job, caller.actor)
+        return control.resume(caller.records, job)
 
-    return _controlled(service, caller.records, job_id, resumed)
+    return _controlled(caller.records, job_id, resumed)
 
 
 def repository_of(service: Service, records: TenantRecords, asked: Target) -> tuple[str, str | None]:
@@ -276,7 +278,7 @@ def repository_of(service: Service, records: TenantRecords, asked: Target) -> tu
         connected = known(records, Repository, asked.client_id, "connected repository")
     else:
         assert asked.repo_url is not None  # noqa: S101  the model requires one of them
-        allowed = allowed_or_problem(service, asked.repo_url, "repo_url")
+        allowed = allowed_or_problem(service, asked.repo_url)
         found = records.page(Repository, {"repo_url": allowed.text}, limit=1, newest_first=True)
         if not found:
             return allowed.text, None
@@ -305,15 +307,19 @@ def settings_or_problem(
         raise Problem(422, "wrong-setting", "Wrong setting", detail, field="options.server_args") from None
 
 
-def _controlled(service: Service, records: TenantRecords, job_id: str, action: Action) -> JobView:
-    return shown_job(controlled(service, records, known_work(records, job_id, "optimize"), action))
+def journals_of(service: Service) -> contextlib.closing[Store]:
+    """Open the store of runs for a block."""
+    return contextlib.closing(open_store(service.journals))
 
 
-def controlled(service: Service, records: TenantRecords, found: Work, action: Action) -> Work:
+def _controlled(records: TenantRecords, job_id: str, action: Action) -> JobView:
+    return shown_job(controlled(known_work(records, job_id, "optimize"), action))
+
+
+def controlled(found: Work, action: Action) -> Work:
     """Return the work as an action of `control` has changed it. Raises a problem if its status does not allow that."""
     try:
-        with contextlib.closing(open_store(service.journals)) as store:
-            return action(records, store, found)
+        return action(found)
     except control.ControlRefused as error:
         raise Problem(409, "wrong-status", "Status does not allow it", str(error)) from None
 

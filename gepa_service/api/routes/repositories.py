@@ -68,10 +68,10 @@ class RepositoryPage(Page[RepositoryView]):
 @router.post("/connect-git", responses=documented(502))
 async def connect_git(asked: ConnectRequest, caller: Writer, service: Parts) -> Connected:
     """Connect a repository, whose access is tested at once. A repository that is connected already keeps its id."""
-    allowed = await in_thread(allowed_or_problem, service, asked.repo_url, "repo_url")
+    allowed = await in_thread(allowed_or_problem, service, asked.repo_url)
     if asked.installation_id is not None:
         await own_installation(service, caller.records, asked.installation_id)
-    head = await tested(service, allowed, asked.installation_id, "repo_url")
+    head = await tested(service, allowed, asked.installation_id)
     record = await in_thread(_connected, caller.records, allowed.text, asked.installation_id, head)
     return Connected(client_id=record.id, status=record.status)
 
@@ -82,14 +82,14 @@ def repositories(caller: Reader, query: Paging) -> RepositoryPage:
     return RepositoryPage.read(RepositoryView.of, caller.records, Repository, query, newest_first=True)
 
 
-def allowed_or_problem(service: Service, repo_url: str, field: str) -> AllowedRepository:
+def allowed_or_problem(service: Service, repo_url: str) -> AllowedRepository:
     """Return the repository if tenants may connect it. Blocks. Raises a 422 problem."""
     try:
         return allowed_repository(repo_url, service.repositories)
     except HostUnknown as error:
-        raise Problem(422, "repository-unreachable", "Host not found", str(error), field=field) from None
+        raise Problem(422, "repository-unreachable", "Host not found", str(error), field="repo_url") from None
     except DestinationRefused as error:
-        raise Problem(422, "repository-refused", "Repository not allowed", str(error), field=field) from None
+        raise Problem(422, "repository-refused", "Repository not allowed", str(error), field="repo_url") from None
 
 
 async def own_installation(service: Service, records: TenantRecords, installation_id: str) -> Installation:
@@ -105,7 +105,7 @@ async def own_installation(service: Service, records: TenantRecords, installatio
     return found
 
 
-async def tested(service: Service, allowed: AllowedRepository, installation_id: str | None, field: str) -> Head:
+async def tested(service: Service, allowed: AllowedRepository, installation_id: str | None) -> Head:
     """Return the default branch of a repository that can be read and is not too large. Raises a problem."""
     try:
         credentials: Credentials | None = None
@@ -118,10 +118,10 @@ async def tested(service: Service, allowed: AllowedRepository, installation_id: 
             if size > service.repositories.largest_mb:
                 detail = f"the repository has {size:,.0f} MiB; the largest that this service reads has "
                 detail += f"{service.repositories.largest_mb:,} MiB"
-                raise Problem(422, "repository-too-large", "Repository too large", detail, field=field)
+                raise Problem(422, "repository-too-large", "Repository too large", detail, field="repo_url")
         return await look_up(allowed, service.repositories, credentials)
     except (RepositoryUnreachable, CredentialsFailed) as error:
-        raise Problem(422, "repository-unreachable", "Repository not readable", str(error), field=field) from None
+        raise Problem(422, "repository-unreachable", "Repository not readable", str(error), field="repo_url") from None
     except GitHubFailed as error:
         raise Problem(502, "github-failed", "GitHub failed", str(error)) from None
 

@@ -19,10 +19,10 @@ from gepa_service.cli.arguments import (
     Oidc,
     Port,
 )
+from gepa_service.cli.listening import BACKLOG
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
 
 SHUTDOWN_S = 5
-BACKLOG = 2048
 KEEP_ALIVE_S = 15
 MOST_DESCRIPTORS = 2**20
 

@@ -96,7 +96,7 @@ class Container:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self.user = user
-        self.record = context.records.add(labels)
+        self.record = context.records.add(labels, self._recorded)
         self._name = host_name(self.record.id)
         self._group: ControlGroup = context.groups.group(self._name)
         self._wire: socket.socket | None = None
@@ -109,10 +109,12 @@ class Container:
         self._log_end: int | None = None
         self._log_capture: OutputCapture | None = None
 
+    def _recorded(self, id_: str) -> dict[str, Any]:
+        folders = self._context.groups.group(host_name(id_)).folders
+        return RecordedResources(groups=[str(folder) for folder in folders]).model_dump()
+
     async def start(self) -> None:
         """Start it, without a command. Raises `SandboxError`, `OSError`: see `log`; it must still be closed."""
-        resources = RecordedResources(groups=[str(folder) for folder in self._group.folders])
-        self.record = self._context.records.update(self.record, resources.model_dump())
         self._log_capture, self._log_end = capture_pipe(self.log)
         self._context.groups.make(self._name, self._limits)
         self._gone = self._execute(self._log_end)

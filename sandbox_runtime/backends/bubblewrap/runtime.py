@@ -125,8 +125,7 @@ class BubblewrapRuntime(LocalRuntime):
         self._build_session = build_gateway_session
         self._context: BackendContext | None = None
 
-    async def __aenter__(self) -> "BubblewrapRuntime":
-        """Examine the machine. Raises `RuntimeUnavailable`."""
+    async def open(self) -> None:
         rooted = os.geteuid() == 0
         path = await asyncio.to_thread(bubblewrap, BUILDER if rooted else None)
         groups = await asyncio.to_thread(find_control_groups)
@@ -134,20 +133,11 @@ class BubblewrapRuntime(LocalRuntime):
         logger.info("control groups (version %d) bound %s", groups.version, ", ".join(groups.parents) or "nothing")
         for name in groups.missing_controllers:
             logger.warning("no control group can be made for %s: %s", name, _WITHOUT[name])
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._context = None
-        await self.leave()
-
-    @property
-    def is_entered(self) -> bool:
-        return self._context is not None
 
     @property
     def _opened(self) -> BackendContext:
-        if self._context is None:
-            raise RuntimeError("use the runtime in an `async with` block")
+        self.check_entered()
+        assert self._context is not None, "it was opened"  # noqa: S101
         return self._context
 
     async def prepare(

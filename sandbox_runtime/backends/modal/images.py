@@ -102,7 +102,7 @@ async def find(name: str, app: modal.App, client: modal.Client) -> str:
     return image.object_id
 
 
-def requirements(extras: Sequence[str] = EXTRAS) -> list[str]:
+def requirements(extras: Sequence[str]) -> list[str]:
     """Return what our packages in an image need, as pip accepts it. Raises `RuntimeUnavailable` if unknown.
 
     `extras`: of ours, whose requirements are among them.

@@ -1,13 +1,11 @@
 """Start, find and sweep sandboxes that are plain processes."""
 
-import contextlib
 import logging
 import os
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
 
 from evolverpc_common.files import remove_tree
 from sandbox_runtime.api.egress import Open
@@ -47,22 +45,11 @@ class ProcessRuntime(LocalRuntime):
     ) -> None:
         super().__init__(environments, records)
         self._workspaces = workspaces or Path(tempfile.gettempdir()) / f"evolverpc-{os.getuid()}"
-        self._entered = False
 
-    async def __aenter__(self) -> Self:
-        if not _is_known_here():
+    async def open(self) -> None:
+        if not _is_supported():
             raise RuntimeUnavailable("the process backend needs Linux, version 5.3 or later, with /proc mounted")
         logger.warning(NO_ISOLATION_WARNING)
-        self._entered = True
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._entered = False
-        await self.leave()
-
-    @property
-    def is_entered(self) -> bool:
-        return self._entered
 
     async def prepare(
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
@@ -86,15 +73,8 @@ class ProcessRuntime(LocalRuntime):
 
     def create(self, spec: SandboxSpec, ended: Callable[[LocalSandbox], None]) -> ProcessSandbox:
         root = private_folder(self._workspaces)
-        record = self.records.add(spec.labels)
-        workspace = root / _WORKSPACE.format(record.id)
-        try:
-            record = self.records.update(record, {"workspace": str(workspace)})
-        except OSError:
-            with contextlib.suppress(OSError):  # the first error is raised; a sweep finds the rest
-                self.records.remove(record)
-            raise
-        return ProcessSandbox(spec, record, self.records, workspace, ended)
+        record = self.records.add(spec.labels, lambda id_: {"workspace": str(root / _WORKSPACE.format(id_))})
+        return ProcessSandbox(spec, record, self.records, Path(record.resources["workspace"]), ended)
 
     def end(self, record: SandboxRecord) -> None:
         end_marked(record.id)
@@ -104,5 +84,5 @@ class ProcessRuntime(LocalRuntime):
                 remove_tree(folder)
 
 
-def _is_known_here() -> bool:
-    return hasattr(os, "pidfd_open") and Path("/proc/self/environ").exists()
+def _is_supported() -> bool:
+    return hasattr(os, "pidfd_open") and Path("/proc/self/cmdline").exists()

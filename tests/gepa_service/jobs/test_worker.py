@@ -76,13 +76,13 @@ def test_a_job_that_is_handed_over_or_paused_continues_where_it_was_and_a_new_bu
     calls = left.progress.metric_calls
     with working(service.parts()):
         service.until(job, lambda found: found.attempts == 2 and found.progress.metric_calls > calls)
-        control.pause(acme, service.journals, service.get(job), "key:ann")
+        control.pause(acme, service.get(job), "key:ann")
         paused = service.until(job, lambda found: found.status == "paused")
         assert paused.claim is None
         assert not processes_of(job)
         before = service.journals.parts(job.id)["search"]
         control.set_budget(acme, service.journals, service.get(job), "key:ann", {"max_metric_calls": 300})
-        control.resume(acme, service.journals, service.get(job), "key:ann")
+        control.resume(acme, service.get(job))
         calls = paused.progress.metric_calls
         third = service.until(job, lambda found: found.attempts == 3 and found.progress.metric_calls > calls)
         last = third.progress.metric_calls + 40
