@@ -29,14 +29,11 @@ from pydantic import BaseModel
 from gepa_client.errors import JournalError, NoSuchRun, RequestExists, SteeringRefused, StoreUnavailable
 from gepa_client.journal.store import Store, find_run, open_store
 from gepa_client.page.built_page import ASSETS
-from gepa_client.page.cell_reader import CellReader
 from gepa_client.page.connections import BACKLOG, REQUEST_S, Connections
 from gepa_client.page.event_log import EventLog, to_json
-from gepa_client.page.explanation_answers import explanation, provenance
-from gepa_client.page.proposal_answers import proposal
+from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails
 from gepa_client.page.run_list import runs
-from gepa_client.page.shown_text import NotThere, text_part
-from gepa_client.page.transcript_answers import transcript
+from gepa_client.page.shown_text import NotThere
 from gepa_client.page.watched_runs import WatchedRuns
 
 T = TypeVar("T")
@@ -109,12 +106,7 @@ class PageServer:
         run = "/api/runs/{run}"
         app.router.add_get(run, self._run)
         app.router.add_get(f"{run}/events", self._events)
-        app.router.add_get(f"{run}/cell", self._cell)
-        app.router.add_get(f"{run}/text", self._text)
-        app.router.add_get(f"{run}/proposal", self._proposal)
-        app.router.add_get(f"{run}/provenance", self._provenance)
-        app.router.add_get(f"{run}/explanation", self._explanation)
-        app.router.add_get(f"{run}/transcript", self._transcript)
+        app.router.add_get(f"{run}/{{detail:{'|'.join(DETAILS)}}}", self._detail)
         app.router.add_post(f"{run}/steer", self._post_steer)
         app.cleanup_ctx.append(self._stores)
         return app
@@ -157,6 +149,8 @@ class PageServer:
             response = _error(error.status, error.reason)
         except (NotThere, NoSuchRun) as error:
             response = _error(404, str(error))
+        except BadQuery as error:
+            response = _error(400, str(error))
         except StoreUnavailable as error:
             response = _error(503, str(error))
         except JournalError as error:
@@ -245,39 +239,15 @@ class PageServer:
             pass  # the page was closed, or the server ends
         return response
 
-    async def _cell(self, request: web.Request) -> web.Response:
-        run_id, candidate, row = await self._run_id(request), _number(request, "candidate"), _number(request, "row")
-        name, start = request.query.get("part"), _number(request, "from", 0)
-
+    async def _detail(self, request: web.Request) -> web.Response:
+        run_id = await self._run_id(request)
         watched = self._watched.get(run_id)
 
         def read(store: Store) -> BaseModel:
-            cells = watched.cells = watched.cells or CellReader(store, run_id)
-            return cells.cell(candidate, row) if name is None else cells.part(candidate, row, name, start)
+            details = watched.details = watched.details or RunDetails(store, run_id)
+            return details.read(request.match_info["detail"], request.query)
 
         return _json(await self._read(read))
-
-    async def _text(self, request: web.Request) -> web.Response:
-        run_id, candidate = await self._run_id(request), _number(request, "candidate")
-        component, start = request.query.get("component", ""), _number(request, "from", 0)
-        return _json(await self._read(lambda store: text_part(store, run_id, candidate, component, start)))
-
-    async def _proposal(self, request: web.Request) -> web.Response:
-        run_id, at = await self._run_id(request), _number(request, "at")
-        all_rows = request.query.get("rows") == "all"
-        return _json(await self._read(lambda store: proposal(store, run_id, at, all_rows=all_rows)))
-
-    async def _provenance(self, request: web.Request) -> web.Response:
-        run_id, candidate = await self._run_id(request), _number(request, "candidate")
-        return _json(await self._read(lambda store: provenance(store, run_id, candidate)))
-
-    async def _explanation(self, request: web.Request) -> web.Response:
-        run_id = await self._run_id(request)
-        return _json(await self._read(lambda store: explanation(store, run_id)))
-
-    async def _transcript(self, request: web.Request) -> web.Response:
-        run_id, at = await self._run_id(request), _number(request, "at")
-        return _json(await self._read(lambda store: transcript(store, run_id, at)))
 
     async def _post_steer(self, request: web.Request) -> web.Response:
         run_id, steer = await self._run_id(request), self._steer
@@ -362,12 +332,3 @@ def _json(value: Any) -> web.Response:
 def _error(status: int, message: str) -> web.Response:
     body = to_json({"error": message})
     return web.Response(status=status, body=body, content_type="application/json", headers=HEADERS)
-
-
-def _number(request: web.Request, name: str, default: int | None = None) -> int:
-    given = request.query.get(name)
-    if given is None and default is not None:
-        return default
-    if given is None or re.fullmatch(r"\d{1,15}", given) is None:
-        raise web.HTTPBadRequest(reason=f"{name} is a whole number")
-    return int(given)

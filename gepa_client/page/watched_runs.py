@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from gepa_client.errors import JournalError, summary
 from gepa_client.journal.store import Store, open_store
-from gepa_client.page.cell_reader import CellReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.moment_events import StoreTrouble
+from gepa_client.page.run_details import RunDetails
 from gepa_client.page.run_reader import RunReader
 from gepa_client.page.totals_reader import TotalsReader
 
@@ -31,7 +31,7 @@ class WatchedRun:
     url: str
     run_id: str
     log: EventLog = field(default_factory=EventLog)
-    cells: CellReader | None = field(default=None, init=False)
+    details: RunDetails | None = field(default=None, init=False)
     """For the thread that reads details; None before the first."""
 
     def __post_init__(self) -> None:

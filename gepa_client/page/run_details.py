@@ -1,0 +1,64 @@
+"""What a page loads of a run when it is asked for: cells, texts, proposals, origins, the explanation, changes of code.
+
+The page's own server and the service answer the same requests, `RUN/NAME?QUERY`, with the forms of `page_answers`.
+"""
+
+import re
+from collections.abc import Mapping
+
+from pydantic import BaseModel
+
+from gepa_client.journal.store import Store
+from gepa_client.page.cell_reader import CellReader
+from gepa_client.page.explanation_answers import explanation, provenance
+from gepa_client.page.proposal_answers import proposal
+from gepa_client.page.shown_text import text_part
+from gepa_client.page.transcript_answers import transcript
+
+DETAILS = ("cell", "text", "proposal", "provenance", "explanation", "transcript")
+
+
+class BadQuery(Exception):
+    """A query has no whole number where one is needed."""
+
+
+class RunDetails:
+    """Reads the details of one run; what it has read to find results serves later requests."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self._store, self._id = store, run_id
+        self._cells: CellReader | None = None
+
+    def read(self, name: str, query: Mapping[str, str]) -> BaseModel:
+        """Return the detail of this name.
+
+        Raises:
+            BadQuery: a number is missing, or is none. NotThere: the run has no such thing. JournalError: as the store.
+        """
+        store, run_id = self._store, self._id
+        match name:
+            case "cell":
+                candidate, row, part = _number(query, "candidate"), _number(query, "row"), query.get("part")
+                start = _number(query, "from", 0)
+                cells = self._cells = self._cells or CellReader(store, run_id)
+                return cells.cell(candidate, row) if part is None else cells.part(candidate, row, part, start)
+            case "text":
+                candidate, start = _number(query, "candidate"), _number(query, "from", 0)
+                return text_part(store, run_id, candidate, query.get("component", ""), start)
+            case "proposal":
+                return proposal(store, run_id, _number(query, "at"), all_rows=query.get("rows") == "all")
+            case "provenance":
+                return provenance(store, run_id, _number(query, "candidate"))
+            case "explanation":
+                return explanation(store, run_id)
+            case _:
+                return transcript(store, run_id, _number(query, "at"))
+
+
+def _number(query: Mapping[str, str], name: str, default: int | None = None) -> int:
+    given = query.get(name)
+    if given is None and default is not None:
+        return default
+    if given is None or re.fullmatch(r"\d{1,15}", given) is None:
+        raise BadQuery(f"{name} is a whole number")
+    return int(given)
