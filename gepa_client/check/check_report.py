@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from evolverpc_common.display_text import line
 from evolverpc_common.redaction import Secrets, secrets_of
 from gepa_client.check.noise_report import NoiseReport
+from gepa_client.gepa.reflective_records import steps_of
 from gepa_client.gepa.row_loaders import AnyRow
 from gepa_client.journal.requests import digest_of
 from gepa_client.settings.groups import Evolve
@@ -195,17 +196,6 @@ class CheckReport(BaseModel):
     def passed(self) -> bool:
         """Whether a run may start."""
         return all(step.verdict != "failed" for step in self.steps)
-
-
-def steps_of(result: Result) -> list[dict[str, Any]]:
-    """Return the steps of a result's trajectory, nested ones after the step that they ran in; empty without any."""
-    trajectory = result.get("trajectory")
-    return _flattened(trajectory.get("steps")) if isinstance(trajectory, dict) else []
-
-
-def _flattened(steps: Any) -> list[dict[str, Any]]:
-    own = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
-    return [each for step in own for each in (step, *_flattened(step.get("steps")))]
 
 
 def failed_step(result: Result) -> dict[str, Any] | None:

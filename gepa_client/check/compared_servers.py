@@ -3,7 +3,6 @@
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 from gepa_client.check.check_report import CheckStep, ComparedResult, StepVerdict, naming
 from gepa_client.errors import ClientError, summary
@@ -13,10 +12,13 @@ from gepa_client.fleet.handshake import has_unknown_code, same_code
 from gepa_client.fleet.result_comparison import Results
 from gepa_client.fleet.seed_comparison import Comparison, SeedComparison
 from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.journal.entries import COMPARE
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.requests import request_key
 from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import Address
-from gepa_client.transport.calls import Call, FailedTry, Reply
+from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.responses import example_results
 from gepa_client.transport.rpc import RpcClient
 from protocol import Candidate, DiscoverResult, EvaluateResult, JsonValue
@@ -39,9 +41,10 @@ async def compare_servers(
     first.admit(leader)
     limits, seed = leader.limits, leader.program.seed_candidate
     parts = [rows[: limits.max_batch_size]] if limits.whole_batches else [[row] for row in rows]
+    journal = Journal(f"check-{uuid.uuid4().hex}")  # names the calls; nothing is kept of them
     comparison = SeedComparison(
         [_call(seed, part) for part in parts],
-        lambda _call: _Unrecorded(),
+        lambda call: journal.attempts(journal.ask([request_key(COMPARE, call.about)])[0], COMPARE),
         is_exact=lambda joining: all(is_deterministic(config, each) for each in (leader, joining)),
         width=min(limits.max_concurrency, config.concurrency or limits.max_concurrency),
     )
@@ -112,19 +115,3 @@ def _results(first: str, url: str, found: Comparison) -> list[ComparedResult]:
         for row, results in found.evaluated
         for server, result in zip((first, url), results, strict=True)
     ]
-
-
-class _Unrecorded:
-    """The log of attempts that no journal keeps."""
-
-    def unfinished(self) -> None:
-        return None
-
-    def failed_tries(self) -> Sequence[FailedTry]:
-        return ()
-
-    async def start(self, _url: str, _instance: str | None, *, repeat: bool) -> str:  # noqa: ARG002 - never repeated
-        return uuid.uuid4().hex
-
-    def finish(self, outcome: str, **_more: Any) -> None:
-        pass

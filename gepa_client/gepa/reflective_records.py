@@ -75,9 +75,13 @@ def customary_records(
 
 def _own_steps(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the steps of components, each before those within it."""
+    return [step for step in steps_of(result) if step.get("component")]
+
+
+def steps_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the steps of a result's trajectory, each before those within it; empty without any."""
     trajectory = result.get("trajectory")
-    steps = trajectory.get("steps") if isinstance(trajectory, dict) else None
-    return [step for step in _flattened(steps) if step.get("component")]
+    return [*_flattened(trajectory.get("steps"))] if isinstance(trajectory, dict) else []
 
 
 def _flattened(steps: Any) -> Iterator[dict[str, Any]]:
