@@ -95,7 +95,7 @@ class MutationRunner:
             )
             for at, one in enumerate(wanted)
         ]
-        answers = await gather_recorded(journal, self.adapter.fleet, calls)
+        answers = await gather_recorded(journal, self.adapter.fleet.call, calls)
         made = [each if isinstance(each, Exception) else MutationEntry.model_validate(each) for each in answers]
         for number, (one, entry) in enumerate(zip(wanted, made, strict=True), first):
             if isinstance(entry, MutationEntry):
@@ -183,7 +183,7 @@ class CodeOutlines:
             KeyedCall(request_key(OUTLINE, f"outline the code at {commit}", commit), self._call(candidate))
             for commit, candidate in unknown.items()
         ]
-        made = await gather_recorded(self._adapter.journal, self._adapter.fleet, calls) if calls else []
+        made = await gather_recorded(self._adapter.journal, self._adapter.fleet.call, calls) if calls else []
         answers = dict(zip(unknown, made, strict=True))
         self._known |= {commit: answer for commit, answer in answers.items() if isinstance(answer, str)}
         return [self._known[commit] if commit in self._known else answers[commit] for commit in commits]

@@ -41,7 +41,7 @@ from gepa_client.gepa.reflective_datasets import (
 )
 from gepa_client.gepa.row_loaders import AnyRow, RowLoader, as_row, list_server_rows
 from gepa_client.gepa.versions import captures_traces
-from gepa_client.journal.entries import EVALUATE, RETRACE
+from gepa_client.journal.entries import EVALUATE
 from gepa_client.journal.journal import Journal, execute_missing, gather_recorded
 from gepa_client.journal.mutation_entries import CommitGraph
 from gepa_client.journal.requests import Tally, request_key
@@ -79,8 +79,8 @@ class RemoteAdapter:
     `journal`: the record of the run's earlier processes, which also records this one; without it nothing is kept.
     `recorded`: a recorded answer to `discover`, for a replay: then nothing is connected.
 
-    `discovery`: what the leading server declares, and the capabilities that others add. `tally`, `retraced`: what
-    evaluations took, and, apart from them, what it took to trace minibatches again whose trajectories were lost.
+    `discovery`: what the leading server declares, and the capabilities that others add. `tally`: what
+    evaluations took, without those that traced minibatches again whose trajectories were lost.
     `propose_new_texts`: the program's own proposals, with which GEPA needs no `reflection_lm` and ignores one; None
     if the program proposes nothing. Set it to None to have a `reflection_lm` or `reflection_strategy` propose.
     `failures`: failures that GEPA swallowed. `commits`: the commits that mutations made; an endpoint that lacks one
@@ -210,11 +210,6 @@ class RemoteAdapter:
     def tally(self) -> Tally:
         """The totals of evaluations."""
         return self.journal.spending[EVALUATE]
-
-    @property
-    def retraced(self) -> Tally:
-        """The totals of tracing minibatches again."""
-        return self.journal.spending[RETRACE]
 
     @property
     def callbacks(self) -> list[TracePolicy]:
@@ -383,7 +378,8 @@ class RemoteAdapter:
                 proposal_call(at, job, self.call_timeout_s, takes_images=images, prices=prices)
                 for at, job in enumerate(jobs)
             ]
-            answers: list[ProposedTexts | Exception] = self.wait_for(gather_recorded(self.journal, self.fleet, calls))
+            made = gather_recorded(self.journal, self.fleet.call, calls)
+            answers: list[ProposedTexts | Exception] = self.wait_for(made)
         except (RpcError, ClientError) as error:
             raise Interrupted("failed", f"propose_new_texts: {summary(error)}") from error
         for answer in answers:

@@ -91,8 +91,7 @@ class LiteLLMModel:
     included; None for no limit. `cancel_token`: once it is cancelled no further request starts. Further arguments go to
     `litellm.completion` (`temperature`, `api_base`, `timeout`, ...).
 
-    `total_cost` (USD), `total_tokens_in`, `total_tokens_out` sum what is known; `unpriced_calls` counts answers of a
-    model litellm has no price for: their cost is missing from the total, not zero.
+    `total_cost`: the known cost of its answers in USD, which GEPA reads for `max_reflection_cost`.
     """
 
     def __init__(
@@ -112,9 +111,7 @@ class LiteLLMModel:
         self.pause_s = pause_s
         self.kwargs = kwargs
         self.total_cost = 0.0
-        self.total_tokens_in = 0
-        self.total_tokens_out = 0
-        self.unpriced_calls = 0
+        self._warned_of_price = False
         self._lock = threading.Lock()
         self._pacer = RequestPacer(per_minute, cancel_token)
         self._random = random.SystemRandom()  # never the global generator, which GEPA's runs may depend on
@@ -149,7 +146,12 @@ class LiteLLMModel:
             output_tokens=getattr(usage, "completion_tokens", None),
             cut_off=cut_off,
         )
-        self._count(completion)
+        with self._lock:
+            self.total_cost += completion.cost_usd or 0.0
+            warns = completion.cost_usd is None and not self._warned_of_price
+            self._warned_of_price |= warns
+        if warns:
+            logger.warning("no price is known for %s: its cost is not counted, and no cost limit can hold", self.name)
         return completion
 
     def _answer(self, litellm: Any, messages: list[dict[str, Any]]) -> Any:
@@ -171,18 +173,6 @@ class LiteLLMModel:
                 self.on_retry(line(_lost_connection(error) or f"{type(error).__name__}: {error}", LONGEST_ERROR))
             self._pacer.pause(max(pause_s, asked_s))
         raise AssertionError("the last attempt returns or raises")
-
-    def _count(self, completion: Completion) -> None:
-        with self._lock:
-            self.total_tokens_in += completion.input_tokens or 0
-            self.total_tokens_out += completion.output_tokens or 0
-            if completion.cost_usd is not None:
-                self.total_cost += completion.cost_usd
-                return
-            self.unpriced_calls += 1
-            first = self.unpriced_calls == 1
-        if first:
-            logger.warning("no price is known for %s: its cost is not counted, and no cost limit can hold", self.name)
 
 
 def fault(name: str, kwargs: Mapping[str, Any]) -> str | None:

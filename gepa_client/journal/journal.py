@@ -10,7 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import orjson
 
@@ -37,8 +37,6 @@ from gepa_client.transport.event_loop import CancelToken, GroupTask, run_group
 from protocol import JsonValue
 from protocol.errors import ProgramFailed, RpcError
 
-T = TypeVar("T")
-
 CONTINUED_AT_ONCE = 4
 """Callers of `settled` that continue in one turn of the event loop."""
 
@@ -50,14 +48,6 @@ COMPARED = (
 
 RECORDED_FAILURES = (ProgramFailed, BadResponse)
 """Failures of a request that do not end the run: the program failed, or its answer is not valid."""
-
-
-class Caller(Protocol):
-    """Makes calls: a fleet of endpoints."""
-
-    async def call(self, call: Call[T], log: AttemptLog) -> Reply[T]:
-        """Return the answer to a call."""
-        ...
 
 
 @dataclass
@@ -380,8 +370,10 @@ class KeyedCall:
     on_answer: Callable[[RecordedRequest, JsonValue], None] = lambda _request, _answer: None
 
 
-async def gather_recorded(journal: Journal, caller: Caller, calls: Sequence[KeyedCall]) -> list[Any]:
-    """Make several calls at once, without those whose answer is recorded, and record the new answers.
+async def gather_recorded(
+    journal: Journal, make: Callable[[Call[Any], AttemptLog], Awaitable[Reply[Any]]], calls: Sequence[KeyedCall]
+) -> list[Any]:
+    """Have `make` make several calls at once, without those whose answer is recorded, and record the new answers.
 
     Returns each answer as JSON, or the exception in its place that is one of `RECORDED_FAILURES`; in order.
 
@@ -392,7 +384,7 @@ async def gather_recorded(journal: Journal, caller: Caller, calls: Sequence[Keye
 
     async def execute(at: int, task: GroupTask) -> JsonValue:
         keyed, request = calls[at], requests[at]
-        reply = await caller.call(keyed.call, journal.attempts(request, keyed.key.kind, task))
+        reply = await make(keyed.call, journal.attempts(request, keyed.key.kind, task))
         answer = keyed.to_json(reply.value)
         keyed.on_answer(request, answer)
         return answer

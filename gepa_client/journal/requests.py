@@ -7,7 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -24,11 +24,14 @@ from gepa_client.journal.entries import (
     Spending,
     unreported_results,
 )
-from gepa_client.journal.retries import RetryEntry, RetryRecord
+from gepa_client.journal.retries import RetryEntry
 from gepa_client.transport.calls import FailedTry
-from gepa_client.transport.event_loop import CancelToken, GroupTask
+from gepa_client.transport.event_loop import GroupTask
 from protocol import JsonValue
 from protocol.errors import RpcError
+
+if TYPE_CHECKING:
+    from gepa_client.journal.journal import Journal
 
 DIGEST_BYTES = 16
 SHOWN = 8
@@ -269,23 +272,6 @@ class SpendingTotals:
             return {kind: tally.unreported for kind, tally in self._kinds.items() if tally.unreported}
 
 
-class Stream(Protocol):
-    """What the attempts of a request need of their journal; see `Journal`."""
-
-    storage: JournalStorage
-    spending: SpendingTotals
-    cancel_token: CancelToken
-    retries: RetryRecord
-    part: str
-    metered: bool
-
-    def name(self, number: int) -> str:
-        """Return the prefix of the call ids of a request."""
-
-    async def settled(self) -> None:
-        """Wait until everything recorded is in the store."""
-
-
 @dataclass
 class JournaledAttempts:
     """The `AttemptLog` of one call that is made for a recorded request; several calls may be made for the same one.
@@ -293,7 +279,7 @@ class JournaledAttempts:
     `task`: marked as begun once the first attempt is recorded.
     """
 
-    journal: Stream
+    journal: "Journal"
     request: RecordedRequest
     kind: str
     task: GroupTask | None = None

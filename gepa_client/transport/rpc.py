@@ -29,8 +29,6 @@ from protocol import (
     MakeReflectiveDatasetResult,
     Pending,
     Progress,
-    ProposeNewTextsResult,
-    ScoreResult,
 )
 from protocol.errors import Overloaded, RpcError, Unauthorized, VersionNotSupported
 
@@ -377,20 +375,6 @@ class RpcClient:
         """Turn traced results into records; `params` as `MakeReflectiveDatasetParams`."""
         answer = await self.call("make_reflective_dataset", params, call_id=call_id, timeout_s=timeout_s)
         return validated(MakeReflectiveDatasetResult, answer)
-
-    async def score(
-        self, params: Mapping[str, Any], *, call_id: str | None = None, timeout_s: float | None = None
-    ) -> dict[str, Any]:
-        """Score outputs that another server made; `params` as `ScoreParams`, the result as that of `evaluate`."""
-        answer = await self.call("score", params, call_id=call_id, timeout_s=timeout_s)
-        return {"results": example_results(ScoreResult, answer, len(params["batch"]))}
-
-    async def propose_new_texts(
-        self, params: Mapping[str, Any], *, call_id: str | None = None, timeout_s: float | None = None
-    ) -> dict[str, str]:
-        """Return the program's own proposals; `params` as `ProposeNewTextsParams`."""
-        answer = await self.call("propose_new_texts", params, call_id=call_id, timeout_s=timeout_s)
-        return validated(ProposeNewTextsResult, answer).texts
 
     async def apply_mutation(
         self,

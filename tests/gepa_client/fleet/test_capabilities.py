@@ -14,7 +14,7 @@ PROPOSALS = {"candidate": SEED, "reflective_dataset": {"system": []}, "component
 
 def propose(fleet, ledger=None):
     async def send(client, call_id):
-        return Reply(await client.propose_new_texts(PROPOSALS, call_id=call_id))
+        return Reply((await client.call("propose_new_texts", PROPOSALS, call_id=call_id))["texts"])
 
     return asyncio.create_task(ask(fleet, "proposal", send, ledger or Ledger("proposal"), needs="proposals"))
 

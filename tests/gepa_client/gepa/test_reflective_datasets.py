@@ -3,6 +3,7 @@ import pytest
 
 from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
 from gepa_client.gepa.row_loaders import ServerRow
+from gepa_client.journal.entries import RETRACE
 from protocol.errors import InvalidParams, LimitExceeded, MethodNotFound, Overloaded
 from tests.gepa_client.gepa.silent import Silent
 
@@ -37,7 +38,7 @@ def test_expired_trajectories_are_traced_once_more_while_the_scores_stand(server
     dataset = adapter.make_reflective_dataset(SEED, batch, ["system"])
     assert [record["Feedback"] for record in dataset["system"]] == ["0.5"] * 3
     assert batch.scores == [1.0] * 3
-    assert (adapter.retraced.examples, adapter.tally.examples) == (3, 3)
+    assert (adapter.journal.spending[RETRACE].examples, adapter.tally.examples) == (3, 3)
     assert adapter.fleet.clients[0].instance_id == "second"
 
 
@@ -109,7 +110,7 @@ def test_records_are_made_here_of_the_traces_of_a_program_that_makes_none(server
         assert [(each["Inputs"], each["Trace"]) for each in dataset["system"]] == [
             (row.data, {"of": row.id}) for row in ROWS
         ]
-        assert adapter.retraced.examples == 3 * kept
+        assert adapter.journal.spending[RETRACE].examples == 3 * kept
     assert len(server.called("get_traces")) == 2 * kept
     assert server.called("make_reflective_dataset") == []
 
@@ -134,7 +135,7 @@ def test_traces_that_cannot_be_had_at_once_are_fetched_one_by_one_or_made_again(
     with RemoteAdapter(server.url, first_backoff_s=0.001) as adapter:
         dataset = adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
         assert [each["Trace"] for each in dataset["system"]] == [{"of": row.id} for row in ROWS]
-        assert adapter.retraced.examples == retraced
+        assert adapter.journal.spending[RETRACE].examples == retraced
     assert [len(params["refs"]) for params in server.called("get_traces")] == calls
 
 

@@ -3,8 +3,9 @@ import pytest
 from aiohttp import web
 
 from gepa_client.errors import BadResponse
-from gepa_client.transport.responses import HttpResponse, result_of
+from gepa_client.transport.responses import HttpResponse, example_results, result_of
 from gepa_client.transport.rpc import RpcClient
+from protocol import ScoreResult
 from protocol.errors import Overloaded
 
 SEED = {"system": "s"}
@@ -110,7 +111,8 @@ async def test_an_extreme_result_is_a_failure_of_its_example_that_keeps_its_cost
         if method == "evaluate":
             answer = await open_client.evaluate(SEED, batch)
         else:
-            answer = await open_client.score({"batch": batch, "results": []})
+            scored = await open_client.call("score", {"batch": batch, "results": []})
+            answer = {"results": example_results(ScoreResult, scored, len(batch))}
     failed, fine = answer["results"]
     assert (failed["status"], failed["score"], failed["error"]["type"]) == ("program_error", None, kind)
     assert message in failed["error"]["message"]

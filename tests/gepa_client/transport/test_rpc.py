@@ -186,15 +186,11 @@ async def test_an_address_without_a_listener_is_a_lost_connection_that_was_never
     assert not caught.value.sent
 
 
-async def test_scores_are_one_for_each_output(server):
-    result = server.ok(0.5)
-    server.replies["score"] = lambda params: {"results": [result] * len(params["results"])}
-    params = {"batch": [EXAMPLE], "results": [{**result, "status": "rollout", "score": None}]}
+async def test_results_are_one_for_each_example(server):
+    server.replies["evaluate"] = lambda _: {"results": []}
     async with RpcClient(server.url) as client:
-        assert (await client.score(params, call_id="s"))["results"] == [result]
-        server.replies["score"] = lambda _: {"results": []}
         with pytest.raises(BadResponse, match="0 results for 1"):
-            await client.score(params, call_id="t")
+            await client.evaluate(SEED, [EXAMPLE])
 
 
 async def test_an_example_has_the_lower_limit_of_the_servers_and_the_runs(server):
