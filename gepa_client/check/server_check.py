@@ -5,7 +5,6 @@ import contextlib
 import functools
 import json
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +45,7 @@ from gepa_client.check.preflight import discovered
 from gepa_client.check.reflection_call import call_reflection_model
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
-from gepa_client.fleet.example_retries import ExampleRetries, conclusive
+from gepa_client.fleet.example_retries import evaluated_alone
 from gepa_client.fleet.handshake import (
     OWN_RECORDS,
     changed_since_start,
@@ -505,25 +504,11 @@ class _ServerCheck:
         async def evaluate(start: int, batch: list[Numbered], job: GroupTask) -> None:
             job.begun = True
             begun.update(at for at, _ in batch)
-            began = 0.0
-
-            async def attempt() -> list[Result]:
-                nonlocal began
-                began = time.monotonic()
-                answer = await self.client.evaluate(
-                    self.discovery.program.seed_candidate,
-                    [row.wire for _, row in batch],
-                    capture_traces=traced,
-                    call_id=self._call_id(),
-                    group=group,
-                    timeout_s=self.client.evaluation_timeout_s(len(batch)),
-                )
-                found: list[Result] = answer["results"]
-                return found
-
-            retries = ExampleRetries(self.evidence, [row.id for _, row in batch])
+            seed, wire = self.discovery.program.seed_candidate, [row.wire for _, row in batch]
             try:
-                found = await conclusive(retries, self.client.url, attempt)
+                found, seconds = await evaluated_alone(
+                    self.client, self.evidence, seed, wire, traced=traced, group=group
+                )
             except (ConnectionLost, RpcError) as error:
                 if isinstance(error, RpcError) and not error.retryable:
                     raise
@@ -532,7 +517,7 @@ class _ServerCheck:
                 failed = {"status": "infra_error", "score": None, "seconds": 0.0, "error": lost}
                 results[start : start + len(batch)] = [failed] * len(batch)
                 return
-            self.seconds.append((time.monotonic() - began) / len(batch))
+            self.seconds.append(seconds / len(batch))
             for at, result in enumerate(found, start):
                 usage = result.get("usage")
                 results[at] = {**result, "usage": priced(usage, prices)} if usage else result
@@ -547,9 +532,6 @@ class _ServerCheck:
         finally:
             reporting.cancel()
         return results
-
-    def _call_id(self) -> str | None:
-        return uuid.uuid4().hex if self.client.offers("idempotency") else None
 
     def _time(self, *, warm: bool) -> None:
         """Estimate a run by the calls that were measured last. `warm`: as in `RunEstimate`."""
@@ -637,7 +619,9 @@ class _ServerCheck:
             return made["dataset"], made.get("images", {})
         batch = {"batch": [row.wire for row, _ in examples], "results": [result for _, result in examples]}
         params = {"candidate": seed, "eval_batch": batch, "components_to_update": [component]}
-        answer = await self.client.make_reflective_dataset(params, call_id=self._call_id(), timeout_s=CALL_TIMEOUT_S)
+        answer = await self.client.make_reflective_dataset(
+            params, call_id=self.client.new_call_id(), timeout_s=CALL_TIMEOUT_S
+        )
         return answer.dataset, answer.images or {}
 
 

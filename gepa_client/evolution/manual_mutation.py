@@ -4,7 +4,6 @@ import asyncio
 import functools
 import statistics
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -88,7 +87,7 @@ async def mutate_once(
         async with asyncio.timeout(timeout_s):  # unlike the client's deadline, this cancels the call
             made = await client.apply_mutation(
                 {"candidate": candidate, "mutation": mutation, "name": {"run": manual_run_name(), "number": 0}},
-                call_id=uuid.uuid4().hex if client.offers("idempotency") else None,
+                call_id=client.new_call_id(),
                 timeout_s=timeout_s + GRACE_S,
                 on_progress=functools.partial(_pass_on, report),
             )
@@ -110,7 +109,7 @@ async def _results(
     client: "RpcClient", candidate: Candidate, rows: Sequence[AnyRow], when: str, report: Report, traces: bool
 ) -> list[Result]:
     """Return one result per row, even if the calls fail: a program that does not start is a reason to change it."""
-    from gepa_client.fleet.example_retries import ExampleRetries, conclusive  # heavy
+    from gepa_client.fleet.example_retries import evaluated_alone  # heavy
     from gepa_client.fleet.host_evidence import HostEvidence
 
     if client.discovery is None:
@@ -122,21 +121,10 @@ async def _results(
 
     async def evaluate(start: int, batch: Sequence[AnyRow], _task: GroupTask) -> None:
         nonlocal done, reported
-
-        async def attempt() -> list[Result]:
-            answer = await client.evaluate(
-                candidate,
-                [row.wire for row in batch],
-                capture_traces=traces,
-                call_id=uuid.uuid4().hex if client.offers("idempotency") else None,
-                timeout_s=client.evaluation_timeout_s(len(batch)),
-            )
-            found: list[Result] = answer["results"]
-            return found
-
-        retries = ExampleRetries(evidence, [row.id for row in batch])
+        wire = [row.wire for row in batch]
         try:
-            results[start : start + len(batch)] = await conclusive(retries, client.url, attempt)
+            found, _ = await evaluated_alone(client, evidence, candidate, wire, traced=traces)
+            results[start : start + len(batch)] = found
         except (ClientError, RpcError) as error:
             lost = {"type": type(error).__name__, "message": summary(error)}
             failed = {"status": "infra_error", "score": None, "output": None, "seconds": 0.0, "error": lost}

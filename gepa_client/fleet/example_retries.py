@@ -3,13 +3,17 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gepa_client.fleet.cooldown import growing_s
 from gepa_client.fleet.host_evidence import Failure, HostEvidence, failure_of
 from gepa_client.transport.calls import FailedTry
+from protocol import Candidate
+
+if TYPE_CHECKING:
+    from gepa_client.transport.rpc import RpcClient  # heavy
 
 FAILURES = 3
 """Failures of a row after which the last is the candidate's, if few rows fail."""
@@ -154,18 +158,30 @@ class ExampleRetries:
         return example.recorded or succeeded >= (SUCCESSES * (failing + 1) if failing else 1)
 
 
-async def conclusive(
-    retries: ExampleRetries, endpoint: str, evaluate: Callable[[], Awaitable[Sequence[Result]]]
-) -> list[Result]:
-    """Evaluate the examples up to `ATTEMPTS` times, outside of a run; without a verdict an `infra_error` stays one.
+async def evaluated_alone(
+    client: "RpcClient",
+    evidence: HostEvidence,
+    candidate: Candidate,
+    batch: Sequence[Mapping[str, Any]],
+    *,
+    traced: bool,
+    group: str | None = None,
+) -> tuple[list[Result], float]:
+    """Evaluate rows in one call outside of a run, up to `ATTEMPTS` times; the last attempt's results and its seconds.
 
-    Raises: what `evaluate` raises.
+    Without a verdict an `infra_error` stays one. Raises: as `RpcClient.evaluate`.
     """
+    retries = ExampleRetries(evidence, [row["id"] for row in batch])
     for attempt in itertools.count(1):
-        retries.sending(endpoint)
-        results = retries.judge(await evaluate())
+        retries.sending(client.url)
+        began = time.monotonic()
+        limit_s, call_id = client.evaluation_timeout_s(len(batch)), client.new_call_id()
+        answer = await client.evaluate(
+            candidate, batch, capture_traces=traced, call_id=call_id, group=group, timeout_s=limit_s
+        )
+        seconds, results = time.monotonic() - began, retries.judge(answer["results"])
         if attempt >= ATTEMPTS or not retries.open:
-            return results
+            return results, seconds
         await asyncio.sleep(pause_s(attempt, retries))
     raise AssertionError("unreachable")
 

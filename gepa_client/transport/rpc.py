@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import random
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -148,6 +149,10 @@ class RpcClient:
     def instance_id(self) -> str | None:
         """The server process that answered the last `discover`."""
         return self.discovery.server.instance_id if self.discovery is not None else None
+
+    def new_call_id(self) -> str | None:
+        """Return an id for a call that may be sent again; None if the server takes none."""
+        return uuid.uuid4().hex if self.offers("idempotency") else None
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
