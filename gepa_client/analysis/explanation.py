@@ -18,7 +18,7 @@ from gepa_client.analysis.proposals import (
     row_result,
     text_changes,
 )
-from gepa_client.analysis.ties import best_candidate, pool_at
+from gepa_client.analysis.ties import ancestry, best_candidate, pool_at
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.history import Results, entries, evaluation_numbers, results_at, score_of, selection_rows
@@ -112,7 +112,7 @@ def explain(store: Store, run: StoredRun, until: int | None = None) -> Explanati
     if best is None:
         return None
     history = ProposalHistory(store, run, candidates, until)
-    way = [kept for kept in _ancestry(candidates, best) if kept.index]
+    way = [candidates[index] for index in sorted(ancestry(candidates, best)) if index]
     shown = way[-STEPS_SHOWN:]
     on_way, steps_shown = {kept.index for kept in way}, {kept.index for kept in shown}
     others = [number for number, index in history.numbers.items() if index not in on_way]
@@ -165,18 +165,6 @@ def _sign_test(better: int, worse: int) -> float:
         for at in range(min(better, worse) + 1)
     )
     return min(1.0, 2 * tail)
-
-
-def _ancestry(candidates: Sequence[CandidateRecord], last: CandidateRecord) -> list[CandidateRecord]:
-    """Return a candidate and its ancestors, by index."""
-    found: set[int] = set()
-    waiting = [last.index]
-    while waiting:
-        index = waiting.pop()
-        if index not in found:
-            found.add(index)
-            waiting += candidates[index].parents
-    return [candidates[index] for index in sorted(found)]
 
 
 def _base(candidates: Sequence[CandidateRecord], kept: CandidateRecord) -> CandidateRecord:

@@ -52,7 +52,7 @@ def failed_examples(
     """
     found: dict[tuple[str, str], _FailureCount] = {}
     names: EntryNames | None = None
-    inherited = _inherited(store, run_id)
+    inherited = store.run(run_id).inherited
     evaluated = sum(
         spent.examples for spent in store.spending(run_id) if spent.kind == EVALUATE and spent.outcome in ANSWERED
     )
@@ -115,12 +115,6 @@ class _FailureCount:
             row=self.row,
             candidate=self.candidate,
         )
-
-
-def _inherited(store: Store, run_id: str) -> int:
-    """Return the first sequence number of the search that is not from the run this one was forked from."""
-    at = (store.run(run_id).parent or {}).get("at")
-    return at if isinstance(at, int) else 0
 
 
 def _entries_with_failures(store: Store, run_id: str, inherited: int) -> Iterator[Entry]:

@@ -110,6 +110,16 @@ def best_candidate(store: Store, run_id: str, candidates: Sequence[CandidateReco
     return max((kept for kept in candidates if kept.index not in out), key=lambda kept: kept.score, default=None)
 
 
+def ancestry(candidates: Sequence[CandidateRecord], last: CandidateRecord) -> set[int]:
+    """Return the index of a candidate and those of all that it descends from."""
+    found, left = set[int](), [last.index]
+    while left:
+        if (index := left.pop()) not in found:
+            found.add(index)
+            left += candidates[index].parents
+    return found
+
+
 def dropped_of(candidates: Iterable[CandidateRecord]) -> set[int]:
     """Return the indices of the candidates that users dropped."""
     return {kept.index for kept in candidates if kept.dropped is not None}

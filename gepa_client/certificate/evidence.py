@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from gepa_client.analysis.statistics.noise import Noise, estimate
-from gepa_client.analysis.ties import best_candidate, decide, dropped_of, finalists
+from gepa_client.analysis.ties import ancestry, best_candidate, decide, dropped_of, finalists
 from gepa_client.certificate.commitment import Commitment, commitment_of
 from gepa_client.certificate.repeats import Repeats, part_of_test, plan_part
 from gepa_client.errors import NoCertificate
@@ -153,7 +153,7 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
             "candidates": _candidates_digest(candidates),
         },
         steered=journal.steered,
-        best_by_hand=bool(_ancestry(best, candidates) & journal.by_hand(candidates)),
+        best_by_hand=bool(ancestry(candidates, best) & journal.by_hand(candidates)),
         faults=faults,
         seen=(min(journal.seen), max(journal.seen)),
     )
@@ -369,17 +369,6 @@ class _RecordedEntries:
     def _given(self, candidate: str, example: str, row: str) -> list[float]:
         keys = (evaluate_key(candidate, example, row, trace) for trace in (False, True))
         return [score for key in keys for score in self._search.get(key.digest, ())]
-
-
-def _ancestry(kept: CandidateRecord, candidates: Sequence[CandidateRecord]) -> set[int]:
-    """Return the index of a candidate and those of all that it descends from."""
-    found, left = set[int](), [kept.index]
-    while left:
-        index = left.pop()
-        if index not in found:
-            found.add(index)
-            left += candidates[index].parents
-    return found
 
 
 def _attempts(store: Store, run_id: str) -> tuple[str, float, int, int]:

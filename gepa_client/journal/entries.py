@@ -302,6 +302,12 @@ class StoredRun:
     completed: str | None = None
 
     @property
+    def inherited(self) -> int:
+        """How many numbers of the search a fork has from the run it was forked from."""
+        at = (self.parent or {}).get("at")
+        return at if isinstance(at, int) else 0
+
+    @property
     def resumed_by(self) -> str | None:
         """The call that continues it, None if the command does: of a run whose program has no server of its own."""
         call = self.config.get(RESUMED_BY)

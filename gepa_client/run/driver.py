@@ -39,7 +39,6 @@ from gepa_client.run.optimizer import Optimization
 from gepa_client.run.replay_run import (
     emit_analyses,
     emit_started,
-    inherited_numbers,
     replay_run,
 )
 from gepa_client.run.resolved_settings import (
@@ -247,8 +246,9 @@ class _DriverRun:
             check_sound(self.store, run.id)
         store_name, metered = named_store(self.job.store), self.job.gateway
         buffer = JournalBuffer(self.store, run.id, self.job.owner, self.cancel_token.cancel)
-        inherited = inherited_numbers(run)
-        journal = Journal(run.id, buffer, spend, self.cancel_token, self.secrets, inherited=inherited, metered=metered)
+        journal = Journal(
+            run.id, buffer, spend, self.cancel_token, self.secrets, inherited=run.inherited, metered=metered
+        )
         journal.store = store_name
         self.emit = placed(self.emit, journal)
         failure_stop = FailureStop(run.id, store_name, self.config.failure_stop, self.cancel_token)

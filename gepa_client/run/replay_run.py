@@ -11,7 +11,6 @@ from gepa_client.analysis.retried_examples import retried_examples
 from gepa_client.errors import JournalError
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.buffer import JournalBuffer, JournalStorage
-from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import Emit, Event, FailedExamples, Finished, ModelCalls, Sealed, Started, Warned
@@ -53,7 +52,7 @@ def replay_journal(store: Store, job: DriverJob, storage: JournalStorage, cancel
     run = store.run(job.run_id)
     spend = SpendingTotals(store.spending(run.id))
     journal = Journal(
-        run.id, storage, spend, cancel_token, Secrets(), replays=True, until=job.until, inherited=inherited_numbers(run)
+        run.id, storage, spend, cancel_token, Secrets(), replays=True, until=job.until, inherited=run.inherited
     )
     journal.store = named_store(job.store)
     return journal
@@ -82,12 +81,6 @@ def replay_with(journal: Journal, store: Store, job: DriverJob, emit: Emit) -> F
             emit(refusal)
         finished = optimization.run(reflection)
         return finished.model_copy(update={"active_seconds": run.counters.get("active_seconds")})
-
-
-def inherited_numbers(run: StoredRun) -> int:
-    """Return how many sequence numbers a fork has from the run it was forked from."""
-    at = (run.parent or {}).get("at")
-    return at if isinstance(at, int) else 0
 
 
 def emit_started(

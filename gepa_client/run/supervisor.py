@@ -7,7 +7,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol, Self
 
@@ -59,12 +59,8 @@ class LaunchedDriver(Protocol):
         ...
 
 
-class LaunchDriver(Protocol):
-    """Launches `DRIVER` with this hash seed; it inherits the descriptors and appends what it prints to `log`."""
-
-    def __call__(self, hash_seed: str, log: IO[bytes], inherited: Sequence[int], /) -> LaunchedDriver:
-        """Return the process."""
-        ...
+LaunchDriver = Callable[[str, IO[bytes], Sequence[int]], LaunchedDriver]
+"""Launches `DRIVER` with a hash seed; it appends what it prints to the file and inherits the descriptors."""
 
 
 def launch_here(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
