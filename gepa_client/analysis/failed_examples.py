@@ -119,10 +119,7 @@ class _FailureCount:
 
 def _entries_with_failures(store: Store, run_id: str, inherited: int) -> Iterator[Entry]:
     """Entries among which are all failed examples, each once, by part and number."""
-    for entry in entries(store, run_id, SEARCH) if inherited else ():
-        if entry.number >= inherited:
-            break
-        yield entry
+    yield from entries(store, run_id, SEARCH, 0, inherited)
     alone: dict[str, list[int]] = {}
     batches: dict[str, list[tuple[int, int]]] = {}
     for part, number, examples in store.failed_attempts(run_id):
@@ -134,9 +131,7 @@ def _entries_with_failures(store: Store, run_id: str, inherited: int) -> Iterato
         begin = done = inherited if part == SEARCH else 0
         read: set[int] = set()
         for first, end in sorted(batches.get(part, [])):
-            for entry in entries(store, run_id, part, max(first, done)):
-                if entry.number >= end:
-                    break
+            for entry in entries(store, run_id, part, max(first, done), end):
                 done = entry.number + 1
                 read.add(entry.number)
                 yield entry

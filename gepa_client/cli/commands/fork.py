@@ -1,11 +1,11 @@
 """`evolverpc fork RUN --at N`: a new run that starts from the first N entries of another run's journal."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.commands.store_access import open_cli_run, resume_call, run_as_json
-from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, Entry, StoredRun
+from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, StoredRun
 from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.soundness import damage
 from gepa_client.journal.store import Store
@@ -36,7 +36,8 @@ def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) 
             )
         parent: dict[str, JsonValue] = {"run": found.id, "at": at}
         forked = StoredRun(id=new_run_id(config.name), name=config.name, config=record, parent=parent)
-        kept.create(forked, _copied(kept, found.id, at))
+        copied = (entry for entry in entries(kept, found.id, SEARCH, 0, at) if entry.kind != STOP)  # it ended that run
+        kept.create(forked, copied)
         taken = kept.parts(forked.id).get(SEARCH, 0)
     if as_json:
         print_json(run_as_json(forked) | {"entries": taken})
@@ -80,12 +81,3 @@ def _settings(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Ru
     config = from_record(open_part, given, without=OF_ITS_OWN, must_end=False)
     kept = {key: recorded[key] for key in (RESUMED_BY,) if key in recorded and not given["url"]}
     return config, {**config.recorded(), **secret, **kept}
-
-
-def _copied(store: Store, run_id: str, at: int) -> Iterator[Entry]:
-    """Yield the entries below `at`, without a stop, which belongs to the run it ended."""
-    for entry in entries(store, run_id, SEARCH):
-        if entry.number >= at:
-            return
-        if entry.kind != STOP:
-            yield entry
