@@ -395,11 +395,9 @@ class RpcClient:
         )
         return validated(ApplyMutationResult, answer)
 
-    async def import_commits(self, bundles: Sequence[str], *, timeout_s: float | None = None) -> ImportCommitsResult:
+    async def import_commits(self, bundles: Sequence[str]) -> ImportCommitsResult:
         """Have the server take over commits made elsewhere: git bundles in base64, parents before children."""
-        return validated(
-            ImportCommitsResult, await self.call("import_commits", {"bundles": list(bundles)}, timeout_s=timeout_s)
-        )
+        return validated(ImportCommitsResult, await self.call("import_commits", {"bundles": list(bundles)}))
 
     async def list_examples(self, split: str, *, offset: int = 0, limit: int = 1000) -> ListExamplesResult:
         """One page of a split the server holds."""
