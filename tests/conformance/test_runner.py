@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gepa_client.conformance import ConformanceReport, Verdict, load_checks, run_conformance
+from gepa_client.conformance.cases import CaseStep, Expectation
 from protocol.errors import Unauthorized
 from tests.conformance.reference_server import TOKEN, Reference
 from tests.support.forked_client import ForkServer
@@ -97,6 +98,15 @@ async def test_a_broken_must_is_shown_with_a_request_to_paste(command: Command) 
         answer, _ = await pasted.communicate()
     assert json.loads(answer.splitlines()[-1])["id"] == "1"
     assert (shown["expected"], shown["found"]) == ("id that of the request, 1 (step 1 of 2)", 'id "1"')
+
+
+async def test_the_token_is_in_no_outcome() -> None:
+    step = CaseStep(call="discover", expect=Expectation(result={"program": {"name": "own"}}))
+    check = load_checks()[0].model_copy(update={"steps": [step]})
+    async with Reference(program_name=TOKEN) as server:
+        [outcome] = (await run_conformance(server.url, TOKEN, checks=[check])).outcomes
+    assert outcome.found == 'result.program.name "$GEPA_TOKEN"'
+    assert TOKEN not in str(outcome.as_json())
 
 
 async def test_a_server_that_is_lost_ends_the_run(command: Command, tmp_path: Path) -> None:

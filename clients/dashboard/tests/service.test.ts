@@ -2,6 +2,7 @@
 
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { messagesFor } from "../src/service/request";
 import { hasBrowser, launch } from "./browser";
 import { HOSTILE } from "./hostile-strings";
 import { collectWrong, violations } from "./opened-page";
@@ -19,6 +20,12 @@ const OF_LOOKS = ["color-contrast", "scrollable-region-focusable", "target-size"
 const ALL_STRINGS = process.env.HOSTILE_STRINGS === "all";
 /** Markup, and what breaks it; texts that a database of records stores. */
 const STRINGS = [...HOSTILE.slice(0, 14), ...HOSTILE.slice(25, 31)];
+
+test("A message stands at its field, and at none whose name begins so", () => {
+  const errors = ["reflection_lm", "ref", "ref.name"].map((field) => ({ field, message: `${field} is wrong` }));
+  const messages = messagesFor({ status: 422, title: "", detail: "", errors }, "ref");
+  expect(messages).toEqual(["ref is wrong", "ref.name: ref.name is wrong"]);
+});
 
 describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
   const service = new RunningService();
@@ -288,9 +295,17 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
     await page.getByRole("button", { name: /^Raise budget/ }).click();
     await page.getByLabel("Metric calls").fill("0");
     await page.getByRole("button", { name: "Set the limits" }).click();
+    const keys: (string | undefined)[] = [];
+    await page.route(`**/job/${jobs[1]}`, (route, sent) => {
+      if (sent.method() === "PATCH") keys.push(sent.headers()["idempotency-key"]);
+      return keys.length === 1 && sent.method() === "PATCH" ? route.abort() : route.continue();
+    });
     await page.getByLabel("Metric calls").fill("500");
     await page.getByRole("button", { name: "Set the limits" }).click();
+    await page.getByText("the service does not answer").waitFor();
+    await page.getByRole("button", { name: "Set the limits" }).click();
     await page.getByRole("dialog").waitFor({ state: "hidden" });
+    expect([new Set(keys).size, keys.length], "sent again after a lost answer, it is the same write").toEqual([1, 2]);
     await go(page, "/#/jobs?show=unfinished");
     const card = page.locator("li.card", { hasText: "of 500 metric calls" });
     await card.waitFor();

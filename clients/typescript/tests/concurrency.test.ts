@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { call, evaluate, gate, programOf, raw, served } from "./support.js";
+import { batchProgramOf, call, evaluate, gate, programOf, raw, served } from "./support.js";
 
 it("overlapping evaluations never mix candidates, and a program that changes its candidate affects no other evaluation", async () => {
   const run = async (data: any, candidate: Record<string, string>) => {
@@ -50,6 +50,24 @@ it("examples beyond the queue are refused as overloaded, and room is released", 
 it("a batch larger than all the room is admitted when nothing else runs", async () => {
   const server = await served(programOf(), { concurrency: 1, maxQueue: 0 });
   expect(await evaluate(server, [1, 2, 3])).toHaveLength(3);
+});
+
+it("a batch that is cancelled while it waits for room holds up none behind it", async () => {
+  const { opened, open } = gate();
+  const program = batchProgramOf({
+    evaluate: async (_, batch) => {
+      if (batch[0]?.data === 1) await opened;
+      return batch.map(() => 1);
+    },
+  });
+  const server = await served(program, { concurrency: 2 });
+  for (const data of [[1], [2, 2], [3]]) {
+    const params = { candidate: { rules: "" }, batch: data.map((each, at) => ({ id: String(at), data: each })) };
+    await call(server, "evaluate", params, { call_id: String(data[0]), wait_s: 0 });
+  }
+  await call(server, "cancel", { call_id: "2" });
+  expect((await call(server, "get_result", { call_id: "3", wait_s: 2 })).result.results).toHaveLength(1);
+  open();
 });
 
 it("examples that never wait do not keep the server from answering others", async () => {

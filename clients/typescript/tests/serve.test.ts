@@ -12,6 +12,8 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
+import { Cancellation } from "../src/base/cancellation.js";
+import { Calls } from "../src/server/calls.js";
 import { type RunningServer, serve } from "../src/server/serve.js";
 import { nextMessage, started } from "./processes.js";
 import { batchProgramOf, call, gate, programOf, raw, served } from "./support.js";
@@ -151,6 +153,21 @@ it("a drain finishes running work, refuses new work, and waits until answers are
   expect((await call(server, "get_result", { call_id: "a", wait_s: 10 })).result.results[0].status).toBe("ok");
   await drain;
   await expect(call(server, "discover")).rejects.toThrow();
+});
+
+it("a drain waits for an answer that was asked for by callers that were gone", async () => {
+  const calls = new Calls({ abandonAfterS: 9, keepAnswersS: 9, maxAnswerBytes: 9 });
+  const [gone, here] = [new Cancellation(), new Cancellation()];
+  gone.cancel();
+  const job = () => ({ progress: { done: 0, total: 1 }, run: async () => 1 });
+  const ask = (listener: Cancellation) =>
+    calls.ask("a", Promise.resolve("digest"), job, { waitS: 9, listener, log: () => {} });
+  await ask(gone);
+  await new Promise(setImmediate); // it has ended
+  await ask(gone);
+  expect(calls.outstanding).toBe(true);
+  await ask(here);
+  expect(calls.outstanding).toBe(false);
 });
 
 it("a drain does not wait longer than its limit", async () => {

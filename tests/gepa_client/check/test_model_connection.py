@@ -54,12 +54,15 @@ def provider(host: Host) -> Provider:
     ],
 )
 def test_only_a_refusal_of_the_key_or_of_the_model_is_a_fault(
-    provider: Provider, status: int, body: object, fault: str | None
+    provider: Provider, status: int, body: object, fault: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider.status, provider.body = status, json.dumps(body).encode()
-    found = connection_fault("openai/gpt-99", {"api_base": f"{provider.url}/v1/", "api_key": "k"})
-    assert (found is None) if fault is None else re.search(fault, found or "")
-    assert provider.asked == [("/v1/models/gpt-99", "Bearer k")]
+    for name in ("OTHER_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "k")
+    for key in ({"api_key": "k"}, {"api_key": "os.environ/OTHER_KEY"}, {}):
+        found = connection_fault("openai/gpt-99", {"api_base": f"{provider.url}/v1/", **key})
+        assert (found is None) if fault is None else re.search(fault, found or "")
+    assert provider.asked == 3 * [("/v1/models/gpt-99", "Bearer k")]
 
 
 def test_a_model_out_of_reach_stops_the_start_unless_the_check_is_left_out() -> None:

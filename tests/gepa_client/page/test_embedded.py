@@ -47,6 +47,10 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
         for group in step["groups"]:
             assert group["rows"]
     assert any(path.startswith(f"cell?candidate={best}&") for path in answers)
+    found = sorted(event["at"] for event in data["events"] if event["event"] == "candidate")
+    with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
+        earlier = page_data(embedded.exported(store, "runs/evolverpc.db", only_run(tmp_path).name, found[1]))
+    assert sorted(event["at"] for event in earlier["events"] if event["event"] == "candidate") == found[:2]
     monkeypatch.setattr(initial_rows, "ROWS_SENT", 4)
     smaller = bounded(tmp_path, monkeypatch, events=1_000, answers=len(str(answers["explanation"])) + 5_000)
     assert len(smaller["left_out"]) == 4

@@ -39,6 +39,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     for row in rows:
         key = evaluate_key(digest_of(texts_sent(texts)), digest_of(row), row["id"], trace=False)
         result = {"status": "ok", "score": 0.5, "output": OUTPUT if row["id"] == "0" else "\u202eout", "seconds": 0.1}
+        if row["id"] == "1":
+            result["trajectory_ref"] = "kept/1"
         usage = {"cost_usd": 0.01, "input_tokens": 7, "output_tokens": 3}
         begun = Attempt(SEARCH, number, 1, "evaluate", "http://127.0.0.1:9", None)
         ended = replace(begun, outcome="ok", seconds=0.25, usage=usage)
@@ -111,6 +113,8 @@ async def test_texts_of_any_kind_come_as_they_are_and_large_ones_when_they_are_a
         _, cell = await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=5&row=0")
         assert cell["result"]["output"]["omitted"] == 5_000_000 - 2_000
         assert (cell["input_tokens"], cell["output_tokens"], cell["cost_usd"]) == (7, 3, 0.01)
+        whys = [(await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=5&row={at}"))[1]["no_steps"] for at in (0, 1)]
+        assert "captured no trace" in whys[0] and "stayed at its server" in whys[1]
         text = ""
         while len(text) < 5_000_000:
             _, part = await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=5&row=0&part=output&from={len(text)}")

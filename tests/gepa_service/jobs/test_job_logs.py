@@ -30,10 +30,10 @@ def test_lines_are_recorded_once_when_they_are_complete_and_secrets_are_taken_ou
         printed.flush()
         logs.write()
         assert lines(records) == ["attempt 2 begins", f"one {REDACTED}", f"two {REDACTED}"]
-        printed.write("ee\n" + "x" * (LONGEST_LINE + 10))
+        printed.write("ee\n" + "x" * (LONGEST_LINE - 5) + "sk-0123456789")
     logs.write(last=True)
     logs.write(last=True)
-    assert sorted(lines(records)[3:]) == ["three", "x" * LONGEST_LINE]
+    assert sorted(lines(records)[3:]) == ["three", ("x" * (LONGEST_LINE - 5) + REDACTED)[:LONGEST_LINE]]
 
 
 def test_a_link_or_a_pipe_in_place_of_a_file_is_not_read(records: RecordStore, tmp_path: Path) -> None:

@@ -141,9 +141,16 @@ async def test_a_model_without_a_price_is_refused_under_a_cap_with_the_setting_f
         async with one.chat(http, {**ASKED, "model": "unheard-of"}) as response:
             assert response.status == 403
             assert "price" in (await response.json())["error"]["message"]
-        async with one.chat(http, {**ASKED, "service_tier": "priority"}) as response:
-            assert response.status == 403
-    assert provider.seen == [] and len(recorded.refusals) == 2
+        dearer = {
+            "/openai/v1/chat/completions": [{"service_tier": "priority"}, {"modalities": ["text", "audio"]}],
+            "/anthropic/v1/messages": [{"speed": "fast"}, {"inference_geo": "us"}],
+        }
+        for path, fields in dearer.items():
+            for more in fields:
+                async with one.post(path, http, {**ASKED, **more}) as response:
+                    assert response.status == 403
+                    assert "what this costs is not known" in (await response.json())["error"]["message"]
+    assert provider.seen == [] and len(recorded.refusals) == 5
 
 
 async def test_a_call_that_might_cost_more_than_the_entire_cap_is_refused(

@@ -80,6 +80,14 @@ def event(value: Any) -> bytes:
             True,
         ),
         (anthropic("k"), [{"type": "message_start", "message": {"usage": MESSAGES}}], False),
+        (
+            anthropic("k"),
+            [
+                {"message": {"usage": {**MESSAGES, "service_tier": "priority"}}},
+                {"type": "message_delta", "usage": {"output_tokens": 7}},
+            ],
+            False,
+        ),
         (openai("k"), [{"choices": [{}], "usage": CHAT}], False),
     ],
 )

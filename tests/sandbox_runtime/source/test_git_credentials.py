@@ -84,6 +84,8 @@ def test_a_token_is_sent_to_its_host_only_and_never_unencrypted() -> None:
     token = GitToken("t", "git.example.com")
     url = "https://git.example.com/o/r"
     assert token.for_url(url) == Credentials(url, "x-access-token", "t")
+    found = Credentials(url, "x-access-token", "a/b+c")
+    assert found.redacted(f"a/b+c a%2Fb%2Bc {found.basic}") == "*** *** ***"
     for url in (
         "https://git.example.com.evil.com/o/r",
         "https://git.example.com:444/o/r",

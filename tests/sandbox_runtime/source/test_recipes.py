@@ -139,14 +139,15 @@ async def test_a_local_node_package_that_no_sandbox_can_have_is_named(spec: str,
 async def test_included_requirements_files_are_part_of_the_recipe() -> None:
     files = {
         "app/requirements.txt": "-r ../base.txt\n-c limits.txt  # not more\nx==1\n-r missing.txt\n-r https://example.com/r\n",
-        "base.txt": "--requirement=app/limits.txt\n-r base.txt\ny\n",
+        "base.txt": "--requirement=app/limits.txt\n-r base.txt\n-r more.txt\ny\n",
+        "more.txt": "w\n",
         "app/limits.txt": "z<3\n",
     }
     found = (await needs(files, "app")).recipe.files
     renamed = {content: name for name, content in found.items() if name != "requirements.txt"}
-    limits = renamed[b"z<3\n"]
+    limits, more = renamed[b"z<3\n"], renamed[b"w\n"]
     base = next(name for content, name in renamed.items() if content.endswith(b"y\n"))
-    assert found[base] == f"--requirement {limits}\n-r {base}\ny\n".encode()
+    assert found[base] == f"--requirement {limits}\n-r {base}\n-r {more}\ny\n".encode()
     assert found["requirements.txt"] == (
         f"-r {base}\n-c {limits}  # not more\nx==1\n-r missing.txt\n-r https://example.com/r\n".encode()
     )
