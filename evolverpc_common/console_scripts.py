@@ -60,7 +60,8 @@ def _serve_by_node(program: Path) -> None:
     node = shutil.which("node")
     if command is None or node is None:
         absent = "node is not on PATH" if node is None else "no folder around it has node_modules/evolverpc"
-        remedy = "install Node 20" if node is None else "run `npm install PATH_TO_CLONE/clients/typescript` there"
+        packages = f"npm install PATH_TO_CLONE/clients/typescript{' tsx' if program.suffix.endswith('ts') else ''}"
+        remedy = "install Node 20" if node is None else f"run `{packages}` in {folders[0]}"
         _refuse(f"{program} is a program for Node, but {absent}: {remedy}")
     sys.stdout.flush()
     os.execv(node, [node, str(command), SERVE, *sys.argv[1:]])  # noqa: S606  # the program that the user named

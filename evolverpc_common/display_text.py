@@ -31,13 +31,14 @@ def counted(number: int, what: str) -> str:
 
 
 def money(usd: float, unpriced: int = 0, unreported: int = 0) -> str:
-    """Return `$0.0123`, `$0.0123 + 12 unpriced`, `unknown (12 unpriced)` or `none reported`.
+    """Return `$0.0123`, `$0.0123 + 1 result without a price`, `unknown (2 results without a price)` or `none reported`.
 
     An unknown price is never zero. `unreported`: those of the `unpriced` results that reported no usage at all.
     """
     known = f"${usd:,.2f}" if usd >= 100 else f"${usd:.4f}" if usd else "$0"
     if unknown := unpriced - unreported:
-        return f"{known} + {unknown:,} unpriced" if usd else f"unknown ({unknown:,} unpriced)"
+        without = f"{counted(unknown, 'result')} without a price"
+        return f"{known} + {without}" if usd else f"unknown ({without})"
     return known if usd or not unreported else "none reported"
 
 

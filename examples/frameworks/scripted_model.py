@@ -1,8 +1,8 @@
 """A scripted stand-in for a language model, in this process: for the program and for reflection.
 
 As the program's model it answers by `answer(conversation)` of an example's `knowledge.py`, which follows a rule only if
-the instructions of that call hold it. As the reflection model it reads the records that it is sent, and adds to the
-instructions each rule that their feedback names (`Rule: ...`).
+the instructions of that call hold it. As the reflection model it answers the call of `evolverpc check`, reads the
+records that it is sent, and adds to the instructions each rule that their feedback names (`Rule: ...`).
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from gepa_client.check.reflection_call import PROMPT
 from gepa_client.cli.model_server import Answer, Conversation, ModelServer
 
 REFLECTION = re.compile(r"with the following instructions[^\n]*:\n```\n(.*?)\n```\n\nThe following are", re.DOTALL)
@@ -27,7 +28,7 @@ def scripted_model(knowledge: Path) -> Iterator[dict[str, str]]:
         asked = REFLECTION.search(conversation.last)
         if asked:
             return f"```\n{better_instructions(asked[1], conversation.last)}\n```"
-        return program_answer(conversation)
+        return "ready" if conversation.last == PROMPT else program_answer(conversation)
 
     with ModelServer(answer).in_thread() as server:
         yield server.variables

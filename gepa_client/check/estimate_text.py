@@ -9,9 +9,6 @@ from gepa_client.settings.groups import Evolve
 CENT = 0.01
 """The least amount that is printed as a figure."""
 
-STARTS_S = 1.0
-"""Seconds per call below which the start of a program may be most of what its first calls take."""
-
 
 def span(seconds: float) -> str:
     """Return `32 ms`, `3.2 s`, `5 min`, `2.5 h`."""
@@ -33,15 +30,15 @@ def run_estimate(timing: RunEstimate, evolve: Evolve) -> str:
     text += f"(slowest {span(timing.slowest_s)}), "
     text += f"up to {timing.at_once} at once over all servers and processes"
     if timing.budget is None or timing.run_s is None:
-        return text + (f", ${timing.example_usd:.4f} each" if timing.example_usd is not None else "")
+        return text + (f", {_each(timing.example_usd)}" if timing.example_usd is not None else "")
     quick, slow = (span(seconds) for seconds in timing.run_s)
     uncounted = "reflection" if evolve == "prompts" else "reflection and changes of code"
     would_take = quick if quick == slow else f"{quick} to {slow}"
-    if not timing.warm and timing.example_s < STARTS_S:
+    if not timing.warm:
         would_take += " at the pace of these first calls, which include the program's start"
     text += f"; {timing.budget:,} metric calls would take {would_take}, {uncounted} not counted"
     if timing.run_usd is not None and timing.example_usd is not None:
-        text += f", and cost {about_usd(timing.run_usd)} (${timing.example_usd:.4f} each)"
+        text += f", and cost {about_usd(timing.run_usd)} ({_each(timing.example_usd)})"
     return text
 
 
@@ -54,6 +51,10 @@ def brief_lines(report: CheckReport) -> Iterator[tuple[str, bool]]:
         yield f"{counted(len(report.examples), 'row')} tried; {run_estimate(report.timing, report.evolve)}", False
     if report.noise is not None:
         yield report.noise.about_power, False
+
+
+def _each(usd: float) -> str:
+    return f"${usd:.4f} each" if usd >= 0.0001 or usd == 0 else "less than $0.0001 each"
 
 
 def _two_digits(number: float) -> str:

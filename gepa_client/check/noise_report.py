@@ -143,8 +143,8 @@ class NoiseReport(BaseModel, frozen=True):
         """
         highest = self.score_range[1]
         if gain <= highest - self.mean or self.mean > highest:
-            return f"gains under {self._points(gain)} are easily missed"
-        return f"even a gain from the seed's {self.mean:.2f} to {highest:.2f} is easily missed"
+            return f"gains under {self._points(gain)} may be missed"
+        return f"even a gain from {self.mean:.2f}, the seed's mean over the rows tried, to {highest:.2f} may be missed"
 
     def _points(self, gain: float) -> str:
         lowest, highest = self.score_range

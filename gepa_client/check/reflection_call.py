@@ -35,7 +35,11 @@ def call_reflection_model(name: str, kwargs: Mapping[str, Any]) -> tuple[StepVer
         reason = f"{name}: {line(f'{type(error).__name__}: {error}', LONGEST_REASON)}"
         if may_pass(error):
             return "warning", f"{reason} (a run calls it again)"
-        called = f"; it was called at {where}" if (where := address_of(error)) is not None else ""
-        return "failed", f"{reason}{called}; set its key, its name or, {ADDRESS}"
+        if (where := address_of(error)) is None:
+            return (
+                "failed",
+                f"{reason}; it was not called. Set its key (any text, if its server needs none) or its name",
+            )
+        return "failed", f"{reason}; it was called at {where}; set its key, its name or, {ADDRESS}"
     cost = "at an unknown price" if answer.cost_usd is None else f"for ${answer.cost_usd:.6f}"
     return "ok", f"by {name}, which answered one call in {time.monotonic() - began:.1f} s {cost}"

@@ -38,7 +38,6 @@ from gepa_client.check.check_report import (
     share_failed,
 )
 from gepa_client.check.compared_servers import compare_servers
-from gepa_client.check.estimate_text import STARTS_S
 from gepa_client.check.missing_fields import missing_fields
 from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
 from gepa_client.check.preflight import discovered
@@ -73,6 +72,9 @@ from protocol.errors import RpcError
 
 ASSUMED_BUDGET = 1000
 """Metric calls of a run that nothing ends yet."""
+
+STARTS_S = 1.0
+"""Seconds per call below which the start of a program may be most of what its first calls take."""
 
 MORE_ROWS = 2
 """How many times the rows tried so far are added while every score is 0."""

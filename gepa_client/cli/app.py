@@ -11,7 +11,8 @@ from evolverpc_common.lazy_commands import add_module, application, named_comman
 HELP = """Improve any program that speaks the evaluation protocol, in any language, with GEPA.
 
 Begin with `evolverpc serve program.py`, then give its URL to `check` and to `optimize` in another terminal; both take
-the server's token from the variable GEPA_TOKEN, or from the file of --token-file.
+the server's token from the variable GEPA_TOKEN, or from the file of --token-file. Commands that take a run accept its
+id, or `last`.
 """
 
 COMMANDS = {

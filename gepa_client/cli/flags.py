@@ -62,8 +62,9 @@ DECLARED = {
     "optimize": Declared(
         """Improve the texts of the program behind one server or several; write its best candidate and a report.
 
-        Name running servers, or have them started in sandboxes with --repo. At least one limit must end the run, such
-        as --max-metric-calls 500. Everything is recorded at once: `evolverpc resume` continues a run that ended early.
+        Name running servers (`evolverpc serve program.py` starts one), or have them started in sandboxes with --repo.
+        At least one limit must end the run, such as --max-metric-calls 500. Everything is recorded at once:
+        `evolverpc resume` continues a run that ended early.
 
         Every flag is also a key of the --config file, by which messages name it (max_seconds), and a variable
         (GEPA_MAX_SECONDS). A flag has

@@ -252,7 +252,9 @@ def may_pass(error: Exception) -> bool:
 
 
 def address_of(error: BaseException | None) -> str | None:
-    """Return the address that was called when an error was answered; litellm's own errors name one of litellm's."""
+    """Return the address that answered with an error; None if none was called."""
+    if _never_sent(error):
+        return None
     found = None
     while error is not None:
         with contextlib.suppress(RuntimeError, AttributeError):  # it has no request, or does not know it

@@ -173,7 +173,8 @@ class DatasetSettings(SettingsGroup, title="Rows"):
     )
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = setting(
         0.0,
-        "Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn by `seed`.",
+        "Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn by `seed`. "
+        "With few rows give val_fraction too.",
         everyday=True,
         shown="none",
     )
@@ -235,7 +236,8 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
 
     reflection_lm: Annotated[str | None, BeforeValidator(_model_or_none)] = setting(
         None,
-        "Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key.",
+        "Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key. A server "
+        "of your own: openai/NAME with OPENAI_BASE_URL and any OPENAI_API_KEY.",
         everyday=True,
         metavar="MODEL|program",
         shown="program: its `propose_new_texts`, which needs no key",

@@ -1,5 +1,6 @@
 """Read a run's settings: flags over environment variables over a TOML file over the record of an earlier start."""
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -108,7 +109,11 @@ def from_record(
     for name, value in list(values.items()):
         if where := left_out(name, value):
             if calls:
-                raise SettingsError(f"{where} may be a secret and was not recorded: give `{name}` again, in full")
+                recorded_part = value if isinstance(value, str) else json.dumps(value)
+                raise SettingsError(
+                    f"{where} may be a secret and was not recorded: give `{name}` again, in full; "
+                    f"the record has {recorded_part}"
+                )
             values[name] = _rest_of(value)
     if not any(found.get(name) for found in (values, newer.values) for name in SERVERS):
         if calls:

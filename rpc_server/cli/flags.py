@@ -115,7 +115,8 @@ def _serve(config: Path | None, json_lines: bool, until_stdin_closes: bool, conf
     """Serve one program to optimizers over HTTP: `evolverpc serve FILE`, or by one of the flags below.
 
     A Python FILE has `seed_candidate`, a dict of texts by name, `run(example, candidate)`, and
-    `score(example, output)`, which returns a number. A TypeScript or JavaScript FILE exports its `program`.
+    `score(example, output)`, which returns a number. A TypeScript or JavaScript FILE exports its `program`;
+    its folder has the npm package evolverpc and, for TypeScript, tsx.
 
     Every flag is also a key of gepa.toml, or of [tool.gepa] in pyproject.toml, in the working directory, and a variable
     (GEPA_WORKERS). A flag has precedence over a variable, a variable over the file.

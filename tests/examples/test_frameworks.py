@@ -90,7 +90,7 @@ def marks(name: str) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])
 def test_a_starter_with_at_most_fifteen_lines_changed_gets_better(run: Run, name: str) -> None:
-    status, output = run(name, "--check", "off")
+    status, output = run(name)
     assert status == 0, output
     printed = LAST_LINE.fullmatch(output.splitlines()[-1])
     assert printed is not None, output

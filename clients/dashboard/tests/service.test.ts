@@ -138,7 +138,7 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
     await page.getByRole("heading", { name: "words of colours" }).waitFor();
     await page.locator(".badge", { hasText: "completed" }).waitFor({ timeout: 120_000 });
     await page.getByRole("link", { name: "Log" }).click();
-    await page.getByText("gains under").or(page.getByText("is easily missed")).first().waitFor();
+    await page.getByText("gains under").or(page.getByText("may be missed")).first().waitFor();
 
     await page.getByRole("link", { name: "the version it made" }).click();
     await page.waitForURL(/version\?id=/);

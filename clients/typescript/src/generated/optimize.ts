@@ -13,7 +13,7 @@ export interface OptimizeSettings {
    */
   tieRows?: number;
   /**
-   * Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn by `seed`.
+   * Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn by `seed`. With few rows give valFraction too.
    */
   testFraction?: number;
   /**
@@ -57,7 +57,7 @@ export interface OptimizeSettings {
    */
   failureStop?: number;
   /**
-   * Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key. Default: program: its `propose_new_texts`, which needs no key.
+   * Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key. A server of your own: openai/NAME with OPENAI_BASE_URL and any OPENAI_API_KEY. Default: program: its `propose_new_texts`, which needs no key.
    */
   reflectionLm?: string;
   /**

@@ -1,6 +1,7 @@
 /** Serves a program over HTTP on Node. */
 
 import type { Server } from "node:http";
+import { resolve } from "node:path";
 import { namesOf, rejectMisplacedOptions, rejectUnknownOptions, SetupError, seconds } from "../base/configuration.js";
 import { withDigest } from "../base/digest.js";
 import { hostChecker, isLoopback } from "../base/hosts.js";
@@ -49,7 +50,7 @@ export interface ServeOptions extends EndpointOptions, StoreOptions {
   allowedOrigins?: readonly string[];
   /** Print the ready line as JSON; also with `GEPA_READY_JSON=1`. */
   json?: boolean;
-  /** Receives the ready line; default: the standard output. */
+  /** Receives the ready line; default: the standard output, which gets the next command too. */
   announce?: (line: string) => void;
   /**
    * Whether the server owns this process: SIGTERM drains it, SIGINT stops it, and an unhandled rejection of the program
@@ -163,6 +164,10 @@ class NodeServer implements RunningServer {
     return this.dispatcher.discovery.server.instance_id;
   }
 
+  get holdsRows(): boolean {
+    return Object.hasOwn(this.dispatcher.discovery.datasets ?? {}, "train");
+  }
+
   /** The program's name and kind, for the ready line. */
   get programTitle(): string {
     const { name, components } = this.dispatcher.discovery.program;
@@ -232,4 +237,8 @@ function announce(running: NodeServer, key: ServerToken, options: ServeOptions):
   }
   const source = key.file === undefined ? "GEPA_TOKEN" : key.file;
   print(`evolverpc ${PACKAGE_VERSION} · ${programTitle} ready on ${url} · token in ${source}`);
+  if (options.announce !== undefined) return;
+  const token = key.file === undefined ? "" : ` --token-file '${resolve(key.file).replaceAll("'", "'\\''")}'`;
+  const rows = running.holdsRows ? "" : " --trainset ROWS.jsonl";
+  print(`next, in another terminal: npx evolverpc check ${url.replace(/\/rpc$/, "")}${token}${rows}`);
 }
