@@ -427,7 +427,7 @@ How the figures are made was fixed before any run of these seeds:
   none if `race` does not reach the goal within the budget, which counts as above each limit.
 - The interval is a bootstrap over seeds, which finds goal and best baseline anew in each draw.
 - The seeds are {first:,} to {last:,}, by which nothing was ever chosen. Programs, budgets and the rows that a seed
-  draws from are those with which the defaults of races were chosen (decision 0052).
+  draws from are those with which the defaults of races were chosen (decision 0022).
 
 {table((*of_ratios, f"at most {within:g}"), ratios)}
 

@@ -17,7 +17,7 @@ ERROR = 0.9
 """The chance, at most, that a proposal is dropped that over all rows is exactly as good as the best candidate.
 
 It is large because an equal is no gain, the next proposal is cheap, and a survivor costs all validation rows: decision
-0042 has what other levels give.
+0022 has what other levels give.
 """
 
 CERTAIN = 1e12

@@ -26,7 +26,7 @@ def search_rows(val: RowLoader, count: int, seed: int) -> SearchRows:
     """Return a random sample of `count` validation rows; all of them if `count` is 0 or there are no more.
 
     A search compares candidates with each other, most of which lose: a few rows for each of many candidates find a
-    better one for the same metric calls than many rows for each of a few. Decision 0052 has the figures.
+    better one for the same metric calls than many rows for each of a few. Decision 0022 has the figures.
     """
     ids = val.all_ids()
     if rows_searched(len(ids), count) == len(ids):

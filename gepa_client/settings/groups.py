@@ -61,7 +61,7 @@ MUTATION_LIMIT_S = 3600.0
 """Seconds that one change of code may take, checks included."""
 
 RACE_ROWS, LEAST_RACE_ROWS = 40, 10
-"""The number of validation rows that a race samples: the default and the smallest; decision 0052 has others."""
+"""The number of validation rows that a race samples: the default and the smallest; decision 0022 has others."""
 
 ROW_SUFFIXES = (".json", ".jsonl", ".csv")
 REGISTRIES = (
