@@ -118,6 +118,7 @@ async def test_an_overloaded_endpoint_is_left_alone_as_long_as_it_asks(cluster, 
 
 async def test_a_server_that_refuses_everything_is_an_outage_and_pauses_grow(cluster, opened, monkeypatch):
     assert cooldown.cooldown_s(3, 0.0) > 2 * cooldown.cooldown_s(0, 0.0)
+    assert cooldown.cooldown_s(0, 3600.0) == 60, "no server rests longer at its own request"
     monkeypatch.setattr(cooldown, "LONGEST_S", 0.02)
     server = cluster.start()
     server.refusals.extend([Overloaded(retry_after_s=0.01)] * 1000)

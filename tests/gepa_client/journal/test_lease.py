@@ -40,6 +40,16 @@ def test_a_driver_without_signs_of_life_is_waited_for_and_replaced(store: Store)
         store.beat(RUN.id, OWNER, {})
 
 
+def test_a_run_that_its_driver_releases_is_taken_before_the_lease_ends(store: Store) -> None:
+    driven(store)
+    begun = time.monotonic()
+    take(
+        store, RUN.id, owner="another", driver="pid 2", lease_s=WAIT_S, on_wait=lambda *_: store.release(RUN.id, OWNER)
+    )
+    assert time.monotonic() - begun < WAIT_S / 2
+    assert store.run(RUN.id).claim.owner == "another"
+
+
 def test_a_living_driver_keeps_its_run_and_is_named(store: Store, another: Callable[[], Store]) -> None:
     driven(store)
     with (

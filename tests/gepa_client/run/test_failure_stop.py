@@ -1,5 +1,7 @@
 """The share of failures that pauses a run depends on what evolves, unless the user sets it."""
 
+from dataclasses import replace
+
 import pytest
 
 from gepa_client.gepa.batch_evaluator import ExampleDone
@@ -25,8 +27,8 @@ def test_a_program_that_always_fails_pauses_a_run_that_cannot_fix_it(
     cancel_token = CancelToken()
     stop = FailureStop("r1", None, share, cancel_token)
     stop.begin(evolve)
-    for _ in range(FAILURE_WINDOW):
-        stop.done(FAILED)
+    for at in range(FAILURE_WINDOW):
+        stop.done(FAILED if at % 2 else replace(FAILED, status="timeout"))
     assert (cancel_token.reason is not None) == pauses
     if cancel_token.reason is not None:
         assert "to continue regardless: `evolverpc resume r1 --failure-stop 1`" in cancel_token.reason.reason

@@ -75,6 +75,8 @@ class FakeProgram:
                 result["trajectory"] = data["trajectory"]
             if capture_traces and "ref" in data:
                 result["trajectory_ref"] = data["ref"]
+            if "metric_calls" in data:
+                result["metric_calls"] = data["metric_calls"]
             on_result(position, result)
 
     async def score(

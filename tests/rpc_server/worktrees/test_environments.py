@@ -60,6 +60,7 @@ async def test_a_commit_that_requires_more_has_it_and_others_have_not(
     app = "import tinydep\nANSWER = tinydep.VERSION\n"
     one = second(project, {"helper.py": app, "requirements.txt": "-r base.txt\n", "base.txt": "tinydep==1.0\n"})
     two = second(project, {"helper.py": app, "requirements.txt": "-r base.txt\n", "base.txt": "tinydep==2.0\n"})
+    lacking = second(project, {"helper.py": app, "requirements.txt": "tinydep==3.0\n"})
     here = await opened(project)
     messages = await asyncio.gather(*(here.output(here.at(commit)) for commit in (project.first, one, two)))
     assert [each["answer"] for each in messages] == [1, "1.0", "2.0"]
@@ -68,6 +69,9 @@ async def test_a_commit_that_requires_more_has_it_and_others_have_not(
         venv = each["env"]["VIRTUAL_ENV"]
         assert each["python"].startswith(venv)
         assert each["env"]["PATH"].startswith(f"{venv}/bin:")
+    with pytest.raises(ProgramFailed) as failed:
+        await here.results(here.at(lacking))
+    assert failed.value.retryable, "the server that made the commit could build it"
 
 
 def used_again(monkeypatch: pytest.MonkeyPatch, complete: Path) -> None:

@@ -237,7 +237,7 @@ async def test_trajectories_of_an_evicted_instance_have_expired(tmp_path: Path, 
 OWN_RECORDS = """
 
 def make_reflective_dataset(candidate, eval_batch, components_to_update):
-    return {name: [{"x": 1}] for name in components_to_update}
+    return {name: [{"asked": list(components_to_update)}] for name in components_to_update}
 """
 
 
@@ -245,7 +245,7 @@ async def test_a_programs_records_about_the_code_are_those_of_all_components_onc
     here = await opened(Project(tmp_path / "own", {**FILES, "app.py": f"{FILES['app.py']}{OWN_RECORDS}"}))
     results = await here.results(here.seed, {}, capture_traces=True)
     answer = await here.records(here.seed, results, "git_branch", "greeting", "added_components")
-    assert answer["dataset"]["git_branch"] == answer["dataset"]["greeting"] != []
+    assert answer["dataset"]["git_branch"] == answer["dataset"]["greeting"] == [{"asked": ["greeting"]}]
     assert answer["dataset"]["added_components"] == []
     differing = {"a": [{"x": 1}], "b": [{"x": 2}]}
     labelled = [{"Component": "a", "x": 1}, {"Component": "b", "x": 2}]

@@ -8,6 +8,8 @@ import ssl
 import urllib.error
 import urllib.request
 
+import idna
+
 seed_candidate = {"prompt": "seed"}
 
 
@@ -22,6 +24,10 @@ class Carrying(Exception):
     def __init__(self, **attributes):
         super().__init__("carries others")
         vars(self).update(attributes)
+
+
+class OfALibrary(Carrying, idna.IDNAError):
+    """As a client of a database raises it."""
 
 
 class Unreadable(Exception):
@@ -154,6 +160,8 @@ INFRASTRUCTURE = {
     "retryable": lambda: throw(Carrying(retryable=True)),
     "a time-out of a library": lambda: silent_server(urlopen),
     "a limit that ended a back-off": own_limit_of_a_back_off,
+    "a database that shuts down": lambda: throw(OfALibrary(sqlstate="57P01")),
+    "a database that is lost": lambda: throw(OfALibrary(pgcode="08006")),
 }
 PROGRAM = {
     "an own code": lambda: throw(Carrying(code=503)),
@@ -168,6 +176,7 @@ PROGRAM = {
     "rejected with an outage behind": rejected_with_an_outage_behind,
     "a rejection wrapped": rejection_wrapped,
     "rejected at last": lambda: throw(Carrying(errors=[Answered(503)], lastError=Answered(400))),
+    "a query that is wrong": lambda: throw(OfALibrary(sqlstate="42P01")),
     "an own limit": own_limit,
     "an own time-out": lambda: throw(TimeoutError("my own limit")),
     "an endless chain": endless,
