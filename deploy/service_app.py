@@ -107,7 +107,7 @@ def scale() -> int:
     from gepa_service.cli.arguments import open_cli_records
     from gepa_service.jobs.demand import workers_wanted
 
-    with open_cli_records(_settings().database) as records:
+    with open_cli_records(_settings()["GEPA_SERVICE_DATABASE"]) as records:
         wanted = max(FEWEST_WORKERS, workers_wanted(records, JOBS_EACH, MOST_WORKERS))
     present = worker.get_current_stats()
     lacking = max(0, wanted - present.backlog - present.num_running_inputs)

@@ -3,7 +3,6 @@
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from gepa_service.api.app_state import Service
@@ -16,24 +15,12 @@ PUBLIC_URL = "GEPA_SERVICE_PUBLIC_URL"
 NETWORKS = "GEPA_SERVICE_ALLOW_NETWORKS"
 OIDC = "GEPA_SERVICE_OIDC"
 GITHUB_APP, GITHUB_KEY = "GEPA_SERVICE_GITHUB_APP_TOML", "GEPA_SERVICE_GITHUB_APP_KEY"
+SETTINGS = (DATABASE, JOURNALS, PUBLIC_URL, NETWORKS, OIDC, GITHUB_APP, GITHUB_KEY)
 KEY_FILE = "key.pem"
 MONGODB = ("mongodb://", "mongodb+srv://")
 
 
-@dataclass(frozen=True)
-class ContainerSettings:
-    """`github_app`: the text of the file that `--github-app` names elsewhere; `github_key`: of its private key."""
-
-    database: str = field(repr=False)
-    journals: str = field(repr=False)
-    public_url: str | None
-    networks: tuple[str, ...]
-    oidc: tuple[str, ...]
-    github_app: str | None = field(repr=False)
-    github_key: str | None = field(repr=False)
-
-
-def read_settings(variables: Mapping[str, str], secret: str) -> ContainerSettings:
+def read_settings(variables: Mapping[str, str], secret: str) -> dict[str, str]:
     """Return the settings that the variables hold. `secret`: what gives them to containers, for messages.
 
     Raises:
@@ -48,21 +35,13 @@ def read_settings(variables: Mapping[str, str], secret: str) -> ContainerSetting
                 f"{name} names no MongoDB database, and containers share no SQLite file: set it in {secret} to a"
                 " mongodb:// or mongodb+srv:// URL that is reached from there"
             )
-    if bool(variables.get(GITHUB_APP)) != bool(variables.get(GITHUB_KEY)):
+    if bool(variables.get(GITHUB_APP, "").strip()) != bool(variables.get(GITHUB_KEY, "").strip()):
         raise ConfigurationError(f"{GITHUB_APP} and {GITHUB_KEY} belong together: set both in {secret}, or neither")
-    return ContainerSettings(
-        database=variables[DATABASE].strip(),
-        journals=variables[JOURNALS].strip(),
-        public_url=variables.get(PUBLIC_URL) or None,
-        networks=tuple(variables.get(NETWORKS, "").split()),
-        oidc=tuple(line.strip() for line in variables.get(OIDC, "").splitlines() if line.strip()),
-        github_app=variables.get(GITHUB_APP) or None,
-        github_key=variables.get(GITHUB_KEY) or None,
-    )
+    return {name: variables.get(name, "").strip() for name in SETTINGS}
 
 
 @contextlib.contextmanager
-def opened_in_container(settings: ContainerSettings, public_url: str | None) -> Iterator[Service]:
+def opened_in_container(settings: Mapping[str, str], public_url: str | None) -> Iterator[Service]:
     """Open the parts of the service for the block; as `opened_service`.
 
     `public_url`: the address of the API that the platform gives, if its settings name none.
@@ -70,28 +49,28 @@ def opened_in_container(settings: ContainerSettings, public_url: str | None) -> 
     Raises:
         ConfigurationError: neither names the API's address, by which jobs reach their journals.
     """
-    address = settings.public_url or public_url
+    address = settings[PUBLIC_URL] or public_url
     if address is None:
         raise ConfigurationError(f"the address of the API is not known: set {PUBLIC_URL} to it")
     with (
         tempfile.TemporaryDirectory(prefix="gepa-service-") as folder,
         opened_service(
-            settings.database,
-            settings.journals,
+            settings[DATABASE],
+            settings[JOURNALS],
             address,
-            allow_networks=settings.networks,
+            allow_networks=settings[NETWORKS].split(),
             github_app=_github_app(settings, Path(folder)),
-            oidc=settings.oidc,
+            oidc=[line.strip() for line in settings[OIDC].splitlines() if line.strip()],
         ) as service,
     ):
         yield service
 
 
-def _github_app(settings: ContainerSettings, folder: Path) -> Path | None:
-    if settings.github_app is None or settings.github_key is None:
+def _github_app(settings: Mapping[str, str], folder: Path) -> Path | None:
+    if not settings[GITHUB_APP]:
         return None
-    described = f'{settings.github_app}\nprivate_key_file = "{KEY_FILE}"\n'
-    for name, text in ((KEY_FILE, settings.github_key), ("app.toml", described)):
+    described = f'{settings[GITHUB_APP]}\nprivate_key_file = "{KEY_FILE}"\n'
+    for name, text in ((KEY_FILE, settings[GITHUB_KEY]), ("app.toml", described)):
         file = folder / name
         file.touch(mode=0o600)
         file.write_text(text, encoding="utf-8")

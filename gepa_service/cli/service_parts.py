@@ -1,7 +1,5 @@
 """Make the parts of an API from what an operator configures: databases, master key, GitHub App, OIDC issuers."""
 
-import hashlib
-import hmac
 import os
 import stat
 import tomllib
@@ -43,11 +41,6 @@ class GitHubAppFile(BaseModel):
     host: str = "github.com"
     api: str = "https://api.github.com"
     web: str = "https://github.com"
-
-
-def derived_key(master: bytes, purpose: str) -> bytes:
-    """Return the key of one purpose: who has it learns nothing of the master key."""
-    return hmac.digest(master, f"evolverpc {purpose} 1".encode(), hashlib.sha256)
 
 
 def read_github_app(file: Path, state_key: bytes) -> GitHub:
@@ -103,7 +96,7 @@ def opened_service(
         masters = master_keys(os.environ)
         vault = Vault(records, masters)
         vault.verify()
-        present = masters[0].value
+        present = masters[0]
         tokens = JobTokens(records, [each.value for each in masters])
         yield Service(
             records=records,
@@ -111,9 +104,9 @@ def opened_service(
             recognize=Recognizer(records, tokens, OidcTokens(issuers)),
             public_url=public_url,
             repositories=RepositoryPolicy(allow_local=allow_local, allow_networks=networks),
-            github=None if github_app is None else read_github_app(github_app, derived_key(present, "github state")),
-            webhook_key=derived_key(present, "webhooks"),
+            github=None if github_app is None else read_github_app(github_app, present.derived("github state")),
+            webhook_key=present.derived("webhooks"),
             vault=vault,
-            sessions=Sessions(derived_key(present, "sessions")),
+            sessions=Sessions(present.derived("sessions")),
             issuers=tuple(each.issuer for each in issuers),
         )

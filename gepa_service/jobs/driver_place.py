@@ -1,12 +1,15 @@
 """Where the driver of a job runs: in a process with an environment of its own, or in a container."""
 
 import contextlib
+import functools
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from anyio.from_thread import start_blocking_portal
 
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.redaction import Secrets
@@ -18,9 +21,8 @@ from gepa_client.run.supervisor import DRIVER, LaunchDriver, LaunchedDriver
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import Driver, Log, NoSandboxes, Show
 from gepa_client.sandboxing.setup import providers_of
-from gepa_service.jobs.event_thread import EventThread
 from gepa_service.jobs.fleet_mirror import FleetMirror, Push, push_nothing
-from gepa_service.jobs.http_front import FrontedServers, HttpFront
+from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.job_environment import basic_environment
 from gepa_service.jobs.work_order import OptimizeOrder
 from sandbox_runtime import Closed
@@ -58,7 +60,7 @@ def place_for(order: OptimizeOrder, session: SandboxSession, front: HttpFront | 
         opening = isolated(order, session)
     else:
         opening = _here(order, session)
-    with EventThread() as thread, thread.entered(opening) as place:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(opening) as place:
         yield place
 
 
@@ -85,9 +87,16 @@ async def fronted_sandboxes(
     `shared`: the folder that the driver reads. `push`: see `FleetMirror`. Raises `OSError`.
     """
     secrets = order.secrets_of_tenant()
-    servers = FrontedServers(front, secrets)
-    async with FleetMirror(shared, session.settings.fleet, order.token_file, servers.address, push) as mirror:
-        yield FrontedSandboxes(session, mirror.fleet, servers.original, secrets), mirror.token
+    original: dict[str, str] = {}
+
+    @functools.cache
+    def address(server: str) -> str:
+        fronted = front.route(f"server-{len(original)}", server, secrets)
+        original[fronted] = server
+        return fronted
+
+    async with FleetMirror(shared, session.settings.fleet, order.token_file, address, push) as mirror:
+        yield FrontedSandboxes(session, mirror.fleet, original, secrets), mirror.token
 
 
 @contextlib.asynccontextmanager

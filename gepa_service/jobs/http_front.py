@@ -9,16 +9,16 @@ import contextlib
 import re
 import socket
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 from aiohttp import web
+from anyio.from_thread import start_blocking_portal
 
 from evolverpc_common.redaction import Secrets
 from gepa_client.transport.address import http_url
 from gepa_client.transport.http_transport import connector
-from gepa_service.jobs.event_thread import EventThread
 from gepa_service.jobs.forwarding import forwarded, forwarding_session
 from gepa_service.jobs.front_port import free_port
 from gepa_service.jobs.work_order import Front
@@ -96,24 +96,6 @@ class HttpFront:
         return await forwarded(request, self._clients[name], to, route.secrets, names)
 
 
-@dataclass
-class FrontedServers:
-    """The servers of a job's sandboxes as the front forwards to them. `original`: their own addresses, by those."""
-
-    front: HttpFront
-    secrets: Secrets
-    original: dict[str, str] = field(default_factory=dict)
-    _by_target: dict[str, str] = field(default_factory=dict)
-
-    def address(self, target: str) -> str:
-        """Return the address by which the driver reaches a server."""
-        if target not in self._by_target:
-            found = self.front.route(f"server-{len(self._by_target)}", target, self.secrets)
-            self._by_target[target] = found
-            self.original[found] = target
-        return self._by_target[target]
-
-
 @contextlib.contextmanager
 def fronted(front: Front | None) -> Iterator[tuple[dict[str, Any], HttpFront | None]]:
     """Open the front of a job at Modal for the block; yield the settings of a gateway that is reached through it, too.
@@ -131,5 +113,5 @@ def fronted(front: Front | None) -> Iterator[tuple[dict[str, Any], HttpFront | N
         listener = socket.create_server(("0.0.0.0", front.port))  # noqa: S104  Modal's forwarder comes from outside
     except OSError as error:
         raise SandboxError(f"port {front.port}, by which sandboxes reach this job, is taken: {error}") from error
-    with listener, EventThread() as thread, thread.entered(opened.listening(listener)):
+    with listener, start_blocking_portal() as portal, portal.wrap_async_context_manager(opened.listening(listener)):
         yield {"gateway": f"{port}={gateway}"}, opened

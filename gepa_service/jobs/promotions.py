@@ -4,8 +4,9 @@ import hashlib
 from collections.abc import Callable
 
 from gepa_service.model.program_version import ActiveVersion, Program, Promotion
+from gepa_service.records.every import every
 from gepa_service.records.record import new_id, now
-from gepa_service.records.store import ATTEMPTS, LARGEST_PAGE, RecordChanged, RecordExists, TenantRecords
+from gepa_service.records.store import ATTEMPTS, RecordChanged, RecordExists, TenantRecords
 
 IMPROVED = "improved"
 DIGEST_LENGTH = 32
@@ -28,12 +29,8 @@ def active_id(line: str) -> str:
 def promotions_of(records: TenantRecords, *, program_id: str | None = None, line: str | None = None) -> list[Promotion]:
     """Return the promotions of a version or of a line, oldest first."""
     where = {"program_id": program_id} if program_id is not None else {"line": line}
-    found: list[Promotion] = []
-    while True:
-        page = records.page(Promotion, where, after=found[-1].id if found else None, limit=LARGEST_PAGE)
-        found += page
-        if len(page) < LARGEST_PAGE:  # ids are made on several machines, whose clocks may differ
-            return sorted(found, key=lambda each: (each.line, each.number, each.id))
+    found = every(records.store, Promotion, records.tenant, where)
+    return sorted(found, key=lambda each: (each.line, each.number, each.id))  # of several machines, whose clocks differ
 
 
 def promote(records: TenantRecords, program: Program, actor: str, reason: str | None) -> Promotion:

@@ -17,7 +17,7 @@ from gepa_service.repositories.destinations import (
 )
 from gepa_service.repositories.policy import RepositoryPolicy
 from sandbox_runtime.source.origin import LocalRepository, address
-from sandbox_runtime.source.remote_git import Credentials, GitFailed, git
+from sandbox_runtime.source.remote_git import FETCH, Credentials, GitFailed, git
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HEAD = "HEAD"
@@ -25,7 +25,6 @@ _HEADS = "refs/heads/"
 _REDIRECT = re.compile(r"redirect|returned error: 30[12378]\b")
 
 FETCH_S = 600.0
-_FETCH = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--end-of-options")
 
 
 class RepositoryUnreachable(Exception):
@@ -143,7 +142,7 @@ async def fetch(
     repository: AllowedRepository, commit: str, folder: Path, credentials: Credentials | None, *, bare: bool = False
 ) -> None:
     """Bring a commit to the git repository in `folder`, without those before it. Raises `GitFailed`."""
-    asked = (*_FETCH, repository.url, commit)
+    asked = (*FETCH, repository.url, commit)
     await remote_git(repository, *asked, folder=folder, credentials=credentials, timeout_s=FETCH_S, bare=bare)
 
 

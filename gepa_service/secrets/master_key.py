@@ -39,7 +39,11 @@ class MasterKey:
     @property
     def name(self) -> str:
         """Return 12 hex digits that name the key."""
-        return hmac.digest(self.value, b"evolverpc master key name 1", hashlib.sha256).hex()[:12]
+        return self.derived("master key name").hex()[:12]
+
+    def derived(self, purpose: str) -> bytes:
+        """Return the key of one purpose: who has it learns nothing of the master key."""
+        return hmac.digest(self.value, f"evolverpc {purpose} 1".encode(), hashlib.sha256)
 
 
 def master_keys(environment: Mapping[str, str]) -> tuple[MasterKey, ...]:

@@ -183,19 +183,20 @@ class ClaudeAgent:
         outcome = await _run_in_task(
             command, task, json.dumps(given).encode(), self._timeout_s, on_lines=session.take, log=session.log
         )
-        failed = session.failed or _failure_reason(outcome, self.name, self._timeout_s)
-        if failed is not None or session.done is None:
+        stated = session.stated
+        failed = _shown(stated.failed or "") or _failure_reason(outcome, self.name, self._timeout_s)
+        if failed is not None or stated.done is None:
             reason = failed or "its session ended without an answer"
-            killed = session.killed or (session.failed is None and _was_killed(outcome))
-            raise AgentFailed(reason, log_tail=_printable(session.log.text()), usage=session.usage, killed=killed)
-        return AgentResult(_printable(session.done).strip()[:MAX_SUMMARY], session.usage)
+            killed = stated.killed or (stated.failed is None and _was_killed(outcome))
+            raise AgentFailed(reason, log_tail=_printable(session.log.text()), usage=stated.usage, killed=killed)
+        return AgentResult(_printable(stated.done).strip()[:MAX_SUMMARY], stated.usage)
 
 
 class _SessionEvent(BaseModel):
     """A line of `claude_session.py`."""
 
     progress: str | None = None
-    usage: Usage | None = None
+    usage: Usage = Usage()
     done: str | None = None
     failed: str | None = None
     killed: bool = False
@@ -207,10 +208,7 @@ class _Session:
     def __init__(self, on_progress: Callable[[str], None]) -> None:
         self._on_progress = on_progress
         self.log = OutputTail(LOG_TAIL_BYTES)
-        self.usage = Usage()
-        self.done: str | None = None
-        self.failed: str | None = None
-        self.killed = False
+        self.stated = _SessionEvent()
 
     def take(self, lines: list[bytes]) -> None:
         for line in lines:
@@ -222,12 +220,7 @@ class _Session:
             if event.progress is not None:
                 self.log.add(event.progress.encode() + b"\n")
                 self._on_progress(_shown(event.progress))
-            if event.usage is not None:
-                self.usage = event.usage
-            if event.done is not None:
-                self.done = event.done
-            if event.failed is not None:
-                self.failed, self.killed = _shown(event.failed), event.killed
+            self.stated = self.stated.model_copy(update={name: getattr(event, name) for name in event.model_fields_set})
 
 
 async def _run_in_task(

@@ -152,7 +152,7 @@ class AdapterProgram:
         )
         dataset = {name: [dict(record) for record in made] for name, made in dataset.items()}
         return "{%s%s}" % (
-            reflective_records.members(*reflective_records.take_out(dataset, "dataset")),
+            reflective_records.members(dataset),
             self._state_text(required=True),
         )
 

@@ -146,7 +146,7 @@ class FunctionProgram:
         """Return the program's own records."""
         arguments = (params[name] for name in ("candidate", "eval_batch", "components_to_update"))
         dataset = await executor.resolve(self._reflect(*arguments))
-        return "{%s}" % reflective_records.members(*reflective_records.take_out(dataset, "dataset"))
+        return "{%s}" % reflective_records.members(dataset)
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:
         """Return the program's own new texts."""

@@ -27,8 +27,10 @@ _MEDIA_TYPES = {
 }
 
 
-def take_out(dataset: Any, name: str) -> tuple[Any, dict[str, dict[str, str]]]:
-    """Replace each `gepa.Image` by `{"$image": id}`; return the records and the images by id, each once.
+def members(dataset: Any) -> str:
+    """Return `dataset`, and `images` if there are any, as members of a result.
+
+    `dataset` has `{"$image": id}` in place of each `gepa.Image`, and `images` these by id, each once.
 
     Raises:
         NotJsonError: an image cannot be read, exceeds `MAX_BYTES` or is a URL; the message names its place.
@@ -36,7 +38,7 @@ def take_out(dataset: Any, name: str) -> tuple[Any, dict[str, dict[str, str]]]:
     images: dict[str, dict[str, str]] = {}
     module = sys.modules.get("gepa.image")  # a program that has not imported it has made no image
     if module is None:
-        return dataset, images
+        return '"dataset":%s' % readable_text(dataset, "dataset")
     kind = module.Image
 
     def replaced(value: Any, path: str, depth: int) -> Any:
@@ -53,13 +55,8 @@ def take_out(dataset: Any, name: str) -> tuple[Any, dict[str, dict[str, str]]]:
             return [replaced(part, "%s[%d]" % (path, at), depth + 1) for at, part in enumerate(value)]
         return value
 
-    made = replaced(dataset, name, 0)
-    return (made, images) if images else (dataset, images)
-
-
-def members(dataset: Any, images: dict[str, dict[str, str]]) -> str:
-    """Return `dataset`, and `images` if there are any, as members of a result."""
-    text = '"dataset":%s' % readable_text(dataset, "dataset")
+    made = replaced(dataset, "dataset", 0)
+    text = '"dataset":%s' % readable_text(made if images else dataset, "dataset")
     return '%s,"images":%s' % (text, to_text(images, "images")) if images else text
 
 

@@ -6,15 +6,14 @@ import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from urllib.parse import urljoin, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import urljoin
 
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
-from evolverpc_common.judged_http import judged_connector
+from evolverpc_common.judged_http import environment_proxy, judged_connector
 from evolverpc_common.model_prices import ModelPrice
 from evolverpc_common.network_addresses import Network
 from evolverpc_common.redaction import StreamRedactor
@@ -344,7 +343,4 @@ def _response_headers(headers: Mapping[str, str], redactor: StreamRedactor) -> d
 
 def _proxy(url: str) -> str | None:
     """Return this machine's proxy for a URL. Never for `http`, because the proxy would see the key."""
-    parts = urlsplit(url)
-    if parts.scheme != "https" or proxy_bypass(parts.hostname or ""):
-        return None
-    return getproxies().get("https")
+    return environment_proxy(url) if url.startswith("https:") else None

@@ -13,7 +13,7 @@ from evolverpc_common.git import filters_off
 from evolverpc_common.network_addresses import is_loopback
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.source.commits import Commit
-from sandbox_runtime.source.remote_git import GitFailed, GitToken, git, line
+from sandbox_runtime.source.remote_git import FETCH, GitFailed, GitToken, git, line
 
 _SCP = re.compile(r"(?P<user>[\w.-]+)@(?P<host>[\w.-]+):(?P<path>[^/:][^:]*)")
 _SCHEMES = ("https", "ssh", "file")
@@ -154,8 +154,7 @@ async def remote_commit(
     if await _git_output("cat-file", "-t", commit, folder=mirror, bare=True) != "commit":
         on_progress(f"fetching {commit[:12]} of {where}")
         await asyncio.to_thread(_unlock, mirror)
-        fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--end-of-options")
-        await _asking(where, credentials, *fetch, where.url, commit, mirror=mirror, timeout_s=FETCH_S)
+        await _asking(where, credentials, *FETCH, where.url, commit, mirror=mirror, timeout_s=FETCH_S)
     return SourceCommit(Commit(mirror, commit, bare=True), branch, where.folder)
 
 

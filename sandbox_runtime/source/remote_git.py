@@ -90,6 +90,9 @@ async def line(*arguments: str, folder: Path, bare: bool = False) -> str:
     return (await git(*arguments, folder=folder, bare=bare)).decode("utf-8", "surrogateescape").rstrip("\n")
 
 
+FETCH = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--end-of-options")
+"""A fetch of one commit, without those before it: what follows is the address and the commit."""
+
 TOKEN_USER = "x-access-token"  # noqa: S105  a user's name
 """GitHub's user for tokens; GitLab and others accept any."""
 

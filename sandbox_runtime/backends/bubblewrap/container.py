@@ -16,8 +16,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded, run_shielded
 from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError, SandboxGone
@@ -111,7 +109,7 @@ class Container:
 
     def _recorded(self, id_: str) -> dict[str, Any]:
         folders = self._context.groups.group(host_name(id_)).folders
-        return RecordedResources(groups=[str(folder) for folder in folders]).model_dump()
+        return {"groups": [str(folder) for folder in folders]}
 
     async def start(self) -> None:
         """Start it, without a command. Raises `SandboxError`, `OSError`: see `log`; it must still be closed."""
@@ -349,27 +347,12 @@ def host_name(id_: str) -> str:
     return f"gepa-{id_}"
 
 
-class RecordedResources(BaseModel):
-    """`groups`: folders of its control group. Its processes are found there, and by the container's host name."""
-
-    model_config = ConfigDict(frozen=True)
-
-    groups: list[str] = []
-
-    @classmethod
-    def of(cls, record: SandboxRecord) -> "RecordedResources":
-        """Return those of a record; none if the record has another form."""
-        try:
-            return cls.model_validate(record.resources)
-        except ValidationError:
-            return cls()
-
-
 def free(record: SandboxRecord) -> None:
     """End everything of a sandbox, and remove its control group. Blocks. Raises `OSError` if something is left."""
-    resources = RecordedResources.of(record)
     name = host_name(record.id)
-    group = ControlGroup(tuple(Path(folder) for folder in resources.groups if Path(folder).name == name))
+    group = ControlGroup(
+        tuple(folder for folder in map(Path, record.resources.get("groups", ())) if folder.name == name)
+    )
     until = time.monotonic() + _END_S
     while pids := processes_named(name) | group.pids():
         for pid in pids:
