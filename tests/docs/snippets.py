@@ -3,7 +3,7 @@
 RUN = {
     "tests/protocol/test_protocol_page.py": "docs/protocol.md: *",
     "tests/examples/test_demo.py": [
-        "README.md: make demo     # optimize a small program; needs no key; half a minute the first time, two minutes on a slow machine",
+        "README.md: make demo     # optimize a small program, in TypeScript too if Node 20 is there; needs no key; about half a minute",
         "examples/tickets/README.md: $ make demo",
         "examples/tickets/README.md: $ export GEPA_TOKEN=$(openssl rand -hex 16)",
         "examples/tickets/README.md: $ evolverpc serve --port 8002 --command node dist/serve.js --stdio",
@@ -78,6 +78,7 @@ NOT_RUN = {
     """docs/guides/service.md: api PUT /secrets/OPENAI_API_KEY '{"value": "sk-..."}'""": "tests/gepa_service/test_story.py makes the same calls",
     'clients/service-typescript/README.md: import { serviceClient } from "evolverpc-service";': "tests/story.test.ts makes the same calls",
     "docs/guides/service.md: import os": "tests/gepa_service/client/test_service_client.py makes the same calls",
+    "README.md: pip install 'PATH_TO_CLONE[server,client]' openai": "downloads packages; the gate `wheel` installs the package, and test_programs.py runs the call",
     "README.md: npm init --yes && npm pkg set type=module && npm install PATH_TO_CLONE/clients/typescript openai && npm install --save-dev tsx": "downloads packages; `npm run pack-check` installs the package, and test_programs.py compiles and runs the program",
     "CONTRIBUTING.md: make setup": "the gates themselves run in what it makes",
     "CONTRIBUTING.md: make test                 # all gates; CI runs the same": "it runs this test",
