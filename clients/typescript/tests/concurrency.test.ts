@@ -52,7 +52,7 @@ it("a batch larger than all the room is admitted when nothing else runs", async 
   expect(await evaluate(server, [1, 2, 3])).toHaveLength(3);
 });
 
-it("a batch that is cancelled while it waits for room holds up none behind it", async () => {
+it("a batch that waits for room is not overtaken; once cancelled it holds up none behind it", async () => {
   const { opened, open } = gate();
   const program = batchProgramOf({
     evaluate: async (_, batch) => {
@@ -65,6 +65,7 @@ it("a batch that is cancelled while it waits for room holds up none behind it", 
     const params = { candidate: { rules: "" }, batch: data.map((each, at) => ({ id: String(at), data: each })) };
     await call(server, "evaluate", params, { call_id: String(data[0]), wait_s: 0 });
   }
+  expect((await call(server, "get_result", { call_id: "3", wait_s: 0.2 })).result.pending).toBeDefined();
   await call(server, "cancel", { call_id: "2" });
   expect((await call(server, "get_result", { call_id: "3", wait_s: 2 })).result.results).toHaveLength(1);
   open();

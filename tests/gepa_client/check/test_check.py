@@ -243,6 +243,10 @@ def test_no_more_rows_are_tried_than_the_limits_of_the_run_allow(serve: Serve, c
     script.seen.clear()
     assert cli("check", serve(script), "--config", "run.toml").status == 0
     assert len(script.calls("evaluate")) == 45
+    for limit, calls in ((("--max-metric-calls", 44), 30), (("--config", "run.toml"), 45)):
+        again = learned(evaluate=evaluate)
+        assert cli("check", serve(again), "--repeats", 9, *limit).status == 0
+        assert len(again.calls("evaluate")) == calls
 
 
 def test_all_scores_0_are_accepted_while_the_whole_seed_is_empty(serve: Serve, cli: Cli) -> None:

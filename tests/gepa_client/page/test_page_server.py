@@ -3,8 +3,9 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -176,3 +177,19 @@ async def test_connections_that_send_no_whole_request_are_bounded_in_number_and_
             answers = Counter([await answer(each) for each in opened])
             assert answers == {b"": connections.MOST // 2, b"HTTP/1.1 408 Request Timeout": connections.MOST // 2}
         await browser.open_session()
+
+
+async def test_a_result_that_is_written_after_later_ones_is_shown(tmp_path: Path) -> None:
+    made, path = Made(absent=frozenset({(4, 2), (4, 3)})), str(tmp_path / "runs.db")
+    put(path, made)
+    texts = {"rules": made.texts[4]}
+    with closing(open_store(path)) as store, served(path) as server:
+        end = store.candidates(RUN_ID)[-1].number
+        async with Browser(server.address(None)) as browser:
+            await browser.open_session()
+            for row, number in ((3, end + 1), (2, end)):
+                key = evaluate_key(digest_of(texts), digest_of(made.wire(row)), str(row), trace=False)
+                answer = orjson.dumps(made.result(4, row))
+                store.write(RUN_ID, "", [Entry(SEARCH, number, key.kind, key.digest, key.about, answer)])
+                _, cell = await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=4&row={row}")
+                assert cell["number"] == number

@@ -52,6 +52,19 @@ def test_setbacks_count_from_where_the_job_got_last(service: Platform, calls: in
     assert (job.status, job.setbacks) == (status, setbacks)
 
 
+@pytest.mark.parametrize(("calls", "setbacks"), [(5, 3), (6, 0)])
+def test_setbacks_before_a_job_got_further_do_not_count_if_its_worker_dies(
+    service: Platform, calls: int, setbacks: int
+) -> None:
+    def process(self: Attempt, run_id: str) -> Ended:
+        service.journals.update(run_id, {"counters": {"metric_calls": calls}})
+        self._beat()
+        assert service.get(self._work).setbacks == setbacks
+        return Ended(status="paused")
+
+    assert attempted(service, process, 3).status == "paused"
+
+
 def test_a_job_whose_workers_ended_too_often_fails_without_a_further_process(service: Platform) -> None:
     def process(_: Attempt, _run_id: str) -> Ended:
         raise AssertionError("a process was started")

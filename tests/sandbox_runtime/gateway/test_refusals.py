@@ -268,12 +268,14 @@ async def test_models_that_are_not_listed_are_refused(
 async def test_calls_per_minute_are_over_all_sandboxes(
     opened: Opens, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
-    async with opened(GatewayPolicy(calls_per_minute=2, rate_wait_s=1)) as gateway:
+    policy = GatewayPolicy(calls_per_minute=2, rate_wait_s=1, cap_usd=1.0, prices={"m": (0.0, 10.0)})
+    async with opened(policy) as gateway:
         one, two = await sandbox(gateway), await sandbox(gateway, name="sandbox-2")
         for who, status in ((one, 200), (two, 200), (one, 429)):
             async with who.chat(http) as response:
                 assert response.status == status
         assert 50 < int(response.headers["Retry-After"]) <= 60
+        assert gateway.spend.spent_usd == pytest.approx(sum(call.counted_usd for call in recorded.calls))
     assert len(recorded.calls) == 2 and len(recorded.refusals) == 1
 
 
