@@ -89,6 +89,11 @@ def test_the_search_keeps_the_calls_within_the_budget(serve: Serve, cli: Cli) ->
     finished = ran.event("finished")
     assert "130 is reached, 40 of them kept to compare the best candidates" in finished["reason"]
     assert 90 <= finished["metric_calls"] <= 130 + VAL + 6
+    run = json.loads(cli("fork", "last", url, "--at", 0, "--max-metric-calls", 400, "--json").stdout)["id"]
+    assert cli("steer", "budget", run, "--max-metric-calls", 130).status == 0
+    steered = cli("resume", run, "--json").event("finished")
+    assert steered["reason"] == finished["reason"]
+    assert 90 <= steered["metric_calls"] <= 130 + VAL + 6
     refused = cli("optimize", url, "--tie-rows", FRESH, "--max-metric-calls", 40, "--check", "off")
     assert refused.status != 0
     assert "tie_rows keeps 40 metric calls to compare the best candidates" in refused.stdout + refused.stderr
