@@ -74,6 +74,7 @@ describe("authentication, Host and Origin", () => {
     expect(response.json.error.data.reason).toBe("origin");
     expect(response.headers["access-control-allow-origin"]).toBeUndefined();
     await refused({ body, headers: { origin: "null" } }, 403, -32021);
+    await refused({ body, headers: { origin: "http://localhost:3000" } }, 403, -32021);
   });
   it("health needs no token, but an accepted Host", async () => {
     const health = { path: "/health", method: "GET", headers: { authorization: undefined } };

@@ -113,3 +113,13 @@ async def test_a_wrong_row_is_found_in_a_noisy_program_and_at_once_in_a_determin
     assert not (await compared(None, server(NOISE["other texts and other scores each time"]), known=ok(2))).differences
     with pytest.raises(NoVerdict, match=r"row 0 has no result that can be compared \(timeout\)"):
         await compared(server(lambda _: ok()), server(lambda row: failed("timeout") if row == 0 else ok()))
+
+
+def test_a_verdict_is_that_of_one_process_and_not_of_the_next_one_at_its_address():
+    first, second, third = (SimpleNamespace(server=SimpleNamespace(name="s", instance_id=each)) for each in "abc")
+    comparison = SeedComparison([], lambda _: Ledger(), is_exact=lambda _: True)
+    comparison.refuse("http://server", first, "other scores")
+    assert comparison.verdict("http://server", second) is None
+    comparison.agree(second, "http://server")
+    verdicts = [comparison.verdict("http://server", each) for each in (first, second, third)]
+    assert verdicts == ["other scores", "", None]

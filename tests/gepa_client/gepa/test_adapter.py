@@ -89,15 +89,16 @@ def test_objectives_that_only_some_results_have_are_none(server, connect):
 
 @pytest.mark.parametrize("status", ["infra_error", "cancelled"])
 def test_a_failure_of_the_infrastructure_is_retried_as_a_new_call_instead_of_scored(server, connect, status):
-    examples = []
+    examples, paid = [], {"usage": {"cost_usd": 0.25}}
     server.evaluate_one = lambda _, example, __: (
-        server.failed(status, "RateLimitError") if server.runs[example.id] < 3 else server.ok(0.75)
+        {**server.failed(status, "RateLimitError"), **paid} if server.runs[example.id] < 3 else server.ok(0.75, **paid)
     )
     adapter = connect(on_example=examples.append)
     assert adapter.evaluate(rows(1), SEED).scores == [0.75]
     assert len({params["_meta"]["call_id"] for params in server.called("evaluate")}) == 3
     assert [(done.id, done.status, done.score) for done in examples] == [("0", "ok", 0.75)]
     assert (adapter.tally.examples, adapter.tally.calls) == (1, 3)
+    assert adapter.journal.spending["evaluate"].cost_usd == 0.75, "each attempt is paid for"
 
 
 def test_rows_travel_by_value_or_by_name(server, connect):

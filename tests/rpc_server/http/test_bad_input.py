@@ -39,7 +39,8 @@ async def test_listed_hosts_and_origins_are_let_in(start: Any) -> None:
     ):
         assert (await server.post(GOOD, headers={"Host": host}))[0] == expected
     assert (await server.post(GOOD, headers={"Origin": "https://ui.example"}))[0] == 200
-    assert (await server.post(GOOD, headers={"Origin": "https://ui.example.evil"}))[0] == 403
+    for foreign in ("https://ui.example.evil", "http://localhost:3000", "http://127.0.0.1:1", server.url, "null"):
+        assert (await server.post(GOOD, headers={"Origin": foreign}))[0] == 403
 
 
 async def test_a_small_body_without_a_length_is_held_to_the_limit(start: Any) -> None:

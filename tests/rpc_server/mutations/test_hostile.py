@@ -53,8 +53,10 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Watc
         "WHO": "-c user.name=a -c user.email=a@b",
     }
     rules = {"links": ("shared",), "deny": ("secrets", "**/*.lock"), "max_diff_bytes": MAX_DIFF_BYTES, "max_trees": 2}
-    async with served(project, env=env, python=Path(PYTHON), **rules) as running:
-        yield Watched(running)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GEPA_TOKEN", "the server's")
+        async with served(project, env=env, python=Path(PYTHON), **rules) as running:
+            yield Watched(running)
 
 
 def _parameters(cases: tuple[Case, ...], short: frozenset[str]) -> list[Any]:
