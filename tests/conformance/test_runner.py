@@ -44,7 +44,7 @@ def command(fork_server: ForkServer, tmp_path: Path) -> Command:
     return run
 
 
-async def report_on(server: Reference, *prefixes: str, token: str = TOKEN) -> ConformanceReport:
+async def report_on(server: Reference, *prefixes: str, token: str | None = TOKEN) -> ConformanceReport:
     chosen = [check for check in load_checks() if check.id.startswith(prefixes)]
     return await run_conformance(server.url, token, checks=chosen)
 
@@ -60,6 +60,12 @@ async def test_checks_that_need_the_conformance_program_or_a_limit_are_not_verif
     reasons = {outcome.reason for outcome in short.outcomes if outcome.verdict is Verdict.NOT_VERIFIED}
     assert reasons == {f"needs `example_timeout_s` of at least {least}; this endpoint states 1" for least in (3, 4)}
     assert short.parts == {"async": "not_verified", "partial": "not_verified", "example_timeout": "passed"}
+
+
+async def test_checks_of_the_token_are_not_verified_if_none_is_given() -> None:
+    async with Reference(broken="optional_token") as server:
+        [outcome] = (await report_on(server, "security.token.extended", token=None)).outcomes
+    assert outcome.verdict is Verdict.NOT_VERIFIED
 
 
 async def test_a_refused_token_is_inconclusive() -> None:

@@ -51,7 +51,8 @@ const shapes: fc.Arbitrary<Record<string, unknown>>[] = [
   fc.record({ event: fc.constantFrom("mutation", "no_proposal"), at }),
   fc.record({ event: fc.constant("steer"), key: fc.constantFrom("s1", "s2"), at: fc.option(at) }),
   fc.record({ event: fc.constant("warning"), message: fc.constantFrom("w1", "w2"), at: fc.option(at) }),
-  fc.record({ event: fc.constantFrom("now", "run", "spending", "position", "store"), some: fc.nat() }),
+  fc.record({ event: fc.constant("now"), metric_calls: fc.nat(200) }),
+  fc.record({ event: fc.constantFrom("run", "spending", "position", "store"), some: fc.nat() }),
 ];
 
 export const events: fc.Arbitrary<PageEvent[]> = fc.array(fc.oneof(...shapes), {

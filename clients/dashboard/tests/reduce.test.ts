@@ -38,6 +38,7 @@ function isKnownAt(event: PageEvent, n: number): PageEvent | null {
       statuses: pick(event.statuses),
     };
   }
+  if (event.event === "now") return null;
   const at = "at" in event ? event.at : null;
   return at === null || at <= n ? event : null;
 }
@@ -83,6 +84,7 @@ test("The view at a place is that of the facts up to it alone", () => {
         const view = viewAt(reduce(EMPTY, events), n);
         return {
           ...view,
+          latest: { ...view.latest, now: undefined },
           front: [...view.front].sort(),
           steers: view.steers.filter(({ at }) => at !== null),
           partial: view.partial.map(({ scores, ...rest }) => ({ ...rest, scores: [...scores].slice(0, 6) })),

@@ -157,6 +157,9 @@ def test_more_than_a_tenth_of_system_errors_fails_and_five_are_shown_in_full(ser
         assert f"Traceback of row {at} broke\nrow {at} wrote:\nlog of row {at} broke" in ended.stdout
     assert "Traceback of row 5 broke" not in ended.stdout
     assert "and 2 more errors" in ended.stdout
+    few = cli("check", serve(Script(seed={"rules": "red"}, datasets={"train": rows(5)}, evaluate=failing({0}))))
+    assert few.status == 1
+    assert "failed evaluate: the program failed on 1 of 5 examples" in few.stdout
 
 
 def answering(output: Callable[[dict[str, Any]], Any], score: Callable[[int], float] = lambda _: 0.0) -> Evaluate:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +19,7 @@ from urllib.request import url2pathname
 import pytest
 from aiohttp import ClientConnectionError
 
+from gepa_client.journal.entries import SEARCH, Attempt, Claim, Entry
 from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import open_store
 from gepa_client.page.event_log import EventLog
@@ -154,6 +156,25 @@ def test_a_page_that_comes_later_gets_an_event_of_each_key(key: str, kinds: str)
         for value in (1, 2):
             log.add(cast("Any", SimpleNamespace(event=kind, model_dump={key: value}.copy, **{key: value})))
         assert len(log.since(0, 1000)[0]) == 2, kind
+
+
+def test_failures_of_a_known_kind_are_counted_while_the_run_continues(tmp_path: Path) -> None:
+    url, made = str(tmp_path / "runs.db"), Made(status="running", claim=Claim("one", 1), broken=frozenset({(1, 0)}))
+    put(url, made)
+    [ended] = [row for row in made.rows() if isinstance(row, Attempt) and row.outcome == "program_error"]
+    of_number = [row for row in made.rows() if isinstance(row, Entry) and row.number == ended.number]
+    [entry] = [row for row in of_number if row.part == SEARCH]
+    again = [replace(row, number=99) for row in (replace(ended, outcome=None), ended, entry)]
+
+    def has_both(page: PageState) -> bool:
+        shown = page.one("failures")
+        if again and shown is not None:
+            with closing(open_store(url)) as store:
+                store.write(RUN_ID, "one", again)
+            again.clear()
+        return shown is not None and shown["failed"] == 2
+
+    read_run(url, RUN_ID, until=has_both)
 
 
 def test_the_page_of_a_running_run_has_the_command_that_cancels_it(cli: Cli, tmp_path: Path) -> None:

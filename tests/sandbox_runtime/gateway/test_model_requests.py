@@ -144,7 +144,8 @@ async def test_a_client_that_disconnects_ends_the_call_and_its_cost_is_unknown(
     opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     between = asyncio.Semaphore(1)
-    provider.answer = events([chunk("a"), chunk("b")], between)
+    so_far = {"prompt_tokens": 7, "completion_tokens": 1}
+    provider.answer = events([chunk("a", so_far), chunk("b")], between)
     async with opened() as gateway:
         one = await sandbox(gateway)
         async with one.chat(http, {**ASKED, "stream": True}) as response:
@@ -154,7 +155,7 @@ async def test_a_client_that_disconnects_ends_the_call_and_its_cost_is_unknown(
         await one.session.close()
     (call,) = recorded.calls
     # What it may have cost counts: 1,000 tokens out, and some bytes in.
-    assert call.cost_usd is None and 0.001 < call.counted_usd < 0.01
+    assert call.tokens is not None and call.cost_usd is None and 0.001 < call.counted_usd < 0.01
 
 
 async def test_closing_the_session_ends_a_running_stream(

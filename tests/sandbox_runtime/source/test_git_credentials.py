@@ -89,6 +89,7 @@ def test_a_token_is_sent_to_its_host_only_and_never_unencrypted() -> None:
     for url in (
         "https://git.example.com.evil.com/o/r",
         "https://git.example.com:444/o/r",
+        "https://pages.git.example.com/o/r",
         "http://git.example.com/o/r",
         "ssh://git@git.example.com/o/r",
         "file:///git.example.com/r",
