@@ -36,10 +36,7 @@ def call_reflection_model(name: str, kwargs: Mapping[str, Any]) -> tuple[StepVer
         if may_pass(error):
             return "warning", f"{reason} (a run calls it again)"
         if (where := address_of(error)) is None:
-            return (
-                "failed",
-                f"{reason}; it was not called. Set its key (any text, if its server needs none) or its name",
-            )
+            return "failed", f"{reason}; set its key (any text, if its server needs none) or its name"
         return "failed", f"{reason}; it was called at {where}; set its key, its name or, {ADDRESS}"
     cost = "at an unknown price" if answer.cost_usd is None else f"for ${answer.cost_usd:.6f}"
     return "ok", f"by {name}, which answered one call in {time.monotonic() - began:.1f} s {cost}"

@@ -252,7 +252,7 @@ def may_pass(error: Exception) -> bool:
 
 
 def address_of(error: BaseException | None) -> str | None:
-    """Return the address that answered with an error; None if none was called."""
+    """Return the address that answered with an error; None if none was called, or none is known."""
     if _never_sent(error):
         return None
     found = None

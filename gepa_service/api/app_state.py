@@ -1,10 +1,12 @@
 """What the routes share: the stores, and how callers are recognized. Made once at the start, never changed."""
 
+import contextlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.principal import Principal
 from gepa_service.auth.sessions import Sessions
 from gepa_service.jobs.month_spending import SpendingReader
@@ -19,7 +21,7 @@ if TYPE_CHECKING:  # the worker, which has a `Service` too, serves no requests
 
 @dataclass(frozen=True)
 class Service:
-    """The parts of a running API. `journals`: the store of runs, as `gepa_client.journal.store.open_store` takes it.
+    """The parts of a running API. `journals`: the address of the store of runs.
 
     `recognize`: as `auth.recognize.Recognizer`; it blocks. `public_url`: by which the API is reached from outside.
     `repositories`: which may be connected. `github`: None if the service has no GitHub App. `webhook_key`: from which
@@ -39,6 +41,10 @@ class Service:
     sessions: Sessions = field(default_factory=lambda: Sessions(secrets.token_bytes(32)), repr=False)
     issuers: tuple[str, ...] = ()
     spending: SpendingReader = field(default_factory=SpendingReader, repr=False)
+
+    def opened_journals(self) -> contextlib.closing[Store]:
+        """Open the store of runs for a block. Raises `JournalError`."""
+        return contextlib.closing(open_store(self.journals))
 
 
 def service_of(request: "Request") -> Service:

@@ -1,11 +1,9 @@
 """Refuse work that a tenant's quotas do not allow, before it is stored."""
 
-import contextlib
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from gepa_client.journal.store import open_store
 from gepa_service.api.app_state import Service
 from gepa_service.api.problems import Problem
 from gepa_service.jobs.tenant_quotas import quotas_of
@@ -25,7 +23,7 @@ def refuse_beyond_quotas(service: Service, tenant: str, settings: Mapping[str, A
         raise Problem(422, "quota", "Beyond a quota", detail, field="sandboxes", quota="sandboxes")
     refuse_full_queue(service, tenant, quotas)
     if quotas.usd_per_month is not None:
-        with contextlib.closing(open_store(service.journals)) as journals:
+        with service.opened_journals() as journals:
             spent = service.spending.of(service.records, journals, tenant).usd
         if spent >= quotas.usd_per_month:
             detail = f"the tenant's {quotas.usd_per_month:g} USD of this month are spent: raise the quota, or wait"

@@ -1,11 +1,8 @@
 """Whether the API answers, whether it can do its work, and its figures; open to all, as they name no tenant."""
 
-import contextlib
-
 from fastapi import APIRouter, Request, Response
 
 from gepa_client.errors import JournalError
-from gepa_client.journal.store import open_store
 from gepa_service.api.access import Parts
 from gepa_service.api.metrics import MEDIA_TYPE
 from gepa_service.api.problems import RETRY_S, Problem
@@ -30,7 +27,7 @@ def ready(service: Parts) -> dict[str, str]:
     except RecordError:
         failed.append("the database of records")
     try:
-        with contextlib.closing(open_store(service.journals)):
+        with service.opened_journals():
             pass
     except JournalError:
         failed.append("the store of runs")

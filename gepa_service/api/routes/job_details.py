@@ -1,12 +1,9 @@
 """Parts of a job's run that the page loads when they are asked for: those that `evolverpc watch` answers too."""
 
-import contextlib
-
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from gepa_client.errors import NoSuchRun
-from gepa_client.journal.store import open_store
 from gepa_client.page.event_log import to_json
 from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails
 from gepa_client.page.shown_text import NotThere
@@ -22,7 +19,7 @@ def detail(job_id: Id, caller: Reader, service: Parts, request: Request) -> Resp
     """Return the detail of a job's run that the path names. Raises a 404 problem if it is not there."""
     known_work(caller.records, job_id, "optimize")
     try:
-        with contextlib.closing(open_store(service.journals)) as store:
+        with service.opened_journals() as store:
             found = RunDetails(store, job_id).read(request.url.path.rpartition("/")[2], request.query_params)
             return Response(to_json(found.model_dump()), media_type="application/json")
     except NoSuchRun:

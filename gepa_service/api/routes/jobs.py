@@ -1,6 +1,5 @@
 """Submit jobs, look at them, and control them."""
 
-import contextlib
 import shlex
 from collections.abc import Callable
 from datetime import datetime
@@ -11,7 +10,6 @@ from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, model_validator
 
 from evolverpc_common.exact_values import with_integers_packed
-from gepa_client.journal.store import Store, open_store
 from gepa_client.settings.groups import Evolve
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.app_state import Service
@@ -242,7 +240,7 @@ def job(job_id: Id, caller: Reader) -> JobView:
 def change_budget(job_id: Id, asked: BudgetChange, caller: Writer, service: Parts) -> JobView:
     """Change the budget of a job that has not ended."""
     budget = asked.model_dump(exclude_none=True)
-    with journals_of(service) as store:
+    with service.opened_journals() as store:
         change = partial(control.set_budget, caller.records, store, by=caller.actor, budget=budget)
         return _controlled(caller.records, job_id, change)
 
@@ -250,7 +248,7 @@ def change_budget(job_id: Id, asked: BudgetChange, caller: Writer, service: Part
 @router.post("/job/{job_id}/cancel", responses=documented(404))
 def cancel(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """End a job for good; what it has found is kept."""
-    with journals_of(service) as store:
+    with service.opened_journals() as store:
         return _controlled(caller.records, job_id, partial(control.cancel, caller.records, store, by=caller.actor))
 
 
@@ -305,11 +303,6 @@ def settings_or_problem(
     except ValueError as error:
         detail = f"`server_args` are not flags: {error}"
         raise Problem(422, "wrong-setting", "Wrong setting", detail, field="options.server_args") from None
-
-
-def journals_of(service: Service) -> contextlib.closing[Store]:
-    """Open the store of runs for a block."""
-    return contextlib.closing(open_store(service.journals))
 
 
 def _controlled(records: TenantRecords, job_id: str, action: Action) -> JobView:

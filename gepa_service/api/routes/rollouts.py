@@ -12,7 +12,7 @@ from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Paging, View, known_work
 from gepa_service.api.quotas import refuse_beyond_quotas
-from gepa_service.api.routes.jobs import Rows, Target, controlled, journals_of, repository_of, settings_or_problem
+from gepa_service.api.routes.jobs import Rows, Target, controlled, repository_of, settings_or_problem
 from gepa_service.api.routes.programs import known_program
 from gepa_service.api.routes.repositories import Id
 from gepa_service.jobs import control
@@ -151,7 +151,7 @@ def batch(batch_id: Id, caller: Reader, query: Paging) -> BatchView:
 def cancel(batch_id: Id, caller: Writer, service: Parts) -> BatchAccepted:
     """Cancel a batch; the results that are there are kept."""
     found = known_work(caller.records, batch_id, "rollouts")
-    with journals_of(service) as store:
+    with service.opened_journals() as store:
         cancelled = controlled(found, partial(control.cancel, caller.records, store, by=caller.actor))
     return BatchAccepted(batch_id=cancelled.id, status=shown_status(cancelled))
 

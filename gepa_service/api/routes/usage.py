@@ -1,11 +1,8 @@
 """What a tenant has used this month, and what it may use."""
 
-import contextlib
-
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
-from gepa_client.journal.store import open_store
 from gepa_service.api.access import Parts, Reader
 from gepa_service.jobs.month_spending import month_id, month_of
 from gepa_service.jobs.tenant_quotas import quotas_of
@@ -38,7 +35,7 @@ class UsageView(BaseModel):
 def usage(request: Request, caller: Reader, service: Parts) -> UsageView:
     """Return what the tenant has used."""
     tenant, records, moment = caller.tenant, service.records, now()
-    with contextlib.closing(open_store(service.journals)) as journals:
+    with service.opened_journals() as journals:
         spent = service.spending.of(records, journals, tenant)
     counted = records.get(Usage, tenant, month_id(moment))
     return UsageView(
