@@ -36,12 +36,16 @@ async def forwarded(
 ) -> web.StreamResponse:
     """Return the answer of the server at `url`. It is streamed, or if there are `secrets`, read and passed on whole.
 
+    If the server breaks off within a streamed answer, the connection of the request is closed, so that nobody takes the
+    part for the whole.
+
     `names`: of the headers that are passed on, in lower case; None for all.
 
     Raises:
         web.HTTPBadGateway: the server does not answer, or not in a form in which secrets can be replaced.
     """
     without = ("Host",) if secrets is None else ("Host", "Accept-Encoding")
+    reply: web.StreamResponse | None = None
     try:
         async with client.request(
             request.method,
@@ -60,7 +64,11 @@ async def forwarded(
             await reply.write_eof()
             return reply
     except (aiohttp.ClientError, TimeoutError, ConnectionError):
-        raise web.HTTPBadGateway(text="the server behind this address does not answer") from None
+        if reply is None or not reply.prepared:
+            raise web.HTTPBadGateway(text="the server behind this address does not answer") from None
+        if request.transport is not None:
+            request.transport.close()
+        return reply
 
 
 async def _redacted(answer: aiohttp.ClientResponse, secrets: Secrets) -> web.Response:

@@ -77,6 +77,26 @@ async def test_parts_of_a_response_arrive_before_its_end(front: HttpFront) -> No
         assert await answer.content.read() == b" last"
 
 
+@pytest.mark.parametrize("length", [None, 40])
+async def test_a_response_that_breaks_off_is_not_taken_for_a_whole_one(front: HttpFront, length: int | None) -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        reply = web.StreamResponse()
+        reply.content_length = length
+        await reply.prepare(request)
+        await reply.write(b'{"')
+        assert request.transport is not None
+        request.transport.close()
+        return reply
+
+    async with (
+        serving(cut) as url,
+        aiohttp.ClientSession() as client,
+        client.get(front.route("models", url)) as answer,
+    ):
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await asyncio.wait_for(answer.read(), 10)
+
+
 def test_a_forwarded_port_that_another_process_took_ends_the_attempt_and_not_the_job() -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
