@@ -144,6 +144,8 @@ class NoiseReport(BaseModel, frozen=True):
         highest = self.score_range[1]
         if gain <= highest - self.mean or self.mean > highest:
             return f"gains under {self._points(gain)} may be missed"
+        if self.mean == highest:
+            return f"it is not known which gains may be missed: the seed scores {highest:.2f} on each of the rows tried"
         return f"even a gain from {self.mean:.2f}, the seed's mean over the rows tried, to {highest:.2f} may be missed"
 
     def _points(self, gain: float) -> str:

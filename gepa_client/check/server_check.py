@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import json
+import random
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -628,9 +629,12 @@ class _ServerCheck:
 
 
 def _spread_over(untried: Sequence[int], count: int) -> list[int]:
-    """Return `count` of the indices, evenly spread over all of them; all if there are no more."""
-    count = min(count, len(untried))
-    return [untried[number * len(untried) // count] for number in range(count)]
+    """Return `count` of the indices, one of each part of equal size; all if there are no more.
+
+    The place within a part is random, as rows may repeat labels in turn, and always the same.
+    """
+    count, total, place = min(count, len(untried)), len(untried), random.Random(0)  # noqa: S311 - no secret
+    return [untried[place.randrange(at * total // count, (at + 1) * total // count)] for at in range(count)]
 
 
 def _step(

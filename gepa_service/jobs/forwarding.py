@@ -36,8 +36,8 @@ async def forwarded(
 ) -> web.StreamResponse:
     """Return the answer of the server at `url`. It is streamed, or if there are `secrets`, read and passed on whole.
 
-    If the server breaks off within a streamed answer, the connection of the request is closed, so that nobody takes the
-    part for the whole.
+    If the server breaks off within a streamed answer, the connection of the request is closed, so that the client does
+    not take the part for the whole.
 
     `names`: of the headers that are passed on, in lower case; None for all.
 
