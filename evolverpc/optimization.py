@@ -30,8 +30,7 @@ from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
 from gepa_client.views import notebook
-from gepa_client.views.console import make_console
-from gepa_client.views.exit_statuses import STOPPED
+from gepa_client.views.console import STOPPED, make_console
 from gepa_client.views.final_summary import RunSummary
 from protocol.errors import RpcError
 from rpc_server.program.live_program import is_dspy

@@ -41,7 +41,7 @@ from gepa_client.check.compared_servers import compare_servers
 from gepa_client.check.missing_fields import missing_fields
 from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
 from gepa_client.check.preflight import discovered
-from gepa_client.check.reflection_call import call_reflection_model
+from gepa_client.check.reflection_model import call_reflection_model
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.example_retries import evaluated_alone

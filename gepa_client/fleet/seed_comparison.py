@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from evolverpc_common.display_text import counted, line
 from gepa_client.errors import ClientError, NoVerdict, summary
-from gepa_client.fleet.endpoint import Endpoint
+from gepa_client.fleet.endpoint import Endpoint, attempt_once
 from gepa_client.fleet.handshake import same_code
 from gepa_client.fleet.result_comparison import NO_VERDICT, Difference, Results, difference, is_certain
-from gepa_client.fleet.single_attempt import attempt_once
 from gepa_client.transport.calls import AttemptLog, Call
 from gepa_client.transport.event_loop import GroupTask, run_group
 from protocol import DiscoverResult

@@ -22,10 +22,10 @@ from gepa_client.page.built_page import asset
 from gepa_client.page.cell_reader import CellReader
 from gepa_client.page.event_log import EventLog, to_json
 from gepa_client.page.explanation_answers import explained, provenance
+from gepa_client.page.page_fact import NotThere, text_part
 from gepa_client.page.proposal_answers import proposals
+from gepa_client.page.run_details import transcript
 from gepa_client.page.run_reader import RunReader
-from gepa_client.page.shown_text import NotThere, text_part
-from gepa_client.page.transcript_answers import transcript
 from gepa_client.run.output_folder import REPORT
 
 LARGEST_EVENTS, LARGEST_ANSWERS = 8 << 20, 4 << 20

@@ -58,9 +58,8 @@ from gepa_client.run.tie_break import final_rows
 from gepa_client.selection.race_blocks import fewest_rows, race_pays
 from gepa_client.selection.search_rows import default_sample
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.recorded_stops import record_stop
 from gepa_client.steering.request_queue import PolledQueue
-from gepa_client.steering.stopping import PAUSE
+from gepa_client.steering.stopping import PAUSE, record_stop
 from gepa_client.transport.event_loop import CancelToken
 from protocol import DiscoverResult
 from protocol.errors import RpcError

@@ -47,7 +47,7 @@ from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
 from gepa_client.run.stoppers import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
-from gepa_client.selection.race_parents import behind_best
+from gepa_client.selection.race import behind_best
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.steering.request_queue import PolledQueue
 from gepa_client.steering.steered_strategies import steered

@@ -21,6 +21,8 @@ from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.groups import SandboxKind
 from gepa_client.settings.loading import load
 from gepa_client.views.console import (
+    PAUSED,
+    STOPPED,
     duration,
     echo,
     echo_next,
@@ -32,7 +34,6 @@ from gepa_client.views.console import (
     safe,
     safe_line,
 )
-from gepa_client.views.exit_statuses import PAUSED, STOPPED
 
 if TYPE_CHECKING:
     from sandbox_runtime import SandboxInfo
