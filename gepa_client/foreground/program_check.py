@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.display_text import counted
-from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS
+from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, counted
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.estimate_text import CENT, about_usd, brief_lines, run_estimate, span
 from gepa_client.errors import ClientError, summary

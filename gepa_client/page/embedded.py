@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
+from evolverpc_common.display_text import command
 from evolverpc_common.files import replace_file
-from evolverpc_common.printed_commands import command
 from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import Store, named_store

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evolverpc_common.printed_commands import command, without_password
+from evolverpc_common.display_text import command, without_password
 from gepa_client.analysis.failed_examples import EntryNames
 from gepa_client.analysis.proposals import RecordedProposals
 from gepa_client.analysis.steered import TextsOutcome, taken_text, texts_outcomes

@@ -9,8 +9,7 @@ from typing import Any
 from gepa.api import optimize
 from gepa.core.result import GEPAResult
 
-from evolverpc_common.display_text import plain
-from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS
+from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, plain
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.statistics.noise import Noise
 from gepa_client.certificate.repeats import Repeats, decide, part_of_test, recorded_plan

@@ -11,8 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from evolverpc_common.display_text import counted, line, money
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command, counted, line, money
 from gepa_client.analysis.proposals import text_changes
 from gepa_client.certificate.certificate import caveats, shortfall
 from gepa_client.evolution.checkout import holds_commit

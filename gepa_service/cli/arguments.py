@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from evolverpc_common.printed_commands import without_password
+from evolverpc_common.display_text import without_password
 from gepa_client.views.console import PAUSED, refuse
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.every import every

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from evolverpc_common.display_text import shell_line
 from evolverpc_common.installation import installed_version
-from evolverpc_common.printed_commands import shell_line
 from protocol import ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.cli.listen_endpoint import Token

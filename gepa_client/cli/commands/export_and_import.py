@@ -10,8 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from evolverpc_common.display_text import plain_json
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command, plain_json
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run, open_cli_store, run_as_json
 from gepa_client.errors import unreadable

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from evolverpc_common.display_text import command, shell_line
 from evolverpc_common.git import GitError
-from evolverpc_common.printed_commands import command, shell_line
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import next_command, open_cli_run
 from gepa_client.journal.entries import StoredRun

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.commands.page_process import page_shown
 from gepa_client.cli.commands.sandbox_session import sandboxed

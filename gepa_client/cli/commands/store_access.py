@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from evolverpc_common.printed_commands import command, shell_line
+from evolverpc_common.display_text import command, shell_line
 from gepa_client.errors import ClientError, StoreUnavailable, summary
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, default_store, find_run, looks_like_a_url, open_store

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from evolverpc_common.display_text import command
 from evolverpc_common.installation import installed_version
-from evolverpc_common.printed_commands import command
 from gepa_client.certificate.certificate import FORMAT_VERSION, certify, shortfall
 from gepa_client.certificate.leaks import Leaks
 from gepa_client.certificate.verification import mismatches
