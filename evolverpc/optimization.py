@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from evolverpc.applicable_settings import KEYWORDS, NOT_OF_RUN, NOT_OF_SERVER, SERVER
-from evolverpc.held_rows import held_rows
-from evolverpc.local_server import is_named, served
+from evolverpc.local_server import held_rows, is_named, served
 from evolverpc.result import Result, result_of
 from evolverpc.settings_types import OptimizeSettings
 from evolverpc_common.exact_values import InexactValueError, packed

@@ -7,6 +7,10 @@ import unicodedata
 from collections.abc import Callable
 
 LINE_LENGTH = 2000
+
+SUGGESTED_METRIC_CALLS = 1000
+"""Metric calls in a printed command, if nothing better is known."""
+
 _KEPT = frozenset("\n\t")
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
@@ -60,10 +64,6 @@ def _json_escape(character: str) -> str:
 def _escaped(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # the first form is JSON's own
-
-
-SUGGESTED_METRIC_CALLS = 1000
-"""Metric calls in a printed command, if nothing better is known."""
 
 
 def command(name: str, *words: str, store: str | None) -> str:
