@@ -22,10 +22,9 @@ from evolverpc_common.rows import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.transport.event_loop import EventLoopThread
 from protocol.errors import ProgramFailed
-from rpc_server.cli.announce import start_failure
+from rpc_server.cli.announce import printed_output, start_failure
 from rpc_server.cli.listen_endpoint import bound, url_of
-from rpc_server.cli.output_lines import printed_output
-from rpc_server.http.app import create_app, listening
+from rpc_server.http import create_app, listening
 from rpc_server.methods.dataset_rows import Datasets, check_carried, program_rows, untyped_splits
 from rpc_server.program.live_program import LiveLauncher, is_dspy
 from rpc_server.program.open_program import open_program
