@@ -27,6 +27,13 @@ NEAR_GRAM, NEAR_SHARE = 3, 0.6
 PLACES = 16
 """Places of a repeated run of words that are compared, the first ones."""
 
+_COPIES_LISTED = 100
+"""Copies that are listed, the longest ones; all are counted."""
+
+_ROWS_LISTED = 5
+_TEXT_SHOWN = 200
+"""Rows of a copy that are named, and characters of its text that are shown."""
+
 _UNSPACED = "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Scripts that put no space between words, such as Chinese and Thai: each of their characters counts as a word."""
 
@@ -177,14 +184,6 @@ def strings_in(content: Any) -> Iterator[str]:
     elif isinstance(content, list | tuple):
         for part in content:
             yield from strings_in(part)
-
-
-_COPIES_LISTED = 100
-"""Copies that are listed, the longest ones; all are counted."""
-
-_ROWS_LISTED = 5
-_TEXT_SHOWN = 200
-"""Rows of a copy that are named, and characters of its text that are shown."""
 
 
 def copied_examples(store: Store, run_id: str) -> CopiedExamples | None:

@@ -30,6 +30,15 @@ from gepa_client.settings.run_config import RunConfig, score_range_of
 FORMAT_VERSION: Literal[3] = 3
 
 
+_GROUPS = (DatasetSettings, BudgetSettings, ReflectionSettings, SearchSettings, CodeSettings)
+
+_LEFT_OUT = frozenset({"reflection_lm_kwargs"})
+"""Arguments that an import cuts; the fingerprint has those of them that matter."""
+
+COVERED = tuple(sorted({"example_timeout_s", *(name for group in _GROUPS for name in group.model_fields)} - _LEFT_OUT))
+"""The settings that the digest of a run's settings covers."""
+
+
 class _CertificatePart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -360,15 +369,6 @@ def _validation(found: Evidence, score_range: tuple[float, float]) -> Validation
         left=len(left) if len(left) > 1 else None,
         left_seed=fmean(left_seed) if left_seed is not None and len(left) > 1 else None,
     )
-
-
-_GROUPS = (DatasetSettings, BudgetSettings, ReflectionSettings, SearchSettings, CodeSettings)
-
-_LEFT_OUT = frozenset({"reflection_lm_kwargs"})
-"""Arguments that an import cuts; the fingerprint has those of them that matter."""
-
-COVERED = tuple(sorted({"example_timeout_s", *(name for group in _GROUPS for name in group.model_fields)} - _LEFT_OUT))
-"""The settings that the digest covers."""
 
 
 def _settings_digest(run: StoredRun) -> str:

@@ -20,6 +20,10 @@ from gepa_client.check.check_report import StepVerdict
 from gepa_client.errors import ConnectionLost
 from gepa_client.transport.event_loop import run_to_end
 
+PROMPT = "Answer with one word: ready"
+_LONGEST_REASON = 300
+"""Characters of a provider's error that are shown."""
+
 TIMEOUT_S = 10.0
 LARGEST_ANSWER = 64 << 10
 FROM_ENVIRONMENT = "os.environ/"
@@ -122,11 +126,6 @@ def _message(body: bytes) -> str:
         return str(json.loads(body)["error"]["message"])
     except (ValueError, LookupError, TypeError):
         return ""
-
-
-PROMPT = "Answer with one word: ready"
-_LONGEST_REASON = 300
-"""Characters of a provider's error that are shown."""
 
 
 def call_reflection_model(name: str, kwargs: Mapping[str, Any]) -> tuple[StepVerdict, str]:

@@ -20,6 +20,9 @@ from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, co
 from gepa_client.report.recorded_run import record_of
 from gepa_client.report.run_record import RunRecord
 
+_FAILED_STEPS = 20
+"""Failed iterations that are listed, the first ones."""
+
 
 class EndingReader:
     """The ends of one run, each read once. `until`: as of `record_of`."""
@@ -66,10 +69,6 @@ class EndingReader:
 def _mark(run: StoredRun) -> tuple[str, str]:
     """Return what differs between two ends of a run."""
     return run.status, run.updated
-
-
-_FAILED_STEPS = 20
-"""Failed iterations that are listed, the first ones."""
 
 
 def summary_of(record: RunRecord, explained: Explanation | None) -> Summary:

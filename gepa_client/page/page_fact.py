@@ -17,6 +17,10 @@ TEXT_SENT = 20_000
 TEXT_BEGINNING = 2_000
 
 
+_PART_SENT = 200_000
+"""Characters of a part of a text that one answer holds."""
+
+
 class Part(BaseModel):
     """An event or an answer, or a part of one."""
 
@@ -35,10 +39,6 @@ def sent_text(text: str) -> Excerpt:
     if len(text) <= TEXT_SENT:
         return Excerpt(text=text)
     return Excerpt(text=text[:TEXT_BEGINNING], omitted=len(text) - TEXT_BEGINNING)
-
-
-_PART_SENT = 200_000
-"""Characters of a part of a text that one answer holds."""
 
 
 class NotThere(Exception):

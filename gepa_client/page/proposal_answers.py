@@ -104,7 +104,7 @@ def _recovered_prompts(store: Store, run: StoredRun, made: ProposalMade, parent:
     if run.config.get("reflection_lm") is None or not first:
         return {}
     from gepa_client.gepa.answer_check import AnswerCheck  # a second of imports, with the next two
-    from gepa_client.gepa.record_budget import RecordBudget
+    from gepa_client.gepa.reflection_prompt import RecordBudget
     from gepa_client.gepa.reflection_strategies import ConcurrentReflection
 
     config = run.config

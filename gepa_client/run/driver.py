@@ -17,7 +17,7 @@ from gepa_client.evolution.names import component_texts
 from gepa_client.fleet import FleetEvent
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
-from gepa_client.gepa.record_budget import tokens_of
+from gepa_client.gepa.reflection_prompt import tokens_of
 from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, StoredRun, now
 from gepa_client.journal.history import selection_name

@@ -12,14 +12,14 @@ from gepa.core.result import GEPAResult
 from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, plain
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.statistics.noise import Noise
-from gepa_client.certificate.repeats import Repeats, decide, part_of_test, recorded_plan
+from gepa_client.certificate.planned_test import Repeats, decide, part_of_test, recorded_plan
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.gepa.concurrent_datasets import ConcurrentDatasets
 from gepa_client.gepa.known_results import KnownResults
 from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
-from gepa_client.gepa.record_budget import RecordBudget
+from gepa_client.gepa.reflection_prompt import RecordBudget
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection, ProgramReflection
 from gepa_client.gepa.row_loaders import RowLoader
 from gepa_client.journal.entries import (
