@@ -8,6 +8,7 @@ from evolverpc_common.display_text import command, without_password
 from gepa_client.analysis.failed_examples import EntryNames
 from gepa_client.analysis.proposals import RecordedProposals
 from gepa_client.analysis.steered import TextsOutcome, taken_text, texts_outcomes
+from gepa_client.gepa.row_loaders import rows_searched
 from gepa_client.journal.entries import CONTROL, EVALUATE, RESUMED_BY, SEARCH, Entry, SteeringRequest, StoredRun
 from gepa_client.journal.history import selection_rows
 from gepa_client.journal.lease import lease_seconds
@@ -19,7 +20,6 @@ from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import CommandHint, Forecast, LongInFlight, Now, ParentRun, Run, Steer
 from gepa_client.page.page_fact import TEXT_BEGINNING
-from gepa_client.selection.search_rows import rows_searched
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 
 
