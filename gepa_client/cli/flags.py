@@ -21,7 +21,6 @@ from gepa_client.settings.run_config import (
     SETTINGS,
 )
 from gepa_client.views.calling_program import by_typescript
-from gepa_client.views.console import STOPPED
 
 COMMAND = settings_command(SETTINGS, REPLACED)
 
@@ -160,6 +159,8 @@ def declared(name: str) -> Callable[..., None]:
 
 def _stopped(name: str, given: Mapping[str, Any]) -> NoReturn:
     """End a command that was stopped by hand while nothing of its own handled that."""
+    from gepa_client.views.console import STOPPED  # with rich, which help does not need
+
     if name != "resume":
         typer.echo("stopped by hand", err=True)
         raise typer.Exit(STOPPED)
