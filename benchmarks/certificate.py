@@ -27,9 +27,9 @@ sys.path.insert(0, str(ROOT))
 
 from gepa_client.analysis.statistics import noise, power  # noqa: E402
 from gepa_client.analysis.statistics.paired import interval  # noqa: E402
-from gepa_client.certificate.units import by_unit  # noqa: E402
 from gepa_client.certificate.verdict import allowed_error, judge  # noqa: E402
 from gepa_client.journal.history import RecordedRow  # noqa: E402
+from gepa_client.journal.row_content import by_unit  # noqa: E402
 
 ROWS = (10, 20, 40, 100, 300)
 COPIES = 10

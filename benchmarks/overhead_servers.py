@@ -11,7 +11,7 @@ from aiohttp import web
 
 from benchmarks import payload
 from protocol import Candidate, CandidateItem, ComponentInfo, Example, Limits, ProgramInfo
-from rpc_server.http.app import create_app, listening
+from rpc_server.http import create_app, listening
 from rpc_server.program.program import ResultDict
 from rpc_server.settings.settings import Settings
 

@@ -22,7 +22,7 @@ from aiohttp import web
 from benchmarks import gepa_rpc_server, hashed_task
 from benchmarks.payload import TOKEN
 from protocol import Candidate, CandidateItem, ComponentInfo, Example, Limits, ProgramInfo
-from rpc_server.http.app import create_app, listening
+from rpc_server.http import create_app, listening
 from rpc_server.program.program import ResultDict
 from rpc_server.settings.settings import Settings
 

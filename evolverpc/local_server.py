@@ -1,33 +1,43 @@
-"""A server of one program in this process, for `evolverpc.optimize`: on loopback, from a thread, with its own token."""
+"""A server of one program in this process, for `evolverpc.optimize`: on loopback, from a thread, with its own token.
+
+Rows of a DSPy program that are objects of the script stay here: the program gets these, by split and position.
+"""
 
 import contextvars
 import functools
+import hashlib
 import os
 import secrets
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evolverpc.applicable_settings import NOT_OF_THREADS
-from evolverpc.held_rows import HeldRows, shown_rows
+from evolverpc_common.exact_values import MAX_SAFE_INTEGER
 from evolverpc_common.rows import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.transport.event_loop import EventLoopThread
 from protocol.errors import ProgramFailed
-from rpc_server.cli.announce import start_failure
+from rpc_server.cli.announce import printed_output, start_failure
 from rpc_server.cli.listen_endpoint import bound, url_of
-from rpc_server.cli.output_lines import printed_output
-from rpc_server.http.app import create_app, listening
+from rpc_server.http import create_app, listening
 from rpc_server.methods.dataset_rows import Datasets, check_carried, program_rows, untyped_splits
 from rpc_server.program.live_program import LiveLauncher, is_dspy
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.program.with_proposer import Propose, WithProposer
 from rpc_server.settings.settings import Settings, load_settings
+from rpc_server.worker.json_form import json_form
+
+HeldRows = Mapping[str, list[Any]]
+"""Rows by split, each a `dspy.Example`."""
+
+_LONGEST_TEXT, _SHOWN = 4_000, 200
+"""Characters of a text of such a row that is recorded whole, and of a longer one that are."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +149,7 @@ async def _serving(
         check_carried(rows, opened)
         held = rows or {split: own for split, own in (await program_rows(opened)).items() if own is not None}
         datasets = Datasets(
-            {**held, **shown_rows(objects)},
+            {**held, **_shown_rows(objects)},
             share_rows=settings.share_rows,
             untyped=untyped_splits(settings.datasets),
             objects=objects.keys(),
@@ -149,3 +159,35 @@ async def _serving(
                 yield url_of(settings, sock)
     finally:
         await opened.close()
+
+
+def held_rows(given: dict[str, Any]) -> HeldRows:
+    """Return the rows of each split that has a `dspy.Example` among them, and leave lists of all others in `given`."""
+    held = {}
+    for name, rows in given.items():
+        if not isinstance(rows, Iterable) or isinstance(rows, str) or hasattr(type(rows), "columns"):  # a file, a table
+            continue
+        given[name] = rows = list(rows)
+        example = next((type(row) for row in rows if hasattr(row, "with_inputs")), None)
+        if example is not None:
+            held[name] = [row if isinstance(row, example) else example(row) for row in rows]
+    return held
+
+
+def _shown_rows(held: HeldRows) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows as the optimizer records and shows them: in JSON, long texts by their beginning and a digest."""
+    return {split: [_shown(json_form(row)) for row in rows] for split, rows in held.items()}
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_shown(name): _shown(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_shown(part) for part in value]
+    if isinstance(value, str):
+        content = value.encode("utf-8", "backslashreplace")
+        text = content.decode()
+        if len(text) <= _LONGEST_TEXT:
+            return text
+        return f"{text[:_SHOWN]}… ({len(text)} characters, SHA-256 {hashlib.sha256(content).hexdigest()})"
+    return str(value) if isinstance(value, int) and abs(value) > MAX_SAFE_INTEGER else value

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from evolverpc.applicable_settings import KEYWORDS, NOT_OF_RUN, NOT_OF_SERVER, SERVER
-from evolverpc.held_rows import held_rows
-from evolverpc.local_server import is_named, served
+from evolverpc.local_server import held_rows, is_named, served
 from evolverpc.result import Result, result_of
 from evolverpc.settings_types import OptimizeSettings
 from evolverpc_common.exact_values import InexactValueError, packed
@@ -30,8 +29,7 @@ from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
 from gepa_client.views import notebook
-from gepa_client.views.console import make_console
-from gepa_client.views.exit_statuses import STOPPED
+from gepa_client.views.console import STOPPED, make_console
 from gepa_client.views.final_summary import RunSummary
 from protocol.errors import RpcError
 from rpc_server.program.live_program import is_dspy

@@ -1,9 +1,16 @@
-"""Text for people: untrusted text made safe to show, and counts."""
+"""Text for people: untrusted text made safe to show, counts, and commands to paste into a shell."""
 
+import os
+import re
+import shlex
 import unicodedata
 from collections.abc import Callable
 
 LINE_LENGTH = 2000
+
+SUGGESTED_METRIC_CALLS = 1000
+"""Metric calls in a printed command, if nothing better is known."""
+
 _KEPT = frozenset("\n\t")
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
@@ -57,3 +64,18 @@ def _json_escape(character: str) -> str:
 def _escaped(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # the first form is JSON's own
+
+
+def command(name: str, *words: str, store: str | None) -> str:
+    """Return `evolverpc NAME WORDS` for a shell. `store`: None for the one that commands open by default."""
+    return shell_line([name, *words, *(["--store", without_password(store)] if store else [])])
+
+
+def shell_line(words: list[str]) -> str:
+    """Return `evolverpc WORDS`, quoted; the npm package sets another beginning in `EVOLVERPC_COMMAND`."""
+    return f"{os.environ.get('EVOLVERPC_COMMAND', 'evolverpc')} {shlex.join(words)}"
+
+
+def without_password(url: str) -> str:
+    """Return a store's address without its password."""
+    return re.sub(r"(?<=://)[^/@]*@", "USER:PASSWORD@", url)

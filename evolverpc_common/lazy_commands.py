@@ -1,5 +1,6 @@
 """An application of commands, each loaded only if it is named, so that `--help` starts at once."""
 
+import keyword
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -57,7 +58,7 @@ def named_command() -> str | None:
 
 
 def add_module(app: typer.Typer, name: str, summary: str, module: str) -> None:
-    """Add a command: the function of its module's name, or the module's `APP` of commands.
+    """Add a command: the function of its name in the module, or the module's `APP` of commands.
 
     `COMMAND` of the module: the class of a command that has flags of settings beside its own.
     """
@@ -65,7 +66,7 @@ def add_module(app: typer.Typer, name: str, summary: str, module: str) -> None:
     if (group := getattr(found, "APP", None)) is not None:
         app.add_typer(group, name=name, short_help=summary)
     else:
-        own = getattr(found, module.rpartition(".")[2])
+        own = getattr(found, name.replace("-", "_") + ("_" if keyword.iskeyword(name) else ""))
         app.command(name, short_help=summary, cls=getattr(found, "COMMAND", None))(own)
 
 

@@ -1,10 +1,102 @@
-"""`python -m protocol` writes the OpenRPC document of the contract; `--check` fails if it has drifted."""
+"""`python -m protocol` writes the contract as an OpenRPC document from the models, which are its only source.
+
+`--check` fails if the file has drifted.
+"""
 
 import argparse
+import json
 import sys
+from typing import Any
 
-from protocol import generate
-from protocol.methods import CONTRACT_FILE
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from protocol import base, errors
+from protocol.base import CURRENT_VERSION
+from protocol.evaluation import Step
+from protocol.lifecycle import Pending
+from protocol.methods import CAPABILITIES, CONTRACT_FILE, METHODS, Method
+
+
+def _wire_types() -> list[type[BaseModel]]:
+    """Every model with a place of its own on the wire: the envelope, steps, and each method's params and result."""
+    types: list[type[BaseModel]] = [
+        base.Request,
+        base.SuccessResponse,
+        base.ErrorResponse,
+        Pending,
+        Step,
+    ]
+    for method in METHODS.values():
+        types.append(method.params)
+        if method.result is not None:
+            types.append(method.result)
+    return types
+
+
+def contract() -> dict[str, Any]:
+    """Return the contract as one OpenRPC document, as `rpc.discover` answers it.
+
+    `components.schemas` holds every type of the wire by name (JSON Schema 2020-12), `components.errors` every error,
+    which any method may answer. OpenRPC has no place for the type of a method's params, its first version and its
+    idempotence, nor for capabilities: their names begin with `x-`.
+    """
+    _, document = models_json_schema(
+        [(kind, "validation") for kind in _wire_types()], ref_template="#/components/schemas/{model}"
+    )
+    definitions = document["$defs"]
+    return {
+        "openrpc": "1.3.2",
+        "info": {"title": "EvolveRPC evaluation protocol", "version": CURRENT_VERSION},
+        "methods": [_method(method, definitions) for method in METHODS.values()],
+        "x-capabilities": {name: capability.summary for name, capability in CAPABILITIES.items()},
+        "components": {
+            "errors": {
+                kind.__name__: {
+                    "code": kind.code,
+                    "message": kind.default_message,
+                    "data": {"retryable": kind.default_retryable},
+                }
+                for kind in errors.ALL
+            },
+            "schemas": definitions,
+        },
+    }
+
+
+def _method(method: Method, definitions: dict[str, Any]) -> dict[str, Any]:
+    params = definitions[method.params.__name__]
+    required = params.get("required", [])
+    result = {"$ref": f"#/components/schemas/{method.result.__name__}"} if method.result is not None else {}
+    return {
+        "name": method.name,
+        "summary": method.summary,
+        "paramStructure": "by-name",
+        "params": [
+            {"name": name, "required": name in required, "schema": shape}
+            for name, shape in params["properties"].items()
+        ],
+        "result": {"name": "result", "schema": result},
+        **({"tags": [{"name": method.capability}]} if method.capability is not None else {}),
+        "x-params": method.params.__name__,
+        "x-since": method.since,
+        "x-idempotent": method.idempotent,
+    }
+
+
+def _write() -> None:
+    """Write the document into the package."""
+    CONTRACT_FILE.parent.mkdir(exist_ok=True)
+    CONTRACT_FILE.write_text(_text(), encoding="utf-8")
+
+
+def _drifted() -> bool:
+    """Return whether the file is absent or no longer matches the models."""
+    return not CONTRACT_FILE.is_file() or CONTRACT_FILE.read_text(encoding="utf-8") != _text()
+
+
+def _text() -> str:
+    return json.dumps(contract(), indent=2, ensure_ascii=False) + "\n"
 
 
 def main() -> int:
@@ -12,11 +104,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m protocol", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the file is out of date")
     if parser.parse_args().check:
-        if generate.drifted():
+        if _drifted():
             print(f"{CONTRACT_FILE} differs from the models in protocol/; run: python -m protocol", file=sys.stderr)
             return 1
         return 0
-    generate.write()
+    _write()
     print(CONTRACT_FILE)
     return 0
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evolverpc_common.settings.sources import SettingsError
-    from rpc_server.http.app import create_app, listening
+    from rpc_server.http import create_app, listening
     from rpc_server.methods.dataset_rows import Datasets
     from rpc_server.program.program import Program
     from rpc_server.settings.settings import Settings, load_settings
@@ -16,8 +16,8 @@ _HOMES = {
     "Program": "rpc_server.program.program",
     "Settings": "rpc_server.settings.settings",
     "SettingsError": "evolverpc_common.settings.sources",
-    "create_app": "rpc_server.http.app",
-    "listening": "rpc_server.http.app",
+    "create_app": "rpc_server.http",
+    "listening": "rpc_server.http",
     "load_settings": "rpc_server.settings.settings",
 }
 

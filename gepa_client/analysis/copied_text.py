@@ -1,4 +1,7 @@
-"""Find what a text copies verbatim from rows, in time linear in the words of both; case and punctuation are ignored."""
+"""What texts copy verbatim from rows, and what the candidates of a recorded run copied from its training rows.
+
+Found in time linear in the words of both; case and punctuation are ignored.
+"""
 
 import functools
 import re
@@ -6,6 +9,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from gepa_client.evolution.names import component_texts
+from gepa_client.journal.history import selection_rows
+from gepa_client.journal.run_events import CopiedExample, CopiedExamples
+from gepa_client.journal.store import Store
 
 LEAST_WORDS = 8
 """Words in a row that a copy has; one of a row's whole text may have fewer."""
@@ -18,6 +26,13 @@ NEAR_GRAM, NEAR_SHARE = 3, 0.6
 
 PLACES = 16
 """Places of a repeated run of words that are compared, the first ones."""
+
+_COPIES_LISTED = 100
+"""Copies that are listed, the longest ones; all are counted."""
+
+_ROWS_LISTED = 5
+_TEXT_SHOWN = 200
+"""Rows of a copy that are named, and characters of its text that are shown."""
 
 _UNSPACED = "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Scripts that put no space between words, such as Chinese and Thai: each of their characters counts as a word."""
@@ -169,3 +184,41 @@ def strings_in(content: Any) -> Iterator[str]:
     elif isinstance(content, list | tuple):
         for part in content:
             yield from strings_in(part)
+
+
+def copied_examples(store: Store, run_id: str) -> CopiedExamples | None:
+    """Return the copies that candidates have and the seed has not, each by the first candidate with it; None if none.
+
+    Rows that the server keeps to itself are not in the store, and not looked for.
+    """
+    candidates = store.candidates(run_id)
+    texts = [(kept.index, name, text) for kept in candidates[1:] for name, text in component_texts(kept.texts).items()]
+    distinct = list(dict.fromkeys(text for *_, text in texts))
+    if not distinct:
+        return None
+    rows = ((row.id, row.data) for row in selection_rows(store, run_id).get("train", []))
+    known = component_texts(candidates[0].texts).values()
+    found = dict(zip(distinct, copied_texts(distinct, rows, known), strict=True))
+    copies: dict[tuple[str, str], CopiedExample] = {}
+    for index, name, text in texts:
+        for copy in found[text]:
+            copied = text[copy.start : copy.end]
+            copies.setdefault(
+                (name, copied),
+                CopiedExample(
+                    candidate=index,
+                    component=name,
+                    words=copy.words,
+                    text=copied[:_TEXT_SHOWN],
+                    rows=list(copy.rows[:_ROWS_LISTED]),
+                    row_count=len(copy.rows),
+                ),
+            )
+    if not copies:
+        return None
+    longest = sorted(copies.values(), key=lambda copy: (-copy.words, copy.candidate))
+    return CopiedExamples(
+        count=len(longest),
+        candidates=sorted({index for index, _, text in texts if found[text]}),
+        copies=longest[:_COPIES_LISTED],
+    )

@@ -1,4 +1,4 @@
-"""The examples of a recorded run that failed in the program, grouped by type."""
+"""The examples of a recorded run that failed in the program, by type, and those that were tried again, by host."""
 
 import re
 from collections import Counter
@@ -9,10 +9,11 @@ from typing import Any
 import orjson
 
 from gepa_client.analysis.proposals import ProposalHistory
-from gepa_client.journal.entries import EVALUATE, ROLLOUT, SEARCH, CandidateRecord, Entry
+from gepa_client.journal.entries import EVALUATE, RETRY, ROLLOUT, SEARCH, CandidateRecord, Entry
 from gepa_client.journal.history import RecordedRow, entries, selection_rows
 from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of
-from gepa_client.journal.run_events import FailedExamples, FailureGroup
+from gepa_client.journal.retries import RetryEntry
+from gepa_client.journal.run_events import FailedExamples, FailureGroup, RetriedExamples, RetryGroup
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
 
@@ -185,3 +186,21 @@ class EntryNames:
             known = same or known
         splits = " or ".join(split for split, _ in known)
         return f"{splits} {known[0][1].id if known else quoted[1:-1]}".strip(), index
+
+
+def retried_examples(store: Store, run_id: str) -> RetriedExamples | None:
+    """Return how many examples were tried again, over every process of the run; None if none was."""
+    found: Counter[tuple[str | None, str]] = Counter()
+    examples: set[tuple[str, int, int]] = set()
+    for entry in entries(store, run_id, RETRY):
+        retried = RetryEntry.model_validate_json(entry.answer)
+        for each in retried.failed:
+            found[each.host, each.reason] += 1
+            examples.add((retried.part, retried.number, each.at))
+    if not found:
+        return None
+    groups = [RetryGroup(host=host, reason=reason, failures=times) for (host, reason), times in found.items()]
+    return RetriedExamples(
+        examples=len(examples),
+        groups=sorted(groups, key=lambda group: (-group.failures, group.host or "", group.reason)),
+    )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from gepa_client.analysis.ties import best_candidate, dropped_of
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import CandidateRecord, StoredRun

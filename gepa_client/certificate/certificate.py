@@ -10,18 +10,33 @@ from gepa_client.analysis.statistics.paired import PairedComparison
 from gepa_client.analysis.statistics.shrinkage import Shrunk, shrink
 from gepa_client.certificate.evidence import Evidence, read_evidence
 from gepa_client.certificate.leaks import Leaks, find_leaks
-from gepa_client.certificate.settings_digest import settings_digest
-from gepa_client.certificate.units import by_unit
 from gepa_client.certificate.verdict import Verdict, allowed_error, judge
 from gepa_client.errors import NoCertificate
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.requests import digest_of
+from gepa_client.journal.row_content import by_unit
 from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import Store
-from gepa_client.settings.run_config import score_range_of
+from gepa_client.settings.groups import (
+    BudgetSettings,
+    CodeSettings,
+    DatasetSettings,
+    ReflectionSettings,
+    SearchSettings,
+)
+from gepa_client.settings.run_config import RunConfig, score_range_of
 
 FORMAT_VERSION: Literal[3] = 3
+
+
+_GROUPS = (DatasetSettings, BudgetSettings, ReflectionSettings, SearchSettings, CodeSettings)
+
+_LEFT_OUT = frozenset({"reflection_lm_kwargs"})
+"""Arguments that an import cuts; the fingerprint has those of them that matter."""
+
+COVERED = tuple(sorted({"example_timeout_s", *(name for group in _GROUPS for name in group.model_fields)} - _LEFT_OUT))
+"""The settings that the digest of a run's settings covers."""
 
 
 class _CertificatePart(BaseModel):
@@ -235,7 +250,7 @@ def certify(store: Store, run: StoredRun) -> Certificate:
             seed=digest_of(seed.texts),
             best=digest_of(best.texts),
             test_rows=found.commitment.digest,
-            settings=settings_digest(run),
+            settings=_settings_digest(run),
             **found.digests,
         ),
     )
@@ -354,3 +369,14 @@ def _validation(found: Evidence, score_range: tuple[float, float]) -> Validation
         left=len(left) if len(left) > 1 else None,
         left_seed=fmean(left_seed) if left_seed is not None and len(left) > 1 else None,
     )
+
+
+def _settings_digest(run: StoredRun) -> str:
+    """Return a digest of the fingerprint and of those settings in `COVERED` that differ from their defaults.
+
+    Settings that name servers, credentials, sandboxes and files of results are not among them.
+    """
+    defaults = RunConfig.model_construct().model_dump(mode="json")
+    covered = {name: run.config[name] for name in COVERED if name in run.config}
+    given = {name: value for name, value in covered.items() if value != defaults[name]}
+    return digest_of([run.identity, given])

@@ -12,8 +12,7 @@ import orjson
 
 from gepa_client.analysis.statistics.noise import Noise, estimate
 from gepa_client.analysis.ties import ancestry, best_candidate, decide, dropped_of, finalists
-from gepa_client.certificate.commitment import Commitment, commitment_of
-from gepa_client.certificate.repeats import Repeats, part_of_test, plan_part
+from gepa_client.certificate.planned_test import Commitment, Repeats, commitment_of, part_of_test, plan_part
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import (
     COMMITMENT,

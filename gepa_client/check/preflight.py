@@ -65,7 +65,7 @@ def preflight_connection(settings: RunConfig, allowed: Sequence[Network] | None 
     """Raise SettingsError if the provider of the reflection model is out of reach or refuses; not if `check` is off."""
     if settings.reflection_lm is None or settings.check == "off":
         return
-    from gepa_client.check.model_connection import connection_fault
+    from gepa_client.check.reflection_model import connection_fault
     from gepa_client.gepa.litellm_model import ADDRESS
 
     if found := connection_fault(settings.reflection_lm, settings.reflection_lm_kwargs or {}, allowed):

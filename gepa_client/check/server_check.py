@@ -42,7 +42,7 @@ from gepa_client.check.compared_servers import compare_servers
 from gepa_client.check.missing_fields import missing_fields
 from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
 from gepa_client.check.preflight import discovered
-from gepa_client.check.reflection_call import call_reflection_model
+from gepa_client.check.reflection_model import call_reflection_model
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.example_retries import evaluated_alone
@@ -55,13 +55,12 @@ from gepa_client.fleet.handshake import (
 from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.gepa.noise_warning import noise_warning
 from gepa_client.gepa.reflective_records import customary_records
-from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, list_server_rows
+from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, default_sample, list_server_rows, rows_searched
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.row_content import content_key
 from gepa_client.run import splits
 from gepa_client.run.compared_rows import COMPARED, rows_to_compare
 from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers
-from gepa_client.selection.search_rows import default_sample, rows_searched
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig, score_range_of
 from gepa_client.transport.address import Address, rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S

@@ -59,8 +59,12 @@ WITH_SETTINGS = ("optimize", "resume", "check", "fork")
 
 WIDE = {"max_content_width": 120}
 
-MODULES = {"import": "import_", "demo-model": "demo_model"}
-"""Modules of commands whose name is not one of a module."""
+MODULES = {
+    **dict.fromkeys(("export", "import"), "export_and_import"),
+    **dict.fromkeys(("pause", "cancel"), "pause_and_cancel"),
+    "demo-model": "demo_model",
+}
+"""Modules of commands whose name is not their module's."""
 
 
 class _Commands(TyperGroup):

@@ -10,11 +10,17 @@ import typer
 
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from gepa_client.cli.arguments import AsJson, RunName
-from gepa_client.settings.check_settings import CHECK_SETTINGS, EXAMPLES, MOST_EXAMPLES, MOST_REPEATS, REPEATS
 from gepa_client.settings.flag_words import Typed
-from gepa_client.settings.run_config import REPLACED, SETTINGS
+from gepa_client.settings.run_config import (
+    CHECK_REPEATS,
+    CHECK_SETTINGS,
+    CHECKED_ROWS,
+    MOST_CHECK_REPEATS,
+    MOST_CHECKED_ROWS,
+    REPLACED,
+    SETTINGS,
+)
 from gepa_client.views.calling_program import by_typescript
-from gepa_client.views.exit_statuses import STOPPED
 
 COMMAND = settings_command(SETTINGS, REPLACED)
 
@@ -36,10 +42,12 @@ _ONE_OBJECT = Annotated[bool, typer.Option("--json", help="Print one JSON object
 _VERBOSE = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print what the program wrote while each row ran, too.")
 ]
-_ROWS = Annotated[int, typer.Option(min=1, max=MOST_EXAMPLES, metavar="N", help="Training rows to try.")]
+_ROWS = Annotated[int, typer.Option(min=1, max=MOST_CHECKED_ROWS, metavar="N", help="Training rows to try.")]
 _REPEATS = Annotated[
     int,
-    typer.Option(min=1, max=MOST_REPEATS, metavar="N", help="Evaluations of each row tried: 2 or more show its noise."),
+    typer.Option(
+        min=1, max=MOST_CHECK_REPEATS, metavar="N", help="Evaluations of each row tried: 2 or more show its noise."
+    ),
 ]
 _AT = Annotated[int, typer.Option("--at", min=0, metavar="N", help="Entries of its journal to begin with: see `show`.")]
 _REQUIRED: Any = ...
@@ -123,8 +131,8 @@ DECLARED = {
             "url": _servers("The server, or several that are to share a run; may be in the configuration file."),
             "config": (_CONFIG, None),
             "json_output": (_ONE_OBJECT, False),
-            "examples": (_ROWS, EXAMPLES),
-            "repeats": (_REPEATS, REPEATS),
+            "examples": (_ROWS, CHECKED_ROWS),
+            "repeats": (_REPEATS, CHECK_REPEATS),
             "verbose": (_VERBOSE, False),
         },
         frozenset(SETTINGS) - {*CHECK_SETTINGS},
@@ -151,6 +159,8 @@ def declared(name: str) -> Callable[..., None]:
 
 def _stopped(name: str, given: Mapping[str, Any]) -> NoReturn:
     """End a command that was stopped by hand while nothing of its own handled that."""
+    from gepa_client.views.console import STOPPED  # with rich, which help does not need
+
     if name != "resume":
         typer.echo("stopped by hand", err=True)
         raise typer.Exit(STOPPED)

@@ -12,8 +12,7 @@ from gepa_client.evolution.lineage import Lineage
 from gepa_client.evolution.mutations import CodeOutlines, MutationRequest, MutationRunner, wait_for_answers
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerForm, wants_block
-from gepa_client.gepa.prompt_text import RECORDS, Prompt, filled
-from gepa_client.gepa.record_budget import cut_middle
+from gepa_client.gepa.reflection_prompt import RECORDS, Prompt, cut_middle, filled
 from gepa_client.gepa.reflection_strategies import WHERE, ConcurrentReflection, TextProposal
 from gepa_client.gepa.reflective_datasets import Records, without_images
 from gepa_client.journal.mutation_entries import MutationEntry

@@ -1,19 +1,21 @@
-"""One endpoint of a fleet: its client, its slots, its health, its cooldowns, and the commits uploaded to it."""
+"""One endpoint of a fleet: its client, slots, health, cooldowns and uploaded commits, and one attempt at it."""
 
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused
 from gepa_client.fleet.cooldown import Cooldown, cooldown_s
 from gepa_client.transport.address import RPC_PATH, Address
-from gepa_client.transport.calls import Call
+from gepa_client.transport.calls import AttemptLog, Call, FailedTry, Reply
 from gepa_client.transport.rpc import RpcClient
 from protocol import DiscoverResult
 from protocol.errors import RpcError, Unauthorized
+
+T = TypeVar("T")
 
 FAILURES_TO_COOL_DOWN = 3
 """Consecutive `infra_error`s after which the endpoint, rather than the examples, is suspected."""
@@ -267,3 +269,31 @@ def _requests(bundles: Sequence[Bundle], limit: float) -> Iterator[list[Bundle]]
         size += len(bundle)
     if part:
         yield part
+
+
+async def attempt_once(endpoint: Endpoint, call: Call[T], log: AttemptLog) -> Reply[T]:
+    """Send the call and write how it ended.
+
+    Raises: what `RpcClient.send` raises.
+    """
+    call_id = await log.start(endpoint.url, endpoint.client.instance_id, repeat=False)
+    try:
+        reply = await endpoint.client.send(call, call_id if endpoint.client.offers("idempotency") else None)
+    except BaseException as error:
+        known = isinstance(error, BadResponse | Refused | RpcError)
+        log.finish("lost" if isinstance(error, ConnectionLost) else "error" if known else "cancelled", examples=0)
+        raise
+    write_end(log, reply)
+    return reply
+
+
+def write_end(log: AttemptLog, reply: Reply[Any], failed: Sequence[FailedTry] = ()) -> None:
+    """Write the end of an attempt that brought results; `failed`: the examples that are tried again."""
+    log.finish(
+        reply.outcome,
+        seconds=reply.seconds,
+        usage=reply.usage,
+        examples=reply.examples,
+        unpriced=reply.unpriced,
+        failed=failed,
+    )

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused, summary
 from gepa_client.fleet import cooldown
 from gepa_client.fleet.cooldown import requested_pause_s
-from gepa_client.fleet.endpoint import REPLACED, Endpoint
+from gepa_client.fleet.endpoint import REPLACED, Endpoint, attempt_once, write_end
 from gepa_client.fleet.example_retries import BACKOFF_FACTOR, ExampleRetries
-from gepa_client.fleet.single_attempt import attempt_once, write_end
 from gepa_client.fleet.slots import Pin
 from gepa_client.transport.calls import INCONCLUSIVE, AttemptLog, Call, FailureCost, Reply
 from protocol.errors import (

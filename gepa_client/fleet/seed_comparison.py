@@ -1,22 +1,132 @@
-"""The comparison of a server that joins: a few rows are evaluated there with the seed, and compared with the run's."""
+"""Whether two servers give the same results: a few rows are evaluated with the seed at one that joins, and compared.
+
+The results differ if the noise of the program is too unlikely to be the reason.
+"""
 
 import asyncio
 import functools
 import itertools
+import json
+import math
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 from evolverpc_common.display_text import counted, line
 from gepa_client.errors import ClientError, NoVerdict, summary
-from gepa_client.fleet.endpoint import Endpoint
+from gepa_client.fleet.endpoint import Endpoint, attempt_once
 from gepa_client.fleet.handshake import same_code
-from gepa_client.fleet.result_comparison import NO_VERDICT, Difference, Results, difference, is_certain
-from gepa_client.fleet.single_attempt import attempt_once
 from gepa_client.transport.calls import AttemptLog, Call
 from gepa_client.transport.event_loop import GroupTask, run_group
 from protocol import DiscoverResult
 from protocol.errors import RpcError
+
+Results = list[dict[str, Any]]
+"""`ExampleResult`s of the contract as JSON."""
+
+_CHANCE = 1 / 5000
+"""How likely noise alone may make two equal servers look different, over all rows that are compared."""
+
+_CLOSE = 1e-6
+"""Numbers that differ by this share are equal, unless the program is deterministic: machines round differently."""
+
+_NUMBERS = re.compile(r"(\d+\.\d+(?:[eE][-+]?\d+)?)")
+"""Fractions within a text."""
+
+NO_VERDICT = ("infra_error", "cancelled", "timeout")
+"""Statuses that state nothing of the program: a host, or the load of a machine, made them."""
+
+_VALUE_SHOWN, _BEFORE = 60, 20
+"""Characters of a value in a message; those that are equal in both before the first that differs."""
+
+
+_VALUES = {
+    "output": "output",
+    "score": "score",
+    "objective_scores": "objective scores",
+    "feedback": "feedback",
+    "component_feedback": "feedback on components",
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`what` differs on a row: the value `here`, at the server that is compared, and that at the `first` one."""
+
+    row: str
+    what: str
+    here: Any
+    first: Any
+
+    def __str__(self) -> str:
+        here, first = (json.dumps(value, ensure_ascii=False) for value in (self.here, self.first))
+        pairs = enumerate(zip(here, first, strict=False))
+        same = next((at for at, (a, b) in pairs if a != b), min(len(here), len(first)))
+        cut = same - _BEFORE if same > _BEFORE and max(len(here), len(first)) > _VALUE_SHOWN else 0
+        shown = [f"{'…' if cut else ''}{line(text[cut:], _VALUE_SHOWN)}" for text in (here, first)]
+        return f"row {line(self.row, 40)}: {self.what} {shown[0]} instead of {shown[1]}"
+
+
+def difference(row: str, first: Results, other: Results, *, exact: bool) -> Difference | None:
+    """Return how the results of two servers on a row differ; None if they need not.
+
+    Compared are status, output, scores and feedback, but of failures the status alone, of results of `NO_VERDICT`
+    nothing, and no score that another server gives. A value that varies within one of the servers is noise; one that
+    does not differs if it is another one at the other server. `exact`: the program is deterministic.
+    """
+    every = [*first, *other]
+    if any(result["status"] in NO_VERDICT for result in every):
+        return None
+    names = ["output"] if any(result["status"] == "rollout" for result in every) else list(_VALUES)
+    for name in ["status", *names]:
+        theirs, ours = ([_value(name, result) for result in results] for results in (first, other))
+        alike = all(_equal(a, b, exact=exact) for values in (theirs, ours) for a, b in pairwise(values))
+        if alike and not _equal(ours[0], theirs[0], exact=exact):
+            return Difference(row, _VALUES.get(name, name), ours[0], theirs[0])
+    return None
+
+
+def _value(name: str, result: Mapping[str, Any]) -> Any:
+    if name == "status":
+        return "ok" if result["status"] == "rollout" else result["status"]
+    return result.get(name) if result["status"] in ("ok", "rollout") else None
+
+
+def _equal(a: object, b: object, *, exact: bool) -> bool:
+    """Return whether two JSON values are equal; 1 and 1.0 are, true and 1 are not, and the order of keys is free.
+
+    `exact`: numbers that are `_CLOSE` are not equal, also within texts.
+    """
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_equal(a[key], b[key], exact=exact) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(_equal(x, y, exact=exact) for x, y in zip(a, b, strict=True))
+    if not exact and isinstance(a, int | float) and isinstance(b, int | float) and float in (type(a), type(b)):
+        return math.isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE)
+    if not exact and isinstance(a, str) and isinstance(b, str):
+        parts, others = _NUMBERS.split(a), _NUMBERS.split(b)
+        return parts[::2] == others[::2] and all(map(_close, parts[1::2], others[1::2]))
+    return a == b
+
+
+def _close(a: str, b: str) -> bool:
+    return a == b or math.isclose(float(a), float(b), rel_tol=_CLOSE, abs_tol=_CLOSE)
+
+
+def _is_certain(differing: int, rows: int, evaluations: int) -> bool:
+    """Return whether noise is too unlikely to have made `differing` of the rows differ in all evaluations.
+
+    `evaluations`: of each of these rows, at each server. A row on which a program draws its result differs in this way
+    with a probability of at most 2 / 4 ** evaluations: that of a coin, all heads at one server and all tails at the
+    other.
+    """
+    return math.comb(rows, differing) * (2 * 0.25**evaluations) ** differing <= _CHANCE
+
 
 SHOWN, CAUSE_SHOWN = 3, 200
 """Differences that a message names, and characters of an error in it."""
@@ -108,7 +218,7 @@ class SeedComparison:
         return any(rows.first for rows in self._rows)
 
     async def compare(self, endpoint: Endpoint, slot: Slot | None) -> Comparison:
-        """Compare the results of an endpoint with the run's; evaluates rows that differ again, as `is_certain` needs.
+        """Compare the results of an endpoint with the run's; evaluates rows that differ again, as `_is_certain` needs.
 
         `slot`: None if no endpoint works, so that what the run has must do: rows are then evaluated twice at most.
 
@@ -137,7 +247,7 @@ class SeedComparison:
             doubtful = [pair for pair, differing in zip(doubtful, found, strict=True) if differing]
             differing = [each for differing in found for each in differing]
             fewest = min([evaluations, *(len(rows.first) for rows, _ in doubtful)])
-            certain = exact or is_certain(len(differing), compared, fewest)
+            certain = exact or _is_certain(len(differing), compared, fewest)
             if not differing or certain or (slot is None and evaluations > 1):
                 return Comparison(differing, certain and bool(differing), evaluated)
         raise AssertionError("unreachable")

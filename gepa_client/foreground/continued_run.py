@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.entries import StoredRun
 from gepa_client.run import output_folder as files

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.display_text import counted
-from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS
+from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, counted
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.estimate_text import CENT, about_usd, brief_lines, run_estimate, span
 from gepa_client.errors import ClientError, summary
-from gepa_client.settings.check_settings import EXAMPLES, MOST_EXAMPLES
 from gepa_client.settings.flag_words import Typed
-from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
+from gepa_client.settings.run_config import CALL_BUDGETS, CHECKED_ROWS, MOST_CHECKED_ROWS, RunConfig
 from gepa_client.views.calling_program import blocked_hint, by_typescript, where_of
 from gepa_client.views.console import (
+    STOPPED,
+    USAGE,
     echo,
     echo_next,
     fail,
@@ -27,7 +27,6 @@ from gepa_client.views.console import (
     value_cell,
 )
 from gepa_client.views.event_text import clock
-from gepa_client.views.exit_statuses import STOPPED, USAGE
 from protocol.errors import RpcError
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def run_check(
     *,
     json_output: bool,
     brief: bool = False,
-    examples: int = EXAMPLES,
+    examples: int = CHECKED_ROWS,
     repeats: int = 1,
     verbose: bool = False,
     on_failure: Callable[[str], None] = fail,
@@ -162,9 +161,9 @@ def _show(console: Console, report: "CheckReport", where: str, *, brief: bool) -
         )
     unscored = any(step.name == "score function" and step.verdict == "failed" for step in report.steps)
     if report.examples and not unscored:  # rows without a score show nothing of what is missing
-        console.print(_table(report.examples[:MOST_EXAMPLES]))
-        if len(report.examples) > MOST_EXAMPLES:
-            echo(console, f"... and {counted(len(report.examples) - MOST_EXAMPLES, 'more row')}")
+        console.print(_table(report.examples[:MOST_CHECKED_ROWS]))
+        if len(report.examples) > MOST_CHECKED_ROWS:
+            echo(console, f"... and {counted(len(report.examples) - MOST_CHECKED_ROWS, 'more row')}")
     _show_errors(console, report.examples)
     if report.compared:
         console.print()

@@ -12,8 +12,7 @@ from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from evolverpc_common.exact_values import is_unicode
 from gepa_client.gepa.fenced_text import MARKS, read_answer
-from gepa_client.gepa.prompt_text import Prompt
-from gepa_client.gepa.record_budget import BYTES_PER_TOKEN, tokens_of
+from gepa_client.gepa.reflection_prompt import BYTES_PER_TOKEN, Prompt, tokens_of
 from gepa_client.journal.run_events import UnusableReason
 
 _TAGS = ("think", "thinking", "reasoning")

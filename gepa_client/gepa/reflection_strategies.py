@@ -17,8 +17,7 @@ from gepa_client.errors import BadResponse, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, extracted, wants_block, with_paragraph
 from gepa_client.gepa.hooks import Failures
-from gepa_client.gepa.prompt_text import TEXT, Prompt, filled
-from gepa_client.gepa.record_budget import FittedRecords, RecordBudget
+from gepa_client.gepa.reflection_prompt import TEXT, FittedRecords, Prompt, RecordBudget, filled
 from gepa_client.gepa.reflective_datasets import ProposedTexts, Records, images_described
 from gepa_client.journal.completion_entries import CUT_OFF, HALF_CHARACTER, CompletionEntry
 from gepa_client.journal.entries import COMPLETION

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from evolverpc_common.redaction import Secrets
 from gepa_client.errors import BadResponse, Interrupted, InterruptStatus, JournalMismatch
 from gepa_client.journal.buffer import LARGEST_HELD, JournalStorage

@@ -1,8 +1,11 @@
-"""When two rows count as equal: if their data are, apart from white space and the order of keys."""
+"""Rows that are equal: their data are, apart from white space and the order of keys."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from gepa_client.journal.history import RecordedRow
+from gepa_client.journal.requests import digest_of
 
 
 def content_key(wire: Mapping[str, Any], data: Any) -> str:
@@ -23,3 +26,21 @@ def _without_white_space(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_white_space(part) for name, part in value.items()}
     return [_without_white_space(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def by_unit(rows: Sequence[RecordedRow], scores: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Return the scores by unit; `scores`: by row, then by repeat.
+
+    The order is that of digests of the rows' contents: neither their scores nor their file decide about it.
+    """
+    units: dict[str, list[float]] = {}
+    for row, of_row in zip(rows, scores, strict=True):
+        units.setdefault(content_key(row.example, row.data), []).extend(of_row)
+    return [units[key] for key in sorted(units, key=digest_of)]
+
+
+def shared_rows(splits: Mapping[str, Sequence[RecordedRow]]) -> dict[str, int]:
+    """Return how many test rows are equal to rows of each other split."""
+    known = {split: {content_key(row.example, row.data) for row in rows} for split, rows in splits.items()}
+    test = [content_key(row.example, row.data) for row in splits["test"]]
+    return {split: sum(key in keys for key in test) for split, keys in known.items() if split != "test"}

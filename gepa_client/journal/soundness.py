@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.store import Store, named_store

@@ -10,8 +10,8 @@ from gepa_client.journal.entries import EVALUATE, SEARCH, CandidateRecord
 from gepa_client.journal.history import RecordedRow, entries, entries_at, results_at, validation_rows
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
-from gepa_client.page.page_answers import Cell, StepShown, TextPart
-from gepa_client.page.shown_text import NotThere, as_text, candidate_of, part_of, shown
+from gepa_client.page.page_answers import Cell, StepShown
+from gepa_client.page.page_fact import NotThere, TextPart, as_text, candidate_of, part_of, shown
 
 STEPS_SENT = 500
 """Steps of one example, those within steps included."""

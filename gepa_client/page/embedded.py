@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
+from evolverpc_common.display_text import command
 from evolverpc_common.files import replace_file
-from evolverpc_common.printed_commands import command
 from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import Store, named_store
@@ -22,10 +22,10 @@ from gepa_client.page.built_page import asset
 from gepa_client.page.cell_reader import CellReader
 from gepa_client.page.event_log import EventLog, to_json
 from gepa_client.page.explanation_answers import explained, provenance
+from gepa_client.page.page_fact import NotThere, text_part
 from gepa_client.page.proposal_answers import proposals
+from gepa_client.page.run_details import transcript
 from gepa_client.page.run_reader import RunReader
-from gepa_client.page.shown_text import NotThere, text_part
-from gepa_client.page.transcript_answers import transcript
 from gepa_client.run.output_folder import REPORT
 
 LARGEST_EVENTS, LARGEST_ANSWERS = 8 << 20, 4 << 20

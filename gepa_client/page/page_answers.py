@@ -3,14 +3,7 @@
 from pydantic import JsonValue
 
 from gepa_client.analysis.proposals import ComparedRow, Excerpt, RowResult, TextChange
-from gepa_client.page.page_fact import Part
-
-
-class TextPart(Part):
-    """A part of a text. `omitted`: the characters after it."""
-
-    text: str
-    omitted: int = 0
+from gepa_client.page.page_fact import Part, TextPart
 
 
 class RunListed(Part):

@@ -11,11 +11,8 @@ from typing import Annotated
 from pydantic import Field
 
 from gepa_client.journal import run_events
-from gepa_client.page.ending_events import (
-    CertificateFound,
-    Summary,
-)
 from gepa_client.page.moment_events import (
+    CertificateFound,
     FailureCounts,
     Now,
     Position,
@@ -23,6 +20,7 @@ from gepa_client.page.moment_events import (
     SpendingSoFar,
     Steer,
     StoreTrouble,
+    Summary,
 )
 from gepa_client.page.search_events import (
     Candidate,

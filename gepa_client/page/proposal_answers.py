@@ -1,16 +1,20 @@
-"""What a proposal was made from, and what it changed, as the page gets it."""
+"""What a proposal was made from, and what it changed, as the page gets it. The journal holds digests of its prompts."""
 
+import json
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
 
 from gepa_client.analysis.proposals import ROWS_SHOWN, AnalyzedProposal, Excerpt, ProposalHistory
 from gepa_client.evolution.names import component_texts
-from gepa_client.journal.entries import SEARCH, Attempt, CandidateRecord, StoredRun
-from gepa_client.journal.run_events import TextAnswer
+from gepa_client.journal.entries import COMPLETION, SEARCH, Attempt, CandidateRecord, StoredRun
+from gepa_client.journal.history import entries_at
+from gepa_client.journal.requests import digest_of, request_key
+from gepa_client.journal.run_events import ProposalMade, TextAnswer
 from gepa_client.journal.store import Store
 from gepa_client.page.page_answers import AnswerUsage, PromptShown, ProposalShown, TextsCompared
-from gepa_client.page.page_fact import sent_text
-from gepa_client.page.recovered_prompts import recovered_prompts
-from gepa_client.page.shown_text import NotThere, part_of
+from gepa_client.page.page_fact import NotThere, part_of, sent_text
 
 
 def proposal(store: Store, run_id: str, at: int, *, all_rows: bool = False) -> ProposalShown:
@@ -45,7 +49,7 @@ def _proposal(
         for name, text_ in after.items()
         if before.get(name, "") != text_
     }
-    asked = {} if made is None else recovered_prompts(store, run, made, parent)
+    asked = {} if made is None else _recovered_prompts(store, run, made, parent)
     hints, answers = ([], []) if made is None else (made.hints, made.answers)
     prompts = [
         PromptShown(
@@ -89,3 +93,52 @@ def _records_shown(records: Sequence[Mapping[str, Excerpt]]) -> Excerpt | None:
         for record in records
     ]
     return sent_text("\n\n".join(blocks)) if blocks else None
+
+
+def _recovered_prompts(store: Store, run: StoredRun, made: ProposalMade, parent: Mapping[str, str]) -> dict[str, str]:
+    """Return the first prompts of a proposal from a parent's texts, word by word, by component.
+
+    One is left out if another version, or other settings, made it: then no prompt has the digest that is recorded.
+    """
+    first = {each.component: each.number for each in made.answers if each.component in parent and each.again is None}
+    if run.config.get("reflection_lm") is None or not first:
+        return {}
+    from gepa_client.gepa.answer_check import AnswerCheck  # a second of imports, with the next two
+    from gepa_client.gepa.reflection_prompt import RecordBudget
+    from gepa_client.gepa.reflection_strategies import ConcurrentReflection
+
+    config = run.config
+    reflection = ConcurrentReflection(
+        _no_model,
+        config.get("reflection_prompt_template"),
+        budget=RecordBudget(config.get("reflection_prompt_tokens")),
+        shows_images=config.get("reflection_images") is not False,
+        check=AnswerCheck(config.get("max_component_tokens")),
+    )
+    reflection.hints = lambda: made.hints
+    read = {each.number: each for each in entries_at(store, run.id, SEARCH, [made.proposal, *first.values()])}
+    dataset = orjson.loads(read[made.proposal].answer).get("dataset") or {}
+    found: dict[str, str] = {}
+    for name, number in first.items():
+        if name is not None and dataset.get(name):
+            prompt = reflection.prompt(parent, dataset, name)
+            if request_key(COMPLETION, "", digest_of(prompt)).digest == read[number].digest:
+                found[name] = _as_text(prompt)
+    return found
+
+
+def _no_model(_prompt: object) -> str:
+    raise AssertionError("nothing is asked")
+
+
+def _as_text(prompt: str | Sequence[Mapping[str, Any]]) -> str:
+    """Return a prompt as text: the parts of a message that are no text, such as images, by their type."""
+    if isinstance(prompt, str):
+        return prompt
+    parts: list[str] = []
+    for message in prompt:
+        content = message.get("content")
+        for part in content if isinstance(content, list) else [{"text": content}]:
+            shown = part.get("text")
+            parts.append(shown if isinstance(shown, str) else f"[{part.get('type') or json.dumps(part)[:80]}]")
+    return "\n\n".join(parts)

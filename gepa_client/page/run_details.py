@@ -8,12 +8,14 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
+from gepa_client.journal.entries import MUTATION, SEARCH, Entry
+from gepa_client.journal.mutation_entries import MutationEntry
 from gepa_client.journal.store import Store
 from gepa_client.page.cell_reader import CellReader
 from gepa_client.page.explanation_answers import explanation, provenance
+from gepa_client.page.page_answers import Transcript, TranscriptEntry
+from gepa_client.page.page_fact import NotThere, part_of, sent_text, text_part
 from gepa_client.page.proposal_answers import proposal
-from gepa_client.page.shown_text import text_part
-from gepa_client.page.transcript_answers import transcript
 
 DETAILS = ("cell", "text", "proposal", "provenance", "explanation", "transcript")
 
@@ -62,3 +64,26 @@ def _number(query: Mapping[str, str], name: str, default: int | None = None) -> 
     if given is None or re.fullmatch(r"\d{1,15}", given) is None:
         raise BadQuery(f"{name} is a whole number")
     return int(given)
+
+
+def transcript(store: Store, run_id: str, at: int) -> Transcript:
+    """Return the change of code that was requested at this number."""
+    found = [entry for entry in store.entries_at(run_id, SEARCH, [at]) if entry.kind == MUTATION]
+    if not found:
+        raise NotThere(f"no change of code was requested at {at}")
+    return _transcript(found[0])
+
+
+def _transcript(entry: Entry) -> Transcript:
+    found = MutationEntry.model_validate_json(entry.answer)
+    parts = [TranscriptEntry(role="change request", text=sent_text(found.request))]
+    diff: str | None = None
+    if found.applied is not None:
+        parts.append(TranscriptEntry(role="summary", text=sent_text(found.applied.summary)))
+        diff = found.applied.diff
+    if found.rejected is not None:
+        parts.append(TranscriptEntry(role=f"rejected at {found.rejected.stage}", text=sent_text(found.rejected.reason)))
+        if found.rejected.log_tail:
+            parts.append(TranscriptEntry(role="log", text=sent_text(found.rejected.log_tail)))
+        diff = found.rejected.diff
+    return Transcript(entries=parts, diff=None if diff is None else part_of(diff))

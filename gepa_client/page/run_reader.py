@@ -8,11 +8,9 @@ from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.ending_reader import EndingReader
 from gepa_client.page.entry_reader import EntryReader
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.heartbeat_reader import HeartbeatReader
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import Position, StoreTrouble
-from gepa_client.page.request_reader import RequestReader
-from gepa_client.page.run_event import run_event
+from gepa_client.page.record_reader import HeartbeatReader, RequestReader, run_event
 from gepa_client.page.totals_reader import TotalsReader
 
 LIVE_POLL_S = 0.1

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import orjson
 
-from gepa_client.analysis.copied_examples import copied_examples
-from gepa_client.analysis.failed_examples import failed_examples
+from gepa_client.analysis.copied_text import copied_examples
+from gepa_client.analysis.failed_examples import failed_examples, retried_examples
 from gepa_client.analysis.mutation_outcomes import recorded_mutations
-from gepa_client.analysis.retried_examples import retried_examples
 from gepa_client.evolution.mutation_events import mutation_event
 from gepa_client.journal.entries import COMMITMENT, PROCESSES, CandidateRecord, StoredRun
 from gepa_client.journal.history import entries, event_of, recorded_events

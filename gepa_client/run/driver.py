@@ -17,7 +17,8 @@ from gepa_client.evolution.names import component_texts
 from gepa_client.fleet import FleetEvent
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
-from gepa_client.gepa.record_budget import tokens_of
+from gepa_client.gepa.reflection_prompt import tokens_of
+from gepa_client.gepa.row_loaders import default_sample
 from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, StoredRun, now
 from gepa_client.journal.history import selection_name
@@ -56,11 +57,9 @@ from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_c
 from gepa_client.run.strategies import sampled_rows
 from gepa_client.run.tie_break import final_rows
 from gepa_client.selection.race_blocks import fewest_rows, race_pays
-from gepa_client.selection.search_rows import default_sample
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.recorded_stops import record_stop
 from gepa_client.steering.request_queue import PolledQueue
-from gepa_client.steering.stopping import PAUSE
+from gepa_client.steering.stopping import PAUSE, record_stop
 from gepa_client.transport.event_loop import CancelToken
 from protocol import DiscoverResult
 from protocol.errors import RpcError

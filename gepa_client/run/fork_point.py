@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.buffer import JournalBuffer

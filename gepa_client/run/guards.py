@@ -15,8 +15,7 @@ from gepa.core.callbacks import (
     ValsetEvaluatedEvent,
 )
 
-from evolverpc_common.display_text import counted, line, plain
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command, counted, line, plain
 from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure, details, summary
 from gepa_client.gepa.hooks import Failure, Failures
 from gepa_client.gepa.reflection_strategies import WHERE as REFLECTION

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from gepa_client.certificate.commitment import Commitment, commitment_of, record_commitment, recorded_commitment
+from gepa_client.certificate.planned_test import Commitment, commitment_of, record_commitment, recorded_commitment
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, Row, ServerRow, load_rows, numbered
 from gepa_client.journal.entries import START

@@ -9,18 +9,17 @@ from typing import Any
 from gepa.api import optimize
 from gepa.core.result import GEPAResult
 
-from evolverpc_common.display_text import plain
-from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS
+from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, plain
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.statistics.noise import Noise
-from gepa_client.certificate.repeats import Repeats, decide, part_of_test, recorded_plan
+from gepa_client.certificate.planned_test import Repeats, decide, part_of_test, recorded_plan
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.gepa.concurrent_datasets import ConcurrentDatasets
 from gepa_client.gepa.known_results import KnownResults
 from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
-from gepa_client.gepa.record_budget import RecordBudget
+from gepa_client.gepa.reflection_prompt import RecordBudget
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection, ProgramReflection
 from gepa_client.gepa.row_loaders import RowLoader
 from gepa_client.journal.entries import (
@@ -47,7 +46,7 @@ from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
 from gepa_client.run.stoppers import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
-from gepa_client.selection.race_parents import behind_best
+from gepa_client.selection.race import behind_best
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.steering.request_queue import PolledQueue
 from gepa_client.steering.steered_strategies import steered

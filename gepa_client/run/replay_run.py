@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 from evolverpc_common.display_text import plain
 from evolverpc_common.redaction import Secrets
-from gepa_client.analysis.copied_examples import copied_examples
-from gepa_client.analysis.failed_examples import failed_examples
-from gepa_client.analysis.retried_examples import retried_examples
+from gepa_client.analysis.copied_text import copied_examples
+from gepa_client.analysis.failed_examples import failed_examples, retried_examples
 from gepa_client.errors import JournalError
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.buffer import JournalBuffer, JournalStorage

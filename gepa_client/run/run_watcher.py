@@ -27,7 +27,7 @@ from gepa.core.state import GEPAState
 
 from gepa_client.analysis.ties import best_of
 from gepa_client.errors import Interrupted
-from gepa_client.gepa.record_budget import FittedRecords
+from gepa_client.gepa.reflection_prompt import FittedRecords
 from gepa_client.gepa.reflective_datasets import Records
 from gepa_client.journal.entries import CandidateRecord, now
 from gepa_client.journal.journal import Journal

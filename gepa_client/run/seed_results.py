@@ -5,8 +5,7 @@ import itertools
 
 import orjson
 
-from gepa_client.fleet.result_comparison import NO_VERDICT, Results
-from gepa_client.fleet.seed_comparison import SeedComparison
+from gepa_client.fleet.seed_comparison import NO_VERDICT, Results, SeedComparison
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.entries import COMPARE, EVALUATE, SEARCH
 from gepa_client.journal.history import entries

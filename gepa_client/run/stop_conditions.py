@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from gepa_client.errors import Interrupted, plain_error
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone

@@ -20,14 +20,13 @@ from gepa_client.evolution.mutations import MutationRunner
 from gepa_client.evolution.selector import ComponentSelector
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection
-from gepa_client.gepa.row_loaders import RowLoader
+from gepa_client.gepa.row_loaders import RowLoader, SearchRows, search_rows
 from gepa_client.journal.run_events import Emit
 from gepa_client.run.resolved_settings import evolve_of, race_sample, races
 from gepa_client.run.run_watcher import FailFastCallback
 from gepa_client.run.splits import Splits
 from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
 from gepa_client.selection.race import RacedSelection, RacingAdapter
-from gepa_client.selection.search_rows import SearchRows, search_rows
 from gepa_client.settings.run_config import RunConfig
 from protocol.code import GIT_BRANCH
 

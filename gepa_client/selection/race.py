@@ -1,4 +1,4 @@
-"""Race proposals: one that passed its minibatch is dropped as soon as validation rows show that it loses."""
+"""Race proposals, each dropped as soon as validation rows show that it loses; choose parents that tie with the best."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -9,14 +9,15 @@ from gepa.proposer.base import CandidateProposal
 from gepa.strategies.acceptance import AcceptanceCriterion
 from gepa.strategies.proposal_selection import SelectionStrategy
 
+from gepa_client.analysis.ties import best_of, ties_with
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.evaluation_results import Batch
+from gepa_client.gepa.row_loaders import SearchRows
 from gepa_client.gepa.versions import cache_batch, cached_scores
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.run_events import RacedOut
 from gepa_client.selection.race_blocks import BlockRace, RacedProposal
 from gepa_client.selection.race_rule import race_order, targets
-from gepa_client.selection.search_rows import SearchRows
 from protocol import Candidate
 
 
@@ -138,3 +139,20 @@ class RacingAdapter:
     def __getattr__(self, name: str) -> Any:
         """Return what the adapter has."""
         return getattr(self._adapter, name)
+
+
+def behind_best(state: GEPAState[Any, Any], dropped: Set[int]) -> set[int]:
+    """Return the candidates that are no parents: the best one leads them by more than one standard error.
+
+    GEPA's Pareto selection draws each candidate that is not dominated as often as it is among the best on a row. If
+    scores are 0 or 1, most candidates are among the best on most rows, so that most parents would be far behind the
+    best one. If the fronts have objectives, the candidates with the highest mean of an objective remain parents.
+
+    `dropped`: candidates that users dropped; none of them is compared or returned.
+    """
+    scores = state.prog_candidate_val_subscores
+    best = best_of(state.program_full_scores_val_set, dropped)
+    kept = {best, *dropped}
+    if state.frontier_type != "instance":
+        kept.update(*state.program_at_pareto_front_objectives.values())
+    return {index for index, each in enumerate(scores) if index not in kept and not ties_with(scores[best], each)}

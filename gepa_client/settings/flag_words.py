@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evolverpc_common.printed_commands import shell_line
+from evolverpc_common.display_text import shell_line
 from evolverpc_common.settings.definition import json_object
-from gepa_client.settings.check_settings import CHECK_SETTINGS
-from gepa_client.settings.run_config import SETTINGS
+from gepa_client.settings.run_config import CHECK_SETTINGS, SETTINGS
 from gepa_client.settings.secret_settings import without_secrets
 
 

@@ -1,4 +1,4 @@
-"""The settings of one run: all groups together, and the rules between settings of several groups."""
+"""The settings of one run: all groups together, the rules between settings of several groups, and those of a check."""
 
 import re
 from collections.abc import Mapping
@@ -300,3 +300,27 @@ def _check_marks(template: str, marks: tuple[str, ...]) -> None:
     missing = [mark for mark in marks if mark not in template]
     if missing:
         raise ValueError(f"`reflection_prompt_template`: a template lacks {' and '.join(missing)}")
+
+
+CHECK_SETTINGS = (
+    *SandboxSettings.model_fields,
+    *("fleet", "token_file", "allow_insecure", "allow_mixed_programs", "score_with"),
+    *("concurrency", "example_timeout_s"),
+    *("trainset", "valset", "testset", "val_fraction", "test_fraction", "max_metric_calls", "auto"),
+    *(
+        "reflection_lm",
+        "reflection_lm_kwargs",
+        "reflection_minibatch_size",
+        "deterministic",
+        "evolve",
+        "perfect_score",
+        "score_range",
+    ),
+)
+"""The settings that `evolverpc check` has flags for."""
+
+CHECKED_ROWS, MOST_CHECKED_ROWS = 15, 100
+"""Rows that a check tries by default, and at most."""
+
+CHECK_REPEATS, MOST_CHECK_REPEATS = 2, 20
+"""How often `evolverpc check` evaluates each of them by default, and at most. Two show noise at the least cost."""

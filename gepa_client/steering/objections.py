@@ -62,7 +62,7 @@ def _against_proposal(action: Propose, situation: Situation) -> str | None:
         return unknown
     if parent in situation.dropped:
         return f"candidate {parent} was dropped, so it is no parent: name another one"
-    from gepa_client.gepa.record_budget import tokens_of  # heavy
+    from gepa_client.gepa.reflection_prompt import tokens_of  # heavy
 
     before = situation.candidates[parent]
     texts = [name for name in before if name not in CODE_COMPONENTS]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Self
 
-from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS, command
+from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, command
 from gepa_client.analysis.ties import best_of
 from gepa_client.errors import JournalError, SteeringRefused, StoreUnavailable
 from gepa_client.journal.entries import SteeringRequest, StoredRun, now

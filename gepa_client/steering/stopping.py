@@ -1,15 +1,37 @@
-"""Stop a run from another process: ask its driver, or end it here if it has none."""
+"""Stop a run: ask its driver from another process, or end it here if it has none; record what stopped it."""
 
 import time
 import uuid
 from typing import Literal
 
-from gepa_client.journal.entries import SteeringRequest, StoredRun
+from gepa_client.journal.entries import CONTROL, STEER, Entry, SteeringRequest, StoredRun
 from gepa_client.journal.lease import lease_seconds
-from gepa_client.journal.steer_entries import Cancel, Pause
+from gepa_client.journal.requests import request_key
+from gepa_client.journal.steer_entries import Cancel, Pause, SteerEntry, described
 from gepa_client.journal.store import Store
-from gepa_client.steering.recorded_stops import record_stop
+from gepa_client.journal.stored_fields import OVER
 from gepa_client.steering.request_queue import request
+
+
+def record_stop(store: Store, run_id: str, owner: str, status: str) -> None:
+    """Record the requests that stopped a run, as its driver `owner`, and refuse those that it cannot take any more.
+
+    `status`: the one that the run ends with. Raises: as `Store.write`.
+    """
+    number = store.parts(run_id).get(CONTROL, 0)
+    for asked in store.requests(run_id, waiting=True):
+        kind = asked.action.get("kind")
+        if (kind == "pause" and status == "paused") or (kind == "cancel" and status == "cancelled"):
+            action = Pause() if kind == "pause" else Cancel()
+            made = SteerEntry(id=asked.id, action=action, author=asked.author, created=asked.created)
+            key = request_key(STEER, described(action), asked.id)
+            answer = made.model_dump_json().encode()
+            store.write(run_id, owner, [Entry(CONTROL, number, STEER, key.digest, key.about, answer)])
+            store.answer_request(run_id, asked.id, "taken", number=number)
+            number += 1
+        elif kind == "pause" or status in OVER:
+            store.answer_request(run_id, asked.id, "refused", reason=f"the run was {status} before it was taken")
+
 
 PAUSE: Literal["pause"] = "pause"
 CANCEL: Literal["cancel"] = "cancel"

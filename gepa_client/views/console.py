@@ -1,4 +1,4 @@
-"""Terminals: consoles, safe text, JSON, numbers as text, and how a command is refused."""
+"""Terminals: consoles, safe text, JSON, numbers as text, how a command is refused, and exit statuses."""
 
 import json
 import shlex
@@ -16,7 +16,25 @@ from rich.text import Text
 from evolverpc_common.display_text import line, plain, plain_json
 from evolverpc_common.exact_values import readable
 from gepa_client.sandboxing.session_interface import Log
-from gepa_client.views.exit_statuses import USAGE
+
+STILL_RUNNING = 1
+"""The run had not stopped when the wait for it was over."""
+
+DECLINED = 1
+"""The user answered no to a question of the command."""
+
+USAGE = 2
+"""The command was used wrongly, or asks for something impossible."""
+
+PAUSED = 3
+"""The infrastructure failed, or another command paused the run; the same command can succeed later."""
+
+NOT_MET = 4
+"""The certificate lacks the verdict that `--require` asks for."""
+
+STOPPED = 130
+"""The user stopped the command, or cancelled its run."""
+
 
 LONGEST = 20_000
 """Characters that are shown of one text of a server, a file or an exception."""

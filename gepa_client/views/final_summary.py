@@ -11,8 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from evolverpc_common.display_text import counted, line, money
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command, counted, line, money
 from gepa_client.analysis.proposals import text_changes
 from gepa_client.certificate.certificate import caveats, shortfall
 from gepa_client.evolution.checkout import holds_commit
@@ -25,8 +24,7 @@ from gepa_client.report.steering_fields import steered_kinds
 from gepa_client.run import output_folder as files
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.views.calling_program import by_typescript
-from gepa_client.views.console import LABEL, echo, echo_facts, echo_next, fail, safe
-from gepa_client.views.exit_statuses import NOT_MET, PAUSED, STOPPED, USAGE
+from gepa_client.views.console import LABEL, NOT_MET, PAUSED, STOPPED, USAGE, echo, echo_facts, echo_next, fail, safe
 from protocol.code import code_at
 
 EXIT = {"completed": 0, "failed": 1, "paused": PAUSED, "cancelled": STOPPED, "refused": USAGE}

@@ -10,9 +10,8 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, JsonValue
 
-from gepa_client.page.ending_events import StatedFact, Summary
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.moment_events import Run, StoreTrouble
+from gepa_client.page.moment_events import Run, StatedFact, StoreTrouble, Summary
 from gepa_client.page.page_events import PageEvent
 from gepa_client.page.watched_runs import WatchedRun
 from gepa_service.api.checked_keys import CheckedKeys

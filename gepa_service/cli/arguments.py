@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from evolverpc_common.printed_commands import without_password
-from gepa_client.views.console import refuse
-from gepa_client.views.exit_statuses import PAUSED
+from evolverpc_common.display_text import without_password
+from gepa_client.views.console import PAUSED, refuse
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.every import every
 from gepa_service.records.open_records import open_records

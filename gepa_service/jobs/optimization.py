@@ -27,9 +27,8 @@ from gepa_client.run import output_folder as files
 from gepa_client.run.resolved_settings import listed_endpoints
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import Log
-from gepa_client.settings.check_settings import EXAMPLES
 from gepa_client.settings.loading import from_record
-from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.run_config import CHECKED_ROWS, RunConfig
 from gepa_client.transport.event_loop import run_to_end
 from gepa_client.views.console import make_console
 from gepa_client.views.live_display import JsonDisplay
@@ -146,7 +145,7 @@ def _check(session: SandboxSession, order: OptimizeOrder) -> Ended | None:
     try:
         preflight(_as_called(session.settings), parse_networks(order.allow_networks))
         # The optimizer alone reaches the model, through the gateway, which has its key.
-        report = run_to_end(check_server(session.settings, EXAMPLES, calls_model=False))
+        report = run_to_end(check_server(session.settings, CHECKED_ROWS, calls_model=False))
     except ConnectionLost:
         raise
     except (SettingsError, ClientError, RpcError) as error:

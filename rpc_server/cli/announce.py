@@ -1,22 +1,27 @@
-"""The announcements of `evolverpc serve`: lines for people, or JSON lines for programs."""
+"""What `evolverpc serve` prints: announcements, as lines for people or as JSON lines, and what its program writes."""
 
+import logging
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from evolverpc_common.display_text import plain, shell_line
 from evolverpc_common.installation import installed_version
-from evolverpc_common.printed_commands import shell_line
+from evolverpc_common.redaction import Secrets, secrets_of
 from protocol import ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.cli.listen_endpoint import Token
+from rpc_server.program.process_output import written_output
 from rpc_server.settings.settings import Settings
 
 if TYPE_CHECKING:
     from rpc_server.worktrees.open_worktrees import ExcludedFiles
+
 
 MOST_NAMED = 5
 
@@ -125,3 +130,32 @@ def _language(settings: Settings) -> str:
 def _emit(event: str, **fields: Any) -> None:
     sys.stdout.write(orjson.dumps({"event": event, **fields}).decode() + "\n")
     sys.stdout.flush()
+
+
+class _SourceLines(logging.Formatter):
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        source = plain(str(getattr(record, "source", "")))
+        text = self._secrets.redact_text(record.getMessage())
+        return "\n".join(f"[{source}] {plain(line)}" for line in text.splitlines())
+
+
+@contextmanager
+def printed_output() -> Iterator[None]:
+    """Print in the block what programs write, each line with the call and the example that it belongs to.
+
+    Values of secret environment variables are left out.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(_SourceLines(Secrets(secrets_of())))
+    written_output.addHandler(handler)
+    written_output.setLevel(logging.INFO)
+    written_output.propagate = False
+    try:
+        yield
+    finally:
+        written_output.removeHandler(handler)
+        written_output.setLevel(logging.NOTSET)

@@ -6,8 +6,8 @@ import uuid
 from typing import Any
 
 from protocol import DiscoverResult, JsonValue
+from protocol.__main__ import contract
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownExample
-from protocol.generate import contract
 from rpc_server.worker.encode import packed
 from rpc_server.worker.exact_values import unpacked
 from tests.conformance.reference_commits import Commits

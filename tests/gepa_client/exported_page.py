@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from gepa_client.analysis.explanation import Explanation
+from gepa_client.page.ending_reader import summary_of
 from gepa_client.page.explanation_answers import explained
-from gepa_client.page.summary import summary_of
 from gepa_client.report.run_record import RunRecord
 
 DATA = re.compile(rb'<script type="application/json" id="run-data">([^<]*)</script>')

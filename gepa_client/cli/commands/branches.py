@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, command, shell_line
 from evolverpc_common.git import GitError
-from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS, command, shell_line
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome, code_history
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.repository_branches import branches_by_hand, delete_branches, listed

@@ -13,8 +13,7 @@ from evolverpc_common.display_text import plain_json
 from evolverpc_common.exact_values import loads, with_integers_packed
 from gepa_client.cli.arguments import AllowInsecure, TokenFile
 from gepa_client.errors import ClientError, summary, unreadable
-from gepa_client.views.console import fail, refuse
-from gepa_client.views.exit_statuses import STOPPED
+from gepa_client.views.console import STOPPED, fail, refuse
 from protocol.errors import MethodNotFound, RpcError
 from protocol.methods import METHODS
 

@@ -13,8 +13,7 @@ from gepa_client.cli.arguments import AllowInsecure, TokenFile
 from gepa_client.conformance import CheckOutcome, ConformanceReport, Level, Verdict, load_checks, run_conformance
 from gepa_client.errors import ClientError
 from gepa_client.transport.address import find_token, refused
-from gepa_client.views.console import LONGEST, echo, fail, make_console, print_json, refuse, safe_line
-from gepa_client.views.exit_statuses import USAGE
+from gepa_client.views.console import LONGEST, USAGE, echo, fail, make_console, print_json, refuse, safe_line
 from protocol.errors import Unauthorized
 
 MARKS = {

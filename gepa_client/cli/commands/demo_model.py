@@ -14,8 +14,7 @@ import typer
 
 from gepa_client.cli.arguments import AsJson
 from gepa_client.cli.model_server import Conversation, ModelServer
-from gepa_client.views.console import refuse
-from gepa_client.views.exit_statuses import STOPPED
+from gepa_client.views.console import STOPPED, refuse
 
 TOPICS = {
     "payments": ("charge", "invoice", "price", "paid", "voucher", "bank"),

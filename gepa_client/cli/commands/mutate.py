@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from evolverpc_common.display_text import command, shell_line
 from evolverpc_common.git import GitError
-from evolverpc_common.printed_commands import command, shell_line
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile
@@ -33,6 +33,9 @@ from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import REPLACED, SETTINGS, RunConfig
 from gepa_client.transport.address import Address
 from gepa_client.views.console import (
+    PAUSED,
+    STOPPED,
+    USAGE,
     echo,
     echo_next,
     fail,
@@ -43,7 +46,6 @@ from gepa_client.views.console import (
     safe,
     safe_line,
 )
-from gepa_client.views.exit_statuses import PAUSED, STOPPED, USAGE
 from gepa_client.views.mutation_view import mutation_progress, rejection, show_made, show_rejection, show_rows
 from protocol import ApplyMutationResult, Candidate, DiscoverResult, JsonValue
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of

@@ -20,9 +20,8 @@ from gepa_client.sandboxing.session_interface import NoSandboxes
 from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.loading import load
 from gepa_client.transport.address import rpc_url
-from gepa_client.views.console import echo, fail, log_markup, make_console, refuse
+from gepa_client.views.console import STOPPED, USAGE, echo, fail, log_markup, make_console, refuse
 from gepa_client.views.event_stream import EventStream
-from gepa_client.views.exit_statuses import STOPPED, USAGE
 from protocol.errors import RpcError
 
 

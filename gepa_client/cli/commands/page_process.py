@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from evolverpc_common.printed_commands import without_password
+from evolverpc_common.display_text import without_password
 from gepa_client.journal.store import STORE_VARIABLE
 from gepa_client.views.console import echo, fail, make_console, safe
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.display_text import command
 from evolverpc_common.git import GitError
-from evolverpc_common.printed_commands import command
 from gepa_client.cli.commands.store_access import confirm
 from gepa_client.evolution.checkout import LocalCheckout
 from gepa_client.evolution.names import BY_HAND

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from gepa_client.cli.arguments import AllowInsecure, AsJson, RunName, StoreUrl, TokenFile
 from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.views.console import echo, echo_next, make_console, plain_table, print_json, refuse, safe_line

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.commands.page_process import page_shown
 from gepa_client.cli.commands.sandbox_session import sandboxed
@@ -20,9 +20,8 @@ from gepa_client.run import output_folder as files
 from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.groups import FleetSettings, SandboxSettings
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
+from gepa_client.views.console import PAUSED, echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.views.event_stream import EventStream
-from gepa_client.views.exit_statuses import PAUSED
 
 DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds")
 """Limits that can extend a complete run."""

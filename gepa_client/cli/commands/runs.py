@@ -10,8 +10,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from evolverpc_common.display_text import line
-from evolverpc_common.printed_commands import command, without_password
+from evolverpc_common.display_text import command, line, without_password
 from gepa_client.cli.arguments import StoreUrl
 from gepa_client.cli.commands.store_access import (
     FIRST_COMMAND,

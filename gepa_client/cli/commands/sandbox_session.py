@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from evolverpc_common.printed_commands import shell_line
+from evolverpc_common.display_text import shell_line
 from gepa_client.sandboxing.session_interface import SWEEP, Log, NoSandboxes
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.views.console import echo, fail, log_markup, make_console, safe
-from gepa_client.views.exit_statuses import STOPPED, USAGE
+from gepa_client.views.console import STOPPED, USAGE, echo, fail, log_markup, make_console, safe
 
 if TYPE_CHECKING:
     from gepa_client.sandboxing.session_messages import OpenSetup

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from rich.console import Console
 
-from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS, command
+from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
 from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.groups import SandboxKind
 from gepa_client.settings.loading import load
 from gepa_client.views.console import (
+    PAUSED,
+    STOPPED,
     duration,
     echo,
     echo_next,
@@ -32,7 +34,6 @@ from gepa_client.views.console import (
     safe,
     safe_line,
 )
-from gepa_client.views.exit_statuses import PAUSED, STOPPED
 
 if TYPE_CHECKING:
     from sandbox_runtime import SandboxInfo

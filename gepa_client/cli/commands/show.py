@@ -12,8 +12,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.display_text import counted, money
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command, counted, money
 from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import ROWS_LISTED, failed_examples
 from gepa_client.analysis.mutation_outcomes import code_history

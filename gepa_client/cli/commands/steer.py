@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from gepa_client.analysis.proposals import RecordedProposals
 from gepa_client.analysis.steered import steered, taken_text, texts_outcomes
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl

@@ -9,21 +9,20 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from evolverpc_common.display_text import command
 from evolverpc_common.installation import installed_version
-from evolverpc_common.printed_commands import command
 from gepa_client.certificate.certificate import FORMAT_VERSION, certify, shortfall
 from gepa_client.certificate.leaks import Leaks
 from gepa_client.certificate.verification import mismatches
 from gepa_client.cli.arguments import AsJson, StoreUrl
-from gepa_client.cli.commands.import_ import read_document
+from gepa_client.cli.commands.export_and_import import read_document
 from gepa_client.cli.commands.store_access import open_cli_run, open_cli_store
 from gepa_client.errors import NoCertificate, unreadable
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
 from gepa_client.run.output_folder import CERTIFICATE
 from gepa_client.run.transfer import import_run
-from gepa_client.views.console import echo, echo_next, fail, make_console, print_json, refuse, safe_line
-from gepa_client.views.exit_statuses import NOT_MET
+from gepa_client.views.console import NOT_MET, echo, echo_next, fail, make_console, print_json, refuse, safe_line
 
 REFUSED = 1
 """The certificate does not follow from the record."""

@@ -5,8 +5,8 @@ from fastapi.responses import Response
 
 from gepa_client.errors import NoSuchRun
 from gepa_client.page.event_log import to_json
+from gepa_client.page.page_fact import NotThere
 from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails
-from gepa_client.page.shown_text import NotThere
 from gepa_service.api.access import Parts, Reader
 from gepa_service.api.pages import known_work
 from gepa_service.api.problems import Problem

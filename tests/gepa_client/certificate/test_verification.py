@@ -12,8 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gepa_client.certificate.certificate import certify
-from gepa_client.certificate.settings_digest import COVERED
+from gepa_client.certificate.certificate import COVERED, certify
 from gepa_client.certificate.verification import leaves, mismatches
 from gepa_client.errors import ClientError, NoCertificate
 from gepa_client.journal.entries import Entry

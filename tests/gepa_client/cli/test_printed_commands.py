@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from gepa_client.errors import Interrupted, StoreDamaged
 from gepa_client.evolution.names import manual_run_name
 from gepa_client.journal.buffer import JournalBuffer

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from gepa_client.errors import NoVerdict
-from gepa_client.fleet.result_comparison import difference
-from gepa_client.fleet.seed_comparison import SeedComparison
+from gepa_client.fleet.seed_comparison import SeedComparison, difference
 from gepa_client.transport.calls import Call, Reply
 from tests.gepa_client.fleet.conftest import Ledger
 from tests.gepa_client.scripted_server import failed, ok

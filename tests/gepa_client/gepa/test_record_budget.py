@@ -6,7 +6,7 @@ import pytest
 from gepa.image import Image
 from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
-from gepa_client.gepa.record_budget import RecordBudget
+from gepa_client.gepa.reflection_prompt import RecordBudget
 
 TEMPLATE = InstructionProposalSignature.default_prompt_template
 

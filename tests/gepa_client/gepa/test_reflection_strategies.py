@@ -11,7 +11,7 @@ from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionL
 
 from gepa_client import ConcurrentReflection, ProgramReflection, RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
-from gepa_client.gepa.record_budget import RecordBudget
+from gepa_client.gepa.reflection_prompt import RecordBudget
 from gepa_client.gepa.reflection_strategies import Unusable
 from gepa_client.journal.entries import COMPLETION
 from tests.support.waiting import eventually, until

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.gepa.row_loaders import Row, RowLoader
-from gepa_client.selection.search_rows import rows_left, search_rows
+from gepa_client.gepa.row_loaders import Row, RowLoader, rows_left, search_rows
 from gepa_client.settings.groups import RACE_ROWS
 from tests.gepa_client.conftest import Cli, Ran
 from tests.gepa_client.exported_page import page_text

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.selection.race_parents import behind_best
+from gepa_client.selection.race import behind_best
 from gepa_client.steering.steered_strategies import SteeredParents
 
 ROWS = 20

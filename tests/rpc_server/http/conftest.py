@@ -14,7 +14,7 @@ import pytest
 
 from protocol import CandidateItem, ComponentInfo, Example, Limits, ProgramInfo
 from protocol.errors import RpcError
-from rpc_server.http.app import SERVICE, create_app, listening
+from rpc_server.http import SERVICE, create_app, listening
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.program.program import ResultDict
 from rpc_server.settings.settings import Settings

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from protocol import MakeReflectiveDatasetParams, Params, ProposeNewTextsParams, ScoreParams, errors
-from rpc_server.http import app
+from rpc_server import http
 from rpc_server.rpc.params import read_params
 
 GOOD = {"jsonrpc": "2.0", "id": 7, "method": "discover"}
@@ -61,7 +61,7 @@ async def test_a_small_body_without_a_length_is_held_to_the_limit(start: Any) ->
 
 
 async def test_a_body_that_stops_coming_is_given_up(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "_IDLE_S", 0.1)
+    monkeypatch.setattr(http, "_IDLE_S", 0.1)
     server = await start()
     head = f"POST /rpc HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
     answer = await server.raw(f"{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode())
@@ -81,7 +81,7 @@ async def test_a_body_that_stops_coming_is_given_up(start: Any, monkeypatch: pyt
 async def test_a_connection_that_never_asks_anything_is_closed(
     start: Any, monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
-    monkeypatch.setattr(app, "_IDLE_S", 0.1)
+    monkeypatch.setattr(http, "_IDLE_S", 0.1)
     server = await start()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(begun)

@@ -1,10 +1,13 @@
-"""`evolverpc cancel RUN`: ask the driver of a run to stop and wait for it; end a run that has no driver."""
+"""`evolverpc pause RUN`, `evolverpc cancel RUN`: ask the driver of a run to stop and wait for it.
+
+A paused run is continued by `evolverpc resume`; a run that has no driver is ended here.
+"""
 
 from typing import Annotated
 
 import typer
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import next_command, open_cli_run
 from gepa_client.journal.entries import StoredRun
@@ -12,8 +15,28 @@ from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.steer_entries import Cancel, Pause
 from gepa_client.journal.store import Store
 from gepa_client.steering.stopping import BY_HAND, CANCEL, STATUS, stop
-from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
-from gepa_client.views.exit_statuses import STILL_RUNNING
+from gepa_client.views.console import STILL_RUNNING, echo, echo_next, make_console, print_json, refuse, safe_line
+
+
+def pause(
+    run: RunName,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for the run to stop.")
+    ] = 60.0,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stop a run so that `evolverpc resume` continues it; examples in flight end first, and everything is kept.
+
+    Exits with 0 if the run has stopped, 1 if it is still stopping after --wait, 2 if no process drives it.
+    """
+    with open_cli_run(store, run) as (kept, found):
+        if found.claim.owner is None and found.status != "running":
+            refuse(
+                f"run {found.id} is {found.status}, and no process drives it: there is nothing to pause; "
+                f"next: {next_command(found, store)}"
+            )
+        _stop_and_show(kept, found, Pause(), wait, store, as_json=as_json)
 
 
 def cancel(
@@ -32,10 +55,10 @@ def cancel(
         if found.status == "completed":
             again = command("show", found.id, store=store)
             refuse(f"run {found.id} is completed: there is nothing to cancel. See `{again}`")
-        stop_and_show(kept, found, Cancel(), wait, store, as_json=as_json)
+        _stop_and_show(kept, found, Cancel(), wait, store, as_json=as_json)
 
 
-def stop_and_show(
+def _stop_and_show(
     kept: Store, run: StoredRun, wanted: Pause | Cancel, wait: float, store: str | None, *, as_json: bool
 ) -> None:
     """Stop a run, print its state and the next command; exit with 1 if it is still stopping."""

@@ -1,20 +1,61 @@
-"""How often the test rows are scored: once, or as often as the noise of the scores asks."""
+"""What a run fixes of its test before it scores the test rows: which rows, and how often each is scored.
+
+Once, or as often as the noise of the scores asks.
+"""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from gepa_client.analysis.statistics.noise import Noise
-from gepa_client.journal.entries import TEST_PLAN
+from gepa_client.journal.entries import COMMITMENT, TEST_PLAN
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import request_key
+from gepa_client.journal.requests import digest_of, request_key
 
-MOST = 5
+_MOST_REPEATS = 5
 """Repeats at most."""
 
-SHARE = 0.25
+_NOISE_SHARE = 0.25
 """Of the variance between rows: noise of a row's mean below it adds at most an eighth to the standard error."""
+
+
+class Commitment(BaseModel):
+    """What is committed to. `digest`: of all that follows, to be published; `rows`: a digest of each row, in order.
+
+    `held`: the digest that the server declares of the split, if it holds the rows: their contents may not be shown.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    digest: str
+    rows: list[str]
+    held: str | None
+
+
+def commitment_of(rows: Sequence[dict[str, Any]], held: str | None) -> Commitment:
+    """Return the commitment to rows as the journal holds them (`id`, `data`, and `split` if the server holds them)."""
+    digests = [digest_of(row) for row in rows]
+    return Commitment(digest=digest_of([COMMITMENT, digests, held]), rows=digests, held=held)
+
+
+def record_commitment(journal: Journal, commitment: Commitment) -> None:
+    """Queue the commitment as an entry, unless it is recorded.
+
+    Raises:
+        Interrupted: another commitment is recorded.
+    """
+    stream = journal.stream(COMMITMENT)
+    [request] = stream.ask([request_key(COMMITMENT, "commit to the test rows", commitment.digest)])
+    if not request.recorded:
+        stream.record((request, commitment.model_dump()))
+
+
+def recorded_commitment(journal: Journal) -> Commitment | None:
+    """Return the commitment of a run; None if it has no test rows, or began with a version that made none."""
+    entry = journal.storage.read(COMMITMENT, 0)
+    return Commitment.model_validate_json(entry.answer) if entry is not None else None
 
 
 class Repeats(BaseModel):
@@ -45,11 +86,11 @@ def decide(noise: Noise | None) -> Repeats:
         return Repeats(count=1, reason="no evaluation was repeated, so no noise is known")
     if noise.deterministic:
         return Repeats(count=1, reason=f"{noise.rows:,} evaluations were repeated, with the same scores")
-    asked = math.ceil(noise.within / (SHARE * noise.between)) if noise.between else MOST
+    asked = math.ceil(noise.within / (_NOISE_SHARE * noise.between)) if noise.between else _MOST_REPEATS
     spread = f"{math.sqrt(noise.within):.3g} within rows, {math.sqrt(noise.between):.3g} between them"
-    most = f", at most {MOST}" if asked > MOST else ""
+    most = f", at most {_MOST_REPEATS}" if asked > _MOST_REPEATS else ""
     reason = f"{noise.rows:,} repeated evaluations have standard deviations of {spread}: that asks for {asked}{most}"
-    return Repeats(count=min(max(asked, 1), MOST), reason=reason)
+    return Repeats(count=min(max(asked, 1), _MOST_REPEATS), reason=reason)
 
 
 def recorded_plan(journal: Journal, index: int, decided: Callable[[], Repeats] | None) -> Repeats:

@@ -1,20 +1,25 @@
-"""The HTTP application: `POST /rpc` and `GET /health`. Refused requests are refused before their body is read."""
+"""The HTTP application: `POST /rpc` and `GET /health`, for requests with its token and an allowed `Host` and `Origin`.
+
+Others are refused before their body is read.
+"""
 
 import asyncio
+import hashlib
+import hmac
 import logging
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Handler
+from multidict import MultiMapping
 
 from evolverpc_common.open_connections import OpenConnections
 from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
-from rpc_server.http.request_guard import Guard
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.service import Service
 from rpc_server.program.program import Program
@@ -24,10 +29,16 @@ from rpc_server.settings.settings import Settings
 if TYPE_CHECKING:
     from rpc_server.mutations.transaction import CodeMutations
 
+
 logger = logging.getLogger(__name__)
 
 SERVICE: web.AppKey[Service] = web.AppKey("service", Service)
 """The key of an application's service."""
+
+_TOKEN_HEADER = "X-Gepa-Token"  # noqa: S105  # the name of a header, not a token
+"""Carries the token if a proxy uses `Authorization`."""
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 _CONTINUE = "100-continue"
 _HEADERS = {"Content-Type": "application/json", "Server": "evolverpc"}
@@ -143,6 +154,41 @@ class _ServerConnection(web.RequestHandler):
         return response
 
 
+class Guard:
+    """Admits requests. A foreign `Host` may be a rebound DNS name; an `Origin` is a page in a browser."""
+
+    def __init__(self, *, token: str, bound_host: str, allowed_hosts: Iterable[str] = ()) -> None:
+        self._token = _digest(token)
+        bound = f"[{bound_host}]" if ":" in bound_host else bound_host
+        self._origins = frozenset(host for host in allowed_hosts if "://" in host)
+        self._hosts = frozenset(host.lower() for host in {*_LOOPBACK_NAMES, bound, *allowed_hosts} - self._origins)
+
+    def check_source(self, headers: MultiMapping[str]) -> None:
+        """Accept an allowed host with any port, or an allowed `name:port`, and no foreign origin.
+
+        Raises `Unauthorized`.
+        """
+        host, origin = (_value(headers, "Host") or "").lower(), _value(headers, "Origin")
+        if host not in self._hosts and _without_port(host) not in self._hosts:
+            raise Unauthorized(reason="host")
+        if origin is not None and origin not in self._origins:
+            raise Unauthorized(reason="origin")
+
+    def check_token(self, headers: MultiMapping[str]) -> None:
+        """Accept `X-Gepa-Token: <token>`, or without that header `Authorization: Bearer <token>`.
+
+        The time taken reveals nothing of the token. Raises `Unauthorized`.
+        """
+        given = _value(headers, _TOKEN_HEADER)
+        if given is None:
+            scheme, _, given = (_value(headers, "Authorization") or "").partition(" ")
+        else:
+            scheme = "bearer"
+        # Digests have one length, so that not even the token's length shows in the time taken.
+        if not hmac.compare_digest(_digest(given.strip()), self._token) or scheme.lower() != "bearer":
+            raise Unauthorized
+
+
 class HttpHandlers:
     """The handlers of the routes."""
 
@@ -249,3 +295,18 @@ def _error_response(status: int, error: RpcError, headers: dict[str, str] | None
     # An unread body must not be parsed as the next request.
     response.force_close()
     return response
+
+
+def _value(headers: MultiMapping[str], name: str) -> str | None:
+    """Join all values of a header as HTTP does: a header sent twice matches no single allowed value."""
+    values = headers.getall(name, None)
+    return None if values is None else ", ".join(values)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() else host

@@ -1,7 +1,11 @@
-"""Ask the provider of a reflection model about the model, which costs nothing, before anything is spent."""
+"""Whether the reflection model can be called: ask its provider, which costs nothing, or make one call.
+
+A wrong key, address or name is found before a run spends its budget.
+"""
 
 import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +13,16 @@ from urllib.parse import quote
 
 import aiohttp
 
+from evolverpc_common.display_text import line
 from evolverpc_common.judged_http import AddressRefused, Answer, ask
 from evolverpc_common.network_addresses import Network
+from gepa_client.check.check_report import StepVerdict
+from gepa_client.errors import ConnectionLost
 from gepa_client.transport.event_loop import run_to_end
+
+PROMPT = "Answer with one word: ready"
+_LONGEST_REASON = 300
+"""Characters of a provider's error that are shown."""
 
 TIMEOUT_S = 10.0
 LARGEST_ANSWER = 64 << 10
@@ -115,3 +126,32 @@ def _message(body: bytes) -> str:
         return str(json.loads(body)["error"]["message"])
     except (ValueError, LookupError, TypeError):
         return ""
+
+
+def call_reflection_model(name: str, kwargs: Mapping[str, Any]) -> tuple[StepVerdict, str]:
+    """Return how one short call of the model ended, and what it cost.
+
+    `kwargs`: the arguments of every call. A failure that may pass (a rate limit, a server error) is a warning: the run
+    tries such calls again.
+    """
+    from gepa_client.gepa.litellm_model import (
+        ADDRESS,
+        LiteLLMModel,
+        address_of,
+        may_pass,
+    )  # litellm takes seconds to import
+
+    began = time.monotonic()
+    try:
+        answer = LiteLLMModel(name, max_attempts=1, **kwargs).complete(PROMPT)
+    except ConnectionLost as error:
+        return "failed", str(error)
+    except Exception as error:  # noqa: BLE001 - litellm raises many kinds, its bare Exception among them
+        reason = f"{name}: {line(f'{type(error).__name__}: {error}', _LONGEST_REASON)}"
+        if may_pass(error):
+            return "warning", f"{reason} (a run calls it again)"
+        if (where := address_of(error)) is None:
+            return "failed", f"{reason}; set its key (any text, if its server needs none) or its name"
+        return "failed", f"{reason}; it was called at {where}; set its key, its name or, {ADDRESS}"
+    cost = "at an unknown price" if answer.cost_usd is None else f"for ${answer.cost_usd:.6f}"
+    return "ok", f"by {name}, which answered one call in {time.monotonic() - began:.1f} s {cost}"

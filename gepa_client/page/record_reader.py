@@ -1,0 +1,227 @@
+"""Read a run's record as the page gets it: what the run is, does at this moment, and was asked for by users."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from evolverpc_common.display_text import command, without_password
+from gepa_client.analysis.failed_examples import EntryNames
+from gepa_client.analysis.proposals import RecordedProposals
+from gepa_client.analysis.steered import TextsOutcome, taken_text, texts_outcomes
+from gepa_client.gepa.row_loaders import rows_searched
+from gepa_client.journal.entries import CONTROL, EVALUATE, RESUMED_BY, SEARCH, Entry, SteeringRequest, StoredRun
+from gepa_client.journal.history import selection_rows
+from gepa_client.journal.lease import lease_seconds
+from gepa_client.journal.steer_entries import SteerEntry, action_of
+from gepa_client.journal.store import Store
+from gepa_client.journal.stored_fields import OVER
+from gepa_client.page.decision_reader import DecisionReader
+from gepa_client.page.event_log import EventLog
+from gepa_client.page.initial_rows import InitialRows
+from gepa_client.page.moment_events import CommandHint, Forecast, LongInFlight, Now, ParentRun, Run, Steer
+from gepa_client.page.page_fact import TEXT_BEGINNING
+from protocol.code import CODE_COMPONENTS, GIT_BRANCH
+
+
+def run_event(
+    run: StoredRun,
+    rows: InitialRows,
+    *,
+    end: int,
+    url: str,
+    named: str | None,
+    driven: bool,
+) -> Run:
+    """Return the event.
+
+    `end`: the entries of the search. `url`: of the store; `named`: what commands call it. `driven`: a process drives
+    the run.
+    """
+    declared, program, config = rows.declared or {}, rows.program, run.config
+    seed = program.get("seed_candidate") or {}
+    offered = GIT_BRANCH in seed and "mutations" in (declared.get("capabilities") or [])
+    return Run(
+        run_id=run.id,
+        name=run.name,
+        status=run.status,
+        reason=run.reason,
+        program=run.program or program.get("name"),
+        program_version=program.get("version"),
+        created=run.created,
+        started=run.started,
+        completed=run.completed,
+        settings={name: value for name, value in config.items() if name != RESUMED_BY},
+        budget=run.counters.get("max_metric_calls", config.get("max_metric_calls")),
+        components=[*(name for name in seed if name not in CODE_COMPONENTS)],
+        splits=rows.splits,
+        sampled=_sampled(config, rows),
+        evolve=config.get("evolve") or ("both" if offered else "prompts"),
+        reflection_model=config.get("reflection_lm"),
+        output=run.output,
+        parent=_parent(run.parent),
+        driver=run.driver,
+        driven=driven,
+        store=without_password(url),
+        commands=list(_commands(run, named, end=end, has_code=GIT_BRANCH in seed)),
+    )
+
+
+def _sampled(config: Mapping[str, Any], rows: InitialRows) -> int | None:
+    if not str(config.get("validation")).startswith("race:") or rows.val is rows.train:
+        return None
+    searched = rows_searched(len(rows.val), int(config["validation"].split(":")[1]))
+    return searched if searched < len(rows.val) else None
+
+
+def _parent(parent: dict[str, Any] | None) -> ParentRun | None:
+    if parent is None:
+        return None
+    at = parent.get("at")
+    return ParentRun(run=str(parent.get("run")), at=at if isinstance(at, int) else None)
+
+
+def _commands(run: StoredRun, store: str | None, *, end: int, has_code: bool) -> Iterator[CommandHint]:
+    if run.status == "running":
+        yield CommandHint(
+            command=command("pause", run.id, store=store), what="stop the run; `evolverpc resume` continues it"
+        )
+        yield CommandHint(
+            command=command("cancel", run.id, store=store),
+            what="stop the run and mark it as cancelled; its results are kept, and `evolverpc resume` continues it",
+        )
+    if run.status in ("paused", "failed"):
+        resumed = run.resumed_by or command("resume", run.id, store=store)
+        yield CommandHint(command=resumed, what="continue the run; nothing that is recorded is paid for again")
+    yield CommandHint(command=command("show", run.id, store=store), what="print the run with its best candidate")
+    if has_code:
+        branches = command("branches", run.id, store=store)
+        yield CommandHint(command=branches, what="list all changes of code; --diff N prints one of them")
+    if end:
+        fork = command("fork", run.id, "--at", str(end), store=store)
+        yield CommandHint(
+            command=fork, what=f"make a new run that begins with all {end:,} recorded entries of this one"
+        )
+
+
+_OF_A_DRIVER = ("in_flight", "rate", "no_result_s", "timeouts")
+"""What a heartbeat states that is nothing any more once the run is not driven."""
+
+
+class HeartbeatReader:
+    """The heartbeats of one run."""
+
+    def __init__(self, store: Store, run_id: str, decisions: DecisionReader) -> None:
+        self._store, self._id, self._decisions = store, run_id, decisions
+        self._beat: tuple[int, float] | None = None
+        """The last heartbeat, and when it was seen first."""
+        self._in_flight: dict[str, tuple[str, str]] = {}
+        """Row and candidate of listed examples, by the digest of their request."""
+        self._named_by = (0, False)
+        """The number of proposals whose digests were known when they were named, and whether they were test rows."""
+
+    def event(self, run: StoredRun, *, driven: bool) -> Now:
+        """Return the event of this moment."""
+        now = time.monotonic()
+        if self._beat is None or self._beat[0] != run.claim.beat:
+            self._beat = (run.claim.beat, now)
+        age = now - self._beat[1] if driven else None
+        counters = run.counters
+        found: dict[str, Any] = counters.get("now") or {}
+        shown = {name: value for name, value in found.items() if driven or name not in _OF_A_DRIVER}
+        tests = found.get("phase") == "testing"
+        return Now.model_validate(
+            {
+                **{name: value for name, value in shown.items() if name in Now.model_fields},
+                "iteration": counters.get("iteration"),
+                "metric_calls": counters.get("metric_calls"),
+                "longest": self._longest(found.get("longest") or (), tests=tests) if driven else [],
+                "spent_usd": counters.get("spent_usd"),
+                "active_seconds": counters.get("active_seconds"),
+                "beat_age_s": None if age is None else float(int(age)),
+                "lost": age is not None and age > lease_seconds(run),
+                "forecast": _forecast(run, found) if driven else None,
+            }
+        )
+
+    def _longest(self, found: Sequence[dict[str, Any]], *, tests: bool) -> list[LongInFlight]:
+        """Return examples of a heartbeat with the names of their rows and candidates. `tests`: they are test rows."""
+        digests = {each["digest"] for each in found}
+        named_by = (len(self._decisions.proposed), tests)
+        if not digests <= self._in_flight.keys() or self._named_by != named_by:
+            self._named_by = named_by
+            rows = {} if tests else selection_rows(self._store, self._id)
+            names = EntryNames(self._store.candidates(self._id), rows, self._decisions.proposed)
+            self._in_flight = {
+                each["digest"]: names.row_and_candidate(Entry(SEARCH, 0, EVALUATE, each["digest"], each["about"], b""))
+                for each in found
+            }
+        longest = []
+        for each in found:
+            row, candidate = self._in_flight[each["digest"]]
+            known = {name: value for name, value in each.items() if name not in ("digest", "about")}
+            longest.append(LongInFlight(row=f"test {row}" if tests else row, candidate=candidate, **known))
+        return longest
+
+
+def _forecast(run: StoredRun, now: dict[str, Any]) -> Forecast | None:
+    """Return when the budget of metric calls ends at the present rate; None if it is not known."""
+    budget, used, rate = run.counters.get("max_metric_calls"), run.counters.get("metric_calls"), now.get("rate")
+    if not budget or used is None or not rate or now.get("phase") != "optimizing":
+        return None
+    left = max(0, budget - used)
+    spent = run.counters.get("spent_usd") or 0.0
+    priced = spent > 0 and used > 0 and not run.counters.get("unpriced")
+    return Forecast(
+        limit="max_metric_calls",
+        seconds_left=left / rate,
+        cost_usd=spent + left * spent / used if priced else None,
+    )
+
+
+_DETAILS = 20
+"""Texts of a proposal by hand that its event names."""
+
+
+class RequestReader:
+    """The requests to one run. `proposals`: those that are read."""
+
+    def __init__(self, store: Store, run_id: str, log: EventLog, proposals: RecordedProposals) -> None:
+        self._store, self._id, self._log, self._proposals = store, run_id, log, proposals
+
+    def read(self, run: StoredRun) -> None:
+        """Add the requests, with the outcomes of their texts."""
+        requests = self._store.requests(self._id)
+        taken = (
+            SteerEntry(id=each.id, action=action_of(each.action), author=each.author, created=each.created)
+            for each in requests
+            if each.outcome == "taken"
+        )
+        outcomes = texts_outcomes(taken, self._proposals.found.values(), over=run.status in OVER)
+        for asked in requests:
+            part = CONTROL if asked.action.get("kind") in ("pause", "cancel") else SEARCH
+            self._log.add(
+                Steer(
+                    key=asked.id,
+                    at=None if asked.number is None or part == CONTROL else asked.number + 1,
+                    action=str(asked.action.get("kind")),
+                    requested=asked.created,
+                    by=asked.author,
+                    detail={name: _bounded(value) for name, value in asked.action.items()},
+                    outcome=_outcome(asked, part, outcomes.get(asked.id)),
+                )
+            )
+
+
+def _outcome(asked: SteeringRequest, part: str, texts: TextsOutcome | None) -> str | None:
+    if asked.outcome == "taken" and asked.number is not None:
+        return taken_text(part, asked.number, texts)
+    return asked.outcome if asked.reason is None else f"{asked.outcome}: {asked.reason}"
+
+
+def _bounded(value: Any) -> Any:
+    """Return a member of an action with the beginnings of its texts: a text by hand has up to a million characters."""
+    if isinstance(value, dict):
+        return {name: _bounded(part) for name, part in list(value.items())[:_DETAILS]}
+    if isinstance(value, str) and len(value) > TEXT_BEGINNING:
+        return f"{value[:TEXT_BEGINNING]} [{len(value) - TEXT_BEGINNING:,} more characters]"
+    return value
