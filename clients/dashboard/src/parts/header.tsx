@@ -11,6 +11,7 @@ import { headlineOf } from "../state/headline";
 import { stallOf } from "../state/stall";
 import { LIVE, type View } from "../state/view";
 import { Commands } from "./commands";
+import { Facts } from "./facts";
 import { candidateName, count, counted, duration, score, spent } from "./format";
 import { scoreName } from "./score-name";
 import { Term } from "./term";
@@ -87,59 +88,42 @@ export function Figures({ view }: { view: View }) {
   const headline = headlineOf(view);
   const tied =
     best === undefined || headline?.left ? 0 : view.candidates.filter((each) => each.score === best.score).length - 1;
+  const left = headline?.left ? `, ${count(headline.left)} more after it` : "";
+  const sampled = run?.sampled == null ? "" : ` (${count(run.sampled)} in the search${left})`;
+  const isLive = view.at === LIVE;
   return (
-    <dl class="figures">
-      <div>
-        <dt>best {scoreName(view)}</dt>
-        <dd>
-          {best === undefined || headline === null
+    <Facts
+      as="figures"
+      facts={[
+        [
+          `best ${scoreName(view)}`,
+          best === undefined || headline === null
             ? "none yet"
-            : `${score(headline.best)} (${candidateName(best.index)}${tiedWith(tied)})`}
-        </dd>
-      </div>
-      {headline !== null && best?.index !== 0 && (
-        <div>
-          <dt>of the seed</dt>
-          <dd>{score(headline.seed)}</dd>
-        </div>
-      )}
-      {best !== undefined && (
-        <div>
-          <dt>{view.onTraining ? "training" : "validation"} rows</dt>
-          <dd>
-            {count(view.rows.length)}
-            {run?.sampled != null &&
-              ` (${count(run.sampled)} in the search${headline?.left ? `, ${count(headline.left)} more after it` : ""})`}
-            {view.onTraining && " (no validation rows were given)"}
-          </dd>
-        </div>
-      )}
-      <div>
-        <dt>candidates</dt>
-        <dd>{count(view.candidates.length)}</dd>
-      </div>
-      <div>
-        <dt>
-          <Term of="metric calls" />
-        </dt>
-        <dd>
-          {count(view.metricCalls)}
-          {run?.budget != null && ` of ${count(run.budget)}`}
-        </dd>
-      </div>
-      {view.at === LIVE && (
-        <div>
-          <dt>cost</dt>
-          <dd>{spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0)}</dd>
-        </div>
-      )}
-      {view.at === LIVE && run?.driven && !now?.lost && now?.forecast && stallOf(view) === null && (
-        <div>
-          <dt>ends in about</dt>
-          <dd>{duration(now.forecast.seconds_left)}</dd>
-        </div>
-      )}
-    </dl>
+            : `${score(headline.best)} (${candidateName(best.index)}${tiedWith(tied)})`,
+        ],
+        ["of the seed", headline !== null && best?.index !== 0 && score(headline.seed)],
+        [
+          `${view.onTraining ? "training" : "validation"} rows`,
+          best !== undefined &&
+            `${count(view.rows.length)}${sampled}${view.onTraining ? " (no validation rows were given)" : ""}`,
+        ],
+        ["candidates", count(view.candidates.length)],
+        [
+          <Term key="calls" of="metric calls" />,
+          count(view.metricCalls) + (run?.budget == null ? "" : ` of ${count(run.budget)}`),
+        ],
+        [
+          "cost",
+          isLive && spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0),
+        ],
+        [
+          "ends in about",
+          isLive && run?.driven && !now?.lost && stallOf(view) === null && now?.forecast
+            ? duration(now.forecast.seconds_left)
+            : null,
+        ],
+      ]}
+    />
   );
 }
 

@@ -9,6 +9,7 @@ import { Failures } from "../panels/failures";
 import { LastChange } from "../panels/last-change";
 import { Warnings } from "../panels/warnings";
 import { Commands } from "../parts/commands";
+import { Facts } from "../parts/facts";
 import { candidateName, count, counted } from "../parts/format";
 import { Loaded } from "../parts/loaded";
 import { selectingRow } from "../parts/score-name";
@@ -100,7 +101,7 @@ function Story({ summary }: { summary: Summary }) {
         {summary.no_improvement.length > 0 && (
           <>
             <h3>Why it did not improve</h3>
-            <Facts facts={summary.no_improvement} />
+            <Stated facts={summary.no_improvement} />
             <p>
               <a href={href("reflection")}>Each proposal, with its minibatch and the reason of its rejection</a>
             </p>
@@ -110,15 +111,16 @@ function Story({ summary }: { summary: Summary }) {
       {summary.certificate.length > 0 && (
         <section class="panel">
           <h2>Is the gain real?</h2>
-          <Facts facts={summary.certificate.filter(({ label }) => !DETAILS.has(label))} />
+          <Stated facts={summary.certificate.filter(({ label }) => !DETAILS.has(label))} />
           {summary.certificate.some(({ label }) => DETAILS.has(label)) && (
             <details>
               <summary>How this was measured</summary>
               <Facts
-                facts={summary.certificate.flatMap(({ label, text }) => {
+                facts={summary.certificate.map(({ label, text }) => {
                   const plain = DETAILS.get(label);
-                  return plain === undefined ? [] : [{ label: plain, text }];
+                  return [plain, plain === undefined ? null : text];
                 })}
+                length={5_000}
               />
             </details>
           )}
@@ -128,23 +130,8 @@ function Story({ summary }: { summary: Summary }) {
   );
 }
 
-function Facts({ facts }: { facts: readonly StatedFact[] }) {
-  return (
-    <dl class="facts">
-      {facts.map(({ label, text }) => [
-        <dt key={`${label} name`}>{label}</dt>,
-        <dd key={label}>
-          {text.includes("\n") ? (
-            <pre class="block" dir="auto">
-              {visible(text)}
-            </pre>
-          ) : (
-            <Inline text={text} length={5_000} />
-          )}
-        </dd>,
-      ])}
-    </dl>
-  );
+function Stated({ facts }: { facts: readonly StatedFact[] }) {
+  return <Facts facts={facts.map(({ label, text }) => [label, text])} length={5_000} />;
 }
 
 function Best({ view, api }: { view: View; api: string }) {
@@ -333,11 +320,12 @@ function Ending({ summary }: { summary: Summary }) {
       ))}
       <section class="panel">
         <h2>The run and its settings</h2>
-        <Facts facts={summary.facts} />
+        <Stated facts={summary.facts} />
         <details>
           <summary>Settings that differ from their defaults</summary>
           <Facts
-            facts={Object.entries(summary.settings).map(([label, value]) => ({ label, text: JSON.stringify(value) }))}
+            facts={Object.entries(summary.settings).map(([label, value]) => [label, JSON.stringify(value)])}
+            length={5_000}
           />
         </details>
       </section>

@@ -1,6 +1,6 @@
 /** All jobs: how far each is, what it has found and cost, and what may be asked of it. */
 
-import type { ComponentChildren } from "preact";
+import { Facts } from "../../parts/facts";
 import { count, money, score, time } from "../../parts/format";
 import { Inline } from "../../parts/text";
 import { useList } from "../loading";
@@ -68,6 +68,8 @@ function Empty({ filtered }: { filtered: boolean }) {
 }
 
 function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
+  const seed = job.seed_score === null ? "" : `${score(job.seed_score)} \u2192 `;
+  const limit = job.max_cost_usd === null ? "" : ` of ${money(job.max_cost_usd)}`;
   return (
     <li class="panel card">
       <div class="card-title">
@@ -87,27 +89,17 @@ function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
         )}
       </div>
       <Progress job={job} />
-      <dl class="figures">
-        <Figure name="score">
-          {job.best_score === null ? (
-            "none yet"
-          ) : (
-            <>
-              {job.seed_score !== null && `${score(job.seed_score)} \u2192 `}
-              {score(job.best_score)}
-            </>
-          )}
-        </Figure>
-        <Figure name="candidates">{count(job.candidates)}</Figure>
-        <Figure name="cost">
-          {job.cost_usd === null ? "none yet" : money(job.cost_usd)}
-          {job.max_cost_usd !== null && ` of ${money(job.max_cost_usd)}`}
-        </Figure>
-        <Figure name="repository">
-          <Inline text={repositoryName(job.repo_url)} length={60} />
-        </Figure>
-        <Figure name="submitted">{time(job.created)}</Figure>
-      </dl>
+      <Facts
+        as="figures"
+        facts={[
+          ["score", job.best_score === null ? "none yet" : seed + score(job.best_score)],
+          ["candidates", count(job.candidates)],
+          ["cost", (job.cost_usd === null ? "none yet" : money(job.cost_usd)) + limit],
+          ["repository", repositoryName(job.repo_url)],
+          ["submitted", time(job.created)],
+        ]}
+        length={60}
+      />
       {job.reason !== null && job.status !== "completed" && (
         <p class={job.status === "failed" ? "bad" : "quiet"}>
           <Inline text={job.reason} length={240} />
@@ -118,15 +110,6 @@ function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
         {job.program_id !== null && <a href={viewAddress("version", { id: job.program_id })}>The version it made</a>}
       </div>
     </li>
-  );
-}
-
-function Figure({ name, children }: { name: string; children: ComponentChildren }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
   );
 }
 

@@ -1,6 +1,7 @@
 /** Connected repositories, and the form that connects another one. */
 
 import { useState } from "preact/hooks";
+import { Facts } from "../../parts/facts";
 import { time } from "../../parts/format";
 import { Inline } from "../../parts/text";
 import { useAction, useList } from "../loading";
@@ -50,30 +51,15 @@ export function RepositoriesView() {
                     <Inline text={each.detail} length={400} />
                   </p>
                 )}
-                <dl class="figures">
-                  <div>
-                    <dt>branch</dt>
-                    <dd>
-                      <Inline text={each.default_branch ?? "unknown"} length={80} />
-                    </dd>
-                  </div>
-                  <div>
-                    <dt>commit</dt>
-                    <dd class="mono">
-                      <Inline text={each.head?.slice(0, 10) ?? "unknown"} />
-                    </dd>
-                  </div>
-                  <div>
-                    <dt>updated</dt>
-                    <dd>{time(each.updated)}</dd>
-                  </div>
-                  {each.installation_id !== null && (
-                    <div>
-                      <dt>GitHub App</dt>
-                      <dd>installation {each.installation_id}</dd>
-                    </div>
-                  )}
-                </dl>
+                <Facts
+                  as="figures"
+                  facts={[
+                    ["branch", each.default_branch ?? "unknown"],
+                    ["commit", each.head?.slice(0, 10) ?? "unknown"],
+                    ["updated", time(each.updated)],
+                    ["GitHub App", each.installation_id !== null && `installation ${each.installation_id}`],
+                  ]}
+                />
                 {mayWrite && (
                   <div class="card-foot">
                     <a class="button" href={viewAddress("new", { repository: each.client_id })}>

@@ -1,7 +1,7 @@
 /** What the tenant has used this month of what it may use; for owners the audit log. */
 
 import type { ComponentChildren } from "preact";
-import { Fact } from "../../parts/fact";
+import { Facts } from "../../parts/facts";
 import { count, money, time } from "../../parts/format";
 import { Inline } from "../../parts/text";
 import { useList, useLoaded } from "../loading";
@@ -37,12 +37,14 @@ function Used({ usage }: { usage: Schema<"UsageView"> }) {
         <Quota name="Jobs at once" used={usage.jobs_running} of={quotas.jobs_at_once ?? null} shown={count} />
         <Quota name="Jobs waiting" used={usage.jobs_queued} of={quotas.jobs_queued ?? null} shown={count} />
       </ul>
-      <dl class="facts">
-        <Fact name="jobs this month">{count(usage.jobs)}</Fact>
-        <Fact name="requests this month">{count(usage.requests)}</Fact>
-        <Fact name="requests a minute">at most {count(quotas.requests_per_minute)}</Fact>
-        <Fact name="sandboxes at once">at most {count(quotas.sandboxes)}</Fact>
-      </dl>
+      <Facts
+        facts={[
+          ["jobs this month", count(usage.jobs)],
+          ["requests this month", count(usage.requests)],
+          ["requests a minute", `at most ${count(quotas.requests_per_minute)}`],
+          ["sandboxes at once", `at most ${count(quotas.sandboxes)}`],
+        ]}
+      />
     </section>
   );
 }
