@@ -31,9 +31,7 @@ export function Header({ view, status }: { view: View; status: Status }) {
   return (
     <>
       <div class="title">
-        <h1>
-          <Inline text={run?.name ?? run?.run_id ?? "EvolveRPC run"} length={80} />
-        </h1>
+        <Inline as="h1" text={run?.name ?? run?.run_id ?? "EvolveRPC run"} length={80} />
         {run?.name && <span class="quiet mono">{<Inline text={run.run_id} />}</span>}
         {run !== undefined && <RunBadge view={view} />}
         <ConnectionBadge status={status} />

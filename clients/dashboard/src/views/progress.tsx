@@ -6,9 +6,9 @@ import type { ViewProps } from "../app";
 import type { Certificate as Certified } from "../generated/events";
 import { Chart } from "../parts/chart";
 import { Choice } from "../parts/choice";
-import { candidateName, count, counted, money, score, time } from "../parts/format";
+import { candidateName, count, counted, money, OUTCOMES, score, time } from "../parts/format";
 import { selectingRow } from "../parts/score-name";
-import { Scrolled } from "../parts/scrolled";
+import { Table } from "../parts/table";
 import { Term } from "../parts/term";
 import { Inline } from "../parts/text";
 import { type Theme, useTheme } from "../parts/theme";
@@ -21,15 +21,6 @@ const AXES = [
   ["time", "time"],
   ["cost", "cost"],
 ] as const;
-
-const OUTCOMES: Record<string, string> = {
-  kept: "kept",
-  rejected: "rejected",
-  raced_out: "raced out",
-  empty: "no new text",
-  unfinished: "not decided",
-  pending: "pending",
-};
 
 /** Height of the strip below the plot in which proposals that were not kept are marked, a lane for each outcome. */
 const STRIP = 36;
@@ -66,7 +57,7 @@ export function ProgressView({ view }: ViewProps) {
       ) : form === "plot" ? (
         <Plot view={view} found={found} axis={axis} />
       ) : (
-        <Table view={view} />
+        <Tables view={view} />
       )}
       <Certificate view={view} />
     </>
@@ -286,80 +277,52 @@ function Legend({ withEstimate }: { withEstimate: boolean }) {
   );
 }
 
-function Table({ view }: { view: View }) {
+function Tables({ view }: { view: View }) {
   let best = Number.NEGATIVE_INFINITY;
+  const found = view.candidates.map((candidate) => {
+    best = Math.max(best, candidate.score);
+    return { ...candidate, best };
+  });
   return (
     <div class="panels">
       <section class="panel wide">
         <h2>Candidates</h2>
-        <Scrolled label="Candidates" tall>
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">candidate</th>
-                {["score", "best so far", "metric calls", "cost"].map((name) => (
-                  <th key={name} scope="col" class="number">
-                    {name}
-                  </th>
-                ))}
-                <th scope="col">found</th>
-              </tr>
-            </thead>
-            <tbody>
-              {view.candidates.map((candidate) => {
-                best = Math.max(best, candidate.score);
-                return (
-                  <tr key={candidate.index}>
-                    <th scope="row">
-                      <a href={href("text", { candidate: candidate.index })}>{candidateName(candidate.index)}</a>
-                    </th>
-                    <td class="number">{score(candidate.score)}</td>
-                    <td class="number">{score(best)}</td>
-                    <td class="number">{count(candidate.metric_calls)}</td>
-                    <td class="number">{money(candidate.cost_usd)}</td>
-                    <td>{time(candidate.found)}</td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </Scrolled>
+        <Table
+          label="Candidates"
+          tall
+          items={found}
+          columns={[
+            ["candidate", ({ index }) => <a href={href("text", { candidate: index })}>{candidateName(index)}</a>],
+            ["score", (each) => score(each.score), "number"],
+            ["best so far", (each) => score(each.best), "number"],
+            ["metric calls", (each) => count(each.metric_calls), "number"],
+            ["cost", (each) => money(each.cost_usd), "number"],
+            ["found", (each) => time(each.found)],
+          ]}
+        />
       </section>
       {view.proposals.length > 0 && (
         <section class="panel wide">
           <h2>Proposals</h2>
-          <Scrolled label="Proposals" tall>
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">proposal</th>
-                  <th scope="col">outcome</th>
-                  <th scope="col" class="number">
-                    before
-                  </th>
-                  <th scope="col" class="number">
-                    after
-                  </th>
-                  <th scope="col">why</th>
-                </tr>
-              </thead>
-              <tbody>
-                {view.proposals.map((proposal) => (
-                  <tr key={proposal.key}>
-                    <th scope="row">
-                      <a href={href("reflection", { proposal: proposal.at })}>
-                        {proposal.merge ? "merge" : "proposal"} at entry {count(proposal.at)}
-                      </a>
-                    </th>
-                    <td>{OUTCOMES[proposal.outcome]}</td>
-                    <td class="number">{proposal.before === null ? "" : score(proposal.before)}</td>
-                    <td class="number">{proposal.after === null ? "" : score(proposal.after)}</td>
-                    <td>{proposal.why !== null && <Inline text={proposal.why} length={200} />}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scrolled>
+          <Table
+            label="Proposals"
+            tall
+            items={view.proposals}
+            columns={[
+              [
+                "proposal",
+                ({ at, merge }) => (
+                  <a href={href("reflection", { proposal: at })}>
+                    {merge ? "merge" : "proposal"} at entry {count(at)}
+                  </a>
+                ),
+              ],
+              ["outcome", ({ outcome }) => OUTCOMES[outcome]],
+              ["before", ({ before }) => before !== null && score(before), "number"],
+              ["after", ({ after }) => after !== null && score(after), "number"],
+              ["why", ({ why }) => why],
+            ]}
+          />
         </section>
       )}
     </div>
@@ -377,9 +340,7 @@ function Certificate({ view }: { view: View }) {
         <Term of="certificate">Certificate</Term>
       </h2>
       {certificate !== undefined && (
-        <p>
-          <Inline text={certificate.none ?? certificate.certificate?.statement ?? ""} length={800} />
-        </p>
+        <Inline as="p" text={certificate.none ?? certificate.certificate?.statement ?? ""} length={800} />
       )}
       {validation?.estimate != null && (
         <p>

@@ -13,7 +13,7 @@ import { Facts } from "../parts/facts";
 import { candidateName, count, counted } from "../parts/format";
 import { Loaded } from "../parts/loaded";
 import { selectingRow } from "../parts/score-name";
-import { Scrolled } from "../parts/scrolled";
+import { type Column, Table } from "../parts/table";
 import { Frame, Inline } from "../parts/text";
 import { href } from "../route";
 import { failuresFirst } from "../state/failing";
@@ -154,9 +154,7 @@ function Best({ view, api }: { view: View; api: string }) {
       </p>
       {Object.keys(best.texts).map((component) => (
         <section key={component}>
-          <h3>
-            <Inline text={component} length={200} />
-          </h3>
+          <Inline as="h3" text={component} length={200} />
           <Component api={api} component={component} candidate={best} other={best.index === 0 ? undefined : seed} />
         </section>
       ))}
@@ -214,9 +212,7 @@ function Step({ step, place, view, api }: StepProps) {
       </p>
       {step.texts.map(({ component, words }) => (
         <div key={component}>
-          <p class="quiet">
-            <Inline text={component} length={200} />
-          </p>
+          <Inline as="p" class="quiet" text={component} length={200} />
           <Marked words={words} label={component} />
         </div>
       ))}
@@ -316,7 +312,7 @@ function Ending({ summary }: { summary: Summary }) {
         </section>
       )}
       {summary.tables.map((table) => (
-        <Table key={table.heading} table={table} />
+        <Stage key={table.heading} table={table} />
       ))}
       <section class="panel">
         <h2>The run and its settings</h2>
@@ -333,34 +329,15 @@ function Ending({ summary }: { summary: Summary }) {
   );
 }
 
-function Table({ table: { heading, columns, rows } }: { table: SummaryTable }) {
+function Stage({ table: { heading, columns, rows } }: { table: SummaryTable }) {
   return (
     <section class="panel">
       <h2>{heading}</h2>
-      <Scrolled label={heading}>
-        <table>
-          <thead>
-            <tr>
-              {columns.map((column) => (
-                <th key={column} scope="col">
-                  {column}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map((row, at) => (
-              <tr key={at}>
-                {row.map((text, column) => (
-                  <td key={column}>
-                    <Inline text={text} length={400} />
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scrolled>
+      <Table
+        label={heading}
+        items={rows}
+        columns={columns.map((name, at): Column<readonly string[]> => [name, (row) => row[at]])}
+      />
     </section>
   );
 }

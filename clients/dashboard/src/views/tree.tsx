@@ -5,14 +5,14 @@ import type { ViewProps } from "../app";
 import { Choice } from "../parts/choice";
 import { candidateName, counted, score } from "../parts/format";
 import { selectingRow } from "../parts/score-name";
-import { Scrolled } from "../parts/scrolled";
+import { Table } from "../parts/table";
 import { Term } from "../parts/term";
+import { Inline } from "../parts/text";
 import { ramp, useTheme } from "../parts/theme";
 import { href, open } from "../route";
 import type { Candidate } from "../state/reduce";
 import { type Layout, layout } from "../state/tree";
 import type { View } from "../state/view";
-import { line } from "../text/visible";
 
 /** Room around the tree, in pixels. */
 const EDGE = 20;
@@ -363,57 +363,34 @@ function Legend() {
 
 function List({ view, found }: { view: View; found: ReadonlySet<number> | null }) {
   const shown = view.candidates.filter(({ index }) => found === null || found.has(index));
+  const marks = (index: number, parents: readonly number[]) =>
+    [index === view.best && "best", view.front.has(index) && "front", parents.length > 1 && "merge"]
+      .filter(Boolean)
+      .join(", ");
   return (
     <section class="panel">
-      <Scrolled label="Candidates" tall>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">candidate</th>
-              <th scope="col" class="number">
-                score
-              </th>
-              <th scope="col">parents</th>
-              <th scope="col" class="number">
-                iteration
-              </th>
-              <th scope="col">marks</th>
-              <th scope="col">text</th>
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((candidate) => (
-              <tr key={candidate.index}>
-                <th scope="row">
-                  <a href={href("text", { candidate: candidate.index, with: candidate.parents[0] ?? null })}>
-                    {candidateName(candidate.index)}
-                  </a>
-                </th>
-                <td class="number">{score(candidate.score)}</td>
-                <td>{candidate.parents.join(" and ") || "none"}</td>
-                <td class="number">{candidate.iteration}</td>
-                <td>
-                  {[
-                    candidate.index === view.best && "best",
-                    view.front.has(candidate.index) && "front",
-                    candidate.parents.length > 1 && "merge",
-                  ]
-                    .filter(Boolean)
-                    .join(", ")}
-                </td>
-                <td>
-                  <bdi class="inline quiet">{beginning(candidate)}</bdi>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scrolled>
+      <Table
+        label="Candidates"
+        tall
+        items={shown}
+        columns={[
+          [
+            "candidate",
+            ({ index, parents }) => (
+              <a href={href("text", { candidate: index, with: parents[0] ?? null })}>{candidateName(index)}</a>
+            ),
+          ],
+          ["score", (each) => score(each.score), "number"],
+          ["parents", ({ parents }) => parents.join(" and ") || "none"],
+          ["iteration", ({ iteration }) => iteration, "number"],
+          ["marks", ({ index, parents }) => marks(index, parents)],
+          ["text", ({ texts }) => <Inline as="span" class="quiet" text={beginning(texts)} length={AROUND} />],
+        ]}
+      />
     </section>
   );
 }
 
-function beginning(candidate: Candidate): string {
-  const text = Object.values(candidate.texts)[0]?.text ?? "";
-  return line(text, AROUND);
+function beginning(texts: Candidate["texts"]): string {
+  return Object.values(texts)[0]?.text ?? "";
 }

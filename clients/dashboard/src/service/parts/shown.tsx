@@ -9,10 +9,7 @@ export function ProblemNotice({ problem }: { problem: Problem | null }) {
   if (problem === null) return null;
   return (
     <p class="notices bad" role="alert">
-      <strong>
-        <Inline text={problem.title} />
-      </strong>
-      : <Inline text={problem.detail} length={1_000} />
+      <Inline as="strong" text={problem.title} />: <Inline text={problem.detail} length={1_000} />
     </p>
   );
 }

@@ -70,14 +70,10 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
           return (
             <>
               <div class="view-title">
-                <h1>
-                  <Inline text={jobName(job)} length={80} />
-                </h1>
+                <Inline as="h1" text={jobName(job)} length={80} />
                 <Badge text={job.status} />
                 {job.status === "running" && (
-                  <span class="quiet">
-                    <Inline text={job.wanted === "run" ? job.phase : `${job.wanted} asked for`} />
-                  </span>
+                  <Inline as="span" class="quiet" text={job.wanted === "run" ? job.phase : `${job.wanted} asked for`} />
                 )}
                 <ConnectionBadge status={status} />
                 <JobControls job={job} onChange={loaded.reload} />

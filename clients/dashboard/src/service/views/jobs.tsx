@@ -82,11 +82,7 @@ function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
         {!hasEnded(job.status) && job.wanted !== "run" && job.status !== "paused" && (
           <span class="quiet">{job.wanted} asked for</span>
         )}
-        {job.status === "running" && (
-          <span class="quiet">
-            <Inline text={job.phase} />
-          </span>
-        )}
+        {job.status === "running" && <Inline as="span" class="quiet" text={job.phase} />}
       </div>
       <Progress job={job} />
       <Facts

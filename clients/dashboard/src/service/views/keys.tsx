@@ -53,9 +53,7 @@ function Row({ shown, onChange }: { shown: Key; onChange: () => void }) {
   };
   return (
     <li>
-      <strong>
-        <Inline text={shown.name} length={80} />
-      </strong>
+      <Inline as="strong" text={shown.name} length={80} />
       <span>{shown.role}</span>
       <span class="quiet mono">grk_{shown.key_id.slice(0, 12)}...</span>
       <span class="quiet">made {time(shown.created)}</span>

@@ -38,19 +38,11 @@ export function RepositoriesView() {
             {repositories.map((each) => (
               <li key={each.client_id} class="panel card">
                 <div class="card-title">
-                  <h2>
-                    <Inline text={repositoryName(each.repo_url)} length={80} />
-                  </h2>
+                  <Inline as="h2" text={repositoryName(each.repo_url)} length={80} />
                   <Badge text={each.status} />
                 </div>
-                <p class="mono">
-                  <Inline text={each.repo_url} length={300} />
-                </p>
-                {each.detail !== null && (
-                  <p class="warn">
-                    <Inline text={each.detail} length={400} />
-                  </p>
-                )}
+                <Inline as="p" class="mono" text={each.repo_url} length={300} />
+                {each.detail !== null && <Inline as="p" class="warn" text={each.detail} length={400} />}
                 <Facts
                   as="figures"
                   facts={[

@@ -84,15 +84,12 @@ function Audit() {
             {entries.map((entry) => (
               <li key={entry.audit_id}>
                 <span>{time(entry.created)}</span>
-                <code>
-                  <Inline text={entry.action} length={80} />
-                </code>
+                <Inline as="code" text={entry.action} length={80} />
                 <span class={entry.status >= 400 ? "bad" : "quiet"}>
                   {entry.status === 0 ? "outcome not known" : entry.status}
                 </span>
-                <span class="quiet">
-                  <Inline text={entry.resource} length={120} /> by <Inline text={entry.actor} length={80} />
-                </span>
+                <Inline as="span" class="quiet" text={entry.resource} length={120} /> by{" "}
+                <Inline text={entry.actor} length={80} />
               </li>
             ))}
           </ul>

@@ -20,9 +20,7 @@ export function VersionView({ id }: { id: string }) {
       {(version) => (
         <>
           <div class="view-title">
-            <h1>
-              <Inline text={programName(version.line, version.repo_url)} length={80} />
-            </h1>
+            <Inline as="h1" text={programName(version.line, version.repo_url)} length={80} />
             {version.active && <Badge text="active" />}
             <Verdict version={version} />
           </div>
@@ -114,9 +112,7 @@ function CertificatePanel({ version: { certificate } }: { version: Version }) {
         <p>No certificate: the job had no test rows, or its record does not permit one.</p>
       ) : (
         <>
-          <p>
-            <Inline text={String(certificate.statement ?? certificate.verdict ?? "")} length={2_000} />
-          </p>
+          <Inline as="p" text={String(certificate.statement ?? certificate.verdict ?? "")} length={2_000} />
           {test !== undefined && (
             <Facts
               facts={[
@@ -160,9 +156,7 @@ function Texts({ version }: { version: Version }) {
       )}
       {Object.entries(version.texts).map(([component, text]) => (
         <section key={component}>
-          <h3>
-            <Inline text={component} length={200} />
-          </h3>
+          <Inline as="h3" text={component} length={200} />
           <Text text={text} before={before?.texts[component] ?? null} label={component} />
         </section>
       ))}

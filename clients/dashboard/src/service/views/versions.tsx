@@ -28,9 +28,7 @@ export function VersionsView() {
             <section key={line} class="panel">
               <h2>
                 <Inline text={programName(line, those[0]?.repo_url ?? "")} length={100} />{" "}
-                <span class="quiet">
-                  <Inline text={repositoryName(those[0]?.repo_url ?? "")} length={80} />
-                </span>
+                <Inline as="span" class="quiet" text={repositoryName(those[0]?.repo_url ?? "")} length={80} />
               </h2>
               <ul class="rows">
                 {those.map((version) => (
