@@ -2,12 +2,13 @@
 
 import { useState } from "preact/hooks";
 import { Facts } from "../../parts/facts";
+import { Field, Form, stated } from "../../parts/form";
 import { time } from "../../parts/format";
+import { ProblemNotice } from "../../parts/problem";
 import { Inline } from "../../parts/text";
 import { useAction, useList } from "../loading";
-import { TextField } from "../parts/field";
 import { repositoryName } from "../parts/names";
-import { List, ProblemNotice } from "../parts/shown";
+import { List } from "../parts/shown";
 import { Badge } from "../parts/status";
 import { viewAddress } from "../place";
 import type { Repository, Schema } from "../schema";
@@ -69,65 +70,53 @@ export function RepositoriesView() {
 }
 
 function Connect({ onDone }: { onDone: () => void }) {
-  const { busy, problem, send } = useAction();
-  const [url, setUrl] = useState("");
+  const { send, ...action } = useAction();
   const [installation, setInstallation] = useState("");
   const [connected, setConnected] = useState<string | null>(null);
-  const submit = async () => {
-    setConnected(null);
-    const named = installation.trim();
-    const body = { repo_url: url.trim(), ...(named === "" ? {} : { installation_id: named }) };
-    const found = await send<Schema<"Connected">>("POST", "/connect-git", body);
-    if (found === null) return;
-    setConnected(url.trim());
-    setUrl("");
-    onDone();
-  };
   return (
     <section class="panel">
       <h2>Connect a repository</h2>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void submit();
+      <Form
+        {...action}
+        submit="Connect"
+        sending="Reading it"
+        onSubmit={async (given) => {
+          setConnected(null);
+          const { repo_url, installation_id } = stated(given);
+          const found = await send<Schema<"Connected">>("POST", "/connect-git", { repo_url, installation_id });
+          if (found === null) return false;
+          setConnected(String(repo_url));
+          onDone();
+          return true;
         }}
       >
-        <TextField
+        <Field
           label="Address"
           name="repo_url"
-          problem={problem}
           hint="Of a git repository, such as https://github.com/you/program. It is read at once."
-          value={url}
-          onChange={setUrl}
-          input={{ required: true, inputMode: "url" }}
+          required
+          inputMode="url"
         />
         <details>
           <summary>A private repository at GitHub</summary>
-          <TextField
+          <Field
             label="Installation of the GitHub App"
             name="installation_id"
-            problem={problem}
             hint="Its number. It is entered here once the App is installed."
-            value={installation}
-            onChange={setInstallation}
-            input={{ inputMode: "numeric" }}
+            key={installation}
+            defaultValue={installation}
+            inputMode="numeric"
           />
           <GitHubApp onInstalled={setInstallation} />
         </details>
-        {problem !== null && problem.errors.length === 0 && <ProblemNotice problem={problem} />}
-        <p>
-          <button type="submit" class="primary" disabled={busy || url.trim() === ""}>
-            {busy ? "Reading it" : "Connect"}
-          </button>{" "}
-          <span role="status">
-            {connected !== null && (
-              <>
-                Connected: <Inline text={connected} length={200} />
-              </>
-            )}
-          </span>
-        </p>
-      </form>
+      </Form>
+      <p role="status">
+        {connected !== null && (
+          <>
+            Connected: <Inline text={connected} length={200} />
+          </>
+        )}
+      </p>
     </section>
   );
 }
@@ -167,12 +156,11 @@ function GitHubApp({ onInstalled }: { onInstalled: (installation: string) => voi
             )}
             . GitHub then opens an answer of this service: copy its <code>confirmation</code> to this field.
           </p>
-          <TextField
+          <Field
             label="Confirmation"
             name="confirmation"
-            problem={problem}
             value={confirmation}
-            onChange={setConfirmation}
+            onInput={(event) => setConfirmation(event.currentTarget.value)}
           />
           <p>
             <button type="button" disabled={busy || confirmation.trim() === ""} onClick={confirm}>
@@ -181,7 +169,7 @@ function GitHubApp({ onInstalled }: { onInstalled: (installation: string) => voi
           </p>
         </>
       )}
-      {problem !== null && problem.errors.length === 0 && <ProblemNotice problem={problem} />}
+      <ProblemNotice problem={problem} />
     </>
   );
 }
