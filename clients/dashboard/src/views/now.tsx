@@ -1,6 +1,5 @@
 /** What the run does at this moment, what it has used, and what fails. */
 
-import type { ViewProps } from "../app";
 import { About } from "../panels/about";
 import { Activity } from "../panels/activity";
 import { BestLine } from "../panels/best-line";
@@ -14,6 +13,7 @@ import { Steers } from "../panels/steers";
 import { Waits } from "../panels/waits";
 import { Warnings } from "../panels/warnings";
 import { failuresFirst } from "../state/failing";
+import type { ViewProps } from "./run";
 
 export function NowView({ view, api }: ViewProps) {
   const { run, spending, now } = view.latest;

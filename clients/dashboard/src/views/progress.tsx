@@ -2,7 +2,6 @@
 
 import { useMemo, useState } from "preact/hooks";
 import uPlot from "uplot";
-import type { ViewProps } from "../app";
 import type { Certificate as Certified } from "../generated/events";
 import { Chart } from "../parts/chart";
 import { Choice } from "../parts/choice";
@@ -15,6 +14,7 @@ import { type Theme, useTheme } from "../parts/theme";
 import { href, open } from "../route";
 import { type Axis, type Progress, progress } from "../state/progress";
 import { LIVE, type View } from "../state/view";
+import type { ViewProps } from "./run";
 
 const AXES = [
   ["calls", "metric calls"],

@@ -2,7 +2,6 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
-import type { ViewProps } from "../app";
 import type { AnswerUsage, ComparedRow, PromptShown, ProposalShown, RowResult } from "../generated/answers";
 import type { Proposal } from "../generated/events";
 import { candidateName, count, counted, duration, money, OUTCOMES, score } from "../parts/format";
@@ -12,6 +11,7 @@ import { href, numberOf } from "../route";
 import type { View } from "../state/view";
 import { compare } from "../text/compare";
 import { Part, Result } from "./cell";
+import type { ViewProps } from "./run";
 import { Change } from "./text";
 
 /** Proposals that the list has at first, the last ones: thousands take seconds to draw. */

@@ -2,7 +2,6 @@
 
 import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
-import type { ViewProps } from "../app";
 import type { ChangeShown, Explained, ProposalShown, RowGroup } from "../generated/answers";
 import type { StatedFact, Summary, SummaryTable } from "../generated/events";
 import { Failures } from "../panels/failures";
@@ -23,6 +22,7 @@ import type { View } from "../state/view";
 import { visible } from "../text/visible";
 import { Part } from "./cell";
 import { Details, Row } from "./reflection";
+import type { ViewProps } from "./run";
 import { Change, Component } from "./text";
 
 /** What the certificate states besides its verdict: for readers who check it. */

@@ -1,7 +1,6 @@
 /** Candidates by validation rows, as a heat map or as a table, and the details of one cell. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { ViewProps } from "../app";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, score } from "../parts/format";
 import { type Cell, type Column, HeatMap, heightOfNames, type MapData } from "../parts/heat-map";
@@ -17,6 +16,7 @@ import { asRecorded, byCluster, byDifficulty, type RowOrder, rowMeans } from "..
 import type { Candidate } from "../state/reduce";
 import type { View } from "../state/view";
 import { CellDetails } from "./cell";
+import type { ViewProps } from "./run";
 
 const ORDERS = [
   ["difficulty", "difficulty"],

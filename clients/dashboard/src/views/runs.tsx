@@ -3,7 +3,6 @@
 import { useMemo, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { useAnswer } from "../answers";
-import type { ViewProps } from "../app";
 import type { RunList, RunListed } from "../generated/answers";
 import { Chart } from "../parts/chart";
 import { count, counted, score, spent, time } from "../parts/format";
@@ -17,7 +16,13 @@ import { open } from "../route";
 const MOST = 6;
 const DASHES = [[], [6, 4], [2, 3], [10, 4, 2, 4], [14, 4], [4, 2, 1, 2]];
 
-export function RunsView({ view, onShow }: ViewProps & { onShow: (run: string) => void }) {
+interface Props {
+  /** The run that the page shows. */
+  readonly current: string | null;
+  readonly onShow: (run: string) => void;
+}
+
+export function RunsView({ current, onShow }: Props) {
   const [opened] = useState(Date.now);
   const answer = useAnswer<RunList>("/api/runs", opened);
   const [chosen, setChosen] = useState<readonly string[] | null>(null);
@@ -28,16 +33,15 @@ export function RunsView({ view, onShow }: ViewProps & { onShow: (run: string) =
       </p>
       <Loaded answer={answer}>
         {({ runs }) => {
-          const current = view.latest.run?.run_id;
           const others = runs.map(({ run_id }) => run_id).filter((id) => id !== current);
-          const shown = chosen ?? [...(current === undefined ? [] : [current]), ...others.slice(0, 2)];
+          const shown = chosen ?? [...(current === null ? [] : [current]), ...others.slice(0, 2)];
           const compared = runs.filter(({ run_id }) => shown.includes(run_id));
           if (runs.length === 0) return <p class="empty">The store holds no run.</p>;
           return (
             <>
               <List
                 runs={runs}
-                current={view.latest.run?.run_id ?? null}
+                current={current}
                 chosen={shown}
                 onChoose={setChosen}
                 onShow={(run) => {
@@ -56,12 +60,10 @@ export function RunsView({ view, onShow }: ViewProps & { onShow: (run: string) =
   );
 }
 
-interface ListProps {
+interface ListProps extends Props {
   readonly runs: readonly RunListed[];
-  readonly current: string | null;
   readonly chosen: readonly string[];
   readonly onChoose: (runs: readonly string[]) => void;
-  readonly onShow: (run: string) => void;
 }
 
 function List({ runs, current, chosen, onChoose, onShow }: ListProps) {

@@ -2,7 +2,6 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { useAnswer, useWhole, wholeText } from "../answers";
-import type { ViewProps } from "../app";
 import type { Origin, Provenance, ProvenanceSpan, Transcript } from "../generated/answers";
 import type { Excerpt, Mutation } from "../generated/events";
 import { Choice } from "../parts/choice";
@@ -19,6 +18,7 @@ import type { View } from "../state/view";
 import { compare } from "../text/compare";
 import { visible } from "../text/visible";
 import { Part } from "./cell";
+import type { ViewProps } from "./run";
 
 const MODES = [
   ["compared", "compared"],

@@ -1,7 +1,6 @@
 /** All candidates and their parents. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { ViewProps } from "../app";
 import { Choice } from "../parts/choice";
 import { candidateName, counted, score } from "../parts/format";
 import { selectingRow } from "../parts/score-name";
@@ -13,6 +12,7 @@ import { href, open } from "../route";
 import type { Candidate } from "../state/reduce";
 import { type Layout, layout } from "../state/tree";
 import type { View } from "../state/view";
+import type { ViewProps } from "./run";
 
 /** Room around the tree, in pixels. */
 const EDGE = 20;

@@ -3,12 +3,13 @@
 import { Facts } from "../../parts/facts";
 import { count, money, score, time } from "../../parts/format";
 import { Inline } from "../../parts/text";
+import { usePlace } from "../../route";
 import { useList } from "../loading";
 import { hasEnded, JobControls } from "../parts/job-controls";
 import { jobName, repositoryName } from "../parts/names";
 import { List } from "../parts/shown";
 import { Badge } from "../parts/status";
-import { jobAddress, usePlace, viewAddress } from "../place";
+import { jobAddress, viewAddress } from "../place";
 import type { Job } from "../schema";
 import { useMayWrite } from "../session";
 
