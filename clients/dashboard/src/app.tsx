@@ -58,7 +58,7 @@ export function App({ data }: { data: Embedded | null }) {
           )}
         </main>
         {run !== undefined && route.view !== "runs" && (
-          <footer class="travel">
+          <footer class="row travel">
             <Travel end={view.latest.position?.end ?? 0} view={view} onChange={setAt} />
             {!embedded && <Steering view={view} api={api} />}
           </footer>

@@ -16,7 +16,7 @@ interface Props {
 
 export function Facts({ facts, as = "facts", length = 400 }: Props) {
   return (
-    <dl class={as}>
+    <dl class={as === "figures" ? "row figures" : "facts"}>
       {facts.map(
         ([name, value], at) =>
           value !== null &&

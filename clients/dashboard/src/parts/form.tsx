@@ -64,7 +64,7 @@ export function Form({
     >
       <ProblemContext.Provider value={problem}>{children}</ProblemContext.Provider>
       {!isMarked && <ProblemNotice problem={problem} />}
-      <p class="submit tools">
+      <p class="row submit tools">
         <button type="submit" class="primary" disabled={busy}>
           {busy ? sending : submit}
         </button>

@@ -30,7 +30,7 @@ export function Header({ view, status }: { view: View; status: Status }) {
   const stall = status.kind === "live" ? stallOf(view) : null;
   return (
     <>
-      <div class="title">
+      <div class="row title">
         <Inline as="h1" text={run?.name ?? run?.run_id ?? "EvolveRPC run"} length={80} />
         {run?.name && <span class="quiet mono">{<Inline text={run.run_id} />}</span>}
         {run !== undefined && <RunBadge view={view} />}

@@ -25,7 +25,7 @@ export function Steering({ view, api }: Props) {
   const run = view.latest.run;
   if (!run?.driven || view.latest.now?.lost) {
     return (
-      <div class="steer">
+      <div class="row controls">
         <span class="quiet">Not running.</span>
       </div>
     );
@@ -37,7 +37,7 @@ export function Steering({ view, api }: Props) {
     return problem;
   };
   return (
-    <fieldset class="steer" aria-label="Steering">
+    <fieldset class="row controls" aria-label="Steering">
       <button type="button" onClick={() => send({ kind: "pause" })}>
         Pause
       </button>

@@ -150,7 +150,7 @@ function Frame({ skip, session, tabs, children }: FrameProps) {
         </button>
       )}
       <header class="top service">
-        <div class="title">
+        <div class="row title">
           <strong class="brand">EvolveRPC</strong>
           {session}
         </div>

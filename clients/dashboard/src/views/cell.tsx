@@ -46,7 +46,7 @@ export function CellDetails({ view, api, candidate, row }: Props) {
         if (event.key === "Escape") close();
       }}
     >
-      <div class="tools">
+      <div class="row tools">
         <h2 id="cell-heading" ref={heading} tabIndex={-1}>
           <Inline text={scoredRow(view, row)} length={80} /> with{" "}
           <a href={href("text", { candidate })}>{candidateName(candidate)}</a>: {score(value)}

@@ -23,7 +23,7 @@ export function NowView({ view, api }: ViewProps) {
         {run?.driven ? "What the run does at this moment, what it has found and used," : "What the run found and used,"}{" "}
         and what fails.
       </p>
-      <div class="panels">
+      <div class="row panels">
         <Waits view={view} />
         {failuresFirst(view) && <Failures view={view} />}
         <Result view={view} api={api} />

@@ -38,7 +38,7 @@ export function ProgressView({ view }: ViewProps) {
         How the best score on the {selectingRow(view)}s rose with metric calls, time or money, and which proposals were
         kept, rejected or raced out.
       </p>
-      <div class="tools">
+      <div class="row tools">
         <Choice legend="Over" options={AXES} value={axis} onChange={setAxis} />
         <Choice
           legend="As"
@@ -234,7 +234,7 @@ function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Certified
 
 function Legend({ withEstimate }: { withEstimate: boolean }) {
   return (
-    <figcaption class="legend">
+    <figcaption class="row legend">
       <span>
         <svg viewBox="0 0 16 12" aria-hidden="true">
           <path d="M0 9H8V3H16" fill="none" stroke="var(--accent)" stroke-width="2" />
@@ -284,7 +284,7 @@ function Tables({ view }: { view: View }) {
     return { ...candidate, best };
   });
   return (
-    <div class="panels">
+    <div class="row panels">
       <section class="panel wide">
         <h2>Candidates</h2>
         <Table

@@ -35,7 +35,7 @@ export function ReflectionView({ view, params, api }: ViewProps) {
         <p class="empty">No proposal yet.</p>
       ) : (
         <>
-          <div class="tools">
+          <div class="row tools">
             <label>
               Outcome
               <select

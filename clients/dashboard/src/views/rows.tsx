@@ -57,7 +57,7 @@ export function RowsView({ view, params, api }: ViewProps) {
         Which candidate scores how on which {selectingRow(view)}: rows that all candidates lose, rows that a change
         fixed or broke.
       </p>
-      <div class="tools">
+      <div class="row tools">
         <Choice legend="Rows by" options={ORDERS} value={sorted} onChange={setSorted} />
         <Choice
           legend="As"
@@ -269,7 +269,7 @@ function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
   const pointer = usePointer(map, go, enter);
   return (
     <>
-      <div class="tools">
+      <div class="row tools">
         <span>
           <button type="button" aria-label="Zoom out" onClick={() => map.current?.zoomBy(1 / 1.5)}>
             {"\u2212"}
@@ -281,7 +281,7 @@ function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
             Fit
           </button>
         </span>
-        <span class="legend">
+        <span class="row legend">
           <span>
             {score(matrix.data.low)} <span class="ramp" aria-hidden="true" /> {score(matrix.data.high)}
           </span>
@@ -392,7 +392,7 @@ function RowsTable({ matrix, view, lowest }: { matrix: Matrix; view: View; lowes
   return (
     <section class="panel">
       {pages > 1 && (
-        <div class="tools">
+        <div class="row tools">
           <button type="button" disabled={page === 0} onClick={() => setPage(page - 1)}>
             Previous rows
           </button>

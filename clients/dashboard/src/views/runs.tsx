@@ -149,7 +149,7 @@ function Curves({ runs }: { runs: readonly RunListed[] }) {
     <figure class="panel">
       <h2>Best score over metric calls</h2>
       <Chart label="Best scores of the compared runs over metric calls" options={options} data={data} height={300} />
-      <figcaption class="legend">
+      <figcaption class="row legend">
         {runs.map((run, at) => (
           <span key={run.run_id}>
             <svg viewBox="0 0 32 12" aria-hidden="true" style={{ width: "32px" }}>

@@ -49,7 +49,7 @@ export function TextView({ view, params, api }: ViewProps) {
   return (
     <>
       <About />
-      <div class="tools">
+      <div class="row tools">
         <Select
           name="Candidate"
           view={view}

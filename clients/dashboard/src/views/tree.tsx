@@ -31,7 +31,7 @@ export function TreeView({ view }: ViewProps) {
         All candidates and their parents: which were changed into which, which are merges, and which are on the{" "}
         <Term of="Pareto front" />.
       </p>
-      <div class="tools">
+      <div class="row tools">
         <Choice
           legend="As"
           options={[
@@ -191,7 +191,7 @@ function Graph({ view, found, chosen, onChoose }: GraphProps) {
   };
   return (
     <>
-      <div class="tools">
+      <div class="row tools">
         <span>
           <button type="button" aria-label="Zoom out" onClick={() => zoom(1 / 1.4)}>
             {"\u2212"}
@@ -336,7 +336,7 @@ function diamond(size: number): string {
 
 function Legend() {
   return (
-    <p class="legend">
+    <p class="row legend">
       <span>
         <svg viewBox="0 0 16 12" aria-hidden="true">
           <circle cx="8" cy="6" r="3" fill="none" stroke="var(--ink)" />

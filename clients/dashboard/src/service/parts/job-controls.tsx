@@ -26,7 +26,7 @@ export function JobControls({ job, onChange }: { job: Job; onChange: () => void 
   };
   const isPaused = job.status === "paused" || job.wanted === "pause";
   return (
-    <fieldset class="controls" aria-label={`Controls of ${name}`}>
+    <fieldset class="row controls" aria-label={`Controls of ${name}`}>
       <button
         type="button"
         disabled={action.busy}

@@ -19,7 +19,7 @@ interface Props {
 export function RowsField({ name, label, hint }: Props) {
   const [from, setFrom] = useState<(typeof SOURCES)[number][0]>("file");
   return (
-    <div class="rows-field">
+    <div class="row rows-field">
       <Field
         label={`${label}, a file of the repository`}
         name={`${name}_path`}

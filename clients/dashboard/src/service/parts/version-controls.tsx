@@ -24,7 +24,7 @@ export function VersionControls({ version, onChange }: Props) {
   if (!useMayWrite()) return null;
   const certified = version.verdict === "improved" && !version.leaks;
   return (
-    <fieldset class="controls" aria-label="Controls of the version">
+    <fieldset class="row controls" aria-label="Controls of the version">
       {version.active ? (
         <DialogButton label="Roll back" title="Roll back">
           {(close) => (

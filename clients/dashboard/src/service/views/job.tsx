@@ -57,7 +57,7 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
           const job: Job = event === null ? read : { ...read, ...event.progress, ...stateOf(event) };
           return (
             <>
-              <div class="view-title">
+              <div class="row view-title">
                 <Inline as="h1" text={jobName(job)} length={80} />
                 <Badge text={job.status} />
                 {job.status === "running" && (
@@ -92,7 +92,7 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
               ) : (
                 <>
                   <RunView name={chosen} view={view} params={place.params} api={api} />
-                  <footer class="travel">
+                  <footer class="row travel">
                     <Travel end={view.latest.position?.end ?? 0} view={view} onChange={setAt} />
                   </footer>
                 </>

@@ -29,7 +29,7 @@ export function JobsView() {
   const list = useList<Job>(`/jobs${query ? `?${query}` : ""}`, EVERY_MS);
   return (
     <>
-      <div class="view-title">
+      <div class="row view-title">
         <h1>Jobs</h1>
         {mayWrite && (
           <a class="button primary" href={viewAddress("new")}>
@@ -37,7 +37,7 @@ export function JobsView() {
           </a>
         )}
       </div>
-      <nav class="filters" aria-label="Which jobs">
+      <nav class="row filters" aria-label="Which jobs">
         {Object.keys(STATUSES).map((name) => (
           <a key={name} href={viewAddress("jobs", { show: name })} aria-current={name === chosen ? "true" : undefined}>
             {name === "failed" ? "failed or cancelled" : name}
@@ -73,7 +73,7 @@ function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
   const limit = job.max_cost_usd === null ? "" : ` of ${money(job.max_cost_usd)}`;
   return (
     <li class="panel card">
-      <div class="card-title">
+      <div class="row card-title">
         <h2>
           <a href={jobAddress(job.job_id, job.status === "completed" ? "result" : "now")}>
             <Inline text={jobName(job)} length={80} />
@@ -102,7 +102,7 @@ function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
           <Inline text={job.reason} length={240} />
         </p>
       )}
-      <div class="card-foot">
+      <div class="row card-foot">
         <JobControls job={job} onChange={onChange} />
         {job.program_id !== null && <a href={viewAddress("version", { id: job.program_id })}>The version it made</a>}
       </div>
@@ -114,7 +114,7 @@ function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
 export function Progress({ job }: { job: Job }) {
   const share = job.max_metric_calls ? Math.min(1, job.metric_calls / job.max_metric_calls) : null;
   return (
-    <div class="progress">
+    <div class="row progress">
       <span>
         {count(job.metric_calls)}
         {job.max_metric_calls !== null && ` of ${count(job.max_metric_calls)}`} metric calls

@@ -94,7 +94,7 @@ function NewKey({ onDone }: { onDone: () => void }) {
       <h2>Make a key</h2>
       <Form
         {...action}
-        class="in-line"
+        class="row in-line"
         submit="Make it"
         onSubmit={async (given) => {
           const found = await send<Schema<"NewKey">>("POST", "/keys", stated(given));

@@ -38,7 +38,7 @@ export function RepositoriesView() {
           <ul class="cards">
             {repositories.map((each) => (
               <li key={each.client_id} class="panel card">
-                <div class="card-title">
+                <div class="row card-title">
                   <Inline as="h2" text={repositoryName(each.repo_url)} length={80} />
                   <Badge text={each.status} />
                 </div>
@@ -54,7 +54,7 @@ export function RepositoriesView() {
                   ]}
                 />
                 {mayWrite && (
-                  <div class="card-foot">
+                  <div class="row card-foot">
                     <a class="button" href={viewAddress("new", { repository: each.client_id })}>
                       Optimize
                     </a>

@@ -19,7 +19,7 @@ export function VersionView({ id }: { id: string }) {
     <Shown loaded={loaded}>
       {(version) => (
         <>
-          <div class="view-title">
+          <div class="row view-title">
             <Inline as="h1" text={programName(version.line, version.repo_url)} length={80} />
             {version.active && <Badge text="active" />}
             <Verdict version={version} />
