@@ -6,6 +6,7 @@ import type { Certificate as Certified } from "../generated/events";
 import { Chart } from "../parts/chart";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, money, OUTCOMES, score, time } from "../parts/format";
+import { Legend } from "../parts/legend";
 import { selectingRow } from "../parts/score-name";
 import { Table } from "../parts/table";
 import { Term } from "../parts/term";
@@ -110,7 +111,7 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
           </>
         )}
       </p>
-      <Legend withEstimate={estimate?.validation.low != null} />
+      <Legend marks={marks(estimate?.validation.low != null)} />
       {found.missing > 0 && <p class="quiet">{counted(found.missing, "candidate")} without a value on this axis.</p>}
     </figure>
   );
@@ -232,50 +233,26 @@ function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Certified
   ctx.restore();
 }
 
-function Legend({ withEstimate }: { withEstimate: boolean }) {
-  return (
-    <figcaption class="row legend">
-      <span>
-        <svg viewBox="0 0 16 12" aria-hidden="true">
-          <path d="M0 9H8V3H16" fill="none" stroke="var(--accent)" stroke-width="2" />
-        </svg>
-        best so far
-      </span>
-      <span>
-        <svg viewBox="0 0 16 12" aria-hidden="true">
-          <circle cx="8" cy="6" r="3.5" fill="var(--good)" />
-        </svg>
-        kept candidate
-      </span>
-      <span>
-        <svg viewBox="0 0 16 12" aria-hidden="true">
-          <path d="M4.500 2.500L11.500 9.500M11.500 2.500L4.500 9.500" stroke="var(--bad)" stroke-width="1.500" />
-        </svg>
-        rejected
-      </span>
-      <span>
-        <svg viewBox="0 0 16 12" aria-hidden="true">
-          <path d="M4 2.500H12L8 10Z" fill="var(--ink)" />
-        </svg>
-        raced out
-      </span>
-      <span>
-        <svg viewBox="0 0 16 12" aria-hidden="true">
-          <path d="M4.500 2.500L11.500 9.500" stroke="var(--quiet)" stroke-width="1.500" />
-        </svg>
-        no new text, or not decided
-      </span>
-      {withEstimate && (
-        <span>
-          <svg viewBox="0 0 16 12" aria-hidden="true">
-            <path d="M8 1V11M5 1H11M5 11H11" stroke="var(--ink)" />
-          </svg>
-          95 % interval of the best score without the luck of the choice
-        </span>
-      )}
-    </figcaption>
-  );
+const CROSS = "M4.500 2.500L11.500 9.500M11.500 2.500L4.500 9.500";
+
+function marks(withEstimate: boolean): Parameters<typeof Legend>[0]["marks"] {
+  return [
+    [<path key="best" d="M0 9H8V3H16" fill="none" stroke="var(--accent)" stroke-width="2" />, "best so far"],
+    [<circle key="kept" cx="8" cy="6" r="3.5" fill="var(--good)" />, "kept candidate"],
+    [<path key="rejected" d={CROSS} stroke="var(--bad)" stroke-width="1.500" />, "rejected"],
+    [<path key="raced" d="M4 2.500H12L8 10Z" fill="var(--ink)" />, "raced out"],
+    [
+      <path key="none" d="M4.500 2.500L11.500 9.500" stroke="var(--quiet)" stroke-width="1.500" />,
+      "no new text, or not decided",
+    ],
+    ...(withEstimate ? [ESTIMATE] : []),
+  ];
 }
+
+const ESTIMATE = [
+  <path key="estimate" d="M8 1V11M5 1H11M5 11H11" stroke="var(--ink)" />,
+  "95 % interval of the best score without the luck of the choice",
+] as const;
 
 function Tables({ view }: { view: View }) {
   let best = Number.NEGATIVE_INFINITY;

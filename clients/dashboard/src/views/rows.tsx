@@ -9,6 +9,7 @@ import { selectingRow } from "../parts/score-name";
 import { Table } from "../parts/table";
 import { Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
+import { STEP, Zoom } from "../parts/zoom";
 import { href, numberOf, refine } from "../route";
 import { failedRows, scaleOf } from "../state/failed-rows";
 import { lowestScore, placesLowest } from "../state/moved-rows";
@@ -255,8 +256,8 @@ function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
       PageDown: () => go({ column, line: line + shown.linesShown() }),
       Home: () => go({ column: 0, line: event.ctrlKey ? 0 : line }),
       End: () => go({ column: matrix.columns.length - 1, line: event.ctrlKey ? matrix.data.order.length - 1 : line }),
-      "+": () => shown.zoomBy(1.5),
-      "-": () => shown.zoomBy(1 / 1.5),
+      "+": () => shown.zoomBy(STEP),
+      "-": () => shown.zoomBy(1 / STEP),
       "0": () => shown.fit(),
       Enter: () => enter(shown.cursor),
       " ": () => enter(shown.cursor),
@@ -270,17 +271,7 @@ function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
   return (
     <>
       <div class="row tools">
-        <span>
-          <button type="button" aria-label="Zoom out" onClick={() => map.current?.zoomBy(1 / 1.5)}>
-            {"\u2212"}
-          </button>{" "}
-          <button type="button" aria-label="Zoom in" onClick={() => map.current?.zoomBy(1.5)}>
-            +
-          </button>{" "}
-          <button type="button" onClick={() => map.current?.fit()}>
-            Fit
-          </button>
-        </span>
+        <Zoom onZoom={(factor) => map.current?.zoomBy(factor)} onFit={() => map.current?.fit()} />
         <span class="row legend">
           <span>
             {score(matrix.data.low)} <span class="ramp" aria-hidden="true" /> {score(matrix.data.high)}
