@@ -4,22 +4,9 @@ import { useEffect, useState } from "preact/hooks";
 
 export type Rgb = readonly [number, number, number];
 
-export interface Theme {
-  readonly ink: string;
-  readonly quiet: string;
-  readonly rule: string;
-  readonly ruleStrong: string;
-  readonly panel: string;
-  readonly accent: string;
-  readonly good: string;
-  readonly bad: string;
-  readonly low: Rgb;
-  readonly mid: Rgb;
-  readonly high: Rgb;
-  readonly failed: Rgb;
-}
+export type Theme = ReturnType<typeof readTheme>;
 
-export function readTheme(): Theme {
+function readTheme() {
   const probe = document.body.appendChild(document.createElement("i"));
   const colour = (name: string) => {
     probe.style.color = `var(--${name})`;
