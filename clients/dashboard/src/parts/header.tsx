@@ -10,20 +10,13 @@ import { failuresFirst } from "../state/failing";
 import { headlineOf } from "../state/headline";
 import { stallOf } from "../state/stall";
 import { LIVE, type View } from "../state/view";
+import { Badge } from "./badge";
 import { Commands } from "./commands";
 import { Facts } from "./facts";
 import { candidateName, count, counted, duration, score, spent } from "./format";
 import { scoreName } from "./score-name";
 import { Term } from "./term";
 import { Inline } from "./text";
-
-const TONES: Record<string, string> = {
-  running: "accent",
-  completed: "good",
-  failed: "bad",
-  paused: "warn",
-  cancelled: "warn",
-};
 
 export function Header({ view, status }: { view: View; status: Status }) {
   const { run, now } = view.latest;
@@ -52,15 +45,11 @@ export function Header({ view, status }: { view: View; status: Status }) {
 function RunBadge({ view }: { view: View }) {
   const { run, now } = view.latest;
   if (run === undefined) return null;
-  if (now?.lost) return <span class="badge bad">optimizer lost</span>;
+  if (now?.lost) return <Badge text="optimizer lost" status="failed" />;
   const stall = stallOf(view);
-  if (stall !== null) return <span class="badge warn">running: no result for {duration(stall.seconds)}</span>;
+  if (stall !== null) return <Badge text={`running: no result for ${duration(stall.seconds)}`} status="paused" />;
   const phase = run.driven && now?.phase ? `: ${now.phase}` : "";
-  return (
-    <span class={`badge ${TONES[run.status] ?? ""}`}>
-      <Inline text={`${run.status}${phase}`} />
-    </span>
-  );
+  return <Badge text={`${run.status}${phase}`} status={run.status} />;
 }
 
 export function ConnectionBadge({ status }: { status: Status }) {
@@ -72,12 +61,8 @@ export function ConnectionBadge({ status }: { status: Status }) {
     deleted: "run deleted",
     embedded: "exported file",
   }[status.kind];
-  const tone = status.kind === "connecting" || status.kind === "embedded" ? "" : "bad";
-  return (
-    <span class={`badge ${tone}`} role="status">
-      {text}
-    </span>
-  );
+  const isWell = status.kind === "connecting" || status.kind === "embedded";
+  return <Badge text={text} status={isWell ? "" : "failed"} live />;
 }
 
 export function Figures({ view }: { view: View }) {

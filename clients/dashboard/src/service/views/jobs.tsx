@@ -1,5 +1,6 @@
 /** All jobs: how far each is, what it has found and cost, and what may be asked of it. */
 
+import { Badge } from "../../parts/badge";
 import { Facts } from "../../parts/facts";
 import { count, money, score, time } from "../../parts/format";
 import { Inline } from "../../parts/text";
@@ -8,7 +9,6 @@ import { useList } from "../loading";
 import { hasEnded, JobControls } from "../parts/job-controls";
 import { jobName, repositoryName } from "../parts/names";
 import { List } from "../parts/shown";
-import { Badge } from "../parts/status";
 import { jobAddress, viewAddress } from "../place";
 import type { Job } from "../schema";
 import { useMayWrite } from "../session";

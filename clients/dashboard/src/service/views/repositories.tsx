@@ -1,6 +1,7 @@
 /** Connected repositories, and the form that connects another one. */
 
 import { useState } from "preact/hooks";
+import { Badge } from "../../parts/badge";
 import { Facts } from "../../parts/facts";
 import { Field, Form, stated } from "../../parts/form";
 import { time } from "../../parts/format";
@@ -9,7 +10,6 @@ import { Inline } from "../../parts/text";
 import { useAction, useList } from "../loading";
 import { repositoryName } from "../parts/names";
 import { List } from "../parts/shown";
-import { Badge } from "../parts/status";
 import { viewAddress } from "../place";
 import type { Repository, Schema } from "../schema";
 import { useMayWrite } from "../session";

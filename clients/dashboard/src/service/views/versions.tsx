@@ -1,11 +1,11 @@
 /** All versions of all programs; one of each program is active. */
 
+import { Badge, Verdict } from "../../parts/badge";
 import { score, time } from "../../parts/format";
 import { Inline } from "../../parts/text";
 import { useList } from "../loading";
 import { programName, repositoryName } from "../parts/names";
 import { List } from "../parts/shown";
-import { Badge, Verdict } from "../parts/status";
 import { viewAddress } from "../place";
 import type { Schema, VersionSummary } from "../schema";
 
