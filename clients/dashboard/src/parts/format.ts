@@ -2,7 +2,7 @@
 
 import type { Proposal } from "../generated/events";
 
-/** What became of a proposal. */
+/** The outcomes of proposals. */
 export const OUTCOMES: Record<Proposal["outcome"], string> = {
   pending: "pending",
   kept: "kept",
