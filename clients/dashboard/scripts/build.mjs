@@ -47,7 +47,9 @@ async function built({ entry, html, dist }) {
     jsx: "automatic",
     jsxImportSource: "preact",
     legalComments: "none",
-    banner: { js: `/* Contains Preact and uPlot, both under the MIT licence: ${dist}LICENSES.txt */` },
+    banner: {
+      js: `/* Contains Preact and uPlot under the MIT licence, and diff under the BSD licence: ${dist}LICENSES.txt */`,
+    },
     charset: "ascii", // the exported file holds it inline and may be read in any encoding
     logLevel: "warning",
   });
@@ -55,7 +57,7 @@ async function built({ entry, html, dist }) {
   for (const file of outputFiles)
     files[file.path.endsWith(".css") ? "page.css" : "page.js"] = Buffer.from(file.contents);
   // The licence of each package inside the page goes with it.
-  const licences = ["preact", "uplot"].map(
+  const licences = ["preact", "uplot", "diff"].map(
     (name) => `${name}\n\n${readFileSync(`${root}node_modules/${name}/LICENSE`, "utf8")}`,
   );
   files["LICENSES.txt"] = Buffer.from(licences.join("\n\n"));

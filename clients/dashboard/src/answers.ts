@@ -82,39 +82,32 @@ export function wholeText(api: string, candidate: number, component: string): st
 
 /** Return a whole text, all of its parts loaded; `null` asks for nothing. */
 export function useWhole(path: string | null): Answer<Excerpt> {
-  const answers = useContext(AnswersContext);
-  const [answer, setAnswer] = useState<{ path: string | null; found: Answer<Excerpt> }>({ path: null, found: NONE });
-  useEffect(() => {
-    let current = true;
-    if (path !== null) {
-      answers.whole(path).then((found) => {
-        if (current) setAnswer({ path, found });
-      });
-    }
-    return () => {
-      current = false;
-    };
-  }, [answers, path]);
-  if (path === null) return NONE;
-  return answer.path === path ? answer.found : LOADING;
+  return useFound(path, `whole ${path}`, (answers, asked) => answers.whole(asked));
 }
 
 /** Return the answer to a path; `null` asks for nothing. `version`: another one asks again. */
 export function useAnswer<Value>(path: string | null, version = 0): Answer<Value> {
+  return useFound(path, `${version} ${path}`, (answers, asked) => answers.get(asked, version));
+}
+
+function useFound<Value>(
+  path: string | null,
+  key: string,
+  get: (answers: Answers, path: string) => Promise<Answer<unknown>>,
+): Answer<Value> {
   const answers = useContext(AnswersContext);
-  const [answer, setAnswer] = useState<{ key: string | null; found: Answer<Value> }>({ key: null, found: NONE });
-  const key = path === null ? null : `${version} ${path}`;
+  const [last, setLast] = useState<{ readonly key: string; readonly answer: Answer<Value> } | null>(null);
   useEffect(() => {
     let current = true;
     if (path !== null) {
-      answers.get(path, version).then((found) => {
-        if (current) setAnswer({ key, found: found as Answer<Value> });
+      get(answers, path).then((found) => {
+        if (current) setLast({ key, answer: found as Answer<Value> });
       });
     }
     return () => {
       current = false;
     };
-  }, [answers, path, version, key]);
+  }, [answers, key]);
   if (path === null) return NONE;
-  return answer.key === key ? answer.found : LOADING;
+  return last?.key === key ? last.answer : LOADING;
 }

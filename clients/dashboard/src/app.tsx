@@ -7,37 +7,13 @@ import type { Embedded } from "./embedded";
 import { useKnown } from "./observed";
 import { Header } from "./parts/header";
 import { Steering } from "./parts/steering";
+import { Tabs } from "./parts/tabs";
 import { Travel } from "./parts/travel";
-import { href, useRoute, VIEWS, type ViewName } from "./route";
-import { LIVE, type View, viewAt } from "./state/view";
+import { href, NAMES, useRoute, VIEWS } from "./route";
+import { LIVE, viewAt } from "./state/view";
 import { Store } from "./store";
-import { NowView } from "./views/now";
-import { ProgressView } from "./views/progress";
-import { ReflectionView } from "./views/reflection";
-import { ResultView } from "./views/result";
-import { RowsView } from "./views/rows";
+import { RunView } from "./views/run";
 import { RunsView } from "./views/runs";
-import { TextView } from "./views/text";
-import { TreeView } from "./views/tree";
-
-const NAMES: Record<ViewName, string> = {
-  now: "Now",
-  result: "Result",
-  progress: "Progress",
-  tree: "Tree",
-  rows: "Rows",
-  text: "Text",
-  reflection: "Reflection",
-  runs: "Runs",
-};
-
-export interface ViewProps {
-  readonly view: View;
-  readonly params: URLSearchParams;
-  /** The beginning of the addresses of this run's details. */
-  readonly api: string;
-  readonly embedded: boolean;
-}
 
 export function App({ data }: { data: Embedded | null }) {
   const store = useMemo(() => new Store(data), [data]);
@@ -57,7 +33,6 @@ export function App({ data }: { data: Embedded | null }) {
   useEffect(() => setAt(LIVE), [known.run]);
 
   const api = `/api/runs/${encodeURIComponent(run?.run_id ?? known.run ?? "last")}`;
-  const props: ViewProps = { view, params: route.params, api, embedded };
   return (
     <AnswersContext.Provider value={answers}>
       <div class="page">
@@ -67,19 +42,23 @@ export function App({ data }: { data: Embedded | null }) {
         <header class="top">
           <Header view={view} status={known.status} />
           {data !== null && <LeftOut data={data} />}
-          <nav class="tabs" aria-label="Views">
-            {VIEWS.filter((name) => !(embedded && name === "runs")).map((name) => (
-              <a key={name} href={href(name)} aria-current={name === route.view ? "page" : undefined}>
-                {NAMES[name]}
-              </a>
-            ))}
-          </nav>
+          <Tabs
+            label="Views"
+            views={VIEWS.filter((name) => !(embedded && name === "runs")).map((name) => [href(name), NAMES[name]])}
+            current={href(route.view)}
+          />
         </header>
         <main ref={main} tabIndex={-1} id="view" aria-label={NAMES[route.view]}>
-          {shown(route.view, props, store, known.status)}
+          {route.view === "runs" ? (
+            <RunsView current={run?.run_id ?? null} onShow={(run) => store.show(run)} />
+          ) : run === undefined ? (
+            <Waiting status={known.status} />
+          ) : (
+            <RunView name={route.view} view={view} params={route.params} api={api} />
+          )}
         </main>
         {run !== undefined && route.view !== "runs" && (
-          <footer class="travel">
+          <footer class="row travel">
             <Travel end={view.latest.position?.end ?? 0} view={view} onChange={setAt} />
             {!embedded && <Steering view={view} api={api} />}
           </footer>
@@ -99,26 +78,8 @@ function LeftOut({ data }: { data: Embedded }) {
   );
 }
 
-function shown(name: ViewName, props: ViewProps, store: Store, status: Status) {
-  if (name === "runs") return <RunsView {...props} onShow={(run) => store.show(run)} />;
-  if (props.view.latest.run === undefined) {
-    const waits = status.kind === "connecting" || status.kind === "live";
-    return waits ? <p class="empty">The run's record has not arrived yet.</p> : null;
-  }
-  switch (name) {
-    case "now":
-      return <NowView {...props} />;
-    case "result":
-      return <ResultView {...props} />;
-    case "progress":
-      return <ProgressView {...props} />;
-    case "tree":
-      return <TreeView {...props} />;
-    case "rows":
-      return <RowsView {...props} />;
-    case "text":
-      return <TextView {...props} />;
-    case "reflection":
-      return <ReflectionView {...props} />;
-  }
+/** Shown until the run arrives. */
+function Waiting({ status }: { status: Status }) {
+  const waits = status.kind === "connecting" || status.kind === "live";
+  return waits ? <p class="empty">The run's record has not arrived yet.</p> : null;
 }

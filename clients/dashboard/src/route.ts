@@ -1,19 +1,39 @@
 /** The address of what is shown: `#/VIEW?name=value`, so that every view, candidate and cell has a link. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 
-export const VIEWS = ["now", "result", "progress", "tree", "rows", "text", "reflection", "runs"] as const;
-export type ViewName = (typeof VIEWS)[number];
+export const NAMES = {
+  now: "Now",
+  result: "Result",
+  progress: "Progress",
+  tree: "Tree",
+  rows: "Rows",
+  text: "Text",
+  reflection: "Reflection",
+  runs: "Runs",
+} as const;
+export type ViewName = keyof typeof NAMES;
+export const VIEWS = Object.keys(NAMES) as readonly ViewName[];
+
+/** What the part of an address behind its `#` asks for. */
+export interface Place {
+  /** What is between `#/` and `?`. */
+  readonly name: string;
+  readonly params: URLSearchParams;
+}
 
 export interface Route {
   readonly view: ViewName;
   readonly params: URLSearchParams;
 }
 
-export function parseRoute(hash: string): Route {
-  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
-  const view = VIEWS.find((name) => name === path) ?? "now";
-  return { view, params: new URLSearchParams(query) };
+function placeOf(hash: string): Place {
+  const [name = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  return { name, params: new URLSearchParams(query) };
+}
+
+export function routeOf({ name, params }: Place): Route {
+  return { view: VIEWS.find((each) => each === name) ?? "now", params };
 }
 
 export function href(view: ViewName, params: Record<string, string | number | null> = {}): string {
@@ -28,7 +48,7 @@ export function open(view: ViewName, params: Record<string, string | number | nu
 
 /** Change parameters of the view shown, without a new entry in the browser's history. */
 export function refine(params: Record<string, string | number | null>): void {
-  const route = parseRoute(location.hash);
+  const route = routeOf(placeOf(location.hash));
   const merged = { ...Object.fromEntries(route.params), ...params };
   history.replaceState(null, "", href(route.view, merged));
   dispatchEvent(new HashChangeEvent("hashchange"));
@@ -39,12 +59,16 @@ export function numberOf(params: URLSearchParams, name: string): number | null {
   return text !== null && /^\d+$/.test(text) ? Number(text) : null;
 }
 
-export function useRoute(): Route {
-  const [route, setRoute] = useState(() => parseRoute(location.hash));
+export function usePlace(): Place {
+  const [hash, setHash] = useState(location.hash);
   useEffect(() => {
-    const changed = () => setRoute(parseRoute(location.hash));
+    const changed = () => setHash(location.hash);
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
-  return route;
+  return useMemo(() => placeOf(hash), [hash]);
+}
+
+export function useRoute(): Route {
+  return routeOf(usePlace());
 }

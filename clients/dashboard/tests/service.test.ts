@@ -2,7 +2,7 @@
 
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { messagesFor } from "../src/service/request";
+import { messagesFor } from "../src/parts/problem";
 import { hasBrowser, launch } from "./browser";
 import { HOSTILE } from "./hostile-strings";
 import { collectWrong, violations } from "./opened-page";

@@ -2,7 +2,7 @@
 
 import type { Now } from "../generated/events";
 import { exampleAge } from "../parts/example-age";
-import { Fact } from "../parts/fact";
+import { Facts } from "../parts/facts";
 import { count, counted, duration, score, time } from "../parts/format";
 import { CandidateLink, rowName } from "../parts/row-name";
 import { Inline } from "../parts/text";
@@ -12,31 +12,33 @@ import type { View } from "../state/view";
 const QUIET_S = 10;
 
 export function Activity({ view, now }: { view: View; now: Now }) {
+  const quiet = now.last_result !== null && (now.no_result_s ?? 0) >= QUIET_S && (
+    <strong class="warn">
+      since {time(now.last_result)} ({duration(now.no_result_s)})
+    </strong>
+  );
   return (
     <section class="panel">
       <h2>At this moment</h2>
-      <dl class="facts">
-        <Fact name="phase">{now.phase ?? "unknown"}</Fact>
-        {now.iteration !== null && <Fact name="iteration">{count(now.iteration)}</Fact>}
-        <Fact name="examples in flight">{count(now.in_flight)}</Fact>
-        {now.last_result !== null && (now.no_result_s ?? 0) >= QUIET_S && (
-          <Fact name="no result">
-            <strong class="warn">
-              since {time(now.last_result)} ({duration(now.no_result_s)})
-            </strong>
-          </Fact>
-        )}
-        <Fact name="examples per second">
-          {now.rate === null ? "unknown" : now.rate === 0 ? "nothing finishes" : score(now.rate)}
-        </Fact>
-        <Fact name="waiting for a slot">{counted(now.waiting ?? 0, "call")}</Fact>
-        {now.reflecting_since !== null && (
-          <Fact name="reflecting">
-            on <Inline text={now.reflecting.join(", ") || "the program"} /> since {time(now.reflecting_since)}
-          </Fact>
-        )}
-        <Fact name="last heartbeat">{now.beat_age_s === null ? "none" : `${duration(now.beat_age_s)} ago`}</Fact>
-      </dl>
+      <Facts
+        facts={[
+          ["phase", now.phase ?? "unknown"],
+          ["iteration", now.iteration !== null && count(now.iteration)],
+          ["examples in flight", count(now.in_flight)],
+          ["no result", quiet],
+          [
+            "examples per second",
+            now.rate === null ? "unknown" : now.rate === 0 ? "nothing finishes" : score(now.rate),
+          ],
+          ["waiting for a slot", counted(now.waiting ?? 0, "call")],
+          [
+            "reflecting",
+            now.reflecting_since !== null &&
+              `on ${now.reflecting.join(", ") || "the program"} since ${time(now.reflecting_since)}`,
+          ],
+          ["last heartbeat", now.beat_age_s === null ? "none" : `${duration(now.beat_age_s)} ago`],
+        ]}
+      />
       {now.longest.length > 0 && (
         <>
           <h3>In flight longest</h3>

@@ -1,9 +1,8 @@
 /** What the run has used of its budget, and when it ends at this rate. */
 
-import { Fact } from "../parts/fact";
+import { Facts } from "../parts/facts";
 import { count, duration, money, spent } from "../parts/format";
 import { Term } from "../parts/term";
-import { Inline } from "../parts/text";
 import { stallOf } from "../state/stall";
 import type { View } from "../state/view";
 
@@ -12,6 +11,7 @@ export function Budget({ view }: { view: View }) {
   if (run === undefined) return null;
   const share = run.budget ? Math.min(1, view.metricCalls / run.budget) : null;
   const forecast = run.driven && stallOf(view) === null ? now?.forecast : null;
+  const cost = forecast?.cost_usd == null ? "" : `, at a cost of ${money(forecast.cost_usd)}`;
   return (
     <section class="panel">
       <h2>Budget</h2>
@@ -24,18 +24,17 @@ export function Budget({ view }: { view: View }) {
           <i style={{ width: `${share * 100}%` }} />
         </div>
       )}
-      <dl class="facts">
-        <Fact name="cost">
-          {spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0)}
-        </Fact>
-        <Fact name="active time">{duration(now?.active_seconds)}</Fact>
-        {forecast && (
-          <Fact name="forecast">
-            at this rate <Inline text={forecast.limit} /> ends the run in about {duration(forecast.seconds_left)}
-            {forecast.cost_usd !== null && `, at a cost of ${money(forecast.cost_usd)}`}
-          </Fact>
-        )}
-      </dl>
+      <Facts
+        facts={[
+          ["cost", spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0)],
+          ["active time", duration(now?.active_seconds)],
+          [
+            "forecast",
+            forecast &&
+              `at this rate ${forecast.limit} ends the run in about ${duration(forecast.seconds_left)}${cost}`,
+          ],
+        ]}
+      />
     </section>
   );
 }

@@ -34,10 +34,7 @@ export function CopiedRows({ view }: { view: View }) {
                 <Inline text={copy.component} />: {counted(copy.words, "word")}, as in{" "}
                 {counted(copy.row_count, "training row")} (
                 <Inline text={rowNames(copy.rows.map((row) => `train ${row}`))} />
-                ):{" "}
-                <q>
-                  <Inline text={copy.text} length={200} />
-                </q>
+                ): <Inline as="q" text={copy.text} length={200} />
               </li>
             ))}
           </ul>

@@ -1,43 +1,23 @@
 /** The endpoints of the run and their state. */
 
 import type { Now } from "../generated/events";
-import { Scrolled } from "../parts/scrolled";
+import { Table } from "../parts/table";
 import { Inline } from "../parts/text";
 
 export function Endpoints({ now }: { now: Now }) {
   return (
     <section class="panel">
       <h2>Endpoints</h2>
-      <Scrolled label="Endpoints">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">endpoint</th>
-              <th scope="col">state</th>
-              <th scope="col" class="number">
-                in flight
-              </th>
-              <th scope="col">detail</th>
-            </tr>
-          </thead>
-          <tbody>
-            {now.endpoints.map((endpoint) => (
-              <tr key={endpoint.name}>
-                <th scope="row">
-                  <Inline text={endpoint.name} length={60} />
-                </th>
-                <td class={endpoint.state === "up" ? "good" : "warn"}>
-                  <Inline text={endpoint.state} />
-                </td>
-                <td class="number">
-                  {endpoint.in_flight ?? "?"} of {endpoint.slots ?? "?"}
-                </td>
-                <td>{endpoint.detail && <Inline text={endpoint.detail} length={200} />}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scrolled>
+      <Table
+        label="Endpoints"
+        items={now.endpoints}
+        columns={[
+          ["endpoint", ({ name }) => name],
+          ["state", ({ state }) => <Inline as="span" class={state === "up" ? "good" : "warn"} text={state} />],
+          ["in flight", (each) => `${each.in_flight ?? "?"} of ${each.slots ?? "?"}`, "number"],
+          ["detail", ({ detail }) => detail],
+        ]}
+      />
     </section>
   );
 }

@@ -28,11 +28,8 @@ function Failure({ view, group, opened }: { view: View; group: FailureGroup; ope
   return (
     <details open={opened}>
       <summary>
-        <strong>
-          <Inline text={group.type} />
-        </strong>{" "}
-        {counted(group.count, "time")}, {group.status === "timeout" ? "timed out" : "raised by the program"}, on{" "}
-        {counted(group.row_count, "row")}
+        <Inline as="strong" text={group.type} /> {counted(group.count, "time")},{" "}
+        {group.status === "timeout" ? "timed out" : "raised by the program"}, on {counted(group.row_count, "row")}
         {group.message_count > 1 ? (
           `, with ${counted(group.message_count, "different message")}`
         ) : (
@@ -79,10 +76,7 @@ function Messages({ group: { messages, message_count } }: { group: FailureGroup 
       {listed.map(([message, times], at) => (
         <span key={message}>
           {at > 0 && ", "}
-          <code>
-            <Inline text={message} length={160} />
-          </code>{" "}
-          ({counted(times, "time")})
+          <Inline as="code" text={message} length={160} /> ({counted(times, "time")})
         </span>
       ))}
       {message_count > listed.length && ` and ${count(message_count - listed.length)} more`}.

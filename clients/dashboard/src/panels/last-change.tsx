@@ -120,11 +120,7 @@ function Rows({ view, api, parent, candidate, name, places }: RowsProps) {
 function RowText({ path }: { path: string }) {
   const answer = useAnswer<Cell>(path);
   if (answer.kind !== "ready" || answer.value.input === null) return null;
-  return (
-    <span class="quiet">
-      <Inline text={plainFields(answer.value.input)} length={110} />
-    </span>
-  );
+  return <Inline as="span" class="quiet" text={plainFields(answer.value.input)} length={110} />;
 }
 
 /** Return the fields of a row without the marks of JSON, if all of it was sent. */

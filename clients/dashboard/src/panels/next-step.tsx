@@ -22,10 +22,7 @@ export function NextStep({ view }: { view: View }) {
       <ol class="numbered">
         <li>
           Fix the program: {count(failures.failed)} of {count(failures.evaluated)} examples failed, first with{" "}
-          <strong>
-            <Inline text={first.type} length={80} />
-          </strong>
-          : <Inline text={first.message} length={200} />
+          <Inline as="strong" text={first.type} length={80} />: <Inline text={first.message} length={200} />
           {place !== null && (
             <>
               {" "}

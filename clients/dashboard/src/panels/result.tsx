@@ -126,11 +126,7 @@ function Place({ run, commands }: { run: Run; commands: readonly CommandHint[] }
       <h3>Where it is, and what is next</h3>
       {run.output !== null && (
         <p>
-          best_candidate.json in{" "}
-          <code>
-            <Inline text={run.output} length={400} />
-          </code>{" "}
-          has the best texts.
+          best_candidate.json in <Inline as="code" text={run.output} length={400} /> has the best texts.
         </p>
       )}
       <Commands commands={commands} />
@@ -145,11 +141,7 @@ function Place({ run, commands }: { run: Run; commands: readonly CommandHint[] }
 function Reason({ text }: { text: string }) {
   const shown = text.trimEnd();
   if (!shown.includes("\n")) {
-    return (
-      <p>
-        <Inline text={shown} length={1_000} />
-      </p>
-    );
+    return <Inline as="p" text={shown} length={1_000} />;
   }
   return <Block text={shown} label="Reason" />;
 }

@@ -13,10 +13,7 @@ export function Steers({ view }: { view: View }) {
       <ul>
         {view.steers.map((steer) => (
           <li key={steer.key}>
-            <strong>
-              <Inline text={steer.action} />
-            </strong>{" "}
-            <Inline text={detailOf(steer)} length={120} />
+            <Inline as="strong" text={steer.action} /> <Inline text={detailOf(steer)} length={120} />
             {steer.by && (
               <>
                 {" "}

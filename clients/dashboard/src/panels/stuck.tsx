@@ -42,10 +42,7 @@ export function Stuck({ view, stall }: { view: View; stall: Stall }) {
           {servers.length > 0 && (
             <>
               {" "}
-              at the server{servers.length > 1 && "s"}{" "}
-              <code>
-                <Inline text={servers.join(", ")} length={300} />
-              </code>
+              at the server{servers.length > 1 && "s"} <Inline as="code" text={servers.join(", ")} length={300} />
             </>
           )}
           .{" "}

@@ -33,10 +33,7 @@ export function Waits({ view }: { view: View }) {
         <ul>
           {away.map(({ name, state, detail }) => (
             <li key={name}>
-              <code>
-                <Inline text={name} length={100} />
-              </code>{" "}
-              is <Inline text={state} />
+              <Inline as="code" text={name} length={100} /> is <Inline text={state} />
               {detail !== null && (
                 <>
                   : <Inline text={detail} length={300} />

@@ -9,12 +9,7 @@ export function Commands({ commands }: { commands: readonly CommandHint[] }) {
     <ul class="commands">
       {commands.map(({ command, what }) => (
         <li key={command}>
-          <code>
-            <Inline text={command} length={400} />
-          </code>{" "}
-          <span class="quiet">
-            <Inline text={what} length={200} />
-          </span>
+          <Inline as="code" text={command} length={400} /> <Inline as="span" class="quiet" text={what} length={200} />
         </li>
       ))}
     </ul>

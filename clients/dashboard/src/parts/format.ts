@@ -1,5 +1,17 @@
 /** Numbers, money and times as the page writes them. */
 
+import type { Proposal } from "../generated/events";
+
+/** The outcomes of proposals. */
+export const OUTCOMES: Record<Proposal["outcome"], string> = {
+  pending: "pending",
+  kept: "kept",
+  rejected: "rejected",
+  raced_out: "raced out",
+  empty: "no new text",
+  unfinished: "not decided",
+};
+
 // Making a formatter takes longer than all that it formats.
 const NUMBER = new Intl.NumberFormat("en");
 const DOLLARS = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });

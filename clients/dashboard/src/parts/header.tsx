@@ -10,29 +10,21 @@ import { failuresFirst } from "../state/failing";
 import { headlineOf } from "../state/headline";
 import { stallOf } from "../state/stall";
 import { LIVE, type View } from "../state/view";
+import { Badge } from "./badge";
 import { Commands } from "./commands";
+import { Facts } from "./facts";
 import { candidateName, count, counted, duration, score, spent } from "./format";
 import { scoreName } from "./score-name";
 import { Term } from "./term";
 import { Inline } from "./text";
-
-const TONES: Record<string, string> = {
-  running: "accent",
-  completed: "good",
-  failed: "bad",
-  paused: "warn",
-  cancelled: "warn",
-};
 
 export function Header({ view, status }: { view: View; status: Status }) {
   const { run, now } = view.latest;
   const stall = status.kind === "live" ? stallOf(view) : null;
   return (
     <>
-      <div class="title">
-        <h1>
-          <Inline text={run?.name ?? run?.run_id ?? "EvolveRPC run"} length={80} />
-        </h1>
+      <div class="row title">
+        <Inline as="h1" text={run?.name ?? run?.run_id ?? "EvolveRPC run"} length={80} />
         {run?.name && <span class="quiet mono">{<Inline text={run.run_id} />}</span>}
         {run !== undefined && <RunBadge view={view} />}
         <ConnectionBadge status={status} />
@@ -53,15 +45,11 @@ export function Header({ view, status }: { view: View; status: Status }) {
 function RunBadge({ view }: { view: View }) {
   const { run, now } = view.latest;
   if (run === undefined) return null;
-  if (now?.lost) return <span class="badge bad">optimizer lost</span>;
+  if (now?.lost) return <Badge text="optimizer lost" status="failed" />;
   const stall = stallOf(view);
-  if (stall !== null) return <span class="badge warn">running: no result for {duration(stall.seconds)}</span>;
+  if (stall !== null) return <Badge text={`running: no result for ${duration(stall.seconds)}`} status="paused" />;
   const phase = run.driven && now?.phase ? `: ${now.phase}` : "";
-  return (
-    <span class={`badge ${TONES[run.status] ?? ""}`}>
-      <Inline text={`${run.status}${phase}`} />
-    </span>
-  );
+  return <Badge text={`${run.status}${phase}`} status={run.status} />;
 }
 
 export function ConnectionBadge({ status }: { status: Status }) {
@@ -73,12 +61,8 @@ export function ConnectionBadge({ status }: { status: Status }) {
     deleted: "run deleted",
     embedded: "exported file",
   }[status.kind];
-  const tone = status.kind === "connecting" || status.kind === "embedded" ? "" : "bad";
-  return (
-    <span class={`badge ${tone}`} role="status">
-      {text}
-    </span>
-  );
+  const isWell = status.kind === "connecting" || status.kind === "embedded";
+  return <Badge text={text} status={isWell ? "" : "failed"} live />;
 }
 
 export function Figures({ view }: { view: View }) {
@@ -87,59 +71,42 @@ export function Figures({ view }: { view: View }) {
   const headline = headlineOf(view);
   const tied =
     best === undefined || headline?.left ? 0 : view.candidates.filter((each) => each.score === best.score).length - 1;
+  const left = headline?.left ? `, ${count(headline.left)} more after it` : "";
+  const sampled = run?.sampled == null ? "" : ` (${count(run.sampled)} in the search${left})`;
+  const isLive = view.at === LIVE;
   return (
-    <dl class="figures">
-      <div>
-        <dt>best {scoreName(view)}</dt>
-        <dd>
-          {best === undefined || headline === null
+    <Facts
+      as="figures"
+      facts={[
+        [
+          `best ${scoreName(view)}`,
+          best === undefined || headline === null
             ? "none yet"
-            : `${score(headline.best)} (${candidateName(best.index)}${tiedWith(tied)})`}
-        </dd>
-      </div>
-      {headline !== null && best?.index !== 0 && (
-        <div>
-          <dt>of the seed</dt>
-          <dd>{score(headline.seed)}</dd>
-        </div>
-      )}
-      {best !== undefined && (
-        <div>
-          <dt>{view.onTraining ? "training" : "validation"} rows</dt>
-          <dd>
-            {count(view.rows.length)}
-            {run?.sampled != null &&
-              ` (${count(run.sampled)} in the search${headline?.left ? `, ${count(headline.left)} more after it` : ""})`}
-            {view.onTraining && " (no validation rows were given)"}
-          </dd>
-        </div>
-      )}
-      <div>
-        <dt>candidates</dt>
-        <dd>{count(view.candidates.length)}</dd>
-      </div>
-      <div>
-        <dt>
-          <Term of="metric calls" />
-        </dt>
-        <dd>
-          {count(view.metricCalls)}
-          {run?.budget != null && ` of ${count(run.budget)}`}
-        </dd>
-      </div>
-      {view.at === LIVE && (
-        <div>
-          <dt>cost</dt>
-          <dd>{spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0)}</dd>
-        </div>
-      )}
-      {view.at === LIVE && run?.driven && !now?.lost && now?.forecast && stallOf(view) === null && (
-        <div>
-          <dt>ends in about</dt>
-          <dd>{duration(now.forecast.seconds_left)}</dd>
-        </div>
-      )}
-    </dl>
+            : `${score(headline.best)} (${candidateName(best.index)}${tiedWith(tied)})`,
+        ],
+        ["of the seed", headline !== null && best?.index !== 0 && score(headline.seed)],
+        [
+          `${view.onTraining ? "training" : "validation"} rows`,
+          best !== undefined &&
+            `${count(view.rows.length)}${sampled}${view.onTraining ? " (no validation rows were given)" : ""}`,
+        ],
+        ["candidates", count(view.candidates.length)],
+        [
+          <Term key="calls" of="metric calls" />,
+          count(view.metricCalls) + (run?.budget == null ? "" : ` of ${count(run.budget)}`),
+        ],
+        [
+          "cost",
+          isLive && spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0),
+        ],
+        [
+          "ends in about",
+          isLive && run?.driven && !now?.lost && stallOf(view) === null && now?.forecast
+            ? duration(now.forecast.seconds_left)
+            : null,
+        ],
+      ]}
+    />
   );
 }
 

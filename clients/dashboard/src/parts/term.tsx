@@ -1,5 +1,7 @@
 /** Words that the page explains where they stand, for a pointer that rests on them, and in a list for all readers. */
 
+import { Facts } from "./facts";
+
 const TERMS = {
   certificate:
     "states whether the best candidate is better than the seed on test rows that the search never used, with the numbers it rests on",
@@ -24,12 +26,7 @@ export function Terms() {
   return (
     <details>
       <summary>Words of this page</summary>
-      <dl class="facts">
-        {Object.entries(TERMS).map(([name, text]) => [
-          <dt key={`${name} name`}>{name}</dt>,
-          <dd key={name}>{text}.</dd>,
-        ])}
-      </dl>
+      <Facts facts={Object.entries(TERMS).map(([name, text]) => [name, `${text}.`])} />
     </details>
   );
 }

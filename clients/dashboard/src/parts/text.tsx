@@ -12,9 +12,18 @@ const LONG = 1_500;
 /** Characters of a text that are in the document at once; the rest is shown when asked for. */
 const SHOWN = 200_000;
 
-/** One line within a sentence or a cell. */
-export function Inline({ text, length = 120 }: { text: string; length?: number }) {
-  return <bdi class="inline">{line(text, length)}</bdi>;
+interface InlineProps {
+  readonly text: string;
+  readonly length?: number;
+  /** The element that it is alone in; none if it stands in a sentence. */
+  readonly as?: "code" | "dd" | "h1" | "h2" | "h3" | "p" | "q" | "span" | "strong";
+  readonly class?: string;
+}
+
+/** One line of at most `length` characters. */
+export function Inline({ text, length = 120, as: Tag, class: name }: InlineProps) {
+  const shown = <bdi class="inline">{line(text, length)}</bdi>;
+  return Tag === undefined ? shown : <Tag class={name}>{shown}</Tag>;
 }
 
 /** A text with its lines. `omitted`: characters that are missing at its end. */

@@ -4,29 +4,16 @@ import { useEffect, useState } from "preact/hooks";
 
 export type Rgb = readonly [number, number, number];
 
-export interface Theme {
-  readonly ink: string;
-  readonly quiet: string;
-  readonly rule: string;
-  readonly ruleStrong: string;
-  readonly panel: string;
-  readonly accent: string;
-  readonly good: string;
-  readonly bad: string;
-  readonly low: Rgb;
-  readonly mid: Rgb;
-  readonly high: Rgb;
-  readonly failed: Rgb;
-}
+export type Theme = ReturnType<typeof readTheme>;
 
-export function readTheme(): Theme {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name: string) => style.getPropertyValue(`--${name}`).trim();
-  const rgb = (name: string): Rgb => {
-    const [red = 0, green = 0, blue = 0] = colour(name).split(",").map(Number);
-    return [red, green, blue];
+function readTheme() {
+  const probe = document.body.appendChild(document.createElement("i"));
+  const colour = (name: string) => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
   };
-  return {
+  const rgb = (name: string) => (colour(name).match(/\d+/g) ?? []).map(Number) as unknown as Rgb;
+  const theme = {
     ink: colour("ink"),
     quiet: colour("quiet"),
     rule: colour("rule"),
@@ -40,6 +27,8 @@ export function readTheme(): Theme {
     high: rgb("high"),
     failed: rgb("failed"),
   };
+  probe.remove();
+  return theme;
 }
 
 export function useTheme(): Theme {

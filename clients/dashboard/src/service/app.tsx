@@ -2,8 +2,10 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { Tabs } from "../parts/tabs";
 import { Inline } from "../parts/text";
-import { jobOfAddress, type ServiceView, usePlace, VIEWS, viewAddress } from "./place";
+import { usePlace } from "../route";
+import { jobOfAddress, type ServiceView, VIEWS, viewAddress } from "./place";
 import { request, SIGNED_OUT } from "./request";
 import type { Session } from "./schema";
 import { SessionContext } from "./session";
@@ -117,13 +119,11 @@ export function App() {
           </>
         }
         tabs={
-          <nav class="tabs" aria-label="Service">
-            {shownInTabs.map((name) => (
-              <a key={name} href={viewAddress(name)} aria-current={isCurrent(name, view, job) ? "page" : undefined}>
-                {NAMES[name]}
-              </a>
-            ))}
-          </nav>
+          <Tabs
+            label="Service"
+            views={shownInTabs.map((name) => [viewAddress(name), NAMES[name]])}
+            current={viewAddress(job !== null ? "jobs" : view === "version" ? "versions" : view)}
+          />
         }
       >
         <main ref={main} tabIndex={-1} id="view" aria-label={title}>
@@ -132,11 +132,6 @@ export function App() {
       </Frame>
     </SessionContext.Provider>
   );
-}
-
-function isCurrent(name: ServiceView, view: ServiceView, job: string | null): boolean {
-  if (job !== null) return name === "jobs";
-  return name === view || (name === "versions" && view === "version");
 }
 
 interface FrameProps {
@@ -155,7 +150,7 @@ function Frame({ skip, session, tabs, children }: FrameProps) {
         </button>
       )}
       <header class="top service">
-        <div class="title">
+        <div class="row title">
           <strong class="brand">EvolveRPC</strong>
           {session}
         </div>

@@ -1,7 +1,8 @@
 /** What is read from the service: once, or again every few seconds; lists in pages. */
 
 import { useCallback, useEffect, useState } from "preact/hooks";
-import { newKey, type Problem, type Result, request } from "./request";
+import type { Problem } from "../parts/problem";
+import { newKey, type Result, request } from "./request";
 import type { Page } from "./schema";
 
 /** `problem`: of the last attempt; `value` is then the one before it. */

@@ -3,16 +3,8 @@
  * addresses behind the `#` as on the page of a single run.
  */
 
-import { useEffect, useState } from "preact/hooks";
-
 export const VIEWS = ["jobs", "new", "repositories", "versions", "version", "usage", "keys"] as const;
 export type ServiceView = (typeof VIEWS)[number];
-
-export interface Place {
-  /** What is between `#/` and `?`. */
-  readonly name: string;
-  readonly params: URLSearchParams;
-}
 
 export function viewAddress(view: ServiceView, params: Record<string, string> = {}): string {
   const query = new URLSearchParams(params).toString();
@@ -26,19 +18,4 @@ export function jobAddress(id: string, view = "now"): string {
 /** The job that the address names. */
 export function jobOfAddress(): string | null {
   return new URLSearchParams(location.search).get("job");
-}
-
-function parsed(): Place {
-  const [name = "", query = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
-  return { name, params: new URLSearchParams(query) };
-}
-
-export function usePlace(): Place {
-  const [place, setPlace] = useState(parsed);
-  useEffect(() => {
-    const changed = () => setPlace(parsed());
-    addEventListener("hashchange", changed);
-    return () => removeEventListener("hashchange", changed);
-  }, []);
-  return place;
 }

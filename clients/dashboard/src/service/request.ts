@@ -1,12 +1,6 @@
 /** Requests to the service that serves this page. The browser adds the cookie of the session. */
 
-/** What went wrong. `status`: 0 if there was no answer. `errors`: by field of the request. */
-export interface Problem {
-  readonly status: number;
-  readonly title: string;
-  readonly detail: string;
-  readonly errors: readonly { readonly field: string; readonly message: string }[];
-}
+import type { Problem } from "../parts/problem";
 
 export type Result<Value> =
   | { readonly ok: true; readonly value: Value }
@@ -50,13 +44,6 @@ export async function request<Value>(
 /** Return a key by which a write that is sent again is carried out once. */
 export function newKey(): string {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-/** The messages for a field of a request, and for the fields in it. */
-export function messagesFor(problem: Problem | null, field: string): readonly string[] {
-  return (problem?.errors ?? [])
-    .filter((error) => error.field === field || error.field.startsWith(`${field}.`))
-    .map((error) => (error.field === field ? error.message : `${error.field}: ${error.message}`));
 }
 
 function problemOf(status: number, body: unknown): Problem {

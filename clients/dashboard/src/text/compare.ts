@@ -1,5 +1,7 @@
 /** The differences of two texts: first by lines, then by words in the places that changed. */
 
+import { diffArrays } from "diff/lib/diff/array.js";
+
 export type Kind = "same" | "add" | "del";
 
 export interface Piece {
@@ -119,7 +121,7 @@ function joined(pieces: readonly Piece[]): Piece[] {
   return found;
 }
 
-/** Compare two sequences of parts. Source: Myers, An O(ND) Difference Algorithm and Its Variations (1986). */
+/** Compare two sequences of parts: their common ends, which may be most of them, first. */
 function sequence(before: readonly string[], after: readonly string[]): Piece[] {
   let start = 0;
   while (start < before.length && start < after.length && before[start] === after[start]) start += 1;
@@ -140,50 +142,15 @@ function sequence(before: readonly string[], after: readonly string[]): Piece[] 
 }
 
 function middle(before: readonly string[], after: readonly string[]): Piece[] {
-  const trace: Int32Array[] = [];
-  const most = Math.min(MOST_CHANGES, before.length + after.length);
-  const reach = new Int32Array(2 * most + 3);
-  for (let changes = 0; changes <= most; changes += 1) {
-    trace.push(reach.slice(most + 1 - changes - 1, most + 1 + changes + 2));
-    for (let diagonal = -changes; diagonal <= changes; diagonal += 2) {
-      const at = most + 1 + diagonal;
-      const down = diagonal === -changes || (diagonal !== changes && (reach[at - 1] ?? 0) < (reach[at + 1] ?? 0));
-      let x = down ? (reach[at + 1] ?? 0) : (reach[at - 1] ?? 0) + 1;
-      while (x < before.length && x - diagonal < after.length && before[x] === after[x - diagonal]) x += 1;
-      reach[at] = x;
-      if (x >= before.length && x - diagonal >= after.length) return traced(trace, before, after);
-    }
+  const found = diffArrays([...before], [...after], { maxEditLength: MOST_CHANGES });
+  if (found !== undefined) {
+    return found.map(({ added, removed, value }) => ({
+      kind: added ? "add" : removed ? "del" : "same",
+      text: value.join(""),
+    }));
   }
   return [
     { kind: "del", text: before.join("") },
     { kind: "add", text: after.join("") },
   ];
-}
-
-function traced(trace: readonly Int32Array[], before: readonly string[], after: readonly string[]): Piece[] {
-  const found: Piece[] = [];
-  let x = before.length;
-  let y = after.length;
-  for (let changes = trace.length - 1; changes >= 0; changes -= 1) {
-    const reach = trace[changes] ?? new Int32Array();
-    const at = (diagonal: number) => reach[diagonal + changes + 1] ?? 0;
-    const diagonal = x - y;
-    const down = diagonal === -changes || (diagonal !== changes && at(diagonal - 1) < at(diagonal + 1));
-    const fromX = down ? at(diagonal + 1) : at(diagonal - 1);
-    const fromY = fromX - (down ? diagonal + 1 : diagonal - 1);
-    while (x > fromX && y > fromY && x > 0 && y > 0) {
-      x -= 1;
-      y -= 1;
-      found.push({ kind: "same", text: before[x] ?? "" });
-    }
-    if (changes === 0) break;
-    if (down) {
-      y -= 1;
-      found.push({ kind: "add", text: after[y] ?? "" });
-    } else {
-      x -= 1;
-      found.push({ kind: "del", text: before[x] ?? "" });
-    }
-  }
-  return found.reverse();
 }

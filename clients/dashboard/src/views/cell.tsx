@@ -46,7 +46,7 @@ export function CellDetails({ view, api, candidate, row }: Props) {
         if (event.key === "Escape") close();
       }}
     >
-      <div class="tools">
+      <div class="row tools">
         <h2 id="cell-heading" ref={heading} tabIndex={-1}>
           <Inline text={scoredRow(view, row)} length={80} /> with{" "}
           <a href={href("text", { candidate })}>{candidateName(candidate)}</a>: {score(value)}
@@ -73,9 +73,12 @@ export function CellDetails({ view, api, candidate, row }: Props) {
             {cell.steps.length > 0 ? (
               <Steps steps={cell.steps} />
             ) : (
-              <p class="quiet">
-                <Inline text={cell.no_steps ?? "The program recorded no steps of this example."} length={300} />
-              </p>
+              <Inline
+                as="p"
+                class="quiet"
+                text={cell.no_steps ?? "The program recorded no steps of this example."}
+                length={300}
+              />
             )}
           </>
         )}
@@ -111,9 +114,7 @@ export function Part({ name, value, more = null }: { name: string; value: Excerp
   const shown = answer.kind === "ready" ? answer.value : value;
   return (
     <div>
-      <h3>
-        <Inline text={name} />
-      </h3>
+      <Inline as="h3" text={name} />
       <Block text={shown.text} omitted={shown.omitted} label={name} />
       {value.omitted > 0 && more !== null && !wanted && (
         <button type="button" onClick={() => setWanted(true)}>
@@ -132,9 +133,7 @@ function Steps({ steps }: { steps: readonly StepShown[] }) {
         <li key={at}>
           <details>
             <summary>
-              <strong>
-                <Inline text={step.name} length={80} />
-              </strong>
+              <Inline as="strong" text={step.name} length={80} />
               {step.component !== null && (
                 <>
                   {" "}

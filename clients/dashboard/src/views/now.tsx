@@ -1,6 +1,5 @@
 /** What the run does at this moment, what it has used, and what fails. */
 
-import type { ViewProps } from "../app";
 import { About } from "../panels/about";
 import { Activity } from "../panels/activity";
 import { BestLine } from "../panels/best-line";
@@ -14,6 +13,7 @@ import { Steers } from "../panels/steers";
 import { Waits } from "../panels/waits";
 import { Warnings } from "../panels/warnings";
 import { failuresFirst } from "../state/failing";
+import type { ViewProps } from "./run";
 
 export function NowView({ view, api }: ViewProps) {
   const { run, spending, now } = view.latest;
@@ -23,7 +23,7 @@ export function NowView({ view, api }: ViewProps) {
         {run?.driven ? "What the run does at this moment, what it has found and used," : "What the run found and used,"}{" "}
         and what fails.
       </p>
-      <div class="panels">
+      <div class="row panels">
         <Waits view={view} />
         {failuresFirst(view) && <Failures view={view} />}
         <Result view={view} api={api} />

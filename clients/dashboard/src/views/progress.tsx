@@ -2,34 +2,26 @@
 
 import { useMemo, useState } from "preact/hooks";
 import uPlot from "uplot";
-import type { ViewProps } from "../app";
 import type { Certificate as Certified } from "../generated/events";
 import { Chart } from "../parts/chart";
 import { Choice } from "../parts/choice";
-import { candidateName, count, counted, money, score, time } from "../parts/format";
+import { candidateName, count, counted, money, OUTCOMES, score, time } from "../parts/format";
+import { Legend } from "../parts/legend";
 import { selectingRow } from "../parts/score-name";
-import { Scrolled } from "../parts/scrolled";
+import { Table } from "../parts/table";
 import { Term } from "../parts/term";
 import { Inline } from "../parts/text";
 import { type Theme, useTheme } from "../parts/theme";
 import { href, open } from "../route";
 import { type Axis, type Progress, progress } from "../state/progress";
 import { LIVE, type View } from "../state/view";
+import type { ViewProps } from "./run";
 
 const AXES = [
   ["calls", "metric calls"],
   ["time", "time"],
   ["cost", "cost"],
 ] as const;
-
-const OUTCOMES: Record<string, string> = {
-  kept: "kept",
-  rejected: "rejected",
-  raced_out: "raced out",
-  empty: "no new text",
-  unfinished: "not decided",
-  pending: "pending",
-};
 
 /** Height of the strip below the plot in which proposals that were not kept are marked, a lane for each outcome. */
 const STRIP = 36;
@@ -47,7 +39,7 @@ export function ProgressView({ view }: ViewProps) {
         How the best score on the {selectingRow(view)}s rose with metric calls, time or money, and which proposals were
         kept, rejected or raced out.
       </p>
-      <div class="tools">
+      <div class="row tools">
         <Choice legend="Over" options={AXES} value={axis} onChange={setAxis} />
         <Choice
           legend="As"
@@ -66,7 +58,7 @@ export function ProgressView({ view }: ViewProps) {
       ) : form === "plot" ? (
         <Plot view={view} found={found} axis={axis} />
       ) : (
-        <Table view={view} />
+        <Tables view={view} />
       )}
       <Certificate view={view} />
     </>
@@ -119,7 +111,7 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
           </>
         )}
       </p>
-      <Legend withEstimate={estimate?.validation.low != null} />
+      <Legend marks={marks(estimate?.validation.low != null)} />
       {found.missing > 0 && <p class="quiet">{counted(found.missing, "candidate")} without a value on this axis.</p>}
     </figure>
   );
@@ -241,125 +233,73 @@ function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Certified
   ctx.restore();
 }
 
-function Legend({ withEstimate }: { withEstimate: boolean }) {
-  return (
-    <figcaption class="legend">
-      <span>
-        <svg viewBox="0 0 16 12" aria-hidden="true">
-          <path d="M0 9H8V3H16" fill="none" stroke="var(--accent)" stroke-width="2" />
-        </svg>
-        best so far
-      </span>
-      <span>
-        <svg viewBox="0 0 16 12" aria-hidden="true">
-          <circle cx="8" cy="6" r="3.5" fill="var(--good)" />
-        </svg>
-        kept candidate
-      </span>
-      <span>
-        <svg viewBox="0 0 16 12" aria-hidden="true">
-          <path d="M4.500 2.500L11.500 9.500M11.500 2.500L4.500 9.500" stroke="var(--bad)" stroke-width="1.500" />
-        </svg>
-        rejected
-      </span>
-      <span>
-        <svg viewBox="0 0 16 12" aria-hidden="true">
-          <path d="M4 2.500H12L8 10Z" fill="var(--ink)" />
-        </svg>
-        raced out
-      </span>
-      <span>
-        <svg viewBox="0 0 16 12" aria-hidden="true">
-          <path d="M4.500 2.500L11.500 9.500" stroke="var(--quiet)" stroke-width="1.500" />
-        </svg>
-        no new text, or not decided
-      </span>
-      {withEstimate && (
-        <span>
-          <svg viewBox="0 0 16 12" aria-hidden="true">
-            <path d="M8 1V11M5 1H11M5 11H11" stroke="var(--ink)" />
-          </svg>
-          95 % interval of the best score without the luck of the choice
-        </span>
-      )}
-    </figcaption>
-  );
+const CROSS = "M4.500 2.500L11.500 9.500M11.500 2.500L4.500 9.500";
+
+function marks(withEstimate: boolean): Parameters<typeof Legend>[0]["marks"] {
+  return [
+    [<path key="best" d="M0 9H8V3H16" fill="none" stroke="var(--accent)" stroke-width="2" />, "best so far"],
+    [<circle key="kept" cx="8" cy="6" r="3.5" fill="var(--good)" />, "kept candidate"],
+    [<path key="rejected" d={CROSS} stroke="var(--bad)" stroke-width="1.500" />, "rejected"],
+    [<path key="raced" d="M4 2.500H12L8 10Z" fill="var(--ink)" />, "raced out"],
+    [
+      <path key="none" d="M4.500 2.500L11.500 9.500" stroke="var(--quiet)" stroke-width="1.500" />,
+      "no new text, or not decided",
+    ],
+    ...(withEstimate ? [ESTIMATE] : []),
+  ];
 }
 
-function Table({ view }: { view: View }) {
+const ESTIMATE = [
+  <path key="estimate" d="M8 1V11M5 1H11M5 11H11" stroke="var(--ink)" />,
+  "95 % interval of the best score without the luck of the choice",
+] as const;
+
+function Tables({ view }: { view: View }) {
   let best = Number.NEGATIVE_INFINITY;
+  const found = view.candidates.map((candidate) => {
+    best = Math.max(best, candidate.score);
+    return { ...candidate, best };
+  });
   return (
-    <div class="panels">
+    <div class="row panels">
       <section class="panel wide">
         <h2>Candidates</h2>
-        <Scrolled label="Candidates" tall>
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">candidate</th>
-                {["score", "best so far", "metric calls", "cost"].map((name) => (
-                  <th key={name} scope="col" class="number">
-                    {name}
-                  </th>
-                ))}
-                <th scope="col">found</th>
-              </tr>
-            </thead>
-            <tbody>
-              {view.candidates.map((candidate) => {
-                best = Math.max(best, candidate.score);
-                return (
-                  <tr key={candidate.index}>
-                    <th scope="row">
-                      <a href={href("text", { candidate: candidate.index })}>{candidateName(candidate.index)}</a>
-                    </th>
-                    <td class="number">{score(candidate.score)}</td>
-                    <td class="number">{score(best)}</td>
-                    <td class="number">{count(candidate.metric_calls)}</td>
-                    <td class="number">{money(candidate.cost_usd)}</td>
-                    <td>{time(candidate.found)}</td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </Scrolled>
+        <Table
+          label="Candidates"
+          tall
+          items={found}
+          columns={[
+            ["candidate", ({ index }) => <a href={href("text", { candidate: index })}>{candidateName(index)}</a>],
+            ["score", (each) => score(each.score), "number"],
+            ["best so far", (each) => score(each.best), "number"],
+            ["metric calls", (each) => count(each.metric_calls), "number"],
+            ["cost", (each) => money(each.cost_usd), "number"],
+            ["found", (each) => time(each.found)],
+          ]}
+        />
       </section>
       {view.proposals.length > 0 && (
         <section class="panel wide">
           <h2>Proposals</h2>
-          <Scrolled label="Proposals" tall>
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">proposal</th>
-                  <th scope="col">outcome</th>
-                  <th scope="col" class="number">
-                    before
-                  </th>
-                  <th scope="col" class="number">
-                    after
-                  </th>
-                  <th scope="col">why</th>
-                </tr>
-              </thead>
-              <tbody>
-                {view.proposals.map((proposal) => (
-                  <tr key={proposal.key}>
-                    <th scope="row">
-                      <a href={href("reflection", { proposal: proposal.at })}>
-                        {proposal.merge ? "merge" : "proposal"} at entry {count(proposal.at)}
-                      </a>
-                    </th>
-                    <td>{OUTCOMES[proposal.outcome]}</td>
-                    <td class="number">{proposal.before === null ? "" : score(proposal.before)}</td>
-                    <td class="number">{proposal.after === null ? "" : score(proposal.after)}</td>
-                    <td>{proposal.why !== null && <Inline text={proposal.why} length={200} />}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scrolled>
+          <Table
+            label="Proposals"
+            tall
+            items={view.proposals}
+            columns={[
+              [
+                "proposal",
+                ({ at, merge }) => (
+                  <a href={href("reflection", { proposal: at })}>
+                    {merge ? "merge" : "proposal"} at entry {count(at)}
+                  </a>
+                ),
+              ],
+              ["outcome", ({ outcome }) => OUTCOMES[outcome]],
+              ["before", ({ before }) => before !== null && score(before), "number"],
+              ["after", ({ after }) => after !== null && score(after), "number"],
+              ["why", ({ why }) => why],
+            ]}
+          />
         </section>
       )}
     </div>
@@ -377,9 +317,7 @@ function Certificate({ view }: { view: View }) {
         <Term of="certificate">Certificate</Term>
       </h2>
       {certificate !== undefined && (
-        <p>
-          <Inline text={certificate.none ?? certificate.certificate?.statement ?? ""} length={800} />
-        </p>
+        <Inline as="p" text={certificate.none ?? certificate.certificate?.statement ?? ""} length={800} />
       )}
       {validation?.estimate != null && (
         <p>

@@ -2,26 +2,18 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
-import type { ViewProps } from "../app";
 import type { AnswerUsage, ComparedRow, PromptShown, ProposalShown, RowResult } from "../generated/answers";
 import type { Proposal } from "../generated/events";
-import { candidateName, count, counted, duration, money, score } from "../parts/format";
+import { candidateName, count, counted, duration, money, OUTCOMES, score } from "../parts/format";
 import { Loaded } from "../parts/loaded";
 import { Compared, Inline } from "../parts/text";
 import { href, numberOf } from "../route";
 import type { View } from "../state/view";
 import { compare } from "../text/compare";
 import { Part, Result } from "./cell";
+import type { ViewProps } from "./run";
 import { Change } from "./text";
 
-const OUTCOMES: Record<Proposal["outcome"], string> = {
-  pending: "pending",
-  kept: "kept",
-  rejected: "rejected",
-  raced_out: "raced out",
-  empty: "no new text",
-  unfinished: "not decided",
-};
 /** Proposals that the list has at first, the last ones: thousands take seconds to draw. */
 const LISTED = 200;
 
@@ -43,7 +35,7 @@ export function ReflectionView({ view, params, api }: ViewProps) {
         <p class="empty">No proposal yet.</p>
       ) : (
         <>
-          <div class="tools">
+          <div class="row tools">
             <label>
               Outcome
               <select
@@ -100,9 +92,7 @@ function Item({ proposal }: { proposal: Proposal }) {
         </span>
       )}
       <br />
-      <span class="quiet">
-        <Inline text={proposal.components.join(", ")} length={50} />
-      </span>
+      <Inline as="span" class="quiet" text={proposal.components.join(", ")} length={50} />
     </>
   );
 }
@@ -255,9 +245,7 @@ function Prompt({ prompt, byProgram, part }: { prompt: PromptShown; byProgram: b
         <p>
           With {prompt.hints.length === 1 ? "the hint" : "the hints"} of users:{" "}
           {prompt.hints.map((hint, at) => (
-            <q key={at}>
-              <Inline text={hint} length={300} />
-            </q>
+            <Inline as="q" key={at} text={hint} length={300} />
           ))}
         </p>
       )}
@@ -293,11 +281,7 @@ export function Row({ row }: { row: ComparedRow }) {
     <details>
       <summary>
         {row.split} <Inline text={row.row} length={60} />: {outcomeOf(row.before)} {"\u2192"} {outcomeOf(row.after)}{" "}
-        {row.input !== null && (
-          <span class="quiet">
-            <Inline text={row.input.text} length={200} />
-          </span>
-        )}
+        {row.input !== null && <Inline as="span" class="quiet" text={row.input.text} length={200} />}
       </summary>
       <Part name="Input" value={row.input} />
       <div class="pair">

@@ -2,17 +2,17 @@
 
 import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
-import type { ViewProps } from "../app";
 import type { ChangeShown, Explained, ProposalShown, RowGroup } from "../generated/answers";
 import type { StatedFact, Summary, SummaryTable } from "../generated/events";
 import { Failures } from "../panels/failures";
 import { LastChange } from "../panels/last-change";
 import { Warnings } from "../panels/warnings";
 import { Commands } from "../parts/commands";
+import { Facts } from "../parts/facts";
 import { candidateName, count, counted } from "../parts/format";
 import { Loaded } from "../parts/loaded";
 import { selectingRow } from "../parts/score-name";
-import { Scrolled } from "../parts/scrolled";
+import { type Column, Table } from "../parts/table";
 import { Frame, Inline } from "../parts/text";
 import { href } from "../route";
 import { failuresFirst } from "../state/failing";
@@ -22,6 +22,7 @@ import type { View } from "../state/view";
 import { visible } from "../text/visible";
 import { Part } from "./cell";
 import { Details, Row } from "./reflection";
+import type { ViewProps } from "./run";
 import { Change, Component } from "./text";
 
 /** What the certificate states besides its verdict: for readers who check it. */
@@ -100,7 +101,7 @@ function Story({ summary }: { summary: Summary }) {
         {summary.no_improvement.length > 0 && (
           <>
             <h3>Why it did not improve</h3>
-            <Facts facts={summary.no_improvement} />
+            <Stated facts={summary.no_improvement} />
             <p>
               <a href={href("reflection")}>Each proposal, with its minibatch and the reason of its rejection</a>
             </p>
@@ -110,15 +111,16 @@ function Story({ summary }: { summary: Summary }) {
       {summary.certificate.length > 0 && (
         <section class="panel">
           <h2>Is the gain real?</h2>
-          <Facts facts={summary.certificate.filter(({ label }) => !DETAILS.has(label))} />
+          <Stated facts={summary.certificate.filter(({ label }) => !DETAILS.has(label))} />
           {summary.certificate.some(({ label }) => DETAILS.has(label)) && (
             <details>
               <summary>How this was measured</summary>
               <Facts
-                facts={summary.certificate.flatMap(({ label, text }) => {
+                facts={summary.certificate.map(({ label, text }) => {
                   const plain = DETAILS.get(label);
-                  return plain === undefined ? [] : [{ label: plain, text }];
+                  return [plain, plain === undefined ? null : text];
                 })}
+                length={5_000}
               />
             </details>
           )}
@@ -128,23 +130,8 @@ function Story({ summary }: { summary: Summary }) {
   );
 }
 
-function Facts({ facts }: { facts: readonly StatedFact[] }) {
-  return (
-    <dl class="facts">
-      {facts.map(({ label, text }) => [
-        <dt key={`${label} name`}>{label}</dt>,
-        <dd key={label}>
-          {text.includes("\n") ? (
-            <pre class="block" dir="auto">
-              {visible(text)}
-            </pre>
-          ) : (
-            <Inline text={text} length={5_000} />
-          )}
-        </dd>,
-      ])}
-    </dl>
-  );
+function Stated({ facts }: { facts: readonly StatedFact[] }) {
+  return <Facts facts={facts.map(({ label, text }) => [label, text])} length={5_000} />;
 }
 
 function Best({ view, api }: { view: View; api: string }) {
@@ -167,9 +154,7 @@ function Best({ view, api }: { view: View; api: string }) {
       </p>
       {Object.keys(best.texts).map((component) => (
         <section key={component}>
-          <h3>
-            <Inline text={component} length={200} />
-          </h3>
+          <Inline as="h3" text={component} length={200} />
           <Component api={api} component={component} candidate={best} other={best.index === 0 ? undefined : seed} />
         </section>
       ))}
@@ -227,9 +212,7 @@ function Step({ step, place, view, api }: StepProps) {
       </p>
       {step.texts.map(({ component, words }) => (
         <div key={component}>
-          <p class="quiet">
-            <Inline text={component} length={200} />
-          </p>
+          <Inline as="p" class="quiet" text={component} length={200} />
           <Marked words={words} label={component} />
         </div>
       ))}
@@ -329,15 +312,16 @@ function Ending({ summary }: { summary: Summary }) {
         </section>
       )}
       {summary.tables.map((table) => (
-        <Table key={table.heading} table={table} />
+        <Stage key={table.heading} table={table} />
       ))}
       <section class="panel">
         <h2>The run and its settings</h2>
-        <Facts facts={summary.facts} />
+        <Stated facts={summary.facts} />
         <details>
           <summary>Settings that differ from their defaults</summary>
           <Facts
-            facts={Object.entries(summary.settings).map(([label, value]) => ({ label, text: JSON.stringify(value) }))}
+            facts={Object.entries(summary.settings).map(([label, value]) => [label, JSON.stringify(value)])}
+            length={5_000}
           />
         </details>
       </section>
@@ -345,34 +329,15 @@ function Ending({ summary }: { summary: Summary }) {
   );
 }
 
-function Table({ table: { heading, columns, rows } }: { table: SummaryTable }) {
+function Stage({ table: { heading, columns, rows } }: { table: SummaryTable }) {
   return (
     <section class="panel">
       <h2>{heading}</h2>
-      <Scrolled label={heading}>
-        <table>
-          <thead>
-            <tr>
-              {columns.map((column) => (
-                <th key={column} scope="col">
-                  {column}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map((row, at) => (
-              <tr key={at}>
-                {row.map((text, column) => (
-                  <td key={column}>
-                    <Inline text={text} length={400} />
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scrolled>
+      <Table
+        label={heading}
+        items={rows}
+        columns={columns.map((name, at): Column<readonly string[]> => [name, (row) => row[at]])}
+      />
     </section>
   );
 }

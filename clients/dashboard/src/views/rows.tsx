@@ -1,15 +1,15 @@
 /** Candidates by validation rows, as a heat map or as a table, and the details of one cell. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { ViewProps } from "../app";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, score } from "../parts/format";
 import { type Cell, type Column, HeatMap, heightOfNames, type MapData } from "../parts/heat-map";
 import { scoredRow } from "../parts/row-name";
 import { selectingRow } from "../parts/score-name";
-import { Scrolled } from "../parts/scrolled";
+import { Table } from "../parts/table";
 import { Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
+import { STEP, Zoom } from "../parts/zoom";
 import { href, numberOf, refine } from "../route";
 import { failedRows, scaleOf } from "../state/failed-rows";
 import { lowestScore, placesLowest } from "../state/moved-rows";
@@ -17,6 +17,7 @@ import { asRecorded, byCluster, byDifficulty, type RowOrder, rowMeans } from "..
 import type { Candidate } from "../state/reduce";
 import type { View } from "../state/view";
 import { CellDetails } from "./cell";
+import type { ViewProps } from "./run";
 
 const ORDERS = [
   ["difficulty", "difficulty"],
@@ -57,7 +58,7 @@ export function RowsView({ view, params, api }: ViewProps) {
         Which candidate scores how on which {selectingRow(view)}: rows that all candidates lose, rows that a change
         fixed or broke.
       </p>
-      <div class="tools">
+      <div class="row tools">
         <Choice legend="Rows by" options={ORDERS} value={sorted} onChange={setSorted} />
         <Choice
           legend="As"
@@ -88,7 +89,7 @@ export function RowsView({ view, params, api }: ViewProps) {
           ) : form === "map" ? (
             <Picture matrix={matrix} view={view} candidate={candidate} row={row} onOpen={choose} />
           ) : (
-            <Table matrix={matrix} view={view} lowest={lowest?.index ?? null} />
+            <RowsTable matrix={matrix} view={view} lowest={lowest?.index ?? null} />
           )}
         </div>
         {opened && <CellDetails view={view} api={api} candidate={candidate} row={row} />}
@@ -255,8 +256,8 @@ function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
       PageDown: () => go({ column, line: line + shown.linesShown() }),
       Home: () => go({ column: 0, line: event.ctrlKey ? 0 : line }),
       End: () => go({ column: matrix.columns.length - 1, line: event.ctrlKey ? matrix.data.order.length - 1 : line }),
-      "+": () => shown.zoomBy(1.5),
-      "-": () => shown.zoomBy(1 / 1.5),
+      "+": () => shown.zoomBy(STEP),
+      "-": () => shown.zoomBy(1 / STEP),
       "0": () => shown.fit(),
       Enter: () => enter(shown.cursor),
       " ": () => enter(shown.cursor),
@@ -269,19 +270,9 @@ function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
   const pointer = usePointer(map, go, enter);
   return (
     <>
-      <div class="tools">
-        <span>
-          <button type="button" aria-label="Zoom out" onClick={() => map.current?.zoomBy(1 / 1.5)}>
-            {"\u2212"}
-          </button>{" "}
-          <button type="button" aria-label="Zoom in" onClick={() => map.current?.zoomBy(1.5)}>
-            +
-          </button>{" "}
-          <button type="button" onClick={() => map.current?.fit()}>
-            Fit
-          </button>
-        </span>
-        <span class="legend">
+      <div class="row tools">
+        <Zoom onZoom={(factor) => map.current?.zoomBy(factor)} onFit={() => map.current?.fit()} />
+        <span class="row legend">
           <span>
             {score(matrix.data.low)} <span class="ramp" aria-hidden="true" /> {score(matrix.data.high)}
           </span>
@@ -377,16 +368,22 @@ function described(matrix: Matrix, view: View, { column, line }: Cell) {
 }
 
 /** `lowest`: the candidate whose rows with the lowest score are shown alone. */
-function Table({ matrix, view, lowest }: { matrix: Matrix; view: View; lowest: number | null }) {
+function RowsTable({ matrix, view, lowest }: { matrix: Matrix; view: View; lowest: number | null }) {
   const [page, setPage] = useState(0);
   const pages = Math.ceil(matrix.data.order.length / PAGE);
   const best = view.candidates.find(({ index }) => index === view.best);
-  const seed = view.candidates[0];
-  const places = [...matrix.data.order.subarray(page * PAGE, (page + 1) * PAGE)];
+  const rows = [...matrix.data.order.subarray(page * PAGE, (page + 1) * PAGE)].map((place) => {
+    const known = view.candidates
+      .map(({ scores }) => scores[place] ?? Number.NaN)
+      .filter((each) => !Number.isNaN(each));
+    return { place, known, highest: known.reduce((most, each) => Math.max(most, each), Number.NEGATIVE_INFINITY) };
+  });
+  const cell = (candidate: Candidate | undefined, row: number) =>
+    candidate && <a href={href("rows", { lowest, candidate: candidate.index, row })}>{score(candidate.scores[row])}</a>;
   return (
     <section class="panel">
       {pages > 1 && (
-        <div class="tools">
+        <div class="row tools">
           <button type="button" disabled={page === 0} onClick={() => setPage(page - 1)}>
             Previous rows
           </button>
@@ -398,48 +395,24 @@ function Table({ matrix, view, lowest }: { matrix: Matrix; view: View; lowest: n
           </button>
         </div>
       )}
-      <Scrolled label="Rows">
-        <table>
-          <caption>{counted(matrix.data.order.length, "row")}; a score opens the cell.</caption>
-          <thead>
-            <tr>
-              <th scope="col">row</th>
-              {["mean", "seed", "best candidate", "highest", "candidates with it", "missing"].map((name) => (
-                <th key={name} scope="col" class="number">
-                  {name}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {places.map((place) => {
-              const all = view.candidates.map(({ scores }) => scores[place] ?? Number.NaN);
-              const known = all.filter((value) => !Number.isNaN(value));
-              const highest = known.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
-              return (
-                <tr key={place}>
-                  <th scope="row">
-                    <Inline text={scoredRow(view, place)} length={60} />
-                  </th>
-                  <td class="number">{score(matrix.means[place])}</td>
-                  {[seed, best].map((candidate, at) => (
-                    <td class="number" key={at}>
-                      {candidate !== undefined && (
-                        <a href={href("rows", { lowest, candidate: candidate.index, row: place })}>
-                          {score(candidate.scores[place])}
-                        </a>
-                      )}
-                    </td>
-                  ))}
-                  <td class="number">{known.length > 0 ? score(highest) : "none"}</td>
-                  <td class="number">{count(known.filter((value) => value === highest).length)}</td>
-                  <td class="number">{count(all.length - known.length)}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
-      </Scrolled>
+      <Table
+        label="Rows"
+        caption={`${counted(matrix.data.order.length, "row")}; a score opens the cell.`}
+        items={rows}
+        columns={[
+          ["row", ({ place }) => scoredRow(view, place)],
+          ["mean", ({ place }) => score(matrix.means[place]), "number"],
+          ["seed", ({ place }) => cell(view.candidates[0], place), "number"],
+          ["best candidate", ({ place }) => cell(best, place), "number"],
+          ["highest", ({ known, highest }) => (known.length > 0 ? score(highest) : "none"), "number"],
+          [
+            "candidates with it",
+            ({ known, highest }) => count(known.filter((each) => each === highest).length),
+            "number",
+          ],
+          ["missing", ({ known }) => count(view.candidates.length - known.length), "number"],
+        ]}
+      />
     </section>
   );
 }

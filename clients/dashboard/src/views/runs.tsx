@@ -3,12 +3,11 @@
 import { useMemo, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { useAnswer } from "../answers";
-import type { ViewProps } from "../app";
 import type { RunList, RunListed } from "../generated/answers";
 import { Chart } from "../parts/chart";
 import { count, counted, score, spent, time } from "../parts/format";
 import { Loaded } from "../parts/loaded";
-import { Scrolled } from "../parts/scrolled";
+import { type Column, Table } from "../parts/table";
 import { Block, Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
 import { open } from "../route";
@@ -17,7 +16,13 @@ import { open } from "../route";
 const MOST = 6;
 const DASHES = [[], [6, 4], [2, 3], [10, 4, 2, 4], [14, 4], [4, 2, 1, 2]];
 
-export function RunsView({ view, onShow }: ViewProps & { onShow: (run: string) => void }) {
+interface Props {
+  /** The run that the page shows. */
+  readonly current: string | null;
+  readonly onShow: (run: string) => void;
+}
+
+export function RunsView({ current, onShow }: Props) {
   const [opened] = useState(Date.now);
   const answer = useAnswer<RunList>("/api/runs", opened);
   const [chosen, setChosen] = useState<readonly string[] | null>(null);
@@ -28,16 +33,15 @@ export function RunsView({ view, onShow }: ViewProps & { onShow: (run: string) =
       </p>
       <Loaded answer={answer}>
         {({ runs }) => {
-          const current = view.latest.run?.run_id;
           const others = runs.map(({ run_id }) => run_id).filter((id) => id !== current);
-          const shown = chosen ?? [...(current === undefined ? [] : [current]), ...others.slice(0, 2)];
+          const shown = chosen ?? [...(current === null ? [] : [current]), ...others.slice(0, 2)];
           const compared = runs.filter(({ run_id }) => shown.includes(run_id));
           if (runs.length === 0) return <p class="empty">The store holds no run.</p>;
           return (
             <>
               <List
                 runs={runs}
-                current={view.latest.run?.run_id ?? null}
+                current={current}
                 chosen={shown}
                 onChoose={setChosen}
                 onShow={(run) => {
@@ -56,72 +60,56 @@ export function RunsView({ view, onShow }: ViewProps & { onShow: (run: string) =
   );
 }
 
-interface ListProps {
+interface ListProps extends Props {
   readonly runs: readonly RunListed[];
-  readonly current: string | null;
   readonly chosen: readonly string[];
   readonly onChoose: (runs: readonly string[]) => void;
-  readonly onShow: (run: string) => void;
 }
 
 function List({ runs, current, chosen, onChoose, onShow }: ListProps) {
+  const choose = (run: string, isWanted: boolean) =>
+    onChoose(isWanted ? [...chosen, run] : chosen.filter((each) => each !== run));
   return (
     <section class="panel">
-      <Scrolled label="Runs" tall>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">compare</th>
-              <th scope="col">run</th>
-              <th scope="col">status</th>
-              <th scope="col">program</th>
-              {["seed", "best", "candidates", "metric calls", "cost"].map((name) => (
-                <th key={name} scope="col" class="number">
-                  {name}
-                </th>
-              ))}
-              <th scope="col">created</th>
-            </tr>
-          </thead>
-          <tbody>
-            {runs.map((run) => (
-              <tr key={run.run_id} class={run.run_id === current ? "chosen" : undefined}>
-                <td>
-                  <input
-                    type="checkbox"
-                    aria-label={`Compare ${run.name ?? run.run_id}`}
-                    checked={chosen.includes(run.run_id)}
-                    disabled={!chosen.includes(run.run_id) && chosen.length >= MOST}
-                    onChange={(event) =>
-                      onChoose(
-                        event.currentTarget.checked
-                          ? [...chosen, run.run_id]
-                          : chosen.filter((each) => each !== run.run_id),
-                      )
-                    }
-                  />
-                </td>
-                <th scope="row">
-                  <button type="button" onClick={() => onShow(run.run_id)}>
-                    <Inline text={run.name ?? run.run_id} length={40} />
-                  </button>
-                  {run.run_id === current && " (shown)"}
-                </th>
-                <td>
-                  <Inline text={run.status} />
-                </td>
-                <td>{run.program !== null && <Inline text={run.program} length={40} />}</td>
-                <td class="number">{score(run.seed_score)}</td>
-                <td class="number">{score(run.best_score)}</td>
-                <td class="number">{count(run.candidates)}</td>
-                <td class="number">{count(run.metric_calls)}</td>
-                <td class="number">{spent(run.cost_usd, run.unpriced, run.unreported)}</td>
-                <td>{time(run.created)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scrolled>
+      <Table
+        label="Runs"
+        tall
+        items={runs}
+        isChosen={({ run_id }) => run_id === current}
+        columns={[
+          [
+            "run",
+            (run) => (
+              <>
+                <button type="button" onClick={() => onShow(run.run_id)}>
+                  <Inline text={nameOf(run)} length={40} />
+                </button>
+                {run.run_id === current && " (shown)"}
+              </>
+            ),
+          ],
+          [
+            "compare",
+            (run) => (
+              <input
+                type="checkbox"
+                aria-label={`Compare ${nameOf(run)}`}
+                checked={chosen.includes(run.run_id)}
+                disabled={!chosen.includes(run.run_id) && chosen.length >= MOST}
+                onChange={(event) => choose(run.run_id, event.currentTarget.checked)}
+              />
+            ),
+          ],
+          ["status", ({ status }) => status],
+          ["program", ({ program }) => program],
+          ["seed", (run) => score(run.seed_score), "number"],
+          ["best", (run) => score(run.best_score), "number"],
+          ["candidates", (run) => count(run.candidates), "number"],
+          ["metric calls", (run) => count(run.metric_calls), "number"],
+          ["cost", (run) => spent(run.cost_usd, run.unpriced, run.unreported), "number"],
+          ["created", (run) => time(run.created)],
+        ]}
+      />
     </section>
   );
 }
@@ -161,7 +149,7 @@ function Curves({ runs }: { runs: readonly RunListed[] }) {
     <figure class="panel">
       <h2>Best score over metric calls</h2>
       <Chart label="Best scores of the compared runs over metric calls" options={options} data={data} height={300} />
-      <figcaption class="legend">
+      <figcaption class="row legend">
         {runs.map((run, at) => (
           <span key={run.run_id}>
             <svg viewBox="0 0 32 12" aria-hidden="true" style={{ width: "32px" }}>
@@ -229,34 +217,14 @@ function Settings({ runs }: { runs: readonly RunListed[] }) {
       {differing.length === 0 ? (
         <p>None.</p>
       ) : (
-        <Scrolled label="Settings that differ">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">setting</th>
-                {runs.map((run) => (
-                  <th key={run.run_id} scope="col">
-                    <Inline text={nameOf(run)} length={30} />
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {differing.map((name) => (
-                <tr key={name}>
-                  <th scope="row">
-                    <Inline text={name} />
-                  </th>
-                  {runs.map((run) => (
-                    <td key={run.run_id}>
-                      <Inline text={shown(run, name)} length={100} />
-                    </td>
-                  ))}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scrolled>
+        <Table
+          label="Settings that differ"
+          items={differing}
+          columns={[
+            ["setting", (name) => name],
+            ...runs.map((run): Column<string> => [nameOf(run), (name) => shown(run, name)]),
+          ]}
+        />
       )}
     </section>
   );
@@ -269,9 +237,7 @@ function BestTexts({ runs }: { runs: readonly RunListed[] }) {
       <h2>Best texts</h2>
       {components.map((component) => (
         <div key={component}>
-          <h3>
-            <Inline text={component} length={80} />
-          </h3>
+          <Inline as="h3" text={component} length={80} />
           <div class="pair">
             {runs.map((run) => {
               const text = run.best_texts[component];

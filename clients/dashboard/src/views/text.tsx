@@ -2,7 +2,6 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { useAnswer, useWhole, wholeText } from "../answers";
-import type { ViewProps } from "../app";
 import type { Origin, Provenance, ProvenanceSpan, Transcript } from "../generated/answers";
 import type { Excerpt, Mutation } from "../generated/events";
 import { Choice } from "../parts/choice";
@@ -19,6 +18,7 @@ import type { View } from "../state/view";
 import { compare } from "../text/compare";
 import { visible } from "../text/visible";
 import { Part } from "./cell";
+import type { ViewProps } from "./run";
 
 const MODES = [
   ["compared", "compared"],
@@ -49,7 +49,7 @@ export function TextView({ view, params, api }: ViewProps) {
   return (
     <>
       <About />
-      <div class="tools">
+      <div class="row tools">
         <Select
           name="Candidate"
           view={view}
@@ -72,9 +72,7 @@ export function TextView({ view, params, api }: ViewProps) {
       ) : (
         components.map((component) => (
           <section class="panel" key={component}>
-            <h2>
-              <Inline text={component} length={120} />
-            </h2>
+            <Inline as="h2" text={component} length={120} />
             <Component
               api={api}
               component={component}
@@ -229,9 +227,7 @@ function Origins({ view, api, candidate }: { view: View; api: string; candidate:
           <div>
             {Object.entries(found.components).map(([component, spans]) => (
               <section class="panel" key={component}>
-                <h2>
-                  <Inline text={component} length={120} />
-                </h2>
+                <Inline as="h2" text={component} length={120} />
                 <Spans spans={spans} chosen={chosen} component={component} />
               </section>
             ))}
@@ -269,11 +265,7 @@ function OriginItem({ origin, parent, chosen, onChoose }: OriginProps) {
           )}
         </>
       )}
-      {origin.worth !== null && (
-        <p>
-          <Inline text={origin.worth} length={200} />
-        </p>
-      )}
+      {origin.worth !== null && <Inline as="p" text={origin.worth} length={200} />}
       {origin.rows.length > 0 && (
         <p class="quiet">
           from <Inline text={rowNames(origin.rows.map((row) => `train ${row}`))} length={160} />

@@ -1,18 +1,20 @@
 /** All candidates and their parents. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { ViewProps } from "../app";
 import { Choice } from "../parts/choice";
 import { candidateName, counted, score } from "../parts/format";
+import { Legend } from "../parts/legend";
 import { selectingRow } from "../parts/score-name";
-import { Scrolled } from "../parts/scrolled";
+import { Table } from "../parts/table";
 import { Term } from "../parts/term";
+import { Inline } from "../parts/text";
 import { ramp, useTheme } from "../parts/theme";
+import { STEP, Zoom } from "../parts/zoom";
 import { href, open } from "../route";
 import type { Candidate } from "../state/reduce";
 import { type Layout, layout } from "../state/tree";
 import type { View } from "../state/view";
-import { line } from "../text/visible";
+import type { ViewProps } from "./run";
 
 /** Room around the tree, in pixels. */
 const EDGE = 20;
@@ -31,7 +33,7 @@ export function TreeView({ view }: ViewProps) {
         All candidates and their parents: which were changed into which, which are merges, and which are on the{" "}
         <Term of="Pareto front" />.
       </p>
-      <div class="tools">
+      <div class="row tools">
         <Choice
           legend="As"
           options={[
@@ -69,7 +71,7 @@ export function TreeView({ view }: ViewProps) {
           <p class="readout" aria-live="polite">
             {selected !== undefined && <Described view={view} candidate={selected} />}
           </p>
-          <Legend />
+          <Legend marks={MARKS} />
         </>
       ) : (
         <List view={view} found={search === "" ? null : found} />
@@ -177,8 +179,8 @@ function Graph({ view, found, chosen, onChoose }: GraphProps) {
       ArrowDown: () => choose(siblings[rank + 1]),
       Home: () => choose(0),
       End: () => choose(view.candidates.at(-1)?.index),
-      "+": () => zoom(1.4),
-      "-": () => zoom(1 / 1.4),
+      "+": () => zoom(STEP),
+      "-": () => zoom(1 / STEP),
       "0": () => setAt(null),
       Enter: () => {
         if (candidate !== undefined) open("text", { candidate: candidate.index, with: candidate.parents[0] ?? null });
@@ -191,18 +193,8 @@ function Graph({ view, found, chosen, onChoose }: GraphProps) {
   };
   return (
     <>
-      <div class="tools">
-        <span>
-          <button type="button" aria-label="Zoom out" onClick={() => zoom(1 / 1.4)}>
-            {"\u2212"}
-          </button>{" "}
-          <button type="button" aria-label="Zoom in" onClick={() => zoom(1.4)}>
-            +
-          </button>{" "}
-          <button type="button" onClick={() => setAt(null)}>
-            Fit
-          </button>
-        </span>
+      <div class="row tools">
+        <Zoom onZoom={zoom} onFit={() => setAt(null)} />
       </div>
       <div
         ref={place}
@@ -334,86 +326,49 @@ function diamond(size: number): string {
   return `M0 ${-size}L${size} 0L0 ${size}L${-size} 0Z`;
 }
 
-function Legend() {
-  return (
-    <p class="legend">
-      <span>
-        <svg viewBox="0 0 16 12" aria-hidden="true">
-          <circle cx="8" cy="6" r="3" fill="none" stroke="var(--ink)" />
-          <circle cx="8" cy="6" r="5.500" fill="none" stroke="var(--ink)" />
-        </svg>
-        on the Pareto front
-      </span>
-      <span>
-        <svg viewBox="0 0 16 12" aria-hidden="true">
-          <path d="M8 0.500L13.500 6L8 11.500L2.500 6Z" fill="none" stroke="var(--ink)" />
-        </svg>
-        merge
-      </span>
-      <span>
-        <svg viewBox="0 0 16 12" aria-hidden="true">
-          <path d="M0 6H16" stroke="var(--rule-strong)" stroke-dasharray="3 3" />
-        </svg>
-        second parent
-      </span>
-      <span>numbers: index above, score below</span>
-    </p>
-  );
-}
+const MARKS = [
+  [
+    <g key="front" fill="none" stroke="var(--ink)">
+      <circle cx="8" cy="6" r="3" />
+      <circle cx="8" cy="6" r="5.500" />
+    </g>,
+    "on the Pareto front",
+  ],
+  [<path key="merge" d="M8 0.500L13.500 6L8 11.500L2.500 6Z" fill="none" stroke="var(--ink)" />, "merge"],
+  [<path key="second" d="M0 6H16" stroke="var(--rule-strong)" stroke-dasharray="3 3" />, "second parent"],
+  [null, "numbers: index above, score below"],
+] as const;
 
 function List({ view, found }: { view: View; found: ReadonlySet<number> | null }) {
   const shown = view.candidates.filter(({ index }) => found === null || found.has(index));
+  const marks = (index: number, parents: readonly number[]) =>
+    [index === view.best && "best", view.front.has(index) && "front", parents.length > 1 && "merge"]
+      .filter(Boolean)
+      .join(", ");
   return (
     <section class="panel">
-      <Scrolled label="Candidates" tall>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">candidate</th>
-              <th scope="col" class="number">
-                score
-              </th>
-              <th scope="col">parents</th>
-              <th scope="col" class="number">
-                iteration
-              </th>
-              <th scope="col">marks</th>
-              <th scope="col">text</th>
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((candidate) => (
-              <tr key={candidate.index}>
-                <th scope="row">
-                  <a href={href("text", { candidate: candidate.index, with: candidate.parents[0] ?? null })}>
-                    {candidateName(candidate.index)}
-                  </a>
-                </th>
-                <td class="number">{score(candidate.score)}</td>
-                <td>{candidate.parents.join(" and ") || "none"}</td>
-                <td class="number">{candidate.iteration}</td>
-                <td>
-                  {[
-                    candidate.index === view.best && "best",
-                    view.front.has(candidate.index) && "front",
-                    candidate.parents.length > 1 && "merge",
-                  ]
-                    .filter(Boolean)
-                    .join(", ")}
-                </td>
-                <td>
-                  <bdi class="inline quiet">{beginning(candidate)}</bdi>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scrolled>
+      <Table
+        label="Candidates"
+        tall
+        items={shown}
+        columns={[
+          [
+            "candidate",
+            ({ index, parents }) => (
+              <a href={href("text", { candidate: index, with: parents[0] ?? null })}>{candidateName(index)}</a>
+            ),
+          ],
+          ["score", (each) => score(each.score), "number"],
+          ["parents", ({ parents }) => parents.join(" and ") || "none"],
+          ["iteration", ({ iteration }) => iteration, "number"],
+          ["marks", ({ index, parents }) => marks(index, parents)],
+          ["text", ({ texts }) => <Inline as="span" class="quiet" text={beginning(texts)} length={AROUND} />],
+        ]}
+      />
     </section>
   );
 }
 
-function beginning(candidate: Candidate): string {
-  const text = Object.values(candidate.texts)[0]?.text ?? "";
-  return line(text, AROUND);
+function beginning(texts: Candidate["texts"]): string {
+  return Object.values(texts)[0]?.text ?? "";
 }

@@ -13,11 +13,7 @@ interface Step {
 export function JobFailure({ job }: { job: Job }) {
   if (job.failure === null) {
     if (job.reason === null || job.status === "completed" || job.status === "running") return null;
-    return (
-      <p class="notices">
-        <Inline text={job.reason} length={600} />
-      </p>
-    );
+    return <Inline as="p" class="notices" text={job.reason} length={600} />;
   }
   const { kind, message, details, findings, check } = job.failure as Record<string, unknown>;
   const steps = stepsOf(check).filter(({ verdict }) => verdict === "failed" || verdict === "warning");
@@ -29,9 +25,7 @@ export function JobFailure({ job }: { job: Job }) {
         <ul>
           {steps.map((step) => (
             <li key={String(step.name)}>
-              <strong>
-                <Inline text={`${step.name}: ${step.verdict}`} />
-              </strong>{" "}
+              <Inline as="strong" text={`${step.name}: ${step.verdict}`} />{" "}
               <Inline text={String(step.message ?? "")} length={1_000} />
               {typeof step.details === "string" && <Block text={step.details} label={`Details of ${step.name}`} />}
             </li>

@@ -3,19 +3,6 @@
 import type { ComponentChildren } from "preact";
 import { Inline } from "../../parts/text";
 import type { Listed, Loaded } from "../loading";
-import type { Problem } from "../request";
-
-export function ProblemNotice({ problem }: { problem: Problem | null }) {
-  if (problem === null) return null;
-  return (
-    <p class="notices bad" role="alert">
-      <strong>
-        <Inline text={problem.title} />
-      </strong>
-      : <Inline text={problem.detail} length={1_000} />
-    </p>
-  );
-}
 
 export function Loading() {
   return (

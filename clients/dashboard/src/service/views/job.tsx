@@ -2,45 +2,32 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Answers, AnswersContext } from "../../answers";
-import type { ViewProps } from "../../app";
 import type { Status } from "../../connection";
 import { useKnown } from "../../observed";
 import { Stuck } from "../../panels/stuck";
+import { Badge } from "../../parts/badge";
 import { ConnectionBadge, Figures } from "../../parts/header";
+import { Tabs } from "../../parts/tabs";
 import { Inline } from "../../parts/text";
 import { Travel } from "../../parts/travel";
-import { parseRoute, type ViewName } from "../../route";
+import { href, NAMES, type Place, routeOf, VIEWS } from "../../route";
 import { stallOf } from "../../state/stall";
 import { LIVE, viewAt } from "../../state/view";
-import { NowView } from "../../views/now";
-import { ProgressView } from "../../views/progress";
-import { ReflectionView } from "../../views/reflection";
-import { ResultView } from "../../views/result";
-import { RowsView } from "../../views/rows";
-import { TextView } from "../../views/text";
-import { TreeView } from "../../views/tree";
+import { RunView } from "../../views/run";
 import { JobStore } from "../job-store";
 import { useLoaded } from "../loading";
 import { JobControls } from "../parts/job-controls";
 import { JobFailure } from "../parts/job-failure";
 import { jobName } from "../parts/names";
 import { Loading, Shown } from "../parts/shown";
-import { Badge } from "../parts/status";
-import { type Place, viewAddress } from "../place";
+import { viewAddress } from "../place";
 import type { Job } from "../schema";
 import { LogView } from "./log";
 
-/** The views of a run, and the log of the job. */
-const TABS = {
-  now: "Now",
-  result: "Result",
-  progress: "Progress",
-  tree: "Tree",
-  rows: "Rows",
-  text: "Text",
-  reflection: "Reflection",
-  log: "Log",
-} as const;
+const TABS: readonly (readonly [string, string])[] = [
+  ...VIEWS.filter((name) => name !== "runs").map((name) => [href(name), NAMES[name]] as const),
+  ["#/log", "Log"],
+];
 const EVERY_MS = 15_000;
 
 export function JobPage({ id, place }: { id: string; place: Place }) {
@@ -60,8 +47,9 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
     last.current = now;
   }, [event, loaded.reload]);
 
-  const chosen = place.name === "log" ? "log" : parseRoute(`#/${place.name}`).view;
-  const props: ViewProps = { view, params: place.params, api: `/job/${encodeURIComponent(id)}`, embedded: false };
+  const named = place.name === "log" ? "log" : routeOf(place).view;
+  const chosen = named === "runs" ? "now" : named;
+  const api = `/job/${encodeURIComponent(id)}`;
   return (
     <AnswersContext.Provider value={answers}>
       <Shown loaded={loaded}>
@@ -69,15 +57,11 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
           const job: Job = event === null ? read : { ...read, ...event.progress, ...stateOf(event) };
           return (
             <>
-              <div class="view-title">
-                <h1>
-                  <Inline text={jobName(job)} length={80} />
-                </h1>
+              <div class="row view-title">
+                <Inline as="h1" text={jobName(job)} length={80} />
                 <Badge text={job.status} />
                 {job.status === "running" && (
-                  <span class="quiet">
-                    <Inline text={job.wanted === "run" ? job.phase : `${job.wanted} asked for`} />
-                  </span>
+                  <Inline as="span" class="quiet" text={job.wanted === "run" ? job.phase : `${job.wanted} asked for`} />
                 )}
                 <ConnectionBadge status={status} />
                 <JobControls job={job} onChange={loaded.reload} />
@@ -100,21 +84,15 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
               {view.latest.run !== undefined && <Figures view={view} />}
               {stall !== null && <Stuck view={view} stall={stall} />}
               <JobFailure job={job} />
-              <nav class="tabs run" aria-label="Views of the job">
-                {Object.entries(TABS).map(([name, label]) => (
-                  <a key={name} href={`#/${name}`} aria-current={name === chosen ? "page" : undefined}>
-                    {label}
-                  </a>
-                ))}
-              </nav>
+              <Tabs class="tabs run" label="Views of the job" views={TABS} current={`#/${chosen}`} />
               {chosen === "log" ? (
                 <LogView id={id} status={job.status} />
               ) : view.latest.run === undefined ? (
                 <NoRun job={job} status={status} problem={view.latest.store?.problem ?? null} />
               ) : (
                 <>
-                  {shown(chosen, props)}
-                  <footer class="travel">
+                  <RunView name={chosen} view={view} params={place.params} api={api} />
+                  <footer class="row travel">
                     <Travel end={view.latest.position?.end ?? 0} view={view} onChange={setAt} />
                   </footer>
                 </>
@@ -160,23 +138,4 @@ function NoRun({ job, status, problem }: { job: Job; status: Status; problem: st
       <a href="#/log">The log</a> has what was printed.
     </p>
   );
-}
-
-function shown(name: ViewName, props: ViewProps) {
-  switch (name) {
-    case "result":
-      return <ResultView {...props} />;
-    case "progress":
-      return <ProgressView {...props} />;
-    case "tree":
-      return <TreeView {...props} />;
-    case "rows":
-      return <RowsView {...props} />;
-    case "text":
-      return <TextView {...props} />;
-    case "reflection":
-      return <ReflectionView {...props} />;
-    default:
-      return <NowView {...props} />;
-  }
 }

@@ -1,14 +1,15 @@
 /** All jobs: how far each is, what it has found and cost, and what may be asked of it. */
 
-import type { ComponentChildren } from "preact";
+import { Badge } from "../../parts/badge";
+import { Facts } from "../../parts/facts";
 import { count, money, score, time } from "../../parts/format";
 import { Inline } from "../../parts/text";
+import { usePlace } from "../../route";
 import { useList } from "../loading";
 import { hasEnded, JobControls } from "../parts/job-controls";
 import { jobName, repositoryName } from "../parts/names";
 import { List } from "../parts/shown";
-import { Badge } from "../parts/status";
-import { jobAddress, usePlace, viewAddress } from "../place";
+import { jobAddress, viewAddress } from "../place";
 import type { Job } from "../schema";
 import { useMayWrite } from "../session";
 
@@ -28,7 +29,7 @@ export function JobsView() {
   const list = useList<Job>(`/jobs${query ? `?${query}` : ""}`, EVERY_MS);
   return (
     <>
-      <div class="view-title">
+      <div class="row view-title">
         <h1>Jobs</h1>
         {mayWrite && (
           <a class="button primary" href={viewAddress("new")}>
@@ -36,7 +37,7 @@ export function JobsView() {
           </a>
         )}
       </div>
-      <nav class="filters" aria-label="Which jobs">
+      <nav class="row filters" aria-label="Which jobs">
         {Object.keys(STATUSES).map((name) => (
           <a key={name} href={viewAddress("jobs", { show: name })} aria-current={name === chosen ? "true" : undefined}>
             {name === "failed" ? "failed or cancelled" : name}
@@ -68,9 +69,11 @@ function Empty({ filtered }: { filtered: boolean }) {
 }
 
 function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
+  const seed = job.seed_score === null ? "" : `${score(job.seed_score)} \u2192 `;
+  const limit = job.max_cost_usd === null ? "" : ` of ${money(job.max_cost_usd)}`;
   return (
     <li class="panel card">
-      <div class="card-title">
+      <div class="row card-title">
         <h2>
           <a href={jobAddress(job.job_id, job.status === "completed" ? "result" : "now")}>
             <Inline text={jobName(job)} length={80} />
@@ -80,40 +83,26 @@ function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
         {!hasEnded(job.status) && job.wanted !== "run" && job.status !== "paused" && (
           <span class="quiet">{job.wanted} asked for</span>
         )}
-        {job.status === "running" && (
-          <span class="quiet">
-            <Inline text={job.phase} />
-          </span>
-        )}
+        {job.status === "running" && <Inline as="span" class="quiet" text={job.phase} />}
       </div>
       <Progress job={job} />
-      <dl class="figures">
-        <Figure name="score">
-          {job.best_score === null ? (
-            "none yet"
-          ) : (
-            <>
-              {job.seed_score !== null && `${score(job.seed_score)} \u2192 `}
-              {score(job.best_score)}
-            </>
-          )}
-        </Figure>
-        <Figure name="candidates">{count(job.candidates)}</Figure>
-        <Figure name="cost">
-          {job.cost_usd === null ? "none yet" : money(job.cost_usd)}
-          {job.max_cost_usd !== null && ` of ${money(job.max_cost_usd)}`}
-        </Figure>
-        <Figure name="repository">
-          <Inline text={repositoryName(job.repo_url)} length={60} />
-        </Figure>
-        <Figure name="submitted">{time(job.created)}</Figure>
-      </dl>
+      <Facts
+        as="figures"
+        facts={[
+          ["score", job.best_score === null ? "none yet" : seed + score(job.best_score)],
+          ["candidates", count(job.candidates)],
+          ["cost", (job.cost_usd === null ? "none yet" : money(job.cost_usd)) + limit],
+          ["repository", repositoryName(job.repo_url)],
+          ["submitted", time(job.created)],
+        ]}
+        length={60}
+      />
       {job.reason !== null && job.status !== "completed" && (
         <p class={job.status === "failed" ? "bad" : "quiet"}>
           <Inline text={job.reason} length={240} />
         </p>
       )}
-      <div class="card-foot">
+      <div class="row card-foot">
         <JobControls job={job} onChange={onChange} />
         {job.program_id !== null && <a href={viewAddress("version", { id: job.program_id })}>The version it made</a>}
       </div>
@@ -121,20 +110,11 @@ function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
   );
 }
 
-function Figure({ name, children }: { name: string; children: ComponentChildren }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
-  );
-}
-
 /** Metric calls of the budget, as a bar too. */
 export function Progress({ job }: { job: Job }) {
   const share = job.max_metric_calls ? Math.min(1, job.metric_calls / job.max_metric_calls) : null;
   return (
-    <div class="progress">
+    <div class="row progress">
       <span>
         {count(job.metric_calls)}
         {job.max_metric_calls !== null && ` of ${count(job.max_metric_calls)}`} metric calls

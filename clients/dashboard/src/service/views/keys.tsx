@@ -1,14 +1,20 @@
 /** API keys, for owners: make, list and revoke them. */
 
 import { useState } from "preact/hooks";
+import { DialogButton } from "../../parts/dialog";
+import { Field, Form, stated } from "../../parts/form";
 import { time } from "../../parts/format";
 import { Inline } from "../../parts/text";
 import { useAction, useList } from "../loading";
-import { DialogButton } from "../parts/dialog";
-import { Field, TextField } from "../parts/field";
-import { List, ProblemNotice } from "../parts/shown";
+import { List } from "../parts/shown";
 import type { Schema } from "../schema";
 import { useMayManage } from "../session";
+
+const ROLES = [
+  ["editor", "editor: also connects, optimizes, promotes"],
+  ["viewer", "viewer: reads"],
+  ["owner", "owner: also keys, members, secrets"],
+] as const;
 
 type Key = Schema<"KeyView">;
 
@@ -44,7 +50,7 @@ export function KeysView() {
 }
 
 function Row({ shown, onChange }: { shown: Key; onChange: () => void }) {
-  const { busy, problem, send } = useAction();
+  const { send, ...action } = useAction();
   const expired = shown.expires !== null && new Date(shown.expires) <= new Date();
   const revoke = async (close: () => void) => {
     if ((await send("DELETE", `/keys/${encodeURIComponent(shown.key_id)}`)) === null) return;
@@ -53,9 +59,7 @@ function Row({ shown, onChange }: { shown: Key; onChange: () => void }) {
   };
   return (
     <li>
-      <strong>
-        <Inline text={shown.name} length={80} />
-      </strong>
+      <Inline as="strong" text={shown.name} length={80} />
       <span>{shown.role}</span>
       <span class="quiet mono">grk_{shown.key_id.slice(0, 12)}...</span>
       <span class="quiet">made {time(shown.created)}</span>
@@ -68,18 +72,12 @@ function Row({ shown, onChange }: { shown: Key; onChange: () => void }) {
           {shown.expires !== null && <span class="quiet">expires {time(shown.expires)}</span>}
           <DialogButton label="Revoke" title="Revoke the key" about={shown.name}>
             {(close) => (
-              <>
+              <Form {...action} submit="Revoke" onSubmit={() => revoke(close)}>
                 <p>
                   <Inline text={shown.name} length={120} /> is refused from now on, and people who signed in with it are
                   signed out. This cannot be undone.
                 </p>
-                <ProblemNotice problem={problem} />
-                <p class="field">
-                  <button type="button" class="primary" disabled={busy} onClick={() => revoke(close)}>
-                    Revoke
-                  </button>
-                </p>
-              </>
+              </Form>
             )}
           </DialogButton>
         </>
@@ -89,59 +87,34 @@ function Row({ shown, onChange }: { shown: Key; onChange: () => void }) {
 }
 
 function NewKey({ onDone }: { onDone: () => void }) {
-  const { busy, problem, send } = useAction();
-  const [name, setName] = useState("");
-  const [role, setRole] = useState("editor");
-  const [days, setDays] = useState("");
+  const { send, ...action } = useAction();
   const [made, setMade] = useState<Schema<"NewKey"> | null>(null);
-  const make = async () => {
-    const limit = days.trim() === "" ? {} : { expires_in_days: Number(days) };
-    const found = await send<Schema<"NewKey">>("POST", "/keys", { name: name.trim(), role, ...limit });
-    if (found === null) return;
-    setMade(found);
-    setName("");
-    onDone();
-  };
   return (
     <section class="panel">
       <h2>Make a key</h2>
-      <form
-        class="in-line"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void make();
+      <Form
+        {...action}
+        class="row in-line"
+        submit="Make it"
+        onSubmit={async (given) => {
+          const found = await send<Schema<"NewKey">>("POST", "/keys", stated(given));
+          if (found === null) return false;
+          setMade(found);
+          onDone();
+          return true;
         }}
       >
-        <TextField
-          label="What it is for"
-          name="name"
-          problem={problem}
-          value={name}
-          onChange={setName}
-          input={{ required: true }}
-        />
-        <Field label="Role" name="role" problem={problem}>
-          {(props) => (
-            <select {...props} value={role} onChange={(event) => setRole(event.currentTarget.value)}>
-              <option value="viewer">viewer: reads</option>
-              <option value="editor">editor: also connects, optimizes, promotes</option>
-              <option value="owner">owner: also keys, members, secrets</option>
-            </select>
-          )}
-        </Field>
-        <TextField
+        <Field label="What it is for" name="name" required />
+        <Field label="Role" name="role" options={ROLES} />
+        <Field
           label="Days until it expires"
           name="expires_in_days"
-          problem={problem}
-          value={days}
-          onChange={setDays}
-          input={{ type: "number", min: 0, step: "any", placeholder: "never" }}
+          type="number"
+          min={0}
+          step="any"
+          placeholder="never"
         />
-        <button type="submit" class="primary" disabled={busy || name.trim() === ""}>
-          Make it
-        </button>
-      </form>
-      {problem?.errors.length === 0 && <ProblemNotice problem={problem} />}
+      </Form>
       {made !== null && (
         <div class="notices" role="status">
           <p>

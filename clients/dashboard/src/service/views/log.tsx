@@ -2,11 +2,12 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { time } from "../../parts/format";
+import { type Problem, ProblemNotice } from "../../parts/problem";
 import { Inline } from "../../parts/text";
 import { visible } from "../../text/visible";
 import { hasEnded } from "../parts/job-controls";
-import { Loading, ProblemNotice } from "../parts/shown";
-import { type Problem, request } from "../request";
+import { Loading } from "../parts/shown";
+import { request } from "../request";
 import type { Schema } from "../schema";
 
 type Line = Schema<"LogLine">;

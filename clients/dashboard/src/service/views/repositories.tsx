@@ -1,13 +1,15 @@
 /** Connected repositories, and the form that connects another one. */
 
 import { useState } from "preact/hooks";
+import { Badge } from "../../parts/badge";
+import { Facts } from "../../parts/facts";
+import { Field, Form, stated } from "../../parts/form";
 import { time } from "../../parts/format";
+import { ProblemNotice } from "../../parts/problem";
 import { Inline } from "../../parts/text";
 import { useAction, useList } from "../loading";
-import { TextField } from "../parts/field";
 import { repositoryName } from "../parts/names";
-import { List, ProblemNotice } from "../parts/shown";
-import { Badge } from "../parts/status";
+import { List } from "../parts/shown";
 import { viewAddress } from "../place";
 import type { Repository, Schema } from "../schema";
 import { useMayWrite } from "../session";
@@ -36,46 +38,23 @@ export function RepositoriesView() {
           <ul class="cards">
             {repositories.map((each) => (
               <li key={each.client_id} class="panel card">
-                <div class="card-title">
-                  <h2>
-                    <Inline text={repositoryName(each.repo_url)} length={80} />
-                  </h2>
+                <div class="row card-title">
+                  <Inline as="h2" text={repositoryName(each.repo_url)} length={80} />
                   <Badge text={each.status} />
                 </div>
-                <p class="mono">
-                  <Inline text={each.repo_url} length={300} />
-                </p>
-                {each.detail !== null && (
-                  <p class="warn">
-                    <Inline text={each.detail} length={400} />
-                  </p>
-                )}
-                <dl class="figures">
-                  <div>
-                    <dt>branch</dt>
-                    <dd>
-                      <Inline text={each.default_branch ?? "unknown"} length={80} />
-                    </dd>
-                  </div>
-                  <div>
-                    <dt>commit</dt>
-                    <dd class="mono">
-                      <Inline text={each.head?.slice(0, 10) ?? "unknown"} />
-                    </dd>
-                  </div>
-                  <div>
-                    <dt>updated</dt>
-                    <dd>{time(each.updated)}</dd>
-                  </div>
-                  {each.installation_id !== null && (
-                    <div>
-                      <dt>GitHub App</dt>
-                      <dd>installation {each.installation_id}</dd>
-                    </div>
-                  )}
-                </dl>
+                <Inline as="p" class="mono" text={each.repo_url} length={300} />
+                {each.detail !== null && <Inline as="p" class="warn" text={each.detail} length={400} />}
+                <Facts
+                  as="figures"
+                  facts={[
+                    ["branch", each.default_branch ?? "unknown"],
+                    ["commit", each.head?.slice(0, 10) ?? "unknown"],
+                    ["updated", time(each.updated)],
+                    ["GitHub App", each.installation_id !== null && `installation ${each.installation_id}`],
+                  ]}
+                />
                 {mayWrite && (
-                  <div class="card-foot">
+                  <div class="row card-foot">
                     <a class="button" href={viewAddress("new", { repository: each.client_id })}>
                       Optimize
                     </a>
@@ -91,65 +70,53 @@ export function RepositoriesView() {
 }
 
 function Connect({ onDone }: { onDone: () => void }) {
-  const { busy, problem, send } = useAction();
-  const [url, setUrl] = useState("");
+  const { send, ...action } = useAction();
   const [installation, setInstallation] = useState("");
   const [connected, setConnected] = useState<string | null>(null);
-  const submit = async () => {
-    setConnected(null);
-    const named = installation.trim();
-    const body = { repo_url: url.trim(), ...(named === "" ? {} : { installation_id: named }) };
-    const found = await send<Schema<"Connected">>("POST", "/connect-git", body);
-    if (found === null) return;
-    setConnected(url.trim());
-    setUrl("");
-    onDone();
-  };
   return (
     <section class="panel">
       <h2>Connect a repository</h2>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void submit();
+      <Form
+        {...action}
+        submit="Connect"
+        sending="Reading it"
+        onSubmit={async (given) => {
+          setConnected(null);
+          const { repo_url, installation_id } = stated(given);
+          const found = await send<Schema<"Connected">>("POST", "/connect-git", { repo_url, installation_id });
+          if (found === null) return false;
+          setConnected(String(repo_url));
+          onDone();
+          return true;
         }}
       >
-        <TextField
+        <Field
           label="Address"
           name="repo_url"
-          problem={problem}
           hint="Of a git repository, such as https://github.com/you/program. It is read at once."
-          value={url}
-          onChange={setUrl}
-          input={{ required: true, inputMode: "url" }}
+          required
+          inputMode="url"
         />
         <details>
           <summary>A private repository at GitHub</summary>
-          <TextField
+          <Field
             label="Installation of the GitHub App"
             name="installation_id"
-            problem={problem}
             hint="Its number. It is entered here once the App is installed."
-            value={installation}
-            onChange={setInstallation}
-            input={{ inputMode: "numeric" }}
+            key={installation}
+            defaultValue={installation}
+            inputMode="numeric"
           />
           <GitHubApp onInstalled={setInstallation} />
         </details>
-        {problem !== null && problem.errors.length === 0 && <ProblemNotice problem={problem} />}
-        <p>
-          <button type="submit" class="primary" disabled={busy || url.trim() === ""}>
-            {busy ? "Reading it" : "Connect"}
-          </button>{" "}
-          <span role="status">
-            {connected !== null && (
-              <>
-                Connected: <Inline text={connected} length={200} />
-              </>
-            )}
-          </span>
-        </p>
-      </form>
+      </Form>
+      <p role="status">
+        {connected !== null && (
+          <>
+            Connected: <Inline text={connected} length={200} />
+          </>
+        )}
+      </p>
     </section>
   );
 }
@@ -189,12 +156,11 @@ function GitHubApp({ onInstalled }: { onInstalled: (installation: string) => voi
             )}
             . GitHub then opens an answer of this service: copy its <code>confirmation</code> to this field.
           </p>
-          <TextField
+          <Field
             label="Confirmation"
             name="confirmation"
-            problem={problem}
             value={confirmation}
-            onChange={setConfirmation}
+            onInput={(event) => setConfirmation(event.currentTarget.value)}
           />
           <p>
             <button type="button" disabled={busy || confirmation.trim() === ""} onClick={confirm}>
@@ -203,7 +169,7 @@ function GitHubApp({ onInstalled }: { onInstalled: (installation: string) => voi
           </p>
         </>
       )}
-      {problem !== null && problem.errors.length === 0 && <ProblemNotice problem={problem} />}
+      <ProblemNotice problem={problem} />
     </>
   );
 }

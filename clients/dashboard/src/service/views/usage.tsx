@@ -1,7 +1,7 @@
 /** What the tenant has used this month of what it may use; for owners the audit log. */
 
 import type { ComponentChildren } from "preact";
-import { Fact } from "../../parts/fact";
+import { Facts } from "../../parts/facts";
 import { count, money, time } from "../../parts/format";
 import { Inline } from "../../parts/text";
 import { useList, useLoaded } from "../loading";
@@ -37,12 +37,14 @@ function Used({ usage }: { usage: Schema<"UsageView"> }) {
         <Quota name="Jobs at once" used={usage.jobs_running} of={quotas.jobs_at_once ?? null} shown={count} />
         <Quota name="Jobs waiting" used={usage.jobs_queued} of={quotas.jobs_queued ?? null} shown={count} />
       </ul>
-      <dl class="facts">
-        <Fact name="jobs this month">{count(usage.jobs)}</Fact>
-        <Fact name="requests this month">{count(usage.requests)}</Fact>
-        <Fact name="requests a minute">at most {count(quotas.requests_per_minute)}</Fact>
-        <Fact name="sandboxes at once">at most {count(quotas.sandboxes)}</Fact>
-      </dl>
+      <Facts
+        facts={[
+          ["jobs this month", count(usage.jobs)],
+          ["requests this month", count(usage.requests)],
+          ["requests a minute", `at most ${count(quotas.requests_per_minute)}`],
+          ["sandboxes at once", `at most ${count(quotas.sandboxes)}`],
+        ]}
+      />
     </section>
   );
 }
@@ -82,15 +84,12 @@ function Audit() {
             {entries.map((entry) => (
               <li key={entry.audit_id}>
                 <span>{time(entry.created)}</span>
-                <code>
-                  <Inline text={entry.action} length={80} />
-                </code>
+                <Inline as="code" text={entry.action} length={80} />
                 <span class={entry.status >= 400 ? "bad" : "quiet"}>
                   {entry.status === 0 ? "outcome not known" : entry.status}
                 </span>
-                <span class="quiet">
-                  <Inline text={entry.resource} length={120} /> by <Inline text={entry.actor} length={80} />
-                </span>
+                <Inline as="span" class="quiet" text={entry.resource} length={120} /> by{" "}
+                <Inline text={entry.actor} length={80} />
               </li>
             ))}
           </ul>

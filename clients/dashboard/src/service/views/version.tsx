@@ -1,14 +1,14 @@
 /** One version: its score and certificate, where it is from, its texts and its code against its parent. */
 
 import { useMemo } from "preact/hooks";
-import { Fact } from "../../parts/fact";
+import { Badge, Verdict } from "../../parts/badge";
+import { Facts } from "../../parts/facts";
 import { score, signed, time } from "../../parts/format";
 import { Block, Compared, Inline } from "../../parts/text";
 import { compare } from "../../text/compare";
 import { useLoaded } from "../loading";
 import { programName } from "../parts/names";
 import { Shown } from "../parts/shown";
-import { Badge, Verdict } from "../parts/status";
 import { VersionControls } from "../parts/version-controls";
 import { jobAddress, viewAddress } from "../place";
 import type { Version } from "../schema";
@@ -19,15 +19,13 @@ export function VersionView({ id }: { id: string }) {
     <Shown loaded={loaded}>
       {(version) => (
         <>
-          <div class="view-title">
-            <h1>
-              <Inline text={programName(version.line, version.repo_url)} length={80} />
-            </h1>
+          <div class="row view-title">
+            <Inline as="h1" text={programName(version.line, version.repo_url)} length={80} />
             {version.active && <Badge text="active" />}
             <Verdict version={version} />
           </div>
           <VersionControls version={version} onChange={loaded.reload} />
-          <Facts version={version} />
+          <About version={version} />
           <CertificatePanel version={version} />
           <Texts version={version} />
           {version.diff !== null && (
@@ -49,52 +47,58 @@ export function VersionView({ id }: { id: string }) {
   );
 }
 
-function Facts({ version }: { version: Version }) {
+function About({ version }: { version: Version }) {
+  const { score: best, seed_score: seed, parents } = version;
   return (
     <section class="panel">
       <h2>The version</h2>
-      <dl class="facts">
-        <Fact name="id">
-          <span class="mono">{version.program_id}</span>
-        </Fact>
-        <Fact name="score">
-          {score(version.seed_score)} {"\u2192"} <strong>{score(version.score)}</strong>
-          {version.score !== null && version.seed_score !== null && ` (${signed(version.score - version.seed_score)})`}
-        </Fact>
-        <Fact name="made">
-          {time(version.created)} by <a href={jobAddress(version.job_id, "result")}>its job</a>
-        </Fact>
-        <Fact name="repository">
-          <Inline text={version.repo_url} length={300} />
-        </Fact>
-        <Fact name="parents">
-          {version.parents.length === 0
-            ? "none: it was made from the repository as it is"
-            : version.parents.map((parent, at) => (
-                <span key={parent}>
-                  {at > 0 && ", "}
-                  <a href={viewAddress("version", { id: parent })}>{parent}</a>
-                </span>
-              ))}
-        </Fact>
-        {version.base_commit !== null && (
-          <Fact name="made from commit">
-            <span class="mono">{version.base_commit}</span>
-          </Fact>
-        )}
-        {version.commit !== null && (
-          <Fact name="its commit">
-            <span class="mono">{version.commit}</span>
-            {version.branch !== null && (
-              <>
-                {" "}
-                on <Inline text={version.branch} length={120} />
-              </>
-            )}
-          </Fact>
-        )}
-      </dl>
+      <Facts
+        facts={[
+          ["id", <Commit key="id" id={version.program_id} />],
+          [
+            "score",
+            <span key="score">
+              {score(seed)} {"\u2192"} <strong>{score(best)}</strong>
+              {best !== null && seed !== null && ` (${signed(best - seed)})`}
+            </span>,
+          ],
+          [
+            "made",
+            <span key="made">
+              {time(version.created)} by <a href={jobAddress(version.job_id, "result")}>its job</a>
+            </span>,
+          ],
+          ["repository", version.repo_url],
+          [
+            "parents",
+            parents.length === 0
+              ? "none: it was made from the repository as it is"
+              : parents.map((parent, at) => (
+                  <span key={parent}>
+                    {at > 0 && ", "}
+                    <a href={viewAddress("version", { id: parent })}>{parent}</a>
+                  </span>
+                )),
+          ],
+          ["made from commit", version.base_commit && <Commit key="base" id={version.base_commit} />],
+          ["its commit", version.commit && <Commit key="own" id={version.commit} branch={version.branch} />],
+        ]}
+      />
     </section>
+  );
+}
+
+function Commit({ id, branch = null }: { id: string; branch?: string | null }) {
+  return (
+    <>
+      <span class="mono">{id}</span>
+      {branch !== null && (
+        <>
+          {" "}
+          on <Inline text={branch} length={120} />
+        </>
+      )}
+    </>
   );
 }
 
@@ -108,20 +112,20 @@ function CertificatePanel({ version: { certificate } }: { version: Version }) {
         <p>No certificate: the job had no test rows, or its record does not permit one.</p>
       ) : (
         <>
-          <p>
-            <Inline text={String(certificate.statement ?? certificate.verdict ?? "")} length={2_000} />
-          </p>
+          <Inline as="p" text={String(certificate.statement ?? certificate.verdict ?? "")} length={2_000} />
           {test !== undefined && (
-            <dl class="facts">
-              <Fact name="test rows">{number("rows")}</Fact>
-              <Fact name="seed">{number("seed")}</Fact>
-              <Fact name="best">{number("best")}</Fact>
-              <Fact name="difference">
-                {number("difference")}, between {number("low")} and {number("high")} at a confidence of{" "}
-                {number("confidence")}
-              </Fact>
-              <Fact name="p-value">{number("p_value")}</Fact>
-            </dl>
+            <Facts
+              facts={[
+                ["test rows", number("rows")],
+                ["seed", number("seed")],
+                ["best", number("best")],
+                [
+                  "difference",
+                  `${number("difference")}, between ${number("low")} and ${number("high")} at a confidence of ${number("confidence")}`,
+                ],
+                ["p-value", number("p_value")],
+              ]}
+            />
           )}
           <details>
             <summary>The whole certificate</summary>
@@ -152,9 +156,7 @@ function Texts({ version }: { version: Version }) {
       )}
       {Object.entries(version.texts).map(([component, text]) => (
         <section key={component}>
-          <h3>
-            <Inline text={component} length={200} />
-          </h3>
+          <Inline as="h3" text={component} length={200} />
           <Text text={text} before={before?.texts[component] ?? null} label={component} />
         </section>
       ))}

@@ -1,11 +1,11 @@
 /** All versions of all programs; one of each program is active. */
 
+import { Badge, Verdict } from "../../parts/badge";
 import { score, time } from "../../parts/format";
 import { Inline } from "../../parts/text";
 import { useList } from "../loading";
 import { programName, repositoryName } from "../parts/names";
 import { List } from "../parts/shown";
-import { Badge, Verdict } from "../parts/status";
 import { viewAddress } from "../place";
 import type { Schema, VersionSummary } from "../schema";
 
@@ -28,9 +28,7 @@ export function VersionsView() {
             <section key={line} class="panel">
               <h2>
                 <Inline text={programName(line, those[0]?.repo_url ?? "")} length={100} />{" "}
-                <span class="quiet">
-                  <Inline text={repositoryName(those[0]?.repo_url ?? "")} length={80} />
-                </span>
+                <Inline as="span" class="quiet" text={repositoryName(those[0]?.repo_url ?? "")} length={80} />
               </h2>
               <ul class="rows">
                 {those.map((version) => (

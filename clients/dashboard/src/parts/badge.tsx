@@ -1,6 +1,6 @@
-/** The status of a job, a repository or a version as a badge. */
+/** The status of a run, a job, a repository or a version as a badge. */
 
-import { Inline } from "../../parts/text";
+import { Inline } from "./text";
 
 const TONES: Record<string, string> = {
   running: "accent",
@@ -12,12 +12,21 @@ const TONES: Record<string, string> = {
   unreachable: "bad",
   worse: "bad",
   paused: "warn",
+  cancelled: "warn",
   suspended: "warn",
 };
 
-export function Badge({ text }: { text: string }) {
+interface Props {
+  readonly text: string;
+  /** What its colour is by. */
+  readonly status?: string;
+  /** It is announced when it changes. */
+  readonly live?: boolean;
+}
+
+export function Badge({ text, status = text, live = false }: Props) {
   return (
-    <span class={`badge ${TONES[text] ?? ""}`}>
+    <span class={`badge ${TONES[status] ?? ""}`} role={live ? "status" : undefined}>
       <Inline text={text} />
     </span>
   );

@@ -1,0 +1,61 @@
+/** A table that scrolls by itself; its first column names the row. */
+
+import type { ComponentChildren } from "preact";
+import { Scrolled } from "./scrolled";
+import { Inline } from "./text";
+
+/** A cell that is a string may be a text of a program. Numbers stand at the right. */
+export type Column<Item> = readonly [
+  name: ComponentChildren,
+  cell: (item: Item, at: number) => ComponentChildren,
+  kind?: "number",
+];
+
+interface Props<Item> {
+  readonly label: string;
+  readonly items: readonly Item[];
+  readonly columns: readonly Column<Item>[];
+  readonly tall?: boolean;
+  readonly caption?: string;
+  readonly isChosen?: (item: Item) => boolean;
+}
+
+export function Table<Item>({ label, items, columns, tall = false, caption, isChosen }: Props<Item>) {
+  return (
+    <Scrolled label={label} tall={tall}>
+      <table>
+        {caption !== undefined && <caption>{caption}</caption>}
+        <thead>
+          <tr>
+            {columns.map(([name, , kind], column) => (
+              <th key={column} scope="col" class={kind}>
+                {shown(name)}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {items.map((item, at) => (
+            <tr key={at} class={isChosen?.(item) ? "chosen" : undefined}>
+              {columns.map(([, cell, kind], column) =>
+                column === 0 ? (
+                  <th key={column} scope="row">
+                    {shown(cell(item, at))}
+                  </th>
+                ) : (
+                  <td key={column} class={kind}>
+                    {shown(cell(item, at))}
+                  </td>
+                ),
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scrolled>
+  );
+}
+
+function shown(value: ComponentChildren): ComponentChildren {
+  return typeof value === "string" ? <Inline text={value} length={400} /> : value;
+}
