@@ -1,5 +1,6 @@
-"""Print, as one JSON object, the schemas that `npm run generate` of `clients/typescript` makes types of."""
+"""Print, as one JSON object, the schemas and errors that `npm run generate` of `clients/typescript` makes types of."""
 
+import inspect
 import json
 from typing import Any, Literal, get_type_hints
 
@@ -11,15 +12,17 @@ from gepa_client.journal.run_events import Event
 from gepa_client.page.page_answers import AnyPageAnswer
 from gepa_client.page.page_events import AnyPageEvent
 from gepa_client.settings.run_config import RunConfig
+from protocol import errors
 
 
 def schemas() -> dict[str, Any]:
-    """Return those of the settings of `optimize`, of its events, and of what the page of a run receives."""
+    """Return those of the settings of `optimize`, of its events, and of the page of a run; what each error means."""
     return {
         "settings": {name: _property(setting) for name, setting in KEYWORDS.items()},
         "events": _schema(Event),
         "pageEvents": _schema(AnyPageEvent, "validation"),
         "pageAnswers": _schema(AnyPageAnswer),
+        "errors": {kind.__name__: inspect.getdoc(kind) for kind in errors.ALL},
     }
 
 

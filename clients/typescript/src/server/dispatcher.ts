@@ -1,23 +1,17 @@
 /** Dispatch JSON-RPC messages of any transport to the methods of one program. */
 
 import type { Cancellation } from "../base/cancellation.js";
-import {
-  InvalidRequest,
-  LimitExceeded,
-  MethodNotFound,
-  Overloaded,
-  type RpcError,
-  VersionNotSupported,
-} from "../base/errors.js";
 import { canonicalJson, parseJson } from "../base/json.js";
 import type { Log } from "../base/notices.js";
 import { Notices } from "../base/notices.js";
+import type { RpcError } from "../base/rpc-error.js";
 import { digestText } from "../base/text-digest.js";
 import { checkParams, invalidParams, type WireTypeName } from "../base/validate.js";
 import { isObject } from "../base/values.js";
 import { Runner } from "../evaluate/runner.js";
 import { RETRY_AFTER_S, Slots } from "../evaluate/slots.js";
 import { METHODS, PROTOCOL_VERSION } from "../generated/contract.js";
+import { InvalidRequest, LimitExceeded, MethodNotFound, Overloaded, VersionNotSupported } from "../generated/errors.js";
 import { OPENRPC } from "../generated/openrpc.js";
 import type {
   CancelParams,

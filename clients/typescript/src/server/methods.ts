@@ -1,7 +1,6 @@
 /** The methods as jobs: params are checked in full before anything runs. */
 
 import type { Cancellation } from "../base/cancellation.js";
-import { CallCancelled, ProgramFailed, UnknownCandidate } from "../base/errors.js";
 import { describeFailure } from "../base/failure.js";
 import { InvalidResult } from "../base/invalid-result.js";
 import { NotJson, toJsonValue } from "../base/json.js";
@@ -11,6 +10,7 @@ import { runWithDeadline } from "../evaluate/deadline.js";
 import { withinBytes } from "../evaluate/example-results.js";
 import type { Runner } from "../evaluate/runner.js";
 import type { Slots } from "../evaluate/slots.js";
+import { CallCancelled, ProgramFailed, UnknownCandidate } from "../generated/errors.js";
 import type {
   EvalBatch,
   EvaluateParams,
