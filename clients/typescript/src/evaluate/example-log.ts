@@ -1,7 +1,7 @@
 /** What a program writes while an example runs, kept with that example. */
 
 import type { ExampleResult } from "../generated/types.js";
-import { places } from "../wire/place.js";
+import { currentPlace, inPlace } from "../wire/place.js";
 
 /** Characters kept of what one example writes: the first and the last half. */
 const MAX_LOG = 16 * 1024;
@@ -39,7 +39,7 @@ export class ExampleLog {
 
 /** Keep what is written from here: with the example that runs here, else with the only one that runs. */
 export function writeToLog(text: string): void {
-  const log = places?.getStore()?.log ?? (open.size === 1 ? [...open][0] : undefined);
+  const log = currentPlace()?.log ?? (open.size === 1 ? [...open][0] : undefined);
   log?.write(text);
 }
 
@@ -48,7 +48,7 @@ export async function logged<Value>(work: () => Promise<Value>): Promise<[Value,
   const log = new ExampleLog();
   open.add(log);
   try {
-    const value = await (places === undefined ? work() : places.run({ calls: undefined, log }, work));
+    const value = await inPlace({ log }, work);
     return [value, log.text];
   } finally {
     open.delete(log);

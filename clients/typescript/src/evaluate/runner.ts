@@ -25,8 +25,8 @@ import {
 } from "../program/program.js";
 import type { ExampleRow } from "../rows/rows.js";
 import { watchAiSdk } from "../steps/ai-sdk-telemetry.js";
-import { runExample, spanStepRecorder } from "../steps/spans.js";
-import { inPlace } from "../steps/step-context.js";
+import { runExample } from "../steps/spans.js";
+import { StepRecorder } from "../steps/step-recorder.js";
 import { parseFailure, unrecordedStep } from "../steps/steps.js";
 import type { Call } from "../wire/call.js";
 import { ExampleCalls } from "../wire/example-calls.js";
@@ -178,8 +178,7 @@ export class Runner {
     conditions: AttemptConditions,
     calls: ExampleCalls,
   ): Promise<Outcome<Value>> {
-    const place = { recorder: undefined, around: undefined, onUsage: undefined, calls };
-    return whileRunning(calls, () => inPlace(place, () => this.#untilDeadline(work, seconds, conditions)));
+    return whileRunning(calls, () => this.#untilDeadline(work, seconds, conditions));
   }
 
   async #untilDeadline<Value>(
@@ -227,14 +226,14 @@ export class Runner {
     });
     const components = Object.keys(candidate);
     const { readsTrajectory = false } = program;
-    const recorder = captureTraces || readsTrajectory ? spanStepRecorder(candidate, this.notices) : undefined;
+    const recorder = captureTraces || readsTrajectory ? new StepRecorder(candidate, this.notices) : undefined;
     const { step = unrecordedStep } = recorder ?? {};
     const ending = await this.#timed(
       async (signal) => {
         const context = { signal, captureTraces, trace, usage, step, parseFailure };
         if (recorder !== undefined) watchAiSdk();
         const run = () => program.run(row, { ...candidate }, context);
-        const output = await runExample(recorder, onUsage, calls, run);
+        const output = await runExample(recorder, onUsage, run);
         const steps = recorder?.end(true) ?? [];
         const taken = toExactJson(output, "output");
         const failed = this.#modelFailed(calls);

@@ -27,7 +27,7 @@ import { extractImages, restoreImages } from "../program/images.js";
 import { type CallContext, type Candidate, isScoreProgram, type Program } from "../program/program.js";
 import type { ExampleRow, FilledExample, Rows } from "../rows/rows.js";
 import { ExampleCalls } from "../wire/example-calls.js";
-import { places, whileRunning } from "../wire/place.js";
+import { whileRunning } from "../wire/place.js";
 import { judge } from "../wire/verdict.js";
 import type { Job } from "./jobs.js";
 import { TrajectoryStore } from "./traces.js";
@@ -219,7 +219,7 @@ function oneStep(method: string, type: WireTypeName, work: Work): Job {
   const run = async (cancellation: Cancellation): Promise<unknown> => {
     const calls = new ExampleCalls();
     const watched = () => runWithDeadline(async (signal) => checked(await work({ signal }), type), cancellation);
-    const ending = await whileRunning(calls, () => places?.run({ calls }, watched) ?? watched());
+    const ending = await whileRunning(calls, watched);
     progress.done = 1;
     if (ending.kind === "done") return ending.value;
     if (ending.kind !== "failed") throw new CallCancelled();
