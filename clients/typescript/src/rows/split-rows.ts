@@ -16,7 +16,7 @@ export function splitRows<Row, Split extends string>(
   shares: Record<Split, number>,
   seed = 0,
 ): Record<Split | "train", Row[]> {
-  const left = shuffled(rows, wholeNumber("seed", seed, 0));
+  const left = shuffled(rows, wholeNumber(0, 0)(seed, "seed"));
   const splits = Object.entries<number>(shares).map(([split, share]): [string, Row[]] => {
     if (split === "train") throw new SetupError("`train` has no share of its own: it gets the rows that are left");
     if (!(share > 0 && share < 1))

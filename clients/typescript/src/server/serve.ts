@@ -2,7 +2,7 @@
 
 import type { Server } from "node:http";
 import { resolve } from "node:path";
-import { namesOf, rejectMisplacedOptions, rejectUnknownOptions, SetupError, seconds } from "../base/configuration.js";
+import { checkOptionNames, namesOf, SetupError, seconds } from "../base/configuration.js";
 import { withDigest } from "../base/digest.js";
 import { hostChecker, isLoopback } from "../base/hosts.js";
 import { PACKAGE_VERSION } from "../base/version.js";
@@ -62,8 +62,7 @@ export interface ServeOptions extends EndpointOptions, StoreOptions {
 }
 
 const KNOWN = [
-  ...ENDPOINT_OPTIONS,
-  ...STORE_OPTIONS,
+  ...Object.keys({ ...ENDPOINT_OPTIONS, ...STORE_OPTIONS }),
   ...namesOf<Omit<ServeOptions, keyof EndpointOptions | keyof StoreOptions>>({
     host: 1,
     port: 1,
@@ -100,8 +99,7 @@ export async function serve<Data, Output, Component extends string = string>(
 ): Promise<RunningServer> {
   let key: ServerToken | undefined;
   try {
-    rejectUnknownOptions(options, KNOWN);
-    rejectMisplacedOptions(Object(program), KNOWN);
+    checkOptionNames(program, options, KNOWN);
     if (process.env.GEPA_STDIO !== undefined) throw new SetupError(BEHIND_A_SERVER);
     const address = listenAddressOf(options);
     key = serverToken(address.host, options.tokenFile);
@@ -125,7 +123,7 @@ async function start(
   address: ListenAddress,
 ): Promise<NodeServer> {
   const { allowedOrigins = [] } = options;
-  const drainMs = seconds("drainS", options.drainS ?? 30) * 1000;
+  const drainMs = seconds(30)(options.drainS, "drainS") * 1000;
   const store = new MemoryStore(options);
   const dispatcher = await Dispatcher.create(program, options, httpTransport(store));
   let isOurs = hostChecker(address.host, address.allowedHosts);

@@ -2,7 +2,7 @@
 
 import type { Readable } from "node:stream";
 import { Cancellation } from "../base/cancellation.js";
-import { rejectMisplacedOptions, rejectUnknownOptions } from "../base/configuration.js";
+import { checkOptionNames } from "../base/configuration.js";
 import { withDigest } from "../base/digest.js";
 import { captureOutput } from "../evaluate/capture-output.js";
 import { LimitExceeded } from "../generated/errors.js";
@@ -28,8 +28,7 @@ export async function serveStdio<Data, Output, Component extends string = string
   options: EndpointOptions = {},
 ): Promise<never> {
   try {
-    rejectUnknownOptions(options, ENDPOINT_OPTIONS);
-    rejectMisplacedOptions(Object(program), ENDPOINT_OPTIONS);
+    checkOptionNames(program, options, Object.keys(ENDPOINT_OPTIONS));
   } catch (error) {
     throw asSetupError(error, serveStdio);
   }
