@@ -34,7 +34,7 @@ import { whileRunning } from "../wire/place.js";
 import { watchNetwork } from "../wire/watch.js";
 import { reportComponentFeedback } from "./component-feedback.js";
 import { type Outcome, runWithDeadline } from "./deadline.js";
-import { EventLoopLag } from "./event-loop-lag.js";
+import { measureLag } from "./event-loop-lag.js";
 import { logged, withLog } from "./example-log.js";
 import {
   type Attempt,
@@ -99,7 +99,6 @@ interface NetworkRules {
 }
 
 export class Runner {
-  readonly #lag: EventLoopLag;
   #yieldRequestedAt: number | undefined;
 
   constructor(
@@ -110,7 +109,6 @@ export class Runner {
     private readonly network: NetworkRules,
   ) {
     watchNetwork();
-    this.#lag = new EventLoopLag(deadlines.timeoutS ?? Number.POSITIVE_INFINITY);
   }
 
   async evaluate(evaluation: Evaluation, cancellation: Cancellation): Promise<void> {
@@ -187,7 +185,7 @@ export class Runner {
     { alone, cancellation }: AttemptConditions,
   ): Promise<Outcome<Value>> {
     if (seconds === undefined) return runWithDeadline(work, cancellation);
-    const measurement = this.#lag.measure(seconds);
+    const measurement = measureLag(seconds);
     const clock = stopwatch();
     const isBlocked = (): boolean => measurement.blockedS() > MAX_BLOCKED_SHARE * seconds;
     const leftS = (): number => seconds + (alone || isBlocked() ? 0 : measurement.blockedS()) - clock();
