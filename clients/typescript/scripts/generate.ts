@@ -43,6 +43,7 @@ const optimizer = JSON.parse(
   pageEvents: JSONSchema;
   pageAnswers: JSONSchema;
   errors: Record<string, string>;
+  spans: object;
 };
 const contract = readJson(new URL(`schema/v${VERSION}.json`, protocolRoot)) as Contract;
 const wireTypes = contract.components.schemas;
@@ -269,6 +270,7 @@ const files: Record<string, string> = {
   "types.ts": await types(),
   "contract.ts": tables(),
   "errors.ts": errorClasses(),
+  "spans.ts": `${banner}/** What spans name their values by, as in Python. */\nexport const SPANS = ${JSON.stringify(optimizer.spans, null, 2)} as const;\n`,
   "validators.js": validators(),
   "validators.d.ts": validatorTypes(),
   "openrpc.ts": openrpc(),
