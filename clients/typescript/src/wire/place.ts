@@ -20,8 +20,8 @@ export interface Place {
 
 const places: AsyncStorage<Place> | undefined = asyncStorage<Place>();
 
-/** The calls of the examples that run. */
-const running = new Set<ExampleCalls>();
+/** The places of the examples that run. */
+const running = new Set<Place>();
 
 /** What is known where the caller runs; undefined outside of a request. */
 export function currentPlace(): Place | undefined {
@@ -33,20 +33,26 @@ export function inPlace<Result>(more: Place, work: () => Result): Result {
   return places === undefined ? work() : places.run({ ...places.getStore(), ...more }, work);
 }
 
+/** The place of the only example that runs; undefined if there are several. */
+export function onlyPlace(): Place | undefined {
+  return running.size === 1 ? [...running][0] : undefined;
+}
+
 /** Return what the work returns; meanwhile calls without an asynchronous context belong to its example, if no other runs. */
 export async function whileRunning<Result>(calls: ExampleCalls, work: () => Promise<Result>): Promise<Result> {
-  running.add(calls);
+  const place = { ...currentPlace(), calls };
+  running.add(place);
   try {
-    return await inPlace({ calls }, work);
+    return await inPlace(place, work);
   } finally {
-    running.delete(calls);
+    running.delete(place);
     calls.end();
   }
 }
 
 /** The calls of the example that runs here; undefined outside of one. */
 export function currentCalls(): ExampleCalls | undefined {
-  return currentPlace()?.calls ?? (running.size === 1 ? [...running][0] : undefined);
+  return currentPlace()?.calls ?? onlyPlace()?.calls;
 }
 
 /** Begin a call of the example that runs here; undefined outside of one. */
