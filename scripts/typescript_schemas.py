@@ -1,5 +1,6 @@
-"""Print, as one JSON object, the schemas that `npm run generate` of `clients/typescript` makes types of."""
+"""Print, as one JSON object, the schemas and errors that `npm run generate` of `clients/typescript` makes types of."""
 
+import inspect
 import json
 from typing import Any, Literal, get_type_hints
 
@@ -11,15 +12,25 @@ from gepa_client.journal.run_events import Event
 from gepa_client.page.page_answers import AnyPageAnswer
 from gepa_client.page.page_events import AnyPageEvent
 from gepa_client.settings.run_config import RunConfig
+from protocol import errors
+from rpc_server.worker import span_attributes
 
 
 def schemas() -> dict[str, Any]:
-    """Return those of the settings of `optimize`, of its events, and of what the page of a run receives."""
+    """Return those of the settings of `optimize`, of its events, and of the page of a run; errors; names in spans."""
     return {
         "settings": {name: _property(setting) for name, setting in KEYWORDS.items()},
         "events": _schema(Event),
         "pageEvents": _schema(AnyPageEvent, "validation"),
         "pageAnswers": _schema(AnyPageAnswer),
+        "spans": {
+            name: getattr(span_attributes, name)
+            for name in (
+                *("OPERATIONS", "OPENINFERENCE_KINDS", "SYSTEM_ROLES", "CALL_TYPES", "TEXT_TYPES", "TOKENS"),
+                *("SHORTEST_TEXT", "LONGEST_MODEL"),
+            )
+        },
+        "errors": {kind.__name__: inspect.getdoc(kind) for kind in errors.ALL},
     }
 
 

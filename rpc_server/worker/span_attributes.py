@@ -9,16 +9,16 @@ from .model_usage import add_call, usage_of
 from .steps import warn_of_component
 
 MODEL, TOOL, AGENT, CHAIN = "model", "tool", "agent", "chain"
-_OPERATIONS = {
+OPERATIONS = {
     **dict.fromkeys(("chat", "text_completion", "generate_content", "embeddings"), MODEL),
     "execute_tool": TOOL,
     "invoke_agent": AGENT,
 }
-_OPENINFERENCE_KINDS = {"LLM": MODEL, "TOOL": TOOL, "AGENT": AGENT, "CHAIN": CHAIN}
-_SYSTEM_ROLES = ("system", "developer")
-_CALL_TYPES = ("tool_call", "tool-call", "tool_use")
-_TEXT_TYPES = ("text", "input_text", "output_text")
-_TOKENS = {  # the names of counts, in the order in which they are looked for
+OPENINFERENCE_KINDS = {"LLM": MODEL, "TOOL": TOOL, "AGENT": AGENT, "CHAIN": CHAIN}
+SYSTEM_ROLES = ("system", "developer")
+CALL_TYPES = ("tool_call", "tool-call", "tool_use")
+TEXT_TYPES = ("text", "input_text", "output_text")
+TOKENS = {  # the names of counts, in the order in which they are looked for
     "input_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
     "output_tokens": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
     "cached_input_tokens": (
@@ -33,10 +33,10 @@ _TOKENS = {  # the names of counts, in the order in which they are looked for
         "ai.usage.inputTokenDetails.cacheWriteTokens",
     ),
 }
-_SHORTEST = 8
+SHORTEST_TEXT = 8
 """Characters of a component's text by which a system message is recognised; a shorter one may stand there by chance."""
 
-_LONGEST_MODEL = 256
+LONGEST_MODEL = 256
 """Characters of a model's name in the contract."""
 
 
@@ -48,8 +48,8 @@ def kind_of(attributes: dict[str, Any]) -> str | None:
             return TOOL
         return MODEL if ai_sdk.rpartition(".")[2].startswith("do") else AGENT
     operation = attributes.get("gen_ai.operation.name")
-    kind = _OPERATIONS.get(str(operation))
-    kind = kind or _OPENINFERENCE_KINDS.get(str(attributes.get("openinference.span.kind")).upper())
+    kind = OPERATIONS.get(str(operation))
+    kind = kind or OPENINFERENCE_KINDS.get(str(attributes.get("openinference.span.kind")).upper())
     return MODEL if kind is None and operation is None and "gen_ai.system" in attributes else kind
 
 
@@ -68,15 +68,15 @@ def component_of(
     agent = first_of(attributes, "gen_ai.agent.name", "ai.telemetry.functionId")
     if agent in candidate:
         return str(agent)
-    system = "\n".join(str(each.get("content")) for each in messages if each.get("role") in _SYSTEM_ROLES)
+    system = "\n".join(str(each.get("content")) for each in messages if each.get("role") in SYSTEM_ROLES)
     texts = {each: text.strip() for each, text in candidate.items()}
-    found = [each for each, text in texts.items() if len(text) >= _SHORTEST and text in system]
+    found = [each for each, text in texts.items() if len(text) >= SHORTEST_TEXT and text in system]
     return max(found, key=lambda each: len(texts[each]), default=None)
 
 
 def inputs_of(attributes: dict[str, Any], kind: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the messages of a call, or its arguments."""
-    asked = [each for each in messages if each["role"] not in _SYSTEM_ROLES]
+    asked = [each for each in messages if each["role"] not in SYSTEM_ROLES]
     if asked or (messages and kind == MODEL):  # an agent may state its instructions alone
         return {"messages": messages}
     given = _json(first_of(attributes, "gen_ai.tool.call.arguments", "ai.toolCall.args", "input.value"))
@@ -100,11 +100,11 @@ def outputs_of(attributes: dict[str, Any], events: Any, kind: str) -> Any:
 
 def usage_of_span(attributes: dict[str, Any], model: Any) -> dict[str, Any]:
     """Return the contract's `Usage` of one model call."""
-    counts = {name: first_of(attributes, *names) for name, names in _TOKENS.items()}
+    counts = {name: first_of(attributes, *names) for name, names in TOKENS.items()}
     taken = {name: count for name, count in counts.items() if type(count) is int and count >= 0}
     cost = first_of(attributes, "gen_ai.usage.cost", "llm.cost.total")
     usage = {"cost_usd": cost} if type(cost) in (int, float) and 0 <= cost < float("inf") else {}
-    if isinstance(model, str) and 0 < len(model) <= _LONGEST_MODEL:
+    if isinstance(model, str) and 0 < len(model) <= LONGEST_MODEL:
         models: dict[str, dict[str, Any]] = {}
         add_call(models, model, taken)
         return {**usage_of(models), **usage}
@@ -138,7 +138,7 @@ def input_messages(attributes: dict[str, Any], events: Any) -> list[dict[str, An
     if not isinstance(found, list):
         found = _listed(attributes, "gen_ai.prompt.") or _listed(attributes, "llm.input_messages.")
     if not found:
-        names = {"gen_ai.%s.message" % role: role for role in (*_SYSTEM_ROLES, "user", "assistant", "tool")}
+        names = {"gen_ai.%s.message" % role: role for role in (*SYSTEM_ROLES, "user", "assistant", "tool")}
         found = [{"role": names[each.name], **(each.attributes or {})} for each in events if each.name in names]
     return [_message(each, "system") for each in instructions] + [_message(each, "user") for each in found]
 
@@ -170,8 +170,8 @@ def _message(given: Any, role: str) -> dict[str, Any]:
     parts = _json(first_of(given, "parts", "contents", "content", "text"))
     calls = [_tool_call(each) for each in _list(_json(given.get("tool_calls")))]
     if isinstance(parts, list):
-        calls += [_tool_call(each) for each in parts if _type(each) in _CALL_TYPES]
-        parts = _content([each for each in parts if _type(each) not in _CALL_TYPES])
+        calls += [_tool_call(each) for each in parts if _type(each) in CALL_TYPES]
+        parts = _content([each for each in parts if _type(each) not in CALL_TYPES])
     message = {"role": str(given.get("role") or role), "content": parts}
     return {**message, "tool_calls": calls} if calls else message
 
@@ -182,7 +182,7 @@ def _content(parts: list[Any]) -> Any:
     for part in parts:
         inner = part.get("message_content", part) if isinstance(part, dict) else part
         kind = _type(inner)
-        if kind in _TEXT_TYPES:
+        if kind in TEXT_TYPES:
             contents.append(inner.get("content", inner.get("text")))
         elif kind == "tool_call_response":
             contents.append(inner.get("response", inner.get("result")))

@@ -37,7 +37,14 @@ const optimizer = JSON.parse(
     cwd: repository,
     encoding: "utf8",
   }),
-) as { settings: Record<string, JSONSchema>; events: JSONSchema; pageEvents: JSONSchema; pageAnswers: JSONSchema };
+) as {
+  settings: Record<string, JSONSchema>;
+  events: JSONSchema;
+  pageEvents: JSONSchema;
+  pageAnswers: JSONSchema;
+  errors: Record<string, string>;
+  spans: object;
+};
 const contract = readJson(new URL(`schema/v${VERSION}.json`, protocolRoot)) as Contract;
 const wireTypes = contract.components.schemas;
 
@@ -123,6 +130,21 @@ function tables(): string {
     "/** Every error: its code, its text where none better is known, whether trying again can help. */\n",
     `export const ERRORS = ${JSON.stringify(errors, null, 2)} as const;\n`,
   ].join("");
+}
+
+/** A class for each error, with what Python states of it. */
+function errorClasses(): string {
+  const classes = Object.keys(contract.components.errors).map((name) => {
+    const lines = (optimizer.errors[name] as string).split("\n").map((line) => ` * ${line}`.trimEnd());
+    const signature = "message?: string, details?: ErrorDetails, retryable?: boolean";
+    return (
+      `/**\n${lines.join("\n")}\n */\nexport class ${name} extends RpcError {\n  constructor(${signature}) {\n` +
+      `    super(ERRORS.${name}, message, details, retryable);\n  }\n}\n`
+    );
+  });
+  const imports =
+    'import { type ErrorDetails, RpcError } from "../base/rpc-error.js";\nimport { ERRORS } from "./contract.js";\n';
+  return `${banner}${[imports, ...classes].join("\n")}`;
 }
 
 /**
@@ -247,6 +269,8 @@ async function pageTypes(schema: JSONSchema, name: string, description: string):
 const files: Record<string, string> = {
   "types.ts": await types(),
   "contract.ts": tables(),
+  "errors.ts": errorClasses(),
+  "spans.ts": `${banner}/** What spans name their values by, as in Python. */\nexport const SPANS = ${JSON.stringify(optimizer.spans, null, 2)} as const;\n`,
   "validators.js": validators(),
   "validators.d.ts": validatorTypes(),
   "openrpc.ts": openrpc(),

@@ -1,12 +1,13 @@
 /** The exports for any runtime with `fetch`; none depends on Node. */
 
 export { SetupError } from "./base/configuration.js";
-export * from "./base/errors.js";
+export { type ErrorDetails, RpcError } from "./base/rpc-error.js";
 export { PACKAGE_VERSION } from "./base/version.js";
 export type { CallOptions, ClientOptions, MethodName, ParamsOf, ResultOf } from "./client/client.js";
 export { isPending, RpcClient } from "./client/client.js";
 export { BadResponse, ClientError, ConnectionLost, Refused } from "./client/client-errors.js";
 export { METHODS, type MethodTypes, PROTOCOL_VERSION } from "./generated/contract.js";
+export * from "./generated/errors.js";
 export type * from "./generated/types.js";
 export { type ConformanceExample, conformanceProgram } from "./program/conformance.js";
 export { Image } from "./program/images.js";

@@ -1,9 +1,10 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { CallNotFound, MutationRejected, RpcError, Unauthorized, UnknownCandidate } from "../src/base/errors.js";
+import { RpcError } from "../src/base/rpc-error.js";
 import { RpcClient } from "../src/client/client.js";
 import { BadResponse, ConnectionLost, Refused } from "../src/client/client-errors.js";
+import { CallNotFound, MutationRejected, Unauthorized, UnknownCandidate } from "../src/generated/errors.js";
 import { gate, programOf, served } from "./support.js";
 
 const candidate = { git_branch: `main@${"a".repeat(40)}`, added_components: "{}" };

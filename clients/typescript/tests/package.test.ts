@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import * as errors from "../src/base/errors.js";
-import { RpcError } from "../src/base/errors.js";
 import { PACKAGE_VERSION } from "../src/base/version.js";
+import { errorOfServer } from "../src/client/client-errors.js";
 import { ERRORS } from "../src/generated/contract.js";
+import * as errors from "../src/generated/errors.js";
 import * as everything from "../src/index.js";
 
 const root = new URL("../", import.meta.url);
@@ -18,7 +18,7 @@ it("every error of the contract has an exported class that survives the wire", (
     expect(everything[name as keyof typeof ERRORS]).toBe(kind);
     const wire = new kind(undefined, { extra: 1 }).toWire();
     expect(wire).toEqual({ code: row.code, message: row.message, data: { retryable: row.retryable, extra: 1 } });
-    const back = RpcError.fromWire(wire);
+    const back = errorOfServer(wire);
     expect(back).toBeInstanceOf(kind);
     expect(back.toWire()).toEqual(wire);
   }

@@ -12,10 +12,6 @@ import { type Program, readRows, SetupError, splitRows } from "../src/index.js";
 import { csvRecords } from "../src/rows/csv.js";
 import { call, evaluate, served } from "./support.js";
 
-/** `random.Random(7).shuffle(list(range(10)))`, and with the seed 2 ** 40 of 5. */
-const ORDER = [8, 3, 1, 4, 7, 0, 9, 6, 2, 5];
-const LARGE = [1, 4, 3, 2, 0];
-
 function fileOf(name: string, content: string | Uint8Array): string {
   const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
@@ -72,7 +68,7 @@ describe("sources", () => {
         fc.constantFrom("\n", "\r\n"),
         (table, end) => {
           const text = table.map((row) => row.map((value) => `"${value.replaceAll('"', '""')}"`).join(",")).join(end);
-          expect([...csvRecords(text)].map(({ values }) => values)).toEqual(table);
+          expect([...csvRecords("rows.csv", text)].map(({ values }) => values)).toEqual(table);
         },
       ),
     );
@@ -111,15 +107,17 @@ describe("sources", () => {
 });
 
 describe("splits", () => {
-  it("rows are split in the order of Python's shuffle with the seed", () => {
-    const rows = Array.from({ length: 10 }, (_, at) => at);
-    expect(splitRows(rows, { val: 0.2, test: 0.3 }, 7)).toEqual({
-      val: ORDER.slice(0, 2),
-      test: ORDER.slice(2, 5),
-      train: ORDER.slice(5),
-    });
-    expect(splitRows(rows, { val: 0.01 }).val).toHaveLength(1);
-    expect(splitRows(rows.slice(0, 5), { val: 0.2 }, 2 ** 40)).toEqual({ val: [LARGE[0]], train: LARGE.slice(1) });
+  it("rows are split at random, each into one split, and as before with the same seed", () => {
+    const rows = Array.from({ length: 1000 }, (_, at) => at);
+    const split = splitRows(rows, { val: 0.2, test: 0.3 }, 7);
+    expect([split.val.length, split.test.length, split.train.length]).toEqual([200, 300, 500]);
+    expect([...split.val, ...split.test, ...split.train].sort((one, other) => one - other)).toEqual(rows);
+    expect(splitRows(rows, { val: 0.2, test: 0.3 }, 7)).toEqual(split);
+    for (const seed of [0, 8, 2 ** 40, 2 ** 40 + 7])
+      expect(splitRows(rows, { val: 0.2 }, seed).val).not.toEqual(split.val);
+    const mean = split.val.reduce((sum, row) => sum + row, 0) / 200;
+    expect(Math.abs(mean - 500)).toBeLessThan(80); // four standard deviations
+    expect(splitRows(rows.slice(0, 10), { val: 0.01 }).val).toHaveLength(1);
     expect(rows[0]).toBe(0);
   });
 

@@ -1,4 +1,4 @@
-/** Read a web stream into memory, up to a limit. */
+/** Bytes: joined, and read from a web stream up to a limit. */
 
 /** The whole body (empty if there is none); undefined if it is longer than `limit` bytes, in which case reading stopped. */
 export async function bytesOf(body: ReadableStream<Uint8Array> | null, limit: number): Promise<Uint8Array | undefined> {
@@ -13,11 +13,12 @@ export async function bytesOf(body: ReadableStream<Uint8Array> | null, limit: nu
     }
     chunks.push(part.value);
   }
-  return chunks.length === 1 ? chunks[0] : joined(chunks, length);
+  return chunks.length === 1 ? chunks[0] : joined(chunks);
 }
 
-function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
-  const whole = new Uint8Array(length);
+/** The bytes of all parts, one after another. */
+export function joined(chunks: readonly Uint8Array[]): Uint8Array {
+  const whole = new Uint8Array(chunks.reduce((length, chunk) => length + chunk.length, 0));
   let at = 0;
   for (const chunk of chunks) {
     whole.set(chunk, at);

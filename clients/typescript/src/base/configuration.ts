@@ -15,32 +15,51 @@ export function namesOf<Options>(names: Record<keyof Options, 1>): string[] {
   return Object.keys(names);
 }
 
-/** Throws for an unknown option: a misspelt one would have no effect. */
-export function rejectUnknownOptions(options: object, known: readonly string[]): void {
-  const unknown = Object.keys(options).find((name) => !known.includes(name));
-  if (unknown === undefined) return;
-  throw new SetupError(`there is no option \`${unknown}\`; there are: ${known.join(", ")}`);
+/** How one option is read: its value, or the default. Throws `SetupError` for a value that cannot be used. */
+type Reader = (given: never, name: string) => unknown;
+
+/** How each option of an interface is read; a missing one does not compile. */
+export type Readers<Options> = Record<keyof Options, Reader>;
+
+export type ReadBy<Table extends Record<string, Reader>> = { [Name in keyof Table]: ReturnType<Table[Name]> };
+
+/** Read the options of a table. */
+export function readOptions<Table extends Record<string, Reader>>(options: object, table: Table): ReadBy<Table> {
+  const given = options as Record<string, never>;
+  return Object.fromEntries(
+    Object.entries(table).map(([name, read]) => [name, read(given[name] as never, name)]),
+  ) as ReadBy<Table>;
 }
 
-/** Throws for an option in the program's object literal, where it would have no effect. */
-export function rejectMisplacedOptions(program: object, options: readonly string[]): void {
-  if (Object.getPrototypeOf(program) !== Object.prototype) return; // a class may have fields of any name
-  const misplaced = Object.keys(program).filter((name) => options.includes(name));
+/** Throws for a misspelt option, and for one in the program's object literal: it would have no effect. */
+export function checkOptionNames(program: unknown, options: object, known: readonly string[]): void {
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown !== undefined) {
+    throw new SetupError(`there is no option \`${unknown}\`; there are: ${known.join(", ")}`);
+  }
+  if (Object.getPrototypeOf(Object(program)) !== Object.prototype) return; // a class may have fields of any name
+  const misplaced = Object.keys(Object(program)).filter((name) => known.includes(name));
   if (misplaced.length === 0) return;
   throw new SetupError(
     `\`${misplaced[0]}\` is an option, not a part of the program: pass it in the second argument, { ${misplaced.join(", ")} }`,
   );
 }
 
-/** Check that the value of an option is a whole number of at least `least`. */
-export function wholeNumber(name: string, value: number, least: number, most = Number.MAX_SAFE_INTEGER): number {
-  if (Number.isSafeInteger(value) && value >= least && value <= most) return value;
-  const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
-  throw new SetupError(`\`${name}\` must be a whole number ${range}, not ${shown(value)}`);
+/** An option that is a whole number of at least `least`. */
+export function wholeNumber(least: number, byDefault: number, most = Number.MAX_SAFE_INTEGER) {
+  return (given: number | undefined, name: string): number => {
+    const value = given ?? byDefault;
+    if (Number.isSafeInteger(value) && value >= least && value <= most) return value;
+    const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
+    throw new SetupError(`\`${name}\` must be a whole number ${range}, not ${shown(value)}`);
+  };
 }
 
-/** Check that the value of an option is a number of seconds. */
-export function seconds(name: string, value: number): number {
-  if (typeof value === "number" && value >= 0) return value;
-  throw new SetupError(`\`${name}\` must be a number of seconds, not ${shown(value)}`);
+/** An option that is a number of seconds. */
+export function seconds(byDefault: number) {
+  return (given: number | undefined, name: string): number => {
+    const value = given ?? byDefault;
+    if (typeof value === "number" && value >= 0) return value;
+    throw new SetupError(`\`${name}\` must be a number of seconds, not ${shown(value)}`);
+  };
 }

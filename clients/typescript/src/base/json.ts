@@ -1,6 +1,6 @@
 /** JSON in both directions: a strict reader, and a strict conversion of a program's values. */
 
-import { ParseError } from "./errors.js";
+import { ParseError } from "../generated/errors.js";
 import { isMarked, MARK, withLargeIntegersMarked } from "./exact-values.js";
 
 export type JsonValue = null | boolean | number | string | JsonValue[] | { [key: string]: JsonValue };

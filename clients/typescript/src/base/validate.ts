@@ -1,8 +1,8 @@
 /** Validate values against the contract's schema; each fault has a readable path. */
 
+import { InvalidParams } from "../generated/errors.js";
 import type { WireTypes } from "../generated/types.js";
 import * as schemas from "../generated/validators.js";
-import { InvalidParams } from "./errors.js";
 import { unpacked } from "./exact-values.js";
 import { pathText } from "./json.js";
 

@@ -1,16 +1,16 @@
 /** A typed client on `fetch`: every call under a deadline, every answer bounded and checked. */
 
 import { bytesOf } from "../base/bytes.js";
-import { RpcError } from "../base/errors.js";
 import { isLoopback } from "../base/hosts.js";
 import { parseJson } from "../base/json.js";
+import { RpcError } from "../base/rpc-error.js";
 import { MAX_TIMER_MS } from "../base/timers.js";
 import { checkToken } from "../base/token.js";
 import { faults, type WireTypeName } from "../base/validate.js";
 import { isObject } from "../base/values.js";
 import { METHODS, type MethodTypes } from "../generated/contract.js";
 import type { DiscoverResult, ErrorObject, EvaluateResult, Pending } from "../generated/types.js";
-import { BadResponse, ConnectionLost, Refused } from "./client-errors.js";
+import { BadResponse, ConnectionLost, errorOfServer, Refused } from "./client-errors.js";
 
 export interface ClientOptions {
   /** The bearer token; default: the environment variable GEPA_TOKEN. */
@@ -193,7 +193,7 @@ function jsonOf(bytes: Uint8Array): unknown {
 }
 
 function resultOf(answer: Record<string, unknown>, id: number): unknown {
-  if (faults("ErrorResponse", answer).length === 0) throw RpcError.fromWire(answer.error as ErrorObject);
+  if (faults("ErrorResponse", answer).length === 0) throw errorOfServer(answer.error as ErrorObject);
   if (faults("SuccessResponse", answer).length > 0) throw new BadResponse("the answer is no JSON-RPC response");
   if (answer.id !== id) throw new BadResponse("the answer is another request's");
   return answer.result;

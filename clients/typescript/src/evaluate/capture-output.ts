@@ -1,12 +1,11 @@
 /** Keep what is written to the standard output and error with the examples that run. */
 
-import { asyncStorage } from "../base/runtime.js";
+import { currentPlace } from "../wire/place.js";
 import { writeToLog } from "./example-log.js";
 
 /** Bytes that a pipe takes at once, without the head of a frame. */
 const FRAME_BYTES = 4000;
 
-const requests = asyncStorage<number>();
 let isCapturing = false;
 
 /** Begin with that, once in a process; what is written appears there all the same. */
@@ -16,7 +15,7 @@ export function captureOutput(): void {
   for (const stream of [process.stdout, process.stderr]) {
     const write = stream.write.bind(stream) as (...given: unknown[]) => boolean;
     stream.write = ((chunk: unknown, ...rest: unknown[]) => {
-      const request = requests?.getStore();
+      const request = currentPlace()?.request;
       if (typeof chunk !== "string" && !(chunk instanceof Uint8Array)) return write(chunk, ...rest);
       const bytes = Buffer.from(chunk as string, typeof rest[0] === "string" ? (rest[0] as BufferEncoding) : undefined);
       writeToLog(bytes.toString());
@@ -25,11 +24,7 @@ export function captureOutput(): void {
   }
 }
 
-/** Do work for a request of the server that started this process: what it writes is framed with the request's id. */
-export function withFrames<Result>(request: number, work: () => Result): Result {
-  return requests === undefined ? work() : requests.run(request, work);
-}
-
+/** Return what is written, in frames with the id of the request of the server that started this process. */
 function framed(bytes: Buffer, request: number): Buffer {
   const frames: Buffer[] = [];
   for (let at = 0; at < bytes.length; at += FRAME_BYTES) {

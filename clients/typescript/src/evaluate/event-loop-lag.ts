@@ -1,4 +1,4 @@
-/** Measure how long the event loop was blocked while examples ran. */
+/** Measure how long the event loop was blocked while an example ran. */
 
 import { runAfter } from "../base/timers.js";
 
@@ -15,56 +15,23 @@ export interface LagMeasurement {
 }
 
 /**
- * A timer that ticks while a measurement is active, every hundredth of the shortest limit so far, between 0.02 s and 1 s.
+ * Measure during an example with this limit, by a timer that ticks every hundredth of it, between 0.02 s and 1 s.
  *
  * A tick that is over 20 ms late counts as blocked since the tick before it, so that `blockedS` errs on the high side.
  */
-export class EventLoopLag {
-  #everyS: number;
-  #measurements = 0;
-  #stop: () => void = () => {};
-  #lastTick = 0;
-  #blockedMs = 0;
-
-  constructor(limitS: number) {
-    this.#everyS = intervalS(limitS);
-  }
-
-  /** Measure during an example with this limit. */
-  measure(limitS: number): LagMeasurement {
-    const everyS = Math.min(this.#everyS, intervalS(limitS));
-    const isRunning = this.#measurements++ > 0;
-    if (isRunning && everyS < this.#everyS) {
-      this.#blockedMs = this.#blocked();
-      this.#stop();
-    }
-    if (!isRunning || everyS < this.#everyS) {
-      this.#everyS = everyS;
-      this.#tick();
-    }
-    const before = this.#blocked();
-    return {
-      blockedS: () => (this.#blocked() - before) / 1000,
-      end: () => {
-        if (--this.#measurements === 0) this.#stop();
-      },
-    };
-  }
-
-  #tick(): void {
-    this.#lastTick = performance.now();
-    this.#stop = runAfter(this.#everyS, () => {
-      this.#blockedMs = this.#blocked();
-      this.#tick();
-    });
-  }
-
-  #blocked(): number {
-    const since = performance.now() - this.#lastTick;
-    return this.#blockedMs + (since > this.#everyS * 1000 + SLOW_MS ? since : 0);
-  }
-}
-
-function intervalS(limitS: number): number {
-  return Math.min(Math.max(limitS / TICKS_PER_LIMIT, SHORTEST_S), LONGEST_S);
+export function measureLag(limitS: number): LagMeasurement {
+  const everyS = Math.min(Math.max(limitS / TICKS_PER_LIMIT, SHORTEST_S), LONGEST_S);
+  let lastTick = performance.now();
+  let counted = 0;
+  const blockedMs = (): number => {
+    const since = performance.now() - lastTick;
+    return counted + (since > everyS * 1000 + SLOW_MS ? since : 0);
+  };
+  const tick = (): void => {
+    counted = blockedMs();
+    lastTick = performance.now();
+    stop = runAfter(everyS, tick);
+  };
+  let stop = runAfter(everyS, tick);
+  return { blockedS: () => blockedMs() / 1000, end: () => stop() };
 }

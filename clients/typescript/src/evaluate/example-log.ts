@@ -1,15 +1,13 @@
 /** What a program writes while an example runs, kept with that example. */
 
 import type { ExampleResult } from "../generated/types.js";
-import { places } from "../wire/place.js";
+import { currentPlace, inPlace, onlyPlace } from "../wire/place.js";
 
 /** Characters kept of what one example writes: the first and the last half. */
 const MAX_LOG = 16 * 1024;
 const HALF = MAX_LOG / 2;
 /** Characters that each half keeps at least if it is cut at the end of a line. */
 const WHOLE_LINES = HALF / 2;
-
-const open = new Set<ExampleLog>();
 
 /** The first and the last of a text, with the number of characters that are left out between. */
 export class ExampleLog {
@@ -39,20 +37,14 @@ export class ExampleLog {
 
 /** Keep what is written from here: with the example that runs here, else with the only one that runs. */
 export function writeToLog(text: string): void {
-  const log = places?.getStore()?.log ?? (open.size === 1 ? [...open][0] : undefined);
-  log?.write(text);
+  (currentPlace()?.log ?? onlyPlace()?.log)?.write(text);
 }
 
 /** Return what the work returns, and what is written meanwhile. */
 export async function logged<Value>(work: () => Promise<Value>): Promise<[Value, string]> {
   const log = new ExampleLog();
-  open.add(log);
-  try {
-    const value = await (places === undefined ? work() : places.run({ calls: undefined, log }, work));
-    return [value, log.text];
-  } finally {
-    open.delete(log);
-  }
+  const value = await inPlace({ log }, work);
+  return [value, log.text];
 }
 
 /** The same result with what the program wrote: as its `log`, or that of its `error`. */

@@ -25,8 +25,8 @@ import {
 } from "../program/program.js";
 import type { ExampleRow } from "../rows/rows.js";
 import { watchAiSdk } from "../steps/ai-sdk-telemetry.js";
-import { runExample, spanStepRecorder } from "../steps/spans.js";
-import { inPlace } from "../steps/step-context.js";
+import { runExample } from "../steps/spans.js";
+import { StepRecorder } from "../steps/step-recorder.js";
 import { parseFailure, unrecordedStep } from "../steps/steps.js";
 import type { Call } from "../wire/call.js";
 import { ExampleCalls } from "../wire/example-calls.js";
@@ -34,7 +34,7 @@ import { whileRunning } from "../wire/place.js";
 import { watchNetwork } from "../wire/watch.js";
 import { reportComponentFeedback } from "./component-feedback.js";
 import { type Outcome, runWithDeadline } from "./deadline.js";
-import { EventLoopLag } from "./event-loop-lag.js";
+import { measureLag } from "./event-loop-lag.js";
 import { logged, withLog } from "./example-log.js";
 import {
   type Attempt,
@@ -99,7 +99,6 @@ interface NetworkRules {
 }
 
 export class Runner {
-  readonly #lag: EventLoopLag;
   #yieldRequestedAt: number | undefined;
 
   constructor(
@@ -110,7 +109,6 @@ export class Runner {
     private readonly network: NetworkRules,
   ) {
     watchNetwork();
-    this.#lag = new EventLoopLag(deadlines.timeoutS ?? Number.POSITIVE_INFINITY);
   }
 
   async evaluate(evaluation: Evaluation, cancellation: Cancellation): Promise<void> {
@@ -178,8 +176,7 @@ export class Runner {
     conditions: AttemptConditions,
     calls: ExampleCalls,
   ): Promise<Outcome<Value>> {
-    const place = { recorder: undefined, around: undefined, onUsage: undefined, calls };
-    return whileRunning(calls, () => inPlace(place, () => this.#untilDeadline(work, seconds, conditions)));
+    return whileRunning(calls, () => this.#untilDeadline(work, seconds, conditions));
   }
 
   async #untilDeadline<Value>(
@@ -188,7 +185,7 @@ export class Runner {
     { alone, cancellation }: AttemptConditions,
   ): Promise<Outcome<Value>> {
     if (seconds === undefined) return runWithDeadline(work, cancellation);
-    const measurement = this.#lag.measure(seconds);
+    const measurement = measureLag(seconds);
     const clock = stopwatch();
     const isBlocked = (): boolean => measurement.blockedS() > MAX_BLOCKED_SHARE * seconds;
     const leftS = (): number => seconds + (alone || isBlocked() ? 0 : measurement.blockedS()) - clock();
@@ -227,14 +224,14 @@ export class Runner {
     });
     const components = Object.keys(candidate);
     const { readsTrajectory = false } = program;
-    const recorder = captureTraces || readsTrajectory ? spanStepRecorder(candidate, this.notices) : undefined;
+    const recorder = captureTraces || readsTrajectory ? new StepRecorder(candidate, this.notices) : undefined;
     const { step = unrecordedStep } = recorder ?? {};
     const ending = await this.#timed(
       async (signal) => {
         const context = { signal, captureTraces, trace, usage, step, parseFailure };
         if (recorder !== undefined) watchAiSdk();
         const run = () => program.run(row, { ...candidate }, context);
-        const output = await runExample(recorder, onUsage, calls, run);
+        const output = await runExample(recorder, onUsage, run);
         const steps = recorder?.end(true) ?? [];
         const taken = toExactJson(output, "output");
         const failed = this.#modelFailed(calls);

@@ -1,7 +1,7 @@
 /** Admission control: a bounded number of running examples and a bounded queue in order of arrival. */
 
 import type { Cancellation } from "../base/cancellation.js";
-import { Overloaded } from "../base/errors.js";
+import { Overloaded } from "../generated/errors.js";
 
 export const RETRY_AFTER_S = 1;
 

@@ -111,7 +111,7 @@ export function checkOptions(options: AnyOptions, calls: number): void {
     throw new SetupError(`\`${name}\` must be ${kind}, not ${shown(value)}`);
   }
   for (const name of ["maxMetricCalls", "concurrency"] as const) {
-    if (options[name] !== undefined) wholeNumber(name, options[name], 1);
+    wholeNumber(1, 1)(options[name], name);
   }
   if (propose !== undefined && (reflectionLm !== undefined || program.proposeNewTexts !== undefined)) {
     const other = reflectionLm === undefined ? "the program's `proposeNewTexts`" : "`reflectionLm`";

@@ -1,9 +1,9 @@
 /** Check a program before it is served, and make its seed candidate. */
 
 import { SetupError } from "../base/configuration.js";
-import { ProgramFailed } from "../base/errors.js";
 import { describeFailure, invokeProgram } from "../base/failure.js";
 import { isObject, shown } from "../base/values.js";
+import { ProgramFailed } from "../generated/errors.js";
 import { checkSchema } from "../rows/standard-schema.js";
 import { type Candidate, isBatchProgram, isScoreProgram, type Program } from "./program.js";
 

@@ -1,5 +1,7 @@
 /** Read CSV of RFC 4180: columns separated by commas, values in quotes with `""` for a quote, lines of any ending. */
 
+import { SetupError } from "../base/configuration.js";
+
 /** A quoted or plain value, and what ends it. */
 const VALUE = /(?:"([^"]*(?:""[^"]*)*)"|([^",\r\n][^,\r\n]*|))(,|\r\n|\n|\r|$)/y;
 
@@ -9,25 +11,14 @@ export interface CsvRecord {
   line: number;
 }
 
-/** A text is no CSV; `line`: where. */
-export class CsvError extends Error {
-  constructor(
-    readonly line: number,
-    message: string,
-  ) {
-    super(message);
-    this.name = "CsvError";
-  }
-}
-
-/** Yield the records of a text, empty lines excepted. Throws `CsvError` at a quote that nothing ends. */
-export function* csvRecords(text: string): Generator<CsvRecord> {
+/** Yield the records of a file's text, empty lines excepted. Throws `SetupError` at a quote that nothing ends. */
+export function* csvRecords(path: string, text: string): Generator<CsvRecord> {
   let [at, line] = [0, 1];
   let record: CsvRecord = { values: [], line };
   while (at < text.length || record.values.length > 0) {
     VALUE.lastIndex = at;
     const found = VALUE.exec(text);
-    if (found === null) throw new CsvError(line, faultAt(text, at));
+    if (found === null) throw new SetupError(`${path}: line ${line}: ${faultAt(text, at)}`);
     const [whole, quoted, plain = "", end] = found;
     at += whole.length;
     line += quoted === undefined ? 0 : lineEnds(quoted);

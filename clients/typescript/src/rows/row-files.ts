@@ -5,7 +5,7 @@ import { nearest } from "../base/edit-distance.js";
 import { parseExactly } from "../base/exact-values.js";
 import { currentFolder, fileBytes, namesBeside } from "../base/runtime.js";
 import { isObject, shown } from "../base/values.js";
-import { CsvError, csvRecords } from "./csv.js";
+import { csvRecords } from "./csv.js";
 
 export interface PlacedRow {
   row: unknown;
@@ -84,22 +84,17 @@ function objectOf(place: string, row: unknown): object {
 
 function* csvRows(path: string, text: string): Generator<PlacedRow> {
   let header: string[] | undefined;
-  try {
-    for (const { values, line } of csvRecords(text)) {
-      if (header === undefined) {
-        header = checkedHeader(path, values);
-        continue;
-      }
-      if (values.length === 1 && BLANK.test(values[0] as string)) continue;
-      const place = `${path}: line ${line}`;
-      if (values.length !== header.length) {
-        throw new SetupError(`${place} has ${values.length} values for ${header.length} columns`);
-      }
-      yield { row: Object.fromEntries(header.map((name, at) => [name, values[at]])), place };
+  for (const { values, line } of csvRecords(path, text)) {
+    if (header === undefined) {
+      header = checkedHeader(path, values);
+      continue;
     }
-  } catch (error) {
-    if (error instanceof CsvError) throw new SetupError(`${path}: line ${error.line}: ${error.message}`);
-    throw error;
+    if (values.length === 1 && BLANK.test(values[0] as string)) continue;
+    const place = `${path}: line ${line}`;
+    if (values.length !== header.length) {
+      throw new SetupError(`${place} has ${values.length} values for ${header.length} columns`);
+    }
+    yield { row: Object.fromEntries(header.map((name, at) => [name, values[at]])), place };
   }
 }
 

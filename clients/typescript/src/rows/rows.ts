@@ -1,9 +1,9 @@
 /** The rows that a program holds: listed by page, found by id, copied before use. */
 
-import { UnknownExample } from "../base/errors.js";
 import { canonicalJson, type JsonValue } from "../base/json.js";
 import { digestText } from "../base/text-digest.js";
 import { invalidParams, unpackedParam } from "../base/validate.js";
+import { UnknownExample } from "../generated/errors.js";
 import type { DatasetInfo, Example, ListExamplesResult } from "../generated/types.js";
 import { jsonRows, type RowSource } from "./row-sources.js";
 import { type StandardSchema, validated } from "./standard-schema.js";

@@ -1,14 +1,13 @@
 /** Split rows at random into training rows and others. */
 
 import { SetupError, wholeNumber } from "../base/configuration.js";
-import { PythonRandom } from "../base/python-random.js";
 import { shown } from "../base/values.js";
 
 /**
  * Return the rows in random order, in splits: `splitRows(rows, { val: 0.2, test: 0.2 })` has 60 % of them as `train`.
  *
  * `shares`: the share of each split, rounded to whole rows, one at least. The same rows, shares and seed give the same
- * splits; the order is that of Python's `random.Random(seed).shuffle(rows)`, of which each split takes its rows in turn.
+ * splits.
  *
  * Throws `SetupError` for shares that are not between 0 and 1, or that leave no row to train on.
  */
@@ -17,7 +16,7 @@ export function splitRows<Row, Split extends string>(
   shares: Record<Split, number>,
   seed = 0,
 ): Record<Split | "train", Row[]> {
-  const left = new PythonRandom(wholeNumber("seed", seed, 0)).shuffled(rows);
+  const left = shuffled(rows, wholeNumber(0, 0)(seed, "seed"));
   const splits = Object.entries<number>(shares).map(([split, share]): [string, Row[]] => {
     if (split === "train") throw new SetupError("`train` has no share of its own: it gets the rows that are left");
     if (!(share > 0 && share < 1))
@@ -26,4 +25,18 @@ export function splitRows<Row, Split extends string>(
   });
   if (left.length === 0) throw new SetupError(`${rows.length} rows are too few: none is left to train on`);
   return Object.fromEntries([["train", left], ...splits]) as Record<Split | "train", Row[]>;
+}
+
+/** Return a copy in random order, by the generator mulberry32. */
+function shuffled<Row>(rows: readonly Row[], seed: number): Row[] {
+  const order = [...rows];
+  let state = seed ^ Math.floor(seed / 2 ** 32);
+  for (let last = order.length - 1; last > 0; last--) {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    const other = Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * (last + 1));
+    [order[last], order[other]] = [order[other] as Row, order[last] as Row];
+  }
+  return order;
 }

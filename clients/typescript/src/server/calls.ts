@@ -1,9 +1,9 @@
 /** Calls with a `call_id`: run once; a repeated request joins the call or gets its stored answer. */
 
 import { Cancellation } from "../base/cancellation.js";
-import { CallIdConflict, CallNotFound } from "../base/errors.js";
 import type { Log } from "../base/notices.js";
 import { runAfter } from "../base/timers.js";
+import { CallIdConflict, CallNotFound } from "../generated/errors.js";
 import type { CancelResult } from "../generated/types.js";
 import { type Answer, answerOf, type Job, sizeOf } from "./jobs.js";
 

@@ -1,23 +1,18 @@
 /** Dispatch JSON-RPC messages of any transport to the methods of one program. */
 
 import type { Cancellation } from "../base/cancellation.js";
-import {
-  InvalidRequest,
-  LimitExceeded,
-  MethodNotFound,
-  Overloaded,
-  type RpcError,
-  VersionNotSupported,
-} from "../base/errors.js";
+import { readOptions } from "../base/configuration.js";
 import { canonicalJson, parseJson } from "../base/json.js";
 import type { Log } from "../base/notices.js";
 import { Notices } from "../base/notices.js";
+import type { RpcError } from "../base/rpc-error.js";
 import { digestText } from "../base/text-digest.js";
 import { checkParams, invalidParams, type WireTypeName } from "../base/validate.js";
 import { isObject } from "../base/values.js";
 import { Runner } from "../evaluate/runner.js";
 import { RETRY_AFTER_S, Slots } from "../evaluate/slots.js";
 import { METHODS, PROTOCOL_VERSION } from "../generated/contract.js";
+import { InvalidRequest, LimitExceeded, MethodNotFound, Overloaded, VersionNotSupported } from "../generated/errors.js";
 import { OPENRPC } from "../generated/openrpc.js";
 import type {
   CancelParams,
@@ -36,7 +31,7 @@ import { discoveryOf } from "./discovery.js";
 import { answerText, errorText, readEnvelope } from "./envelope.js";
 import { type Answer, answerOf, asRpcError, type Job } from "./jobs.js";
 import { Methods } from "./methods.js";
-import { type EndpointOptions, settingsOf } from "./options.js";
+import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
 import type { Transport } from "./transports.js";
 
 const LONGEST_ECHO = 100;
@@ -64,7 +59,7 @@ export class Dispatcher {
   /** Prepare a program for requests. Throws `ProgramFailed` if its seed candidate cannot be made. */
   static async create(program: Program, options: EndpointOptions, transport: Transport): Promise<Dispatcher> {
     checkProgram(program);
-    const settings = settingsOf(options);
+    const settings = readOptions(options, ENDPOINT_OPTIONS);
     const seedCandidate = await seedOf(program);
     const rows = await Rows.create(program.datasets ?? {}, program.rowSchema, settings.shareRows);
     const discovery = await discoveryOf(program, seedCandidate, rows, settings, transport);

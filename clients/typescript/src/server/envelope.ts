@@ -1,7 +1,8 @@
 /** The JSON-RPC 2.0 envelope of requests and responses. */
 
-import { InvalidRequest, type RpcError } from "../base/errors.js";
+import type { RpcError } from "../base/rpc-error.js";
 import { isObject } from "../base/values.js";
+import { InvalidRequest } from "../generated/errors.js";
 import type { Answer } from "./jobs.js";
 
 export type RequestId = string | number | null;

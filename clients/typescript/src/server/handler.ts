@@ -2,14 +2,14 @@
 
 import { bytesOf } from "../base/bytes.js";
 import { Cancellation } from "../base/cancellation.js";
-import { namesOf, rejectMisplacedOptions, rejectUnknownOptions } from "../base/configuration.js";
+import { checkOptionNames, namesOf, readOptions } from "../base/configuration.js";
 import { hostChecker } from "../base/hosts.js";
 import { checkToken } from "../base/token.js";
 import { checkProgram } from "../program/check-program.js";
 import type { Program } from "../program/program.js";
 import { Dispatcher } from "./dispatcher.js";
 import { type HttpExchange, type HttpReply, HttpRouter } from "./http-router.js";
-import { ENDPOINT_OPTIONS, type EndpointOptions, settingsOf } from "./options.js";
+import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
 import type { MemoryStore } from "./store.js";
 import { httpTransport } from "./transports.js";
 
@@ -27,7 +27,7 @@ export interface HandlerOptions extends EndpointOptions {
 }
 
 const KNOWN = [
-  ...ENDPOINT_OPTIONS,
+  ...Object.keys(ENDPOINT_OPTIONS),
   ...namesOf<Omit<HandlerOptions, keyof EndpointOptions>>({
     token: 1,
     basePath: 1,
@@ -45,12 +45,11 @@ export function handler<Data, Output, Component extends string = string>(
   options: HandlerOptions,
 ): FetchHandler {
   checkToken(options?.token, "the option `token`");
-  rejectUnknownOptions(options, KNOWN);
-  rejectMisplacedOptions(Object(program), KNOWN);
+  checkOptionNames(program, options, KNOWN);
   const { token, basePath = "", allowedHosts = [], allowedOrigins = [], store } = options;
   const served = program as Program;
   checkProgram(served);
-  settingsOf(options);
+  readOptions(options, ENDPOINT_OPTIONS);
   let dispatcher: Promise<Dispatcher> | undefined;
   // Not before the first request: some platforms allow neither random numbers nor waiting while modules load.
   const open = (): Promise<Dispatcher> => {

@@ -1,8 +1,9 @@
 /** The HTTP rules of the contract on any runtime: authentication, hosts, origins, paths, verbs, status codes. */
 
 import type { Cancellation } from "../base/cancellation.js";
-import { InvalidRequest, LimitExceeded, RpcError, Unauthorized } from "../base/errors.js";
+import { RpcError } from "../base/rpc-error.js";
 import { isAuthorized, TOKEN_HEADER } from "../base/token.js";
+import { InvalidRequest, LimitExceeded, Unauthorized } from "../generated/errors.js";
 import { Dispatcher } from "./dispatcher.js";
 import { errorText } from "./envelope.js";
 

@@ -1,8 +1,9 @@
 /** A job: one piece of work for the program, its progress, and its answer as text. */
 
 import type { Cancellation } from "../base/cancellation.js";
-import { InternalError, RpcError } from "../base/errors.js";
 import type { Log } from "../base/notices.js";
+import { RpcError } from "../base/rpc-error.js";
+import { InternalError } from "../generated/errors.js";
 import type { PartialResult, Progress } from "../generated/types.js";
 
 /** Work that was checked and admitted. */

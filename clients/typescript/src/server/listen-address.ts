@@ -34,7 +34,7 @@ export function listenAddressOf(options: ListenOptions): ListenAddress {
   const further = hosts.split(",").map((host) => host.trim());
   const allowedHosts = [...(options.allowedHosts ?? []), ...further.filter((host) => host !== "")];
   if (where === undefined) {
-    const port = wholeNumber("port", options.port ?? 0, 0, 65_535);
+    const port = wholeNumber(0, 0, 65_535)(options.port, "port");
     return { host: options.host ?? LOOPBACK, port, allowedHosts };
   }
   if (options.host !== undefined || options.port !== undefined) {

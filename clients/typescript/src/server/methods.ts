@@ -1,7 +1,6 @@
 /** The methods as jobs: params are checked in full before anything runs. */
 
 import type { Cancellation } from "../base/cancellation.js";
-import { CallCancelled, ProgramFailed, UnknownCandidate } from "../base/errors.js";
 import { describeFailure } from "../base/failure.js";
 import { InvalidResult } from "../base/invalid-result.js";
 import { NotJson, toJsonValue } from "../base/json.js";
@@ -11,6 +10,7 @@ import { runWithDeadline } from "../evaluate/deadline.js";
 import { withinBytes } from "../evaluate/example-results.js";
 import type { Runner } from "../evaluate/runner.js";
 import type { Slots } from "../evaluate/slots.js";
+import { CallCancelled, ProgramFailed, UnknownCandidate } from "../generated/errors.js";
 import type {
   EvalBatch,
   EvaluateParams,
@@ -27,7 +27,7 @@ import { extractImages, restoreImages } from "../program/images.js";
 import { type CallContext, type Candidate, isScoreProgram, type Program } from "../program/program.js";
 import type { ExampleRow, FilledExample, Rows } from "../rows/rows.js";
 import { ExampleCalls } from "../wire/example-calls.js";
-import { places, whileRunning } from "../wire/place.js";
+import { whileRunning } from "../wire/place.js";
 import { judge } from "../wire/verdict.js";
 import type { Job } from "./jobs.js";
 import { TrajectoryStore } from "./traces.js";
@@ -219,7 +219,7 @@ function oneStep(method: string, type: WireTypeName, work: Work): Job {
   const run = async (cancellation: Cancellation): Promise<unknown> => {
     const calls = new ExampleCalls();
     const watched = () => runWithDeadline(async (signal) => checked(await work({ signal }), type), cancellation);
-    const ending = await whileRunning(calls, () => places?.run({ calls }, watched) ?? watched());
+    const ending = await whileRunning(calls, watched);
     progress.done = 1;
     if (ending.kind === "done") return ending.value;
     if (ending.kind !== "failed") throw new CallCancelled();

@@ -1,6 +1,6 @@
 /** Options that all transports share. */
 
-import { namesOf, SetupError, wholeNumber } from "../base/configuration.js";
+import { type ReadBy, type Readers, SetupError, wholeNumber } from "../base/configuration.js";
 import type { Log } from "../base/notices.js";
 import { shown } from "../base/values.js";
 
@@ -37,62 +37,30 @@ export interface EndpointOptions {
   log?: Log;
 }
 
-/** Their names; each transport adds its own. */
-export const ENDPOINT_OPTIONS = namesOf<EndpointOptions>({
-  concurrency: 1,
-  maxQueue: 1,
-  maxBatchSize: 1,
-  maxBatchEntries: 1,
-  maxRequestBytes: 1,
-  maxResultBytes: 1,
-  exampleTimeoutS: 1,
-  trustResults: 1,
-  modelHosts: 1,
-  shareRows: 1,
-  digest: 1,
-  log: 1,
-});
+/** How they are read; `exampleTimeoutS` is undefined if there is no deadline. */
+export const ENDPOINT_OPTIONS = {
+  concurrency: wholeNumber(1, 16),
+  maxQueue: wholeNumber(0, 10_000),
+  maxBatchSize: wholeNumber(1, 1000),
+  maxBatchEntries: wholeNumber(1, 100),
+  maxRequestBytes: wholeNumber(1, 64 * 2 ** 20),
+  maxResultBytes: wholeNumber(1, 48 * 2 ** 20),
+  exampleTimeoutS: (given: number | null | undefined) => {
+    if (given === null || given === undefined || given > 0) return given === undefined ? 300 : (given ?? undefined);
+    throw new SetupError(`\`exampleTimeoutS\` must be above 0, or null for no deadline, not ${given}`);
+  },
+  trustResults: (given: boolean | undefined) => given ?? false,
+  modelHosts: (given: readonly string[] | undefined) => hostNames(given ?? []),
+  shareRows: (given: boolean | undefined) => given ?? true,
+  digest: (given: string | undefined) => {
+    if (given === undefined || (typeof given === "string" && given !== "")) return given;
+    throw new SetupError(`\`digest\` must be a text, and not empty, not ${shown(given)}`);
+  },
+  log: (given: Log | undefined): Log =>
+    given ?? ((message, error) => console.error(`evolverpc: ${message}`, error ?? "")),
+} satisfies Readers<EndpointOptions>;
 
-/** The same with defaults filled in; `exampleTimeoutS` is undefined if there is no deadline. */
-export interface Settings {
-  concurrency: number;
-  maxQueue: number;
-  maxBatchSize: number;
-  maxBatchEntries: number;
-  maxRequestBytes: number;
-  maxResultBytes: number;
-  exampleTimeoutS: number | undefined;
-  trustResults: boolean;
-  modelHosts: ReadonlySet<string>;
-  shareRows: boolean;
-  digest: string | undefined;
-  log: Log;
-}
-
-/** Fill in the defaults. Throws `SetupError` for an unusable limit. */
-export function settingsOf(options: EndpointOptions): Settings {
-  const { exampleTimeoutS = 300, digest } = options;
-  if (exampleTimeoutS !== null && !(exampleTimeoutS > 0)) {
-    throw new SetupError(`\`exampleTimeoutS\` must be above 0, or null for no deadline, not ${exampleTimeoutS}`);
-  }
-  if (digest !== undefined && (typeof digest !== "string" || digest === "")) {
-    throw new SetupError(`\`digest\` must be a text, and not empty, not ${shown(digest)}`);
-  }
-  return {
-    concurrency: wholeNumber("concurrency", options.concurrency ?? 16, 1),
-    maxQueue: wholeNumber("maxQueue", options.maxQueue ?? 10_000, 0),
-    maxBatchSize: wholeNumber("maxBatchSize", options.maxBatchSize ?? 1000, 1),
-    maxBatchEntries: wholeNumber("maxBatchEntries", options.maxBatchEntries ?? 100, 1),
-    maxRequestBytes: wholeNumber("maxRequestBytes", options.maxRequestBytes ?? 64 * 2 ** 20, 1),
-    maxResultBytes: wholeNumber("maxResultBytes", options.maxResultBytes ?? 48 * 2 ** 20, 1),
-    exampleTimeoutS: exampleTimeoutS ?? undefined,
-    trustResults: options.trustResults ?? false,
-    modelHosts: hostNames(options.modelHosts ?? []),
-    shareRows: options.shareRows ?? true,
-    digest,
-    log: options.log ?? ((message, error) => console.error(`evolverpc: ${message}`, error ?? "")),
-  };
-}
+export type Settings = ReadBy<typeof ENDPOINT_OPTIONS>;
 
 function hostNames(given: readonly string[]): ReadonlySet<string> {
   const isName = (host: unknown): boolean => typeof host === "string" && /^[^\s/@]+$/.test(host);

@@ -2,7 +2,7 @@
 
 import type { Server } from "node:http";
 import { resolve } from "node:path";
-import { namesOf, rejectMisplacedOptions, rejectUnknownOptions, SetupError, seconds } from "../base/configuration.js";
+import { checkOptionNames, namesOf, SetupError, seconds } from "../base/configuration.js";
 import { withDigest } from "../base/digest.js";
 import { hostChecker, isLoopback } from "../base/hosts.js";
 import { PACKAGE_VERSION } from "../base/version.js";
@@ -62,8 +62,7 @@ export interface ServeOptions extends EndpointOptions, StoreOptions {
 }
 
 const KNOWN = [
-  ...ENDPOINT_OPTIONS,
-  ...STORE_OPTIONS,
+  ...Object.keys({ ...ENDPOINT_OPTIONS, ...STORE_OPTIONS }),
   ...namesOf<Omit<ServeOptions, keyof EndpointOptions | keyof StoreOptions>>({
     host: 1,
     port: 1,
@@ -100,8 +99,7 @@ export async function serve<Data, Output, Component extends string = string>(
 ): Promise<RunningServer> {
   let key: ServerToken | undefined;
   try {
-    rejectUnknownOptions(options, KNOWN);
-    rejectMisplacedOptions(Object(program), KNOWN);
+    checkOptionNames(program, options, KNOWN);
     if (process.env.GEPA_STDIO !== undefined) throw new SetupError(BEHIND_A_SERVER);
     const address = listenAddressOf(options);
     key = serverToken(address.host, options.tokenFile);
@@ -125,7 +123,7 @@ async function start(
   address: ListenAddress,
 ): Promise<NodeServer> {
   const { allowedOrigins = [] } = options;
-  const drainMs = seconds("drainS", options.drainS ?? 30) * 1000;
+  const drainMs = seconds(30)(options.drainS, "drainS") * 1000;
   const store = new MemoryStore(options);
   const dispatcher = await Dispatcher.create(program, options, httpTransport(store));
   let isOurs = hostChecker(address.host, address.allowedHosts);
@@ -150,7 +148,7 @@ class NodeServer implements RunningServer {
   constructor(
     readonly url: string,
     private readonly key: ServerToken,
-    private readonly dispatcher: Dispatcher,
+    readonly dispatcher: Dispatcher,
     private readonly store: MemoryStore,
     private readonly server: Server,
     private readonly drainMs: number,
@@ -162,16 +160,6 @@ class NodeServer implements RunningServer {
 
   get instanceId(): string {
     return this.dispatcher.discovery.server.instance_id;
-  }
-
-  get holdsRows(): boolean {
-    return Object.hasOwn(this.dispatcher.discovery.datasets ?? {}, "train");
-  }
-
-  /** The program's name and kind, for the ready line. */
-  get programTitle(): string {
-    const { name, components } = this.dispatcher.discovery.program;
-    return `${name} (typescript${components.length === 0 ? ", only scores" : ""})`;
   }
 
   async drain(): Promise<void> {
@@ -229,16 +217,18 @@ function returnsScores(program: Program): boolean {
 
 function announce(running: NodeServer, key: ServerToken, options: ServeOptions): void {
   const print = options.announce ?? ((line: string) => process.stdout.write(`${line}\n`));
-  const { url, instanceId, programTitle } = running;
+  const { url, instanceId, dispatcher } = running;
+  const { program, datasets = {} } = dispatcher.discovery;
   if (options.json ?? process.env.GEPA_READY_JSON === "1") {
     const ready = { event: "ready", url, token: key.given ? null : key.token, token_file: key.file ?? null };
     print(JSON.stringify({ ...ready, instance_id: instanceId, pid: process.pid }));
     return;
   }
   const source = key.file === undefined ? "GEPA_TOKEN" : key.file;
-  print(`evolverpc ${PACKAGE_VERSION} · ${programTitle} ready on ${url} · token in ${source}`);
+  const kind = program.components.length === 0 ? "typescript, only scores" : "typescript";
+  print(`evolverpc ${PACKAGE_VERSION} · ${program.name} (${kind}) ready on ${url} · token in ${source}`);
   if (options.announce !== undefined) return;
   const token = key.file === undefined ? "" : ` --token-file '${resolve(key.file).replaceAll("'", "'\\''")}'`;
-  const rows = running.holdsRows ? "" : " --trainset ROWS.jsonl";
+  const rows = Object.hasOwn(datasets, "train") ? "" : " --trainset ROWS.jsonl";
   print(`next, in another terminal: npx evolverpc check ${url.replace(/\/rpc$/, "")}${token}${rows}`);
 }

@@ -1,7 +1,7 @@
 /** The error of a server on Node that cannot start. */
 
 import { SetupError } from "../base/configuration.js";
-import { ProgramFailed } from "../base/errors.js";
+import { ProgramFailed } from "../generated/errors.js";
 
 /**
  * Convert an error for the caller of `entry`. The stack of a caller's mistake begins at the caller's line: the frames of

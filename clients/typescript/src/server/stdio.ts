@@ -2,11 +2,12 @@
 
 import type { Readable } from "node:stream";
 import { Cancellation } from "../base/cancellation.js";
-import { rejectMisplacedOptions, rejectUnknownOptions } from "../base/configuration.js";
+import { checkOptionNames } from "../base/configuration.js";
 import { withDigest } from "../base/digest.js";
-import { LimitExceeded } from "../base/errors.js";
-import { captureOutput, withFrames } from "../evaluate/capture-output.js";
+import { captureOutput } from "../evaluate/capture-output.js";
+import { LimitExceeded } from "../generated/errors.js";
 import type { Program } from "../program/program.js";
+import { inPlace } from "../wire/place.js";
 import { Dispatcher } from "./dispatcher.js";
 import { errorText } from "./envelope.js";
 import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
@@ -27,8 +28,7 @@ export async function serveStdio<Data, Output, Component extends string = string
   options: EndpointOptions = {},
 ): Promise<never> {
   try {
-    rejectUnknownOptions(options, ENDPOINT_OPTIONS);
-    rejectMisplacedOptions(Object(program), ENDPOINT_OPTIONS);
+    checkOptionNames(program, options, Object.keys(ENDPOINT_OPTIONS));
   } catch (error) {
     throw asSetupError(error, serveStdio);
   }
@@ -52,7 +52,7 @@ export async function serveStdio<Data, Output, Component extends string = string
     } else {
       const answer = () => dispatcher.answerBytes(line, open);
       const request = isBehindServer ? requestId(line) : undefined;
-      (request === undefined ? answer() : withFrames(request, answer)).then(({ body }) => {
+      (request === undefined ? answer() : inPlace({ request }, answer)).then(({ body }) => {
         if (body !== null) write(body);
       });
     }

@@ -1,6 +1,6 @@
 /** The state of an instance between calls: answers by `call_id` and trajectories by reference. */
 
-import { namesOf, seconds, wholeNumber } from "../base/configuration.js";
+import { type Readers, readOptions, seconds, wholeNumber } from "../base/configuration.js";
 import { Calls } from "./calls.js";
 import { TrajectoryStore } from "./traces.js";
 
@@ -15,13 +15,13 @@ export interface StoreOptions {
   maxTraceBytes?: number;
 }
 
-/** Their names. */
-export const STORE_OPTIONS = namesOf<StoreOptions>({
-  abandonAfterS: 1,
-  keepAnswersS: 1,
-  maxAnswerBytes: 1,
-  maxTraceBytes: 1,
-});
+/** How they are read. */
+export const STORE_OPTIONS = {
+  abandonAfterS: seconds(60),
+  keepAnswersS: seconds(3600),
+  maxAnswerBytes: wholeNumber(0, 256 * 2 ** 20),
+  maxTraceBytes: wholeNumber(0, 256 * 2 ** 20),
+} satisfies Readers<StoreOptions>;
 
 /**
  * Bounded state in the memory of this process. Every request of a client must reach this process: on a platform that
@@ -34,13 +34,10 @@ export class MemoryStore {
   readonly traces: TrajectoryStore;
 
   constructor(options: StoreOptions = {}) {
-    this.abandonAfterS = seconds("abandonAfterS", options.abandonAfterS ?? 60);
-    this.keepAnswersS = seconds("keepAnswersS", options.keepAnswersS ?? 3600);
-    this.calls = new Calls({
-      abandonAfterS: this.abandonAfterS,
-      keepAnswersS: this.keepAnswersS,
-      maxAnswerBytes: wholeNumber("maxAnswerBytes", options.maxAnswerBytes ?? 256 * 2 ** 20, 0),
-    });
-    this.traces = new TrajectoryStore(wholeNumber("maxTraceBytes", options.maxTraceBytes ?? 256 * 2 ** 20, 0));
+    const { maxTraceBytes, ...bounds } = readOptions(options, STORE_OPTIONS);
+    this.abandonAfterS = bounds.abandonAfterS;
+    this.keepAnswersS = bounds.keepAnswersS;
+    this.calls = new Calls(bounds);
+    this.traces = new TrajectoryStore(maxTraceBytes);
   }
 }

@@ -1,7 +1,7 @@
 /** Trajectories that stay at the server: a reference is sent in place of each and comes back for reflection. */
 
-import { TrajectoryExpired } from "../base/errors.js";
 import type { JsonValue } from "../base/json.js";
+import { TrajectoryExpired } from "../generated/errors.js";
 import type { ExampleResult, Trace } from "../generated/types.js";
 import { sizeOf } from "./jobs.js";
 

@@ -1,6 +1,6 @@
 /** The requests and answers of the APIs of models: chat completions and responses as of OpenAI, messages as of Anthropic. */
 
-import { isObject } from "../base/values.js";
+import { isObject, jsonIn } from "../base/values.js";
 import type { ModelUsage } from "../generated/types.js";
 import type { Answered, Asked } from "./model-calls.js";
 
@@ -82,19 +82,19 @@ export function apiOf(pathname: string): ModelApi | undefined {
 
 /** Read the body of a request; undefined if it is not one of a model. */
 export function readRequest(api: ModelApi, body: string | undefined): Asked | undefined {
-  const request = object(parsed(body));
+  const request = object(jsonIn(body ?? ""));
   return typeof request.model === "string" ? { model: request.model, ...api.asked(request) } : undefined;
 }
 
 /** Read the body of an answer. */
 export function readAnswer(api: ModelApi, body: string): Answered {
-  return answered(api, object(parsed(body)));
+  return answered(api, object(jsonIn(body ?? "")));
 }
 
 /** Read the server-sent events of a streamed answer. */
 export function readEvents(api: ModelApi, body: string): Answered {
   const data = body.split(/\r?\n/).filter((line) => line.startsWith("data:"));
-  return answered(api, api.joined(list(data.map((line) => parsed(line.slice(5))))));
+  return answered(api, api.joined(list(data.map((line) => jsonIn(line.slice(5))))));
 }
 
 function answered(api: ModelApi, answer: Json): Answered {
@@ -132,14 +132,6 @@ function tokensOf(usage: Json): ModelUsage | undefined {
     ...(written > 0 ? { cache_write_tokens: written } : {}),
     ...(hour > 0 ? { cache_write_hour_tokens: hour } : {}),
   };
-}
-
-function parsed(text: string | undefined): unknown {
-  try {
-    return JSON.parse(text ?? "");
-  } catch {
-    return undefined;
-  }
 }
 
 function object(value: unknown): Json {

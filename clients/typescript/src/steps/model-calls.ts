@@ -3,12 +3,11 @@
 import { jsonOrRepr } from "../base/json-or-repr.js";
 import type { ModelUsage } from "../generated/types.js";
 import type { Call, ModelCallInWork } from "../wire/call.js";
-import { currentCalls } from "../wire/place.js";
+import { currentCalls, currentPlace, inPlace, type Place } from "../wire/place.js";
 import { failureIn } from "../wire/verdict.js";
 import { MinimalSpan } from "./minimal-span.js";
 import { spanUsage } from "./span-values.js";
 import { recordSpan } from "./spans.js";
-import { currentPlace, inModelCall, type OnUsage } from "./step-context.js";
 
 /** Note that the calls of a model are recorded here. */
 export function recordsCallsOf(model: ModelName): void {
@@ -48,7 +47,7 @@ export interface Answered {
 /** A call of a model that has started. End it once, by `end` or `fail`. */
 export class ModelCall {
   readonly #span: MinimalSpan;
-  readonly #onUsage: OnUsage | undefined;
+  readonly #onUsage: Place["onUsage"];
   /** Shared by the calls of one within another, such as that of `tracedFetch` in one of `traced`. */
   readonly #inWork: ModelCallInWork = currentPlace()?.within ?? { wasSeen: false };
   /** The same call for the verdict on the example, unless parts of it are seen on the network. */
@@ -81,9 +80,9 @@ export class ModelCall {
     }
   }
 
-  /** Run what makes the call, and leave its end to others. */
+  /** Run what makes the call, and leave its end to others: calls that it makes are parts of it. */
   around<Result>(make: () => Result): Result {
-    return inModelCall(this.#inWork, this.counts, make);
+    return inPlace({ within: this.#inWork, ...(this.counts && { onUsage: undefined }) }, make);
   }
 
   end({ messages, usage = {} }: Answered): void {

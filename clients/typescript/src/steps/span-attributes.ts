@@ -1,5 +1,7 @@
 /** The part of a span that is read, and the values of its attributes. */
 
+import { jsonIn } from "../base/values.js";
+
 export type Attributes = Record<string, unknown>;
 /** Seconds and nanoseconds. */
 type HighResolutionTime = readonly [number, number];
@@ -26,18 +28,10 @@ export function firstOf(attributes: Attributes, ...names: string[]): unknown {
 /** Return the object or array that a text holds as JSON; any other text, also of a number, is a text. */
 export function parsed(value: unknown): unknown {
   if (typeof value !== "string" || !/^\s*[[{]/.test(value)) return value;
-  return fromJson(value);
+  return jsonIn(value) ?? value;
 }
 
 /** Return the text that is JSON in a text, as results of tools may be; any other value as it is. */
 export function textOfJson(value: unknown): unknown {
-  return typeof value === "string" && /^".*"$/s.test(value) ? fromJson(value) : value;
-}
-
-function fromJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
+  return typeof value === "string" && /^".*"$/s.test(value) ? (jsonIn(value) ?? value) : value;
 }

@@ -1,12 +1,13 @@
 /** The messages of models in the attributes and events of spans, by the conventions of GenAI, OpenInference and the AI SDK. */
 
 import { isObject } from "../base/values.js";
+import { SPANS } from "../generated/spans.js";
 import { type Attributes, firstOf, parsed, type Span } from "./span-attributes.js";
 
-const SYSTEM_ROLES = ["system", "developer"];
+const SYSTEM_ROLES: readonly string[] = SPANS.SYSTEM_ROLES;
+const TEXT_TYPES: readonly string[] = SPANS.TEXT_TYPES;
+const CALL_TYPES: readonly string[] = SPANS.CALL_TYPES;
 const ROLES = [...SYSTEM_ROLES, "user", "assistant", "tool"];
-const TEXT_TYPES = ["text", "input_text", "output_text"];
-const CALL_TYPES = ["tool_call", "tool-call", "tool_use"];
 
 /** A message of a model, as steps have it. */
 export interface Message {

@@ -1,41 +1,16 @@
-/** Steps whose values are those of spans, and what records them beside the program's own. */
+/** Steps whose values are those of spans. */
 
 import { jsonOrRepr } from "../base/json-or-repr.js";
 import type { Notices } from "../base/notices.js";
 import { joined } from "../base/usage.js";
 import type { Step } from "../generated/types.js";
 import type { Candidate } from "../program/program.js";
-import { activeContext, spanContextOf } from "./opentelemetry.js";
+import { checkComponent, StepNode } from "./recorded-step.js";
 import type { Span } from "./span-attributes.js";
-import { spanKind, stepOfSpan } from "./span-values.js";
-import { checkComponent, StepNode, StepRecorder } from "./step-recorder.js";
-
-/** Records the steps of one attempt at an example: those of the program's own, and those of spans. */
-export class SpanStepRecorder extends StepRecorder {
-  /** By the ids of their spans. */
-  readonly #spanSteps = new Map<string, SpanStep>();
-  /** What records the calls of models, by component and messages. */
-  readonly #scopes = new Map<string, string>();
-
-  /** Record a span that starts, and return whether it is: what it holds is read when the example's program has returned. */
-  addSpan(span: Span, parentId: string | undefined): boolean {
-    const step = new SpanStep(span, this.#scopes);
-    if (this.ended) {
-      if (spanKind(span.attributes)) this.reportLate(step.title);
-      return false;
-    }
-    this.add(step, parentId === undefined ? undefined : this.#spanSteps.get(parentId));
-    this.#spanSteps.set(span.spanContext().spanId, step);
-    return true;
-  }
-
-  protected override surrounding(): StepNode | undefined {
-    return this.#spanSteps.size === 0 ? undefined : this.#spanSteps.get(spanContextOf(activeContext())?.spanId ?? "");
-  }
-}
+import { stepOfSpan } from "./span-values.js";
 
 /** A step whose values are those of a span. */
-class SpanStep extends StepNode {
+export class SpanStep extends StepNode {
   /** Whether a step around it has taken its usage. */
   #isCounted = false;
 

@@ -1,6 +1,7 @@
 /** What a span states of a step, by the conventions of GenAI, OpenInference and the AI SDK. */
 
 import { isObject } from "../base/values.js";
+import { SPANS } from "../generated/spans.js";
 import type { ExampleError, ModelUsage, Step, Usage } from "../generated/types.js";
 import type { Candidate } from "../program/program.js";
 import { type Attributes, firstOf, parsed, type Span, textOfJson } from "./span-attributes.js";
@@ -8,44 +9,13 @@ import { inputMessages, isSystem, type Message, outputMessages } from "./span-me
 
 type Kind = "model" | "tool" | "agent" | "chain";
 
-const OPERATIONS: Record<string, Kind> = {
-  chat: "model",
-  text_completion: "model",
-  generate_content: "model",
-  embeddings: "model",
-  execute_tool: "tool",
-  invoke_agent: "agent",
-};
-const OPENINFERENCE_KINDS: Record<string, Kind> = { LLM: "model", TOOL: "tool", AGENT: "agent", CHAIN: "chain" };
-
-/** Characters of a component's text by which a system message is recognised; a shorter one may stand there by chance. */
-const SHORTEST = 8;
-
-/** Characters of a model's name in the contract. */
-const LONGEST_MODEL = 256;
-
 const STATUS_OK = 1;
 const STATUS_UNSET = 0;
 
-/** The names of counts, in the order in which they are looked for. */
-const TOKENS: readonly (readonly [keyof ModelUsage, ...string[]])[] = [
-  ["input_tokens", "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"],
-  ["output_tokens", "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"],
-  [
-    "cached_input_tokens",
-    "gen_ai.usage.cache_read.input_tokens",
-    "llm.token_count.prompt_details.cache_read",
-    "ai.usage.cachedInputTokens",
-  ],
-  [
-    "cache_write_tokens",
-    "gen_ai.usage.cache_creation.input_tokens",
-    "gen_ai.usage.cache_write.input_tokens",
-    "llm.token_count.prompt_details.cache_write",
-    "ai.usage.inputTokenDetails.cacheWriteTokens",
-  ],
-  ["cache_write_hour_tokens", "evolverpc.usage.cache_write_hour_tokens"],
-];
+const { OPERATIONS, OPENINFERENCE_KINDS, SHORTEST_TEXT, LONGEST_MODEL } = SPANS;
+
+/** The names of counts, in the order in which they are looked for; the last is one of `ModelCall`. */
+const TOKENS = { ...SPANS.TOKENS, cache_write_hour_tokens: ["evolverpc.usage.cache_write_hour_tokens"] };
 
 /** Whether a span is one of a model call, a tool, an agent or a chain; undefined for any other. */
 export function spanKind(attributes: Attributes): Kind | undefined {
@@ -109,7 +79,8 @@ function componentOf(
   let found: [component: string, length: number] | undefined;
   for (const [component, text] of Object.entries(candidate)) {
     const { length } = text.trim();
-    if (length >= SHORTEST && length > (found?.[1] ?? 0) && system.includes(text.trim())) found = [component, length];
+    if (length >= SHORTEST_TEXT && length > (found?.[1] ?? 0) && system.includes(text.trim()))
+      found = [component, length];
   }
   return found?.[0];
 }
@@ -137,7 +108,7 @@ function outputsOf(span: Span, kind: Kind): unknown {
 export function spanUsage(attributes: Attributes): Usage {
   const model = modelOf(attributes);
   const counts: ModelUsage = {};
-  for (const [name, ...sources] of TOKENS) {
+  for (const [name, sources] of Object.entries(TOKENS) as [keyof ModelUsage, readonly string[]][]) {
     const count = firstOf(attributes, ...sources);
     if (typeof count === "number" && Number.isSafeInteger(count) && count >= 0) counts[name] = count;
   }
@@ -165,6 +136,6 @@ function errorOf({ attributes, events, status }: Span): ExampleError | undefined
   return { type, message: String(exception["exception.message"] || status.message || type) };
 }
 
-function own<Value>(table: Record<string, Value>, name: string): Value | undefined {
+function own<Value>(table: Readonly<Record<string, Value>>, name: string): Value | undefined {
   return Object.hasOwn(table, name) ? table[name] : undefined;
 }

@@ -1,8 +1,7 @@
 /** See the spans that instrumentations of models, tools and agents make while an example runs. */
 
 import type { Notices } from "../base/notices.js";
-import type { Candidate } from "../program/program.js";
-import type { ExampleCalls } from "../wire/example-calls.js";
+import { currentPlace, inPlace, type Place } from "../wire/place.js";
 import { asyncContextManager, MinimalProvider } from "./minimal-tracing.js";
 import {
   activeContext,
@@ -13,9 +12,7 @@ import {
   useWithoutSetUp,
 } from "./opentelemetry.js";
 import type { Span } from "./span-attributes.js";
-import { SpanStepRecorder } from "./span-steps.js";
 import { spanKind } from "./span-values.js";
-import { currentPlace, inPlace, type OnUsage } from "./step-context.js";
 import type { StepRecorder } from "./step-recorder.js";
 
 /** What of a span processor is used here. */
@@ -40,23 +37,17 @@ const minimal = new MinimalProvider({
   onStart: (span, parent) => addSpan(span, parent?.spanId),
 });
 
-/** Return what records the steps of an example. */
-export function spanStepRecorder(candidate: Candidate, notices: Notices): SpanStepRecorder {
-  return new SpanStepRecorder(candidate, notices);
-}
-
 /** Run the program on an example. A span without an asynchronous context belongs to the only example that runs. */
 export async function runExample<Output>(
   recorder: StepRecorder | undefined,
-  onUsage: OnUsage,
-  calls: ExampleCalls,
+  onUsage: Place["onUsage"],
   program: () => Output | Promise<Output>,
 ): Promise<Output> {
   if (recorder !== undefined) await watchSpans(recorder.notices, "before");
   const example = { recorder };
   openExamples.add(example);
   try {
-    return await inPlace({ recorder, around: undefined, onUsage, calls }, program);
+    return await inPlace({ recorder, onUsage }, program);
   } finally {
     openExamples.delete(example);
     if (recorder !== undefined && (await watchSpans(recorder.notices, "after"))) {
@@ -140,7 +131,7 @@ function guard(processor: SpanProcessor, notices: Notices): void {
 /** Record a span that starts as a step of the example that it belongs to, and return whether it is recorded. */
 function addSpan(span: Span, parentId: string | undefined): boolean {
   const recorder = currentPlace()?.recorder ?? soleRecorder(span);
-  return recorder instanceof SpanStepRecorder && recorder.addSpan(span, parentId);
+  return recorder?.addSpan(span, parentId) ?? false;
 }
 
 /** The examples that run, without those that have timed out and do not stop. */

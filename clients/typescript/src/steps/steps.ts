@@ -4,7 +4,7 @@ import { nearest } from "../base/edit-distance.js";
 import { isObject, shown } from "../base/values.js";
 import type { Step } from "../generated/types.js";
 import type { RunStep, StepLabel } from "../program/run-step.js";
-import { currentPlace } from "./step-context.js";
+import { currentPlace } from "../wire/place.js";
 
 /** The type of an error for a model's answer without the expected structure. */
 export const PARSE_FAILURE = "parse_failure";

@@ -1,7 +1,9 @@
 /** Read an answer as it passes, for a failure that it states: in its status, its trailers, its body or an event. */
 
+import { joined } from "../base/bytes.js";
 import { isHolder, read } from "../base/error-values.js";
 import { builtin } from "../base/runtime.js";
+import { jsonIn } from "../base/values.js";
 import {
   AWS_THROTTLING,
   type Failure,
@@ -105,7 +107,7 @@ export class AnswerReader {
       if (this.status === 400)
         this.#state(AWS_THROTTLING.test(this.#kept) ? { reason: "throttled", status: 400 } : undefined);
       else if (this.#read === "whole")
-        this.#state(this.#kept.includes('"error"') ? statedFailure(parsed(this.#kept), false) : undefined);
+        this.#state(this.#kept.includes('"error"') ? statedFailure(jsonIn(this.#kept), false) : undefined);
       else this.#events(true);
     } else if (this.#read === "events") this.#events();
     return this.#failure;
@@ -163,19 +165,11 @@ export class AnswerReader {
     const isError = /^event: ?error$/m.test(event);
     if (!isError && !/error|failed/.test(event)) return;
     const lines = event.split("\n").flatMap((line) => (/^data:|^\{/.test(line) ? [line.replace(/^data:/, "")] : []));
-    const json = parsed(lines.join("\n"));
-    for (const each of json === undefined ? lines.map(parsed) : [json]) {
+    const json = jsonIn(lines.join("\n"));
+    for (const each of json === undefined ? lines.map(jsonIn) : [json]) {
       this.#state(statedFailure(isError && !read(each, "error") ? { error: each } : each, true));
     }
     if (isError && !isHolder(json)) this.#state(statedFailure({ error: lines.join(" ") }, true));
-  }
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }
 
@@ -190,13 +184,3 @@ interface LatinBytes extends Uint8Array {
 }
 
 const latin1 = new TextDecoder("latin1");
-
-function joined(parts: readonly Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(parts.reduce((length, { byteLength }) => length + byteLength, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.byteLength;
-  }
-  return whole;
-}
