@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Self
 
+from tests.support.loops import cancel_others
+
 FAULTS = ("cut_before", "cut_after", "delay", "truncate", "duplicate", "502")
 LONGEST_DELAY_S = 0.2
 BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 20\r\n\r\n<html>Oh no.</html>\n"
@@ -40,7 +42,6 @@ class Proxy:
         self._random = random
         self._rate = rate
         self._loop = asyncio.new_event_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._server: asyncio.Server | None = None
 
@@ -65,14 +66,9 @@ class Proxy:
     async def _close(self) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_others()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         try:
             while (request := await _read(reader)) is not None:
                 if not await self._answer(request, writer):
@@ -82,7 +78,6 @@ class Proxy:
         except asyncio.CancelledError:
             pass  # the proxy closes
         finally:
-            self._tasks.discard(task)
             writer.transport.abort()  # a reset, as of a cable that was cut
 
     async def _answer(self, request: Message, writer: asyncio.StreamWriter) -> bool:

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from gepa_client import Row
 from protocol import METHODS, DiscoverResult, EvaluateParams, EvaluateResult, Example
 from protocol.errors import CallNotFound, InvalidParams, MethodNotFound, RpcError, TrajectoryExpired
+from tests.support.loops import cancel_others
 
 TOKEN = "token-of-the-tests"
 
@@ -260,10 +261,12 @@ class Host:
 
     def close(self) -> None:
         async def stop() -> None:
+            servers = [runner.server for runner in self.runners if runner.server is not None]
             for runner in self.runners:
                 await runner.cleanup()
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                task.cancel()
+            await cancel_others()
+            for server in servers:
+                await server.shutdown(0)  # connections that were accepted while it was cleaned up
 
         self.run(stop())
         self.loop.call_soon_threadsafe(self.loop.stop)

@@ -5,6 +5,8 @@ import contextlib
 import threading
 from typing import Self
 
+from tests.support.loops import cancel_others
+
 PIECE = 1 << 16
 WAIT_S = 10.0
 
@@ -16,7 +18,6 @@ class Cutter:
         self._upstream = port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="cutter", daemon=True)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     def __enter__(self) -> Self:
@@ -43,22 +44,14 @@ class Cutter:
         return asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(WAIT_S)
 
     async def _cut(self) -> int:
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return len(tasks)
+        return await cancel_others()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         try:
             await self._carry(reader, writer)
         except (OSError, asyncio.CancelledError):
             pass  # one side is gone, or the connection is cut
         finally:
-            self._tasks.discard(task)
             writer.transport.abort()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

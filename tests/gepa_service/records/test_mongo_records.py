@@ -27,7 +27,7 @@ def server(tmp_path: Path) -> Iterator[MongoProcess]:
 
 @pytest.mark.timeout(180)
 def test_a_server_that_is_gone_is_unavailable_and_back_again_once_it_is_started(server: MongoProcess) -> None:
-    records = open_records(server.url, patience_s=0.5)
+    records = open_records(server.url, patience_s=2)  # longer than the driver waits between two looks at a server
     made = sample("s1")
     records.insert(made)
     server.kill()
