@@ -105,6 +105,7 @@ def test_a_hostile_program_changes_nothing_in_its_runs_result(here: Place) -> No
     hostile = here.run(*isolated(here, "hostile", "hostile", "--sandbox-memory-mb", 512))
 
     assert hostile.status == 0, hostile.stderr
+    assert json.loads(here.run("show", "last", "--json").stdout)["failed_examples"] is None
     assert {**here.result("hostile"), "program": None} == {**plain(here, "honest"), "program": None}
     assert here.sandboxes() == []
 
