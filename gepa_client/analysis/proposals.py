@@ -249,6 +249,12 @@ class RecordedProposals:
                 found.decided = event
         return [found]
 
+    @property
+    def awaited(self) -> list[ProposalBegun]:
+        """The proposals of the last iteration whose new texts are awaited."""
+        last = next(reversed(self.found.values())).begun.iteration if self.found else 0
+        return [each.begun for each in self._last(last) if each.made is None and each.ended is None]
+
     def _last(self, iteration: int) -> list[Recorded]:
         of_iteration = itertools.takewhile(
             lambda each: each.begun.iteration >= iteration, reversed(self.found.values())

@@ -17,15 +17,15 @@ from gepa_client.page.page_fact import TEXT_SENT
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.no_improvement import no_improvement, unused_iterations
 from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
-from gepa_client.report.recorded_run import record_of
-from gepa_client.report.run_record import RunRecord
+from gepa_client.run.recorded_run import view_of
+from gepa_client.run.run_view import RunView
 
 _FAILED_STEPS = 20
 """Failed iterations that are listed, the first ones."""
 
 
 class EndingReader:
-    """The ends of one run, each read once. `until`: as of `record_of`."""
+    """The ends of one run, each read once. `until`: as of `view_of`."""
 
     def __init__(self, store: Store, run_id: str, log: EventLog, until: int | None) -> None:
         self._store, self._id, self._log, self._until = store, run_id, log, until
@@ -42,7 +42,7 @@ class EndingReader:
         self._read = _mark(run)
         if run.status == "pending" or run.identity is None:
             return
-        record = record_of(self._store, run, self._until)
+        record = view_of(self._store, run, self._until)
         for message in record.warnings:
             self._log.add(Warned(message=message))
         if record.ties is not None:
@@ -56,7 +56,7 @@ class EndingReader:
             self._add_certificate(run, record)
         self._log.add(summary_of(record, explain(self._store, run, self._until)))
 
-    def _add_certificate(self, run: StoredRun, record: RunRecord) -> None:
+    def _add_certificate(self, run: StoredRun, record: RunView) -> None:
         try:
             found = record.certificate = certify(self._store, run)
         except NoCertificate as error:
@@ -71,7 +71,7 @@ def _mark(run: StoredRun) -> tuple[str, str]:
     return run.status, run.updated
 
 
-def summary_of(record: RunRecord, explained: Explanation | None) -> Summary:
+def summary_of(record: RunView, explained: Explanation | None) -> Summary:
     """Return the summary; `explained`: None if the run holds no candidate."""
     facts = fields.summary_facts(record)
     if record.finalized is not None:

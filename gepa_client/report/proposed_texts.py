@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from evolverpc_common.display_text import counted, line
 from gepa_client.journal.run_events import CopiedExample, CopiedExamples, UnusableAnswer, UnusableAnswers
-from gepa_client.report.run_record import RunRecord
+from gepa_client.run.run_view import RunView
 
 UNUSABLE_SHOWN = 50
 """Answers that are listed."""
@@ -51,7 +51,7 @@ def _called(reason: str) -> str:
     return {"monologue": "a monologue", "not text": "no text of Unicode"}.get(reason, reason)
 
 
-def unusable_rows(record: RunRecord) -> list[tuple[str, ...]]:
+def unusable_rows(view: RunView) -> list[tuple[str, ...]]:
     """Return a row for each unusable answer, the first `UNUSABLE_SHOWN` of them."""
     return [
         (
@@ -60,17 +60,17 @@ def unusable_rows(record: RunRecord) -> list[tuple[str, ...]]:
             (event.then or "used") if event.asked_again else "-",
             "lacks it" if event.dropped else "has it",
         )
-        for event in record.unusable_answers[:UNUSABLE_SHOWN]
+        for event in view.unusable_answers[:UNUSABLE_SHOWN]
     ]
 
 
-def unusable_hints(record: RunRecord, proposer: str) -> Iterator[tuple[int, str]]:
+def unusable_hints(view: RunView, proposer: str) -> Iterator[tuple[int, str]]:
     """Yield how many texts were dropped and what to try, if these were more than the proposals that were evaluated."""
-    evaluated = len(record.rejected) + len(record.candidates) - 1
-    if record.unusable.dropped > evaluated:
-        reason = max(record.unusable.reasons, key=lambda each: record.unusable.reasons[each])
-        most = f"{record.unusable.reasons[reason]:,} of {sum(record.unusable.reasons.values()):,} unusable answers"
-        yield record.unusable.dropped, f"{ADVICE[reason].format(proposer=proposer)}: {most} were {_called(reason)}"
+    evaluated = len(view.rejected) + len(view.candidates) - 1
+    if view.unusable.dropped > evaluated:
+        reason = max(view.unusable.reasons, key=lambda each: view.unusable.reasons[each])
+        most = f"{view.unusable.reasons[reason]:,} of {sum(view.unusable.reasons.values()):,} unusable answers"
+        yield view.unusable.dropped, f"{ADVICE[reason].format(proposer=proposer)}: {most} were {_called(reason)}"
 
 
 def copied_summary(copied: CopiedExamples | None) -> str | None:
@@ -90,7 +90,7 @@ def copied_rows(copy: CopiedExample) -> str:
     return f"row{'' if copy.row_count == 1 else 's'} {', '.join(copy.rows)}" + (f" and {more:,} more" if more else "")
 
 
-def copied_table(record: RunRecord) -> list[tuple[str, ...]]:
+def copied_table(view: RunView) -> list[tuple[str, ...]]:
     """Return a row for each copy: where it is, in which rows and how it begins; its words; how many rows have it."""
     return [
         (
@@ -98,5 +98,5 @@ def copied_table(record: RunRecord) -> list[tuple[str, ...]]:
             f"{copy.words:,}",
             f"{copy.row_count:,}",
         )
-        for copy in (record.copied.copies if record.copied is not None else [])
+        for copy in (view.copied.copies if view.copied is not None else [])
     ]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from evolverpc_common.display_text import counted
 from gepa_client.journal.run_events import Steered
-from gepa_client.report.run_record import RunRecord
+from gepa_client.run.run_view import RunView
 from gepa_client.steering.request_queue import STOPS
 
 
@@ -24,6 +24,6 @@ def steered_summary(kinds: Sequence[str]) -> str | None:
     return f"{counted(len(kinds), 'request')} by hand: {found}"
 
 
-def steered_kinds(record: RunRecord) -> list[str]:
+def steered_kinds(view: RunView) -> list[str]:
     """Return the kinds of the requests that a run took, in order, without those that stopped it."""
-    return [event.action for event in record.steered if event.refused is None and event.action not in STOPS]
+    return [event.action for event in view.steered if event.refused is None and event.action not in STOPS]

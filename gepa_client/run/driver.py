@@ -29,7 +29,6 @@ from gepa_client.journal.run_events import Emit, Finished, FleetChanged, Phase, 
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, named_store, open_store
 from gepa_client.run import initial_state, splits
-from gepa_client.run.activity import Activity
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import placed, progress_reported, record, redacting
 from gepa_client.run.fingerprint import changed_code, changed_data, check_fingerprint, fingerprint_of
@@ -50,8 +49,8 @@ from gepa_client.run.resolved_settings import (
     races,
     with_reflection_model,
 )
+from gepa_client.run.run_counters import RunCounters
 from gepa_client.run.run_errors import finished_by, stop_reason
-from gepa_client.run.run_watcher import RunCounters
 from gepa_client.run.seed_results import seed_comparison
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
 from gepa_client.run.strategies import sampled_rows
@@ -145,9 +144,8 @@ class _DriverRun:
         if run.status == "running":  # its driver is dead
             before |= {"status": "paused", "reason": "its driver gave no sign of life any more"}
         spend = SpendingTotals(self.store.spending(job.run_id))
-        activity = Activity()
-        self.emit = redacting(self.secrets, activity.observed(self.emit))  # what is noted is stored
-        counters = RunCounters(run.counters, spend, activity)
+        counters = RunCounters(run.counters, spend)
+        self.emit = redacting(self.secrets, counters.observed(self.emit))  # what is noted is stored
         finished: Finished | None = None
         try:
             self._check_requested_action(run)
@@ -229,7 +227,7 @@ class _DriverRun:
     def _release(self, counters: RunCounters, **last: Any) -> None:
         """Write the last state and release the lease; warn if another process has it, or the store is unavailable."""
         self.on_drainable()
-        counters.activity.end()
+        counters.end()
         if last["reason"] is not None:
             last["reason"] = self.secrets.redact_text(last["reason"])
         try:
@@ -253,7 +251,7 @@ class _DriverRun:
         failure_stop = FailureStop(run.id, store_name, self.config.failure_stop, self.cancel_token)
 
         def example_done(example: ExampleDone) -> None:
-            counters.activity.example_done(example)
+            counters.example_done(example)
             failure_stop.done(example)
 
         self.emit(Phase(phase="connecting"))
@@ -267,7 +265,7 @@ class _DriverRun:
                 ) as between_examples,
                 PolledQueue(self.store, run.id) as requests,
             ):
-                counters.activity.endpoints = lambda: adapter.fleet.endpoints
+                counters.endpoints = lambda: adapter.fleet.endpoints
                 self.gateway.begin(journal, self.store, self.emit, between_examples.capped)
                 if not resumed:
                     self._resolve_race_rows(run, adapter.slots)

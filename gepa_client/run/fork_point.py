@@ -14,7 +14,7 @@ from gepa_client.journal.run_events import Event
 from gepa_client.journal.store import Store, named_store
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.optimizer import Optimization
-from gepa_client.run.run_watcher import RunCounters
+from gepa_client.run.run_counters import RunCounters
 from gepa_client.settings.flag_words import flag_words
 from gepa_client.settings.groups import FleetSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.run_config import ROW_SETTINGS, SETTINGS, RunConfig

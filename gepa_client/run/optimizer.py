@@ -42,8 +42,9 @@ from gepa_client.run.guards import FailureGuard, RunWarnings
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.proposal_watcher import ProposalWatcher
 from gepa_client.run.resolved_settings import is_deterministic, race_sample
+from gepa_client.run.run_counters import RunCounters
 from gepa_client.run.run_errors import error_details, stop_for, stop_reason
-from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
+from gepa_client.run.run_watcher import FailFastCallback, RunWatcher
 from gepa_client.run.stoppers import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
 from gepa_client.selection.race import behind_best
@@ -236,7 +237,7 @@ class Optimization:
             self.emit,
             self._best,
             journal,
-            self.counters,
+            self.counters.live,
             self.kept,
             seed=config.seed,
             use_merge=config.use_merge,
@@ -351,11 +352,6 @@ class Optimization:
         except (ClientError, RpcError) as error:
             self.emit(Warned(message=f"the best candidates could not be compared: {stop_reason(error)}"))
             return ending
-        best = found.best_idx
-        if found is not ending.result:
-            best_score, seed_score = best_and_seed_scores(found)
-            self.counters.set(metric_calls=found.total_metric_calls, seed_score=seed_score)
-            self.counters.found_best(best, best_score, found.candidates[best])
         return replace(ending, result=found)
 
     def _reused(self, watcher: RunWatcher) -> int | None:

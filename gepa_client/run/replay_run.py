@@ -23,8 +23,8 @@ from gepa_client.run.gateway_record import REFUSALS_EMITTED, recorded_gateway_ev
 from gepa_client.run.initial_state import recorded_initial_state
 from gepa_client.run.optimizer import Optimization
 from gepa_client.run.resolved_settings import evolve_of
+from gepa_client.run.run_counters import RunCounters
 from gepa_client.run.run_errors import stop_reason
-from gepa_client.run.run_watcher import RunCounters
 from gepa_client.run.strategies import sampled_rows
 from gepa_client.settings.groups import TrackingSettings
 from gepa_client.settings.run_config import RunConfig

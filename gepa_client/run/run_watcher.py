@@ -1,8 +1,6 @@
 """Turn GEPA's callbacks into events, and keep the last complete state for a run that is interrupted."""
 
 import sys
-import threading
-import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,7 +29,6 @@ from gepa_client.gepa.reflection_prompt import FittedRecords
 from gepa_client.gepa.reflective_datasets import Records
 from gepa_client.journal.entries import CandidateRecord, now
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import (
     Budget,
     CandidateFound,
@@ -47,56 +44,10 @@ from gepa_client.journal.run_events import (
     race_text,
 )
 from gepa_client.journal.steer_entries import Drop, SetBudget, SteerEntry, described
-from gepa_client.run.activity import Activity
 from gepa_client.run.guards import PERFECT
 from gepa_client.run.proposal_watcher import Proposal, ProposalWatcher
 from gepa_client.run.run_errors import merge_unusable, stop_for
 from protocol.code import CODE_COMPONENTS, added_to
-
-
-class RunCounters:
-    """Written by the run, read by its heartbeat; safe to use from any thread.
-
-    `before`: the counters in the store. Active seconds continue from there, on a monotonic clock. `activity`: what the
-    run is doing at this moment.
-    """
-
-    def __init__(self, before: Mapping[str, Any], spend: SpendingTotals, activity: Activity | None = None) -> None:
-        self.activity = activity or Activity()
-        self._lock = threading.Lock()
-        self._figures = {name: value for name, value in before.items() if name != "now"}
-        self._best: dict[str, Any] | None = None
-        self._spend = spend
-        self._active_before = float(before.get("active_seconds") or 0.0)
-        self._began = time.monotonic()
-
-    @property
-    def active_seconds(self) -> float:
-        """Seconds that processes have driven this run, pauses excluded."""
-        return self._active_before + time.monotonic() - self._began
-
-    def set(self, **figures: Any) -> None:
-        """Set counters by name: iteration, metric_calls, candidates, ..."""
-        with self._lock:
-            self._figures.update(figures)
-
-    def found_best(self, index: int, score: float, texts: Mapping[str, str]) -> None:
-        """Note a candidate that beats all before it."""
-        with self._lock:
-            self._best = {"index": index, "score": score, "texts": dict(texts)}
-
-    def changes(self) -> dict[str, Any]:
-        """Return the counters as fields of `StoredRun`."""
-        with self._lock:
-            figures = {
-                **self._figures,
-                "active_seconds": round(self.active_seconds, 3),
-                "spent_usd": self._spend.cost_usd,
-                "unpriced": self._spend.unpriced,
-                "unreported": self._spend.unreported,
-                **self.activity.changes(),
-            }
-            return {"counters": figures} | ({"best": self._best} if self._best is not None else {})
 
 
 @dataclass
@@ -104,8 +55,8 @@ class RunWatcher:
     """A GEPA callback.
 
     `on_best` is called with the seed and with every candidate that beats all before it; `journal` records each
-    candidate, `counters` what the run's store shows. During a replay they receive nothing but candidates that are not
-    among the `kept` ones; the rest follows at its end. `result()` is GEPA's result at the last complete candidate; None
+    candidate. During a replay they receive nothing but candidates that are not among the `kept` ones; the rest follows
+    at its end, after a call of `on_live`. `result()` is GEPA's result at the last complete candidate; None
     while the seed is being scored. `fitted`: returns the records of a component as the prompt shows them, by candidate,
     dataset and name; None if the program proposes. `proposals`: follows those of an iteration; its callbacks come
     first. `race_lost`: returns how a proposal lost its race; None if it was rejected without one. `dropped`: candidates
@@ -117,7 +68,7 @@ class RunWatcher:
     emit: Emit
     on_best: Callable[[dict[str, str]], None]
     journal: Journal
-    counters: RunCounters
+    on_live: Callable[[], None]
     kept: Mapping[int, CandidateRecord]
     seed: int
     use_merge: bool
@@ -129,8 +80,7 @@ class RunWatcher:
     def __post_init__(self) -> None:
         self._state: GEPAState[Any, int] | None = None
         self._complete: GEPAResult[Any, int] | None = None
-        self._figures: dict[str, Any] = {}
-        self._best: tuple[int, float, dict[str, str]] | None = None  # not shown yet
+        self._best: dict[str, str] | None = None  # not shown yet
         self._front = [0]
         self._proposed = False
         self._texts: dict[int, dict[str, str]] = {}
@@ -139,7 +89,6 @@ class RunWatcher:
         self._phase: PhaseName | None = None
         self._over = False
         self._records: dict[int, CandidateRecord] = {}
-        self._steered = 0
         self.validated_from_cache = 0
         self.proposals.on_unusable = self._on_unusable
 
@@ -165,7 +114,6 @@ class RunWatcher:
         self._state = event["state"]
         if not self.journal.replaying:
             self._enter("optimizing")
-        self._note(iteration=event["iteration"], metric_calls=self._state.total_num_evals)
         if self._complete is None:
             self._keep()
             self._keep_objectives_of_the_seed()
@@ -184,7 +132,7 @@ class RunWatcher:
         scores = list(state.program_full_scores_val_set) if state is not None else [event["average_score"]]
         best = best_of(scores, self.dropped)
         if best == index:
-            self._best = (index, event["average_score"], dict(event["candidate"]))
+            self._best = dict(event["candidate"])
         found_at = state.num_metric_calls_by_discovery[index] if state is not None else 0
         if state is not None:
             self.validated_from_cache += event["num_examples_evaluated"] - (state.total_num_evals - found_at)
@@ -205,8 +153,7 @@ class RunWatcher:
         if index not in self.kept or not self.journal.replaying:
             self.journal.add_candidate(kept)
         self._records[index] = kept
-        seed = {"seed_score": event["average_score"], "metric_calls": event["num_examples_evaluated"]}
-        self._note(candidates=index + 1, **(seed if index == 0 else {}))
+        self._show_if_live()
         self.emit(
             CandidateFound(
                 index=index,
@@ -235,10 +182,9 @@ class RunWatcher:
             self._drop(entry.action.candidate, number)
             self._keep()
             if scores[best] < scores[entry.action.candidate] or best > entry.action.candidate:
-                self._best = (best, scores[best], dict(state.program_candidates[best]))
+                self._best = dict(state.program_candidates[best])
             self._front = sorted(set().union(*state.get_pareto_front_mapping().values()))
-        self._steered += 1
-        self._note(steered=self._steered)
+        self._show_if_live()
         self.emit(
             Steered(
                 action=entry.action.kind,
@@ -260,7 +206,6 @@ class RunWatcher:
 
     def on_budget_updated(self, event: BudgetUpdatedEvent) -> None:
         """Emit the metric calls that GEPA counted."""
-        self._note(metric_calls=event["metric_calls_used"])
         self.emit(Budget(metric_calls=event["metric_calls_used"]))
 
     def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
@@ -341,18 +286,15 @@ class RunWatcher:
         except OSError as error:  # GEPA would swallow it
             raise stop_for(error, "writing the best candidate") from error
 
-    def _note(self, **figures: Any) -> None:
-        """Keep figures for the store, which has newer ones until the replay has ended."""
-        self._figures |= figures
+    def _show_if_live(self) -> None:
         if not self.journal.replaying:
             self._show()
 
     def _show(self) -> None:
-        self.counters.set(**self._figures)
+        self.on_live()
         if self._best is not None:
             best, self._best = self._best, None
-            self.counters.found_best(*best)
-            self.on_best(best[2])
+            self.on_best(best)
 
     def _enter(self, phase: PhaseName) -> None:
         if phase != self._phase:

@@ -4,9 +4,9 @@ from evolverpc_common.display_text import counted
 from gepa_client.evolution.names import code_label
 from gepa_client.journal import run_events as events
 from gepa_client.report.proposed_texts import copied_summary, unusable_text
-from gepa_client.report.run_record import change_origin
 from gepa_client.report.steering_fields import steered_text
 from gepa_client.report.summary_fields import refusal_text, rows_summary
+from gepa_client.run.run_view import change_origin
 from gepa_client.views.calling_program import blocked_hint, where_of
 from gepa_client.views.candidate_view import diff_size
 from gepa_client.views.console import safe, safe_line

@@ -19,9 +19,9 @@ from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.no_improvement import no_improvement
-from gepa_client.report.run_record import RunRecord
 from gepa_client.report.steering_fields import steered_kinds
 from gepa_client.run import output_folder as files
+from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.views.calling_program import by_typescript
 from gepa_client.views.console import LABEL, NOT_MET, PAUSED, STOPPED, USAGE, echo, echo_facts, echo_next, fail, safe
@@ -53,7 +53,7 @@ class RunSummary:
     run_id: str
     store: str | None
     output: Path | None
-    record: RunRecord
+    record: RunView
     finished: Finished
     connected: bool
     written: list[str]
@@ -256,7 +256,7 @@ def _shown(output: Path) -> Path:
     return output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
 
 
-def _load_call(record: RunRecord, output: Path) -> str:
+def _load_call(record: RunView, output: Path) -> str:
     """Return the call that loads the best candidate, in the language of the program."""
     in_typescript = by_typescript.get() or fields.is_typescript(record)
     return f"{'loadCandidate' if in_typescript else 'evolverpc.load_candidate'}({json.dumps(str(output))})"
@@ -281,7 +281,7 @@ def _next_command(ended: RunSummary) -> str:
     return command("watch", ended.run_id, store=ended.store)
 
 
-def _runs_other_code(record: RunRecord) -> bool:
+def _runs_other_code(record: RunView) -> bool:
     """Return whether the best candidate runs other code than the seed."""
     seed, best = record.seed, record.best
     return seed is not None and best is not None and code_at(seed.texts)[1] != code_at(best.texts)[1]

@@ -27,9 +27,9 @@ from gepa_client.journal.run_events import FailedExamples
 from gepa_client.journal.store import Store, named_store
 from gepa_client.journal.tie_entries import TieDecision
 from gepa_client.report import summary_fields as fields
-from gepa_client.report.recorded_run import record_of
-from gepa_client.report.run_record import RunRecord
 from gepa_client.run.output_folder import CERTIFICATE
+from gepa_client.run.recorded_run import view_of
+from gepa_client.run.run_view import RunView
 from gepa_client.views.candidate_view import candidate_tree, show_candidate, show_changes, show_moved_rows
 from gepa_client.views.console import (
     LONGEST,
@@ -102,7 +102,7 @@ def show(
 
 
 def _as_json(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]) -> dict[str, Any]:
-    record, spending = record_of(store, run), store.spending(run.id)
+    record, spending = view_of(store, run), store.spending(run.id)
     return {
         **run_as_json(run),
         "discovery": discovery(store, run.id),
@@ -152,7 +152,7 @@ def _show_run(
     full: bool,
     url: str | None,
 ) -> None:
-    record = record_of(store, run)
+    record = view_of(store, run)
     colour = COLOURS.get(run.status, "default")
     echo(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
     for message in record.warnings:
@@ -210,7 +210,7 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
         echo(console, f"[yellow]{counted(lost, 'attempt')} without a response: their cost is unknown[/]")
 
 
-def _show_gateway(console: Console, record: RunRecord) -> None:
+def _show_gateway(console: Console, record: RunView) -> None:
     """Print the models that programs called, the hosts that they connected to, and refused requests."""
     _show_figures(console, "model calls", fields.MODEL_CALL_COLUMNS, fields.model_call_rows(record))
     _show_figures(console, "hosts that sandboxes connected to", fields.HOST_COLUMNS, fields.host_rows(record))
@@ -241,7 +241,7 @@ def _outcome(outcome: str | None) -> str:
     return f"[green]{outcome}[/]" if outcome == "ok" else f"[yellow]{safe_line(outcome, 40)}[/]"
 
 
-def _run_facts(store: Store, run: StoredRun, record: RunRecord, *, full: bool) -> list[tuple[str, str]]:
+def _run_facts(store: Store, run: StoredRun, record: RunView, *, full: bool) -> list[tuple[str, str]]:
     """Return what the record states, and what only the store has, line by line. `full`: no value is cut."""
     named = named_store(store.url)
     waiting, steering = len(store.requests(run.id, waiting=True)), command("steer", "list", run.id, store=named)

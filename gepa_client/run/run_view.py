@@ -1,8 +1,9 @@
-"""The state of a run by its events alone, which the display, the summary and the reports read."""
+"""The present state of a run, folded from its events: everything that shows a run begins here."""
 
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
+from gepa_client.analysis.proposals import RecordedProposals
 from gepa_client.certificate.certificate import Certificate
 from gepa_client.journal import run_events as events
 from gepa_client.journal.history import selection_name
@@ -35,16 +36,16 @@ class Headline:
 
 
 @dataclass
-class RunRecord:
+class RunView:
     """What is known so far. Every list is in the order things happened; candidates are by index."""
 
     started: events.Started | None = None
-    phase: str = "connecting"
+    phase: events.PhaseName | None = None
+    iteration: int = 0
+    proposals: RecordedProposals = field(default_factory=RecordedProposals)
     candidates: list[events.CandidateFound] = field(default_factory=list)
     rejected: list[events.Rejected] = field(default_factory=list)
     skipped: list[events.NoProposal] = field(default_factory=list)
-    reflecting: list[events.ProposalBegun] = field(default_factory=list)
-    """The proposals whose new texts are awaited."""
     reflection_error: str = ""
     """Why the reflection model did not answer the last time; empty if it did, or was not asked yet."""
     mutations: list[events.Mutated | events.MutationRejected] = field(default_factory=list)
@@ -77,7 +78,13 @@ class RunRecord:
     budget_used: int = 0
     evaluated: int = 0
     in_flight: int = 0
+    slots: int = 0
+    waiting_calls: int = 0
+    """Calls that wait for one of the slots."""
     waiting: events.FleetChanged | None = None
+    """The lack of any server that answers; None while there is one."""
+    refused_endpoints: dict[str, str] = field(default_factory=dict)
+    """Why an endpoint was refused, by its URL."""
     up: int = 1
     endpoints: int = 1
     spent_usd: float = 0.0
@@ -89,6 +96,8 @@ class RunRecord:
     def apply(self, event: events.Event) -> None:
         """Take one event into account."""
         self.seconds = max(self.seconds, event.seconds)
+        self.iteration = max(self.iteration, getattr(event, "iteration", 0))
+        self.proposals.apply(event)
         match event:
             case events.Started():
                 self.started = event
@@ -100,13 +109,19 @@ class RunRecord:
             case events.FleetChanged():
                 if event.kind in ("waiting", "back", "joined"):
                     self.waiting = event if event.kind == "waiting" else None
+                if event.url is not None and event.kind == "refused":
+                    self.refused_endpoints[event.url] = event.detail
+                elif event.url is not None:
+                    self.refused_endpoints.pop(event.url, None)
             case events.Progress():
                 self.evaluated, self.in_flight = event.evaluated, event.in_flight
+                self.slots, self.waiting_calls = event.slots, event.waiting
                 self.up, self.endpoints, self.spent_usd = event.up, event.endpoints, event.spent_usd
                 if self.phase not in ("ties", "testing", "finalizing"):
                     self._searched = event.evaluated
-                self._pace = [point for point in self._pace if event.seconds - point[0] <= RATE_WINDOW_S]
                 self._pace.append((event.seconds, event.evaluated))
+                while len(self._pace) > 2 and self._pace[1][0] <= event.seconds - RATE_WINDOW_S:
+                    del self._pace[0]
             case events.ModelCalls():
                 self.model_calls = event
             case events.CallRefused():
@@ -133,9 +148,6 @@ class RunRecord:
                 self.reflection_error = event.error
             case events.ProposalBegun():
                 self.reflection_error = ""
-                self.reflecting.append(event)
-            case events.ProposalMade():
-                self.reflecting = []
             case events.MutationStarted():
                 self.mutating[event.number] = ""
             case events.MutationProgress():
@@ -171,9 +183,13 @@ class RunRecord:
                 self.finished = event
                 self.waiting = None
                 self.mutating = {}
-                self.reflecting = []
                 self.in_flight = 0
                 self.budget_used = max(self.budget_used, event.metric_calls)
+
+    @property
+    def reflecting(self) -> list[events.ProposalBegun]:
+        """The proposals whose new texts are awaited."""
+        return [] if self.finished is not None else self.proposals.awaited
 
     @property
     def races(self) -> events.LostRaces:
@@ -238,11 +254,13 @@ class RunRecord:
         return limits[-1] if limits else self.started.max_metric_calls if self.started else None
 
     def rate(self) -> float | None:
-        """Examples per second over the last half minute; None before two readings."""
+        """Examples per second over the last half minute, until now; None before two readings."""
         if len(self._pace) < 2:
             return None
         (first_s, first_n), (last_s, last_n) = self._pace[0], self._pace[-1]
-        return (last_n - first_n) / (last_s - first_s) if last_s > first_s else None
+        if last_s <= self.seconds - RATE_WINDOW_S:
+            return 0.0
+        return (last_n - first_n) / (self.seconds - first_s) if self.seconds > first_s else None
 
     def seconds_left(self) -> float | None:
         """Return the seconds left of the budget at the present rate."""
@@ -250,6 +268,25 @@ class RunRecord:
         if self.budget is None or not rate or self.phase != "optimizing" or self.finished is not None:
             return None
         return max(0, self.budget - self.metric_calls) / rate
+
+    def figures(self) -> dict[str, Any]:
+        """Return what a list of runs shows of this one, by the names of its counters in the store, once it is known."""
+        known = {
+            "iteration": self.iteration,
+            "metric_calls": self.budget_used,
+            "candidates": len(self.candidates),
+            "steered": sum(event.refused is None for event in self.steered),
+        }
+        scores = self.searched()
+        found = {name: figure for name, figure in known.items() if figure}
+        return found if scores is None else found | {"seed_score": scores[0]}
+
+    def searched(self) -> tuple[float, float] | None:
+        """Return the scores of seed and best by which the search, or the comparison after it, chose the best."""
+        if self.seed is None or self.best is None:
+            return None
+        whole = self.whole_validation()
+        return (self.seed.score, self.best.score) if whole is None else (whole.seed, whole.best)
 
     def whole_validation(self) -> Headline | None:
         """Return the scores of seed and best over the sample and the rows of the comparison; None without one."""
