@@ -16,7 +16,6 @@ from gepa_client.page.moment_events import CertificateFound, FailedStep, StatedF
 from gepa_client.page.page_fact import TEXT_SENT
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.no_improvement import no_improvement, unused_iterations
-from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
 from gepa_client.run.recorded_run import view_of
 from gepa_client.run.run_view import RunView
 
@@ -79,14 +78,6 @@ def summary_of(record: RunView, explained: Explanation | None) -> Summary:
         facts.append(("finalize failed" if record.finalized.error else "finalize", line(answer)))
     if (unused := unused_iterations(record)) is not None:
         facts.append(("unused", unused))
-    tables = (
-        ("Records cut for reflection", fields.CUT_COLUMNS, fields.cut_rows(record)),
-        ("Answers that were not used", UNUSABLE_COLUMNS, unusable_rows(record)),
-        ("Copied from training rows", COPY_COLUMNS, copied_table(record)),
-        ("Model calls", fields.MODEL_CALL_COLUMNS, fields.model_call_rows(record)),
-        ("Hosts that sandboxes connected to", fields.HOST_COLUMNS, fields.host_rows(record)),
-        ("Refused", ("request", "reason"), [(event.what, fields.refusal_text(event)) for event in record.refusals]),
-    )
     return Summary(
         story=fields.story(record, explained),
         certificate=_stated(fields.certificate_facts(record)),
@@ -95,8 +86,7 @@ def summary_of(record: RunView, explained: Explanation | None) -> Summary:
         settings=fields.changed_settings(record.started.config) if record.started is not None else {},
         tables=[
             SummaryTable(heading=heading, columns=list(columns), rows=[list(row) for row in rows])
-            for heading, columns, rows in tables
-            if rows
+            for heading, columns, rows in fields.tables(record)
         ],
         failed_steps=[
             FailedStep(

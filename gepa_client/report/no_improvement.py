@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from evolverpc_common.display_text import counted, line
 from gepa_client.journal.run_events import FailureGroup, MutationRejected, Rejected
-from gepa_client.report.proposed_texts import unusable_hints
-from gepa_client.report.summary_fields import failure_name, is_by_model, is_typescript, perfect_score, setting_of
+from gepa_client.report.event_words import dropped_texts, failure_name
+from gepa_client.report.summary_fields import is_by_model, is_typescript, perfect_score, setting_of
 from gepa_client.run.run_view import RunView
 
 EXAMPLES, HINTS = 3, 3
@@ -103,8 +103,8 @@ def _proposals(view: RunView) -> int:
 
 
 def _rejection(event: Rejected, failing: Mapping[str | None, FailureGroup], selection: str) -> str:
-    if event.race is not None:
-        return f"raced out on the {selection} rows"
+    if event.outcome != "rejected":
+        return f"{event.outcome.replace('_', ' ')} on the {selection} rows"
     if not event.is_by_score:
         return line(event.reason, 80)
     if (group := failing.get(event.candidate)) is not None:
@@ -142,7 +142,7 @@ def _hints(view: RunView) -> Iterator[str]:
     scored = _judged(view)
     same = sum(event.new_score == event.old_score for event in scored)
     size, is_small = _minibatch(view), False
-    only = len(view.candidates) - 1 + view.races.lost
+    only = view.improved_only_minibatches
     if not faults and scored and not any(event.old_score or event.new_score for event in scored):
         yield "a score with values between 0 and 1: every minibatch scored 0 before and after, which shows no progress"
     elif not faults and same > len(scored) / 2:
@@ -204,7 +204,7 @@ def _faults(view: RunView, proposals: int) -> Iterator[tuple[int, str]]:
         yield count, f"another {proposer}: all {count:,} proposals that were not kept have the same texts"
     if perfect > proposals:
         yield perfect, f"training rows that the seed fails on: {perfect:,} of {iterations} had perfect scores already"
-    yield from unusable_hints(view, proposer)
+    yield from dropped_texts(view, proposals, proposer)
     if empty > proposals:
         yield empty, f"another {proposer}: {empty:,} of {iterations} had no new text"
 

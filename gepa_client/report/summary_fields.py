@@ -1,4 +1,4 @@
-"""What reports and terminal share: a run's story and facts, failures, model calls."""
+"""What a run came to, in words: its story, its facts, its tables, and the changes on the way to its best candidate."""
 
 import math
 import re
@@ -14,19 +14,12 @@ from gepa_client.certificate.leaks import Leaks
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.history import selection_name
 from gepa_client.journal.run_events import (
-    CallRefused,
-    FailedExamples,
-    FailureGroup,
-    LostRaces,
     ModelTally,
     Mutated,
-    RecordCuts,
-    RetriedExamples,
     Started,
-    TiesCompared,
 )
-from gepa_client.report.proposed_texts import copied_summary, unusable_summary
-from gepa_client.report.steering_fields import steered_kinds, steered_summary
+from gepa_client.report.event_words import Table, event_tables, named, rows_summary, totals
+from gepa_client.report.state_words import budget_note
 from gepa_client.run.output_folder import HostTotals
 from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_config import RunConfig
@@ -34,25 +27,11 @@ from gepa_client.settings.run_config import RunConfig
 ENDED_SHOWN = 4000
 """Characters of why a run ended."""
 
-LONGEST_FAILURE = 20_000
-
-FAILURES_NAMED = 10
-"""Rows and candidates of a group that are named."""
-
 LEAKS_SHOWN = 5
 """Rows found in the best candidate that are named."""
 
 SIGNIFICANT = 0.05
 """The probability of chance below which a difference counts as unlikely to be chance."""
-
-HOST_COLUMNS = ("host", "connections", "failed", "refused", "bytes sent", "received")
-
-CUTS_SHOWN = 50
-"""Prompts with cut records that are listed."""
-
-CUT_COLUMNS = ("prompt", "records", "shortened", "left out", "tokens left out")
-
-MODEL_CALL_COLUMNS = ("model", "calls", "failed", "tokens in", "tokens out", "cost")
 
 _HOST = re.compile(r"\S+:\d+")
 """A refused connection; other refusals name a model or a path."""
@@ -82,7 +61,7 @@ def story(view: RunView, explained: Explanation | None) -> list[str]:
     sentences.append(_ending(view))
     if explained is not None:
         proposer = "Reflection" if is_by_model(view) else "The program"
-        by_hand = "propose" in steered_kinds(view)
+        by_hand = "propose" in view.steered_kinds
         makers = f"{proposer} and users" if by_hand else proposer
         made = f"{makers} made {counted(explained.proposed, 'proposal')}, of which {explained.kept} "
         made += "was kept." if explained.kept == 1 else "were kept."
@@ -111,7 +90,7 @@ def certificate_facts(view: RunView) -> list[tuple[str, str]]:
         chosen += f"; {luck}{validation.estimate:.4g} ({interval})"
     if dropped := validation.compared - validation.complete:
         chosen += (
-            f"; {counted(dropped, 'proposal')} more {'was' if dropped == 1 else 'were'} compared and dropped in races"
+            f"; {counted(dropped, 'proposal')} more {'was' if dropped == 1 else 'were'} compared and dropped early"
         )
     return [
         ("verdict", found.statement),
@@ -208,8 +187,8 @@ def selecting_rows(change: Change) -> str:
 
 def step_origin(change: Change) -> str:
     """Return where a candidate comes from, and when it was found, as a sentence."""
-    came = " and ".join(map(_named, change.parents))
-    merged = f", merged; compared with {_named(change.against)}" if len(change.parents) > 1 else ""
+    came = " and ".join(map(named, change.parents))
+    merged = f", merged; compared with {named(change.against)}" if len(change.parents) > 1 else ""
     return f"From {came}{merged}. Iteration {change.iteration:,}, after {change.metric_calls:,} metric calls."
 
 
@@ -234,10 +213,6 @@ def row_groups(change: Change) -> list[tuple[str, MovedRows]]:
     return [("Better", change.better), ("Worse", change.worse), ("The same, and not perfect", change.same)]
 
 
-def _named(index: int) -> str:
-    return f"candidate {index}" if index else "the seed"
-
-
 def changed_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that differ from their defaults."""
     defaults = RunConfig.model_construct().model_dump(mode="json")
@@ -251,7 +226,7 @@ def changed_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def summary_facts(view: RunView) -> list[tuple[str, str]]:
     """Return the main facts as label and plain text; the reason of the end may take several lines."""
     started, finished, best = view.started, view.finished, view.best
-    headline, failed = view.headline(), view.failed_examples
+    headline = view.headline()
     code = code_label(best.texts) if best is not None else None
     made = sum(isinstance(mutation, Mutated) for mutation in view.mutations)
     facts = {
@@ -271,20 +246,13 @@ def summary_facts(view: RunView) -> list[tuple[str, str]]:
         f"{counted(len(view.failures), 'failed iteration')}"
         if started is not None
         else None,
-        "steered": steered_summary(steered_kinds(view)),
-        "raced out": race_summary(view.races),
-        "compared": tie_summary(view.ties) if view.ties is not None else None,
-        "failed examples": failure_summary(failed) if failed is not None else None,
-        "retries": retry_summary(view.retried),
-        "records cut": cut_summary(view.cuts) if view.cuts.prompts else None,
-        "answers not used": unusable_summary(view.unusable),
-        "copied examples": copied_summary(view.copied),
+        **totals(view),
         "changes of code": f"{made} made, {len(view.mutations) - made} refused" if view.mutations else None,
         "model calls": model_call_summary(view),
-        "refused": refusal_summary(view),
+        "refused": counted(view.refused_calls, "time") if view.refused_calls else None,
     }
     if started is not None:
-        facts["rows"] = rows_summary(started.splits, training_only=started.training_only, sampled=started.sampled)
+        facts["rows"] = rows_summary(started)
         facts["proposals by"] = line(started.proposer, 200)
     if finished is not None:
         costs = {
@@ -313,71 +281,10 @@ def selection_score(view: RunView) -> str | None:
     return f"{found}, candidate {best.index}"
 
 
-def rows_summary(splits: Mapping[str, int], *, training_only: bool, sampled: int | None) -> str:
-    """Return `40 train, 20 val`, or `40 train (no validation rows: they select the candidates too)`.
-
-    `sampled`: on how many validation rows the search scores candidates; None if on all.
-    """
-    also = {"train": " (no validation rows: they select the candidates too)"} if training_only else {}
-    if sampled is not None:
-        also["val"] = f" (the search scores candidates on {sampled} of them)"
-    named = [split for split in splits if not training_only or split != "val"]
-    return ", ".join(f"{splits[split]} {split}{also.get(split, '')}" for split in named)
-
-
 def reuse_summary(view: RunView) -> str | None:
     """Return how many results were reused; None if the program is not known to be deterministic."""
     reused = view.finished.reused if view.finished is not None else None
     return f"{reused:,}, not counted as metric calls" if reused is not None else None
-
-
-def tie_summary(ties: TiesCompared) -> str:
-    """Return which of the best candidates were compared, on how many fresh rows, and which is the best."""
-    named = {each.index: f"candidate {each.index}" if each.index else "the seed" for each in ties.candidates}
-    means = ", ".join(f"{named[each.index]} {each.mean:.4g}" for each in ties.candidates)
-    found = f"means over {ties.validation_rows + ties.rows:,} rows: {means}; the best is {named[ties.best]}"
-    fresh = ties.rows - ties.validation_left
-    fewer = "" if fresh == ties.asked else f" of the {ties.asked:,} asked for, as no more are fresh"
-    if not ties.validation_left:
-        tied = f"{len(ties.candidates)} candidates tied on validation"
-        return f"{tied} and were compared on {counted(fresh, 'fresh row')}{fewer}; {found}"
-    left = f"{counted(ties.validation_left, 'validation row')} that the search left out"
-    also = f" and on {counted(fresh, 'fresh training row')}{fewer}" if ties.asked else ""
-    others = [each for each in ties.candidates if each.index]
-    which = "the best candidate" if len(others) == 1 else f"the best {len(others)} candidates"
-    which += " and the seed" if len(others) < len(ties.candidates) else ""
-    return f"{which} were compared on {left}{also}; {found}"
-
-
-def race_summary(races: LostRaces) -> str | None:
-    """Return how many proposals lost their race, by how many scores, and the metric calls; None without any.
-
-    A row that had begun when the decision fell is a metric call too, and one that was scored before is none.
-    """
-    if not races.lost:
-        return None
-    begun = races.calls - races.compared
-    rest = f", and {begun:,} more had begun" if begun > 0 else f", {-begun:,} of them known before" if begun else ""
-    scores = f"{counted(races.compared, 'score')} of rows ({races.compared / races.lost:.3g} each in the mean)"
-    return f"{counted(races.lost, 'proposal')}, by {scores}{rest}: {races.calls:,} metric calls, {races.saved:,} saved"
-
-
-def budget_note(view: RunView) -> str:
-    """Return ` of 1,500`, with the reason if more was used; empty without a budget.
-
-    GEPA checks the budget between iterations, and finishes what has begun.
-    """
-    budget, last = view.budget, view.candidates[-1] if view.candidates else None
-    if budget is None:
-        return ""
-    if view.metric_calls <= budget:
-        return f" of {budget:,}"
-    if view.finished is None or not view.finished.search_complete:
-        return f" of {budget:,} (an iteration that had begun counts too)"
-    begun = "the last iteration"
-    if last is not None and last.metric_calls > budget:
-        begun = f"the evaluation of {'the seed' if last.index == 0 else f'candidate {last.index}'} on all rows"
-    return f" of {budget:,} ({begun} had begun and was finished)"
 
 
 def _program(started: Started) -> str:
@@ -385,89 +292,21 @@ def _program(started: Started) -> str:
     return line(f"{started.program}{version} behind {started.server}, {started.url}", 300)
 
 
-def failure_summary(failed: FailedExamples) -> str:
-    """`6 of 60 evaluations: 5 KeyError, 1 timeout`; texts as they are."""
-    groups = ", ".join(f"{group.count:,} {failure_name(group)}" for group in failed.groups[:FAILURES_NAMED])
-    return line(f"{failed.failed:,} of {failed.evaluated:,} evaluations: {groups}")
+def tables(view: RunView) -> list[Table]:
+    """Return the tables of a run that have rows, in the order of their headings on a page."""
+    cut, unused, copied, refused = event_tables(view)
+    return [table for table in (cut, unused, copied, *gateway_tables(view), refused) if table[2]]
 
 
-def retry_summary(retried: RetriedExamples | None) -> str | None:
-    """`9 examples were tried again after 12 failures: api.openai.com 429 (10), refused (2)`; None without any."""
-    if retried is None:
-        return None
-    hosts: dict[str | None, list[str]] = {}
-    for group in retried.groups[:FAILURES_NAMED]:
-        hosts.setdefault(group.host, []).append(f"{group.reason} ({group.failures:,})")
-    named = "; ".join(f"{host + ' ' if host else ''}{', '.join(reasons)}" for host, reasons in hosts.items())
-    more = ", ..." if len(retried.groups) > FAILURES_NAMED else ""
-    were = "was" if retried.examples == 1 else "were"
-    failures = counted(sum(group.failures for group in retried.groups), "failure")
-    return line(f"{counted(retried.examples, 'example')} {were} tried again after {failures}: {named}{more}")
-
-
-def failure_name(group: FailureGroup) -> str:
-    """Return the exception's type, or `timeout`, with its type if it has another one."""
-    if group.status == "program_error":
-        return group.type
-    return "timeout" if group.type.lower() in ("timeout", "timeouterror") else f"timeout ({group.type})"
-
-
-def failure_places(group: FailureGroup, named: int = FAILURES_NAMED) -> str:
-    """`5 examples; on 3 rows: val 1, val 4, train 1; by candidates: 0 (4 times), 2 (once)`."""
-    rows = ", ".join(group.rows[:named]) + (", ..." if group.row_count > min(named, len(group.rows)) else "")
-    times = [
-        f"{candidate} ({'once' if count == 1 else f'{count:,} times'})" for candidate, count in group.candidates.items()
-    ]
-    by = ", ".join(times[:named]) + (", ..." if len(times) > named else "")
-    return line(
-        f"{counted(group.count, 'example')}; on {counted(group.row_count, 'row')}: {rows}; "
-        f"by {'candidate' if len(times) == 1 else 'candidates'}: {by}",
-        LONGEST_FAILURE,
-    )
-
-
-def failure_messages(group: FailureGroup) -> str | None:
-    """Return `2 different messages: 'returns' (14 times), 'account' (12 times)`; None if all have the same one."""
-    if group.message_count < 2:
-        return None
-    listed = ", ".join(
-        f"{line(message, 160)} ({'once' if count == 1 else f'{count:,} times'})"
-        for message, count in group.messages.items()
-    )
-    more = ", ..." if group.message_count > len(group.messages) else ""
-    return line(f"{group.message_count:,} different messages: {listed}{more}", LONGEST_FAILURE)
-
-
-def first_failure(group: FailureGroup, most: int | None = None) -> str:
-    """Return the first failure: row, candidate and message, with its traceback and its log on further lines.
-
-    `most`: lines of the traceback, and of the log, that are kept, from the end.
-    """
-    parts = [f"the first: row {group.row}, candidate {group.candidate}: {group.type}: {group.message}"]
-    if group.traceback:
-        parts += group.traceback.rstrip().splitlines()[-(most or 0) :]
-    if group.log:
-        parts += ["the program wrote:", *group.log.rstrip().splitlines()[-(most or 0) :]]
-    return "\n".join(parts)
-
-
-def cut_summary(cuts: RecordCuts) -> str:
-    """Return how much of the records did not fit into prompts, in which iterations, and which setting to raise."""
-    where = f"iteration {cuts.first:,}" if cuts.first == cuts.last else f"iterations {cuts.first:,} to {cuts.last:,}"
-    return (
-        f"in {counted(cuts.prompts, 'reflection prompt')} ({where}) {counted(cuts.shortened, 'record')} shortened and "
-        f"{cuts.left_out:,} left out, about {cuts.tokens:,} tokens; to show more, raise {' or '.join(cuts.settings)}"
-    )
-
-
-def cut_rows(view: RunView) -> list[tuple[str, ...]]:
-    """Return a row for each prompt whose records were cut, the first `CUTS_SHOWN` of them."""
+def gateway_tables(view: RunView) -> list[Table]:
+    """Return the models that programs called, and the hosts that they connected to or were refused."""
     return [
+        ("Model calls", ("model", "calls", "failed", "tokens in", "tokens out", "cost"), _model_call_rows(view)),
         (
-            line(f"iteration {cut.iteration:,}, {cut.component}", 200),
-            *(f"{n:,}" for n in (cut.records, cut.shortened, cut.left_out, cut.tokens)),
-        )
-        for cut in view.cut_records[:CUTS_SHOWN]
+            "Hosts that sandboxes connected to",
+            ("host", "connections", "failed", "refused", "bytes sent", "received"),
+            _host_rows(view),
+        ),
     ]
 
 
@@ -476,7 +315,7 @@ def excerpt_text(value: Excerpt) -> str:
     return f"{value.text}\n… {value.omitted:,} characters left out …" if value.omitted else value.text
 
 
-def model_call_rows(view: RunView) -> list[tuple[str, ...]]:
+def _model_call_rows(view: RunView) -> list[tuple[str, ...]]:
     """Return a row for each model, the most expensive first, and their sum if there are several."""
     if view.model_calls is None:
         return []
@@ -495,25 +334,7 @@ def model_call_summary(view: RunView) -> str | None:
     return f"{total.calls:,}{failed}, {tokens}, {money(total.cost_usd, total.unpriced)}"
 
 
-def refusal_summary(view: RunView) -> str | None:
-    """How much was refused; None where nothing was."""
-    times = refusal_count(view)
-    return f"{times:,} {'time' if times == 1 else 'times'}" if times else None
-
-
-def refusal_count(view: RunView) -> int:
-    """Return the number of refusals by the totals, or by the events if those are newer."""
-    events = sum(refusal.times for refusal in view.refusals)
-    return max(events, view.model_calls.refused if view.model_calls is not None else 0)
-
-
-def refusal_text(event: CallRefused) -> str:
-    """One refusal in a line, its texts as they are."""
-    again = f" ({event.times:,} times)" if event.times > 1 else ""
-    return line(f"{event.what} for {event.sandbox}: {event.reason}{again}")
-
-
-def host_rows(view: RunView) -> list[tuple[str, ...]]:
+def _host_rows(view: RunView) -> list[tuple[str, ...]]:
     """Return a row for each host that sandboxes connected to, or were refused, the busiest first."""
     refused = Counter[str]()
     for event in view.refusals:

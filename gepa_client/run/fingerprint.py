@@ -8,7 +8,7 @@ from typing import Any
 from evolverpc_common.display_text import plain
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.requests import digest_of
-from gepa_client.run.resolved_settings import evolve_of, is_deterministic, race_sample
+from gepa_client.run.resolved_settings import evolve_of, is_deterministic
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secret_settings import NOT_RECORDED
 from protocol import Candidate, DiscoverResult, ProgramInfo
@@ -55,7 +55,7 @@ def identity_settings(config: RunConfig) -> dict[str, Any]:
         for key, value in (recorded["reflection_lm_kwargs"] or {}).items()
         if value != NOT_RECORDED and key not in REACHED_BY
     }
-    found["validation"] = f"race:{race_sample(config)}" if config.races else "full"
+    found["validation"] = config.sampled_on(config.sample)
     return found
 
 

@@ -104,9 +104,7 @@ class RunCounters:
                 "spent_usd": self._spend.cost_usd,
                 "unpriced": self._spend.unpriced,
                 "unreported": self._spend.unreported,
-                "warnings": [*dict.fromkeys(line(text, LONGEST_DETAIL) for text in self._view.warnings)][
-                    :WARNINGS_KEPT
-                ],
+                "warnings": list(warnings)[:WARNINGS_KEPT],
             }
             if not self._over:
                 figures["now"] = self._now(endpoints)

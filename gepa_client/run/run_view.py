@@ -1,13 +1,18 @@
 """The present state of a run, folded from its events: everything that shows a run begins here."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
+
+from pydantic import BaseModel
 
 from gepa_client.analysis.proposals import RecordedProposals
 from gepa_client.certificate.certificate import Certificate
+from gepa_client.evolution.names import code_label
 from gepa_client.journal import run_events as events
 from gepa_client.journal.history import selection_name
+from gepa_client.journal.tie_entries import TieDecision
 from gepa_client.run.output_folder import HostTotals
+from gepa_client.steering.request_queue import STOPS
 
 RATE_WINDOW_S = 30.0
 
@@ -61,6 +66,7 @@ class RunView:
     retried: events.RetriedExamples | None = None
     cut_records: list[events.RecordsCut] = field(default_factory=list)
     unusable_answers: list[events.UnusableAnswer] = field(default_factory=list)
+    """Answers of reflection that were not used, or only the second one."""
     copied: events.CopiedExamples | None = None
     warnings: list[str] = field(default_factory=list)
     sealed: events.Sealed | None = None
@@ -253,6 +259,22 @@ class RunView:
         limits = [event.max_metric_calls for event in self.steered if event.max_metric_calls is not None]
         return limits[-1] if limits else self.started.max_metric_calls if self.started else None
 
+    @property
+    def steered_kinds(self) -> list[str]:
+        """The kinds of the requests that the run took, in order, without those that stopped it."""
+        return [event.action for event in self.steered if event.refused is None and event.action not in STOPS]
+
+    @property
+    def refused_calls(self) -> int:
+        """Calls that a gateway refused: by its totals, or by the events if those are newer."""
+        known = self.model_calls.refused if self.model_calls is not None else 0
+        return max(known, sum(refusal.times for refusal in self.refusals))
+
+    @property
+    def improved_only_minibatches(self) -> int:
+        """Proposals that were better on their minibatch alone, if the seed is still the best candidate."""
+        return len(self.candidates) - 1 + self.races.lost
+
     def rate(self) -> float | None:
         """Examples per second over the last half minute, until now; None before two readings."""
         if len(self._pace) < 2:
@@ -280,6 +302,51 @@ class RunView:
         scores = self.searched()
         found = {name: figure for name, figure in known.items() if figure}
         return found if scores is None else found | {"seed_score": scores[0]}
+
+    def ending(self) -> dict[str, Any]:
+        """Return the figures of a run that has ended, as the last line of `--json` has them."""
+        headline, best, calls = self.headline(), self.best, self.model_calls
+        return {
+            "rows": headline.rows if headline is not None else None,
+            "seed_score": headline.seed if headline is not None else None,
+            "best_score": headline.best if headline is not None else None,
+            "metric_calls": self.metric_calls,
+            "verdict": self.certificate.verdict if self.certificate is not None else None,
+            "raced_out": self.races.lost,
+            "saved_calls": self.races.saved,
+            "best_code": code_label(best.texts) if best is not None else None,
+            "model_calls": calls.total.model_dump(mode="json") if calls is not None else None,
+            "refused": self.refused_calls,
+            "failed_examples": self.failed_examples.failed if self.failed_examples is not None else 0,
+            "retried_examples": self.retried.examples if self.retried is not None else 0,
+            "steered": len(self.steered_kinds),
+            "unusable_answers": self.unusable.model_dump(mode="json"),
+            "copied_examples": self.copied.count if self.copied is not None else 0,
+            "spent_usd": self.spent_usd,
+            "active_seconds": round(self.active_seconds, 3),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is known besides candidates and proposals, as `show --json` has it."""
+        beyond = {"event", "seconds", "at"}
+
+        def stated(event: BaseModel | None) -> dict[str, Any] | None:
+            return None if event is None else event.model_dump(mode="json", exclude=beyond)
+
+        by_model = self.model_calls.by_model if self.model_calls is not None else {}
+        return {
+            "best_index": self.best.index if self.best is not None else None,
+            "ties": None if self.ties is None else self.ties.model_dump(include=set(TieDecision.model_fields)),
+            "model_calls": {name: tally.model_dump(mode="json") for name, tally in by_model.items()},
+            "hosts": {name: asdict(totals) for name, totals in self.hosts.items()},
+            "races": self.races.model_dump(),
+            "records_cut": self.cuts.model_dump(),
+            "unusable_answers": self.unusable.model_dump(),
+            "failed_examples": stated(self.failed_examples),
+            "retried_examples": stated(self.retried),
+            "copied_examples": stated(self.copied),
+            "refused": [event.model_dump(mode="json", exclude=beyond) for event in self.refusals],
+        }
 
     def searched(self) -> tuple[float, float] | None:
         """Return the scores of seed and best by which the search, or the comparison after it, chose the best."""

@@ -36,17 +36,14 @@ from gepa_client.journal.run_events import (
     NoProposal,
     Phase,
     PhaseName,
-    RacedOut,
     RecordsCut,
     Rejected,
     Steered,
-    UnusableAnswer,
-    race_text,
 )
 from gepa_client.journal.steer_entries import Drop, SetBudget, SteerEntry, described
 from gepa_client.run.guards import PERFECT
 from gepa_client.run.proposal_watcher import Proposal, ProposalWatcher
-from gepa_client.run.run_errors import merge_unusable, stop_for
+from gepa_client.run.run_errors import no_merge, stop_for
 from protocol.code import CODE_COMPONENTS, added_to
 
 
@@ -59,8 +56,8 @@ class RunWatcher:
     at its end, after a call of `on_live`. `result()` is GEPA's result at the last complete candidate; None
     while the seed is being scored. `fitted`: returns the records of a component as the prompt shows them, by candidate,
     dataset and name; None if the program proposes. `proposals`: follows those of an iteration; its callbacks come
-    first. `race_lost`: returns how a proposal lost its race; None if it was rejected without one. `dropped`: candidates
-    that a user dropped.
+    first. `rejecting`: returns the fields of `Rejected` by which the selection states why it rejected a proposal.
+    `dropped`: candidates that a user dropped.
 
     `validated_from_cache`: validation scores that GEPA's cache had, so that they were not evaluated.
     """
@@ -74,7 +71,7 @@ class RunWatcher:
     use_merge: bool
     proposals: ProposalWatcher
     fitted: Callable[[Mapping[str, str], Records, str], FittedRecords] | None = None
-    race_lost: Callable[[Proposal], RacedOut | None] = lambda _proposal: None
+    rejecting: Callable[[Proposal], Mapping[str, Any]] = lambda _proposal: {}
     dropped: Set[int] = frozenset()
 
     def __post_init__(self) -> None:
@@ -85,12 +82,10 @@ class RunWatcher:
         self._proposed = False
         self._texts: dict[int, dict[str, str]] = {}
         self._skipped, self._perfect = "", False
-        self._dropped: dict[str, None] = {}
         self._phase: PhaseName | None = None
         self._over = False
         self._records: dict[int, CandidateRecord] = {}
         self.validated_from_cache = 0
-        self.proposals.on_unusable = self._on_unusable
 
     def result(self) -> GEPAResult[Any, int] | None:
         """Return the complete candidates, with the metric calls counted up to now."""
@@ -117,7 +112,7 @@ class RunWatcher:
         if self._complete is None:
             self._keep()
             self._keep_objectives_of_the_seed()
-        self._proposed, self._skipped, self._perfect, self._dropped = False, "", False, {}
+        self._proposed, self._skipped, self._perfect = False, "", False
 
     def on_pareto_front_updated(self, event: ParetoFrontUpdatedEvent) -> None:
         """Note the front; called just before `on_valset_evaluated` of the candidate that moved it."""
@@ -171,7 +166,7 @@ class RunWatcher:
         if state is not None:
             self._keep()
         elif self.use_merge and event["average_score"] <= 0:
-            raise Interrupted("failed", merge_unusable(f"the seed's mean score is {event['average_score']:g}"))
+            raise Interrupted("failed", no_merge(f"the seed's mean score is {event['average_score']:g}"))
 
     def on_steered(self, entry: SteerEntry, number: int, state: GEPAState[Any, int], replayed: bool) -> None:
         """Emit a request of a user that is in force now; record the candidate that it drops."""
@@ -211,20 +206,12 @@ class RunWatcher:
     def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
         """Emit a proposal that was not better on its minibatch."""
         found = self.proposals.next_rejected()
-        race = self.race_lost(found.made) if found is not None else None
-        self.emit(
-            Rejected(
-                iteration=event["iteration"],
-                old_score=event["old_score"],
-                new_score=event["new_score"],
-                reason=event["reason"] if race is None else race_text(race.compared, race.rows, race.mean),
-                proposal=found.proposal if found is not None else None,
-                parents=list(found.made.parent_program_ids) if found is not None else [],
-                candidate=found.candidate if found is not None else None,
-                unchanged=found is not None and found.unchanged,
-                race=race,
-            )
-        )
+        fields: dict[str, Any] = {"reason": event["reason"]}
+        if found is not None:
+            fields |= {name: getattr(found, name) for name in ("proposal", "candidate", "unchanged")}
+            fields |= {"parents": list(found.made.parent_program_ids), **self.rejecting(found.made)}
+        scores = {name: event[name] for name in ("iteration", "old_score", "new_score")}
+        self.emit(Rejected(**scores, **fields))
 
     def on_merge_rejected(self, event: MergeRejectedEvent) -> None:
         """Emit a merge that was worse than a parent; GEPA gives its scores in the reason only."""
@@ -266,15 +253,10 @@ class RunWatcher:
     def on_iteration_end(self, event: IterationEndEvent) -> None:
         """Emit an iteration without a proposal; GEPA ends an interrupted iteration in the same way."""
         if not self._proposed and not isinstance(sys.exception(), Interrupted):
-            dropped = f"no usable text: {', '.join(self._dropped)}" if self._dropped else "no new text"
-            empty = not self._skipped and not self._dropped
-            reason = self._skipped or dropped
+            dropped = self.proposals.dropped
+            empty = not self._skipped and not dropped
+            reason = self._skipped or (f"no usable text: {', '.join(dropped)}" if dropped else "no new text")
             self.emit(NoProposal(iteration=event["iteration"], reason=reason, perfect=self._perfect, empty=empty))
-
-    def _on_unusable(self, event: UnusableAnswer) -> None:
-        if event.dropped:
-            self._dropped[event.then or event.reason] = None
-        self.emit(event)
 
     def _show_withheld(self) -> None:
         """Show what was held back during the replay of the search; called from any thread, between two callbacks."""

@@ -14,18 +14,28 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from evolverpc_common.display_text import counted, plain_json
+from evolverpc_common.display_text import plain_json
 from gepa_client.journal import run_events as events
-from gepa_client.report.summary_fields import budget_note, refusal_count
+from gepa_client.report.event_words import PHASES, Line, clock, event_line, named
+from gepa_client.report.state_words import (
+    calls_text,
+    changes_text,
+    pace_text,
+    pool_text,
+    reflection_text,
+    title,
+    waiting_line,
+)
 from gepa_client.run.run_view import RunView
 from gepa_client.views.console import echo, one_line, safe, safe_line
-from gepa_client.views.event_text import PHASES, clock, event_text, fleet_text
 
 PLAIN_EVERY_S = 10.0
-SHORTEST_WAIT_S = 1.0
-"""Seconds after which a wait for new texts is displayed."""
 
 WIDEST = 110
+
+LONGEST = 1000
+"""Characters of a line about an event."""
+
 SPARE = 3
 """Columns left free: a terminal prints ^C after the frame, and a wrapped line would break the redrawing."""
 
@@ -40,7 +50,7 @@ class Display(AbstractContextManager["Display"]):
     def __init__(self) -> None:
         self._paused: set[str] = set()
         self._failed: tuple[str, str] | None = None
-        self._unusable: set[tuple[str, str, str | None]] = set()
+        self._shown: set[str] = set()
 
     def __exit__(self, *_: object) -> None:
         pass
@@ -59,15 +69,14 @@ class Display(AbstractContextManager["Display"]):
     def _repeats(self, event: events.Event) -> bool:
         """Return whether the event was displayed.
 
-        A failure as the last proposal's, a server that is paused already, an answer unusable for the same reasons.
+        A failure as the last proposal's, a server that is paused already, what is shown `once`.
         """
         if isinstance(event, events.StepFailed):
             before, self._failed = self._failed, (event.step, event.message)
             return before == self._failed
-        if isinstance(event, events.UnusableAnswer):
-            kind = (event.component, event.reason, event.then)
-            known = kind in self._unusable
-            self._unusable.add(kind)
+        if event.once:
+            known = (text := event_line(event).text) in self._shown
+            self._shown.add(text)
             return known
         if isinstance(event, events.CandidateFound | events.Rejected):
             self._failed = None
@@ -114,16 +123,16 @@ class PlainDisplay(Display):
         if isinstance(event, events.Rejected) and not code_evolves:  # many, and cheap
             return
         if isinstance(event, events.Progress):
-            text = f"{calls(view)} · {_pace(view)} · {_pool(view)}"
+            text = safe(f"{calls_text(view)} · {pace_text(view)} · {pool_text(view)}")
         else:
-            text = event_text(event)
+            text = markup(event_line(event))
         if text:
             self._printed_s = event.seconds
             self.note(f"{event.seconds:7.1f} s  {text}")
 
     def tick(self, view: RunView) -> None:
         """Print, every ten seconds, which new texts are awaited."""
-        text = _reflection(view)
+        text = safe(reflection_text(view))
         if text and view.seconds - max(self._printed_s, view.reflecting[0].seconds) >= PLAIN_EVERY_S:
             self._printed_s = view.seconds
             self.note(f"{view.seconds:7.1f} s  {text}")
@@ -186,7 +195,7 @@ class LiveDisplay(Display):
             self._live.transient = True  # there was nothing to see
         if self._repeats(event):
             return
-        text = event_text(event)
+        text = markup(event_line(event))
         if isinstance(event, events.Warned | events.Sealed | events.Finalized):
             echo(self._console, text)
         elif text and not isinstance(event, events.Phase | events.MutationProgress):  # the frame has lines for those
@@ -211,6 +220,14 @@ class LiveDisplay(Display):
         return frame(self._view, list(self._latest), min(self._console.width - SPARE, WIDEST))
 
 
+def markup(shown: Line) -> str:
+    """Return a line as markup, the texts of servers and models in it escaped."""
+    text = safe(shown.text) if shown.whole else safe_line(shown.text, LONGEST)
+    lead = safe_line(shown.lead) or text
+    styled = f"[{shown.style}]{lead}[/]" if shown.style and lead else lead
+    return f"{styled} {text}".rstrip() if shown.lead else styled
+
+
 def frame(view: RunView, latest: list[str], width: int) -> RenderableType:
     """Build the frame of a run, `width` columns wide: four lines of facts and the latest events."""
     facts = Table.grid(padding=(0, 2))
@@ -227,21 +244,21 @@ def frame(view: RunView, latest: list[str], width: int) -> RenderableType:
             f"{view.metric_calls:,} of {view.budget:,} metric calls",
         )
     else:
-        bar.add_row(calls(view))
+        bar.add_row(calls_text(view))
     facts.add_row("calls", bar)
-    if view.waiting is not None:
-        facts.add_row("pace", Text.from_markup(_waiting(view)))
-    elif pace := _reflection(view) or safe(_pace(view)):
-        facts.add_row("pace", Text.from_markup(pace))
-    facts.add_row("pool", _pool(view))
+    if (waiting := waiting_line(view)) is not None:
+        facts.add_row("pace", Text.from_markup(markup(waiting)))
+    elif pace := reflection_text(view) or pace_text(view):
+        facts.add_row("pace", Text(pace))
+    facts.add_row("pool", pool_text(view))
     if view.started is not None and view.started.evolve != "prompts":
-        facts.add_row("code", one_line(_code(view)))
+        facts.add_row("code", one_line(safe(changes_text(view))))
     latest_lines = [_fitted(text, width - FRAME) for text in latest]
-    now = f"{PHASES[view.phase or 'connecting']} · {clock(view.seconds)}"
-    title = _title(view.started) if view.started else "evolverpc"
+    now = f"{PHASES[view.phase]} · {clock(view.seconds)}"
+    name = safe(title(view.started)) if view.started else "evolverpc"
     return Panel(
         Group(facts, *([Text("")] if latest_lines else []), *latest_lines),
-        title=f"[bold]{title}[/]",
+        title=f"[bold]{name}[/]",
         title_align="left",
         subtitle=now if view.finished is None else view.finished.status,  # the last line has the run's time
         subtitle_align="left",
@@ -262,89 +279,8 @@ def _fitted(markup: str, columns: int) -> Text:
     return text
 
 
-def _title(started: events.Started) -> str:
-    """Return the run's own name first, as several programs often have the same name."""
-    own = started.config.get("name") or started.run_id
-    return f"{safe_line(str(own), 40)} · {safe_line(started.program, 40)}"
-
-
 def _scores(view: RunView) -> str:
     if view.seed is None or view.best is None:
         return "[dim]not known yet[/]"
-    best = "the seed itself" if view.best.index == 0 else f"candidate {view.best.index}"
+    best = f"{named(view.best.index)}{'' if view.best.index else ' itself'}"
     return f"seed {view.seed.score:.2f} · best [bold green]{view.best.score:.2f}[/] ({best})"
-
-
-def calls(view: RunView) -> str:
-    """Return `412 of 3,000 metric calls`."""
-    return f"{view.metric_calls:,}{budget_note(view)} metric calls"
-
-
-def _pace(view: RunView) -> str:
-    rate, left = view.rate(), view.seconds_left()
-    parts = [] if view.finished is not None else [f"{view.in_flight} in flight"]
-    if view.endpoints > 1:
-        parts.append(f"{view.up} of {view.endpoints} servers")
-    if view.spent_usd:
-        parts.append(f"${view.spent_usd:.4f}")
-    if view.model_calls is not None and view.model_calls.total.calls:
-        parts.append(counted(view.model_calls.total.calls, "model call"))
-    if refused := refusal_count(view):
-        parts.append(f"{refused:,} refused")
-    if rate and view.finished is None:
-        parts.append(f"{rate:,.1f} examples/s")
-    if left:
-        parts.append(f"about {clock(left)} left")
-    return " · ".join(parts)
-
-
-def _waiting(view: RunView) -> str:
-    """Return an outage with the time left before the run pauses."""
-    event = view.waiting
-    if event is None or event.after is None:
-        return fleet_text(event) if event is not None else ""
-    left = max(0.0, event.after - (view.seconds - event.seconds))
-    return fleet_text(event.model_copy(update={"after": left}))
-
-
-def _reflection(view: RunView) -> str:
-    """Return what new texts are awaited from the proposer, and for how long, as markup; empty before a second."""
-    if not view.reflecting or view.started is None or view.mutating:
-        return ""
-    first, count = view.reflecting[0], len(view.reflecting)
-    waited_s = view.seconds - first.seconds
-    if waited_s < SHORTEST_WAIT_S:
-        return ""
-    components = dict.fromkeys(name for proposal in view.reflecting for name in proposal.components)
-    proposals = f", {count} proposals" if count > 1 else ""
-    failed = f"; asked again after: {safe_line(view.reflection_error, 160)}" if view.reflection_error else ""
-    return (
-        f"waiting {clock(waited_s)} for {safe_line(view.started.proposer, 40)}: "
-        f"{safe_line(', '.join(components), 60)} (iteration {first.iteration}{proposals}){failed}"
-    )
-
-
-def _pool(view: RunView) -> str:
-    count = len(view.candidates)
-    parts = [f"{count} candidate{'' if count == 1 else 's'}", f"{len(view.front)} on the front"]
-    if view.rejected:
-        lost = view.races.lost
-        parts.append(f"{len(view.rejected)} rejected{f', {lost} of them raced out' if lost else ''}")
-    if view.skipped:
-        parts.append(f"{counted(len(view.skipped), 'iteration')} without a proposal")
-    if view.failures:
-        parts.append(f"{len(view.failures)} failed")
-    if view.unusable.dropped:
-        reasons = ", ".join(view.unusable.reasons)
-        parts.append(f"{view.unusable.dropped} dropped ({reasons})")
-    return " · ".join(parts)
-
-
-def _code(view: RunView) -> str:
-    """Return `3 changes made · 1 refused · 2 being made: the agent reads a.py`, as markup."""
-    made = sum(isinstance(mutation, events.Mutated) for mutation in view.mutations)
-    parts = [f"{counted(made, 'change')} made", f"{len(view.mutations) - made} refused"]
-    if view.mutating:
-        latest = next((message for message in reversed(view.mutating.values()) if message), "")
-        parts.append(f"{len(view.mutating)} being made" + (f": {safe_line(latest, WIDEST)}" if latest else ""))
-    return " · ".join(parts)
