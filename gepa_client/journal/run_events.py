@@ -690,6 +690,9 @@ Event = (
     | Finished
 )
 
+ShownDecision = Budget | NoProposal | Steered
+"""Decisions that a page of the run gets as they are."""
+
 Emit = Callable[[Event], None]
 
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(
