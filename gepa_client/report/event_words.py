@@ -115,7 +115,7 @@ def event_line(event: events.Event) -> Line:
 
 
 def totals(view: RunView) -> dict[str, str | None]:
-    """Return a sentence for all events of a kind, by its label; None where there is none."""
+    """Return a sentence for all events of a kind, by its label; None if there is none."""
     return {
         "steered": _steered_summary(view.steered_kinds),
         "raced out": _race_summary(view.races),
