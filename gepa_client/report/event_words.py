@@ -264,10 +264,9 @@ def _tie_summary(ties: events.TiesCompared) -> str:
 
 def _origin(mutation: events.MutationStarted) -> str:
     """`candidate 3`, or `candidates 3 and 5, merged`."""
-    parents = [str(parent) for parent in mutation.parents]
     if mutation.kind == "merge":
-        return f"candidates {' and '.join(parents)}, merged"
-    return f"candidate {parents[0]}" if parents else "the seed"
+        return f"candidates {' and '.join(map(str, mutation.parents))}, merged"
+    return named(mutation.parents[0] if mutation.parents else 0)
 
 
 def size_text(added: int, removed: int, files: int) -> str:

@@ -371,11 +371,3 @@ class RunView:
         rows = (self.started.sampled or self.started.splits.get("val")) if self.started else None
         named = f"{rows} {self.selection} rows" if rows else f"the {self.selection} rows"
         return Headline(named, self.seed.score, self.best.score, of_test=False)
-
-
-def change_origin(mutation: events.MutationStarted | events.Mutated | events.MutationRejected) -> str:
-    """`candidate 3`, or `candidates 3 and 5, merged`."""
-    parents = [str(parent) for parent in mutation.parents]
-    if mutation.kind == "merge":
-        return f"candidates {' and '.join(parents)}, merged"
-    return f"candidate {parents[0]}" if parents else "the seed"
