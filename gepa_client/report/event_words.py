@@ -53,8 +53,8 @@ def event_line(event: events.Event) -> Line:
     """Return the line about an event."""
     match event:
         case events.Started():
-            text = f"{where_of(event.server)}: {_rows(event)}; components {', '.join(event.components)}"
-            return Line(f"{text}; proposals by {event.proposer}", "bold", line(event.program))
+            text = f"{where_of(event.server)}: {_rows(event)}; components {line(', '.join(event.components))}"
+            return Line(f"{text}; proposals by {line(event.proposer)}", "bold", line(event.program))
         case events.Warned():
             return Line(event.message, "yellow", "warning:", whole=True)
         case events.Phase() if event.phase != "connecting":
@@ -70,9 +70,9 @@ def event_line(event: events.Event) -> Line:
             scores = f"{event.old_score:g} -> {event.new_score:g}"
             return Line(f"proposal not kept: {scores}, sum over its minibatch", "dim")
         case events.Rejected():
-            return Line(f"proposal not kept: {event.reason}", "dim")
+            return Line(f"proposal not kept: {line(event.reason)}", "dim")
         case events.NoProposal():
-            return Line(f"iteration {event.iteration}: no proposal: {event.reason}", "dim")
+            return Line(f"iteration {event.iteration}: no proposal: {line(event.reason)}", "dim")
         case events.FleetChanged():
             return fleet_line(event)
         case events.MutationStarted():
@@ -86,7 +86,7 @@ def event_line(event: events.Event) -> Line:
             why = f"at stage {line(event.stage, 20)}: {line(event.reason)}"
             return Line(why, "yellow", f"change {event.number} rejected")
         case events.StepFailed():
-            return Line(event.message, "red", f"{line(event.step)} failed:")
+            return Line(line(event.message), "red", f"{line(event.step)} failed:")
         case events.RecordsCut():
             cut = f"{event.shortened:,} of {event.records:,} shortened, {event.left_out:,} left out"
             text = f"{line(event.component, 80)}: {cut}, about {event.tokens:,} tokens"
@@ -105,9 +105,9 @@ def event_line(event: events.Event) -> Line:
             times = f", {event.repeats} times each" if event.repeats > 1 else ""
             return Line(f"{named(event.index)}: {event.score:.4g} on {event.rows} test rows{times}")
         case events.Finalized(error=str()):
-            return Line(event.error or "", "yellow", "finalize failed:")
+            return Line(line(event.error or ""), "yellow", "finalize failed:")
         case events.Finalized():
-            return Line(f"finalize: {event.message}" if event.message else "finalize was called")
+            return Line(f"finalize: {line(event.message)}" if event.message else "finalize was called")
         case events.CallRefused():
             return Line(refusal_text(event), "yellow", "refused")
         case _:
@@ -199,22 +199,23 @@ def rows_summary(event: events.Started) -> str:
 
 def fleet_line(event: events.FleetChanged) -> Line:
     """Return the line about a change of the fleet."""
-    where, detail = line(event.url or "the fleet", 80), f": {line(event.detail)}" if event.detail else ""
+    where, detail = line(event.url or "the fleet", 80), line(event.detail)
+    after = f": {detail}" if detail else ""
     match event.kind:
         case "waiting":
             limit = f" (up to {clock(event.after)})" if event.after is not None else ""
             hint = f"; {blocked}" if (blocked := blocked_hint(event.detail)) else ""
-            return Line(f"{detail.removeprefix(': ')}{hint}", "yellow", f"no server answers, waiting{limit}:")
+            return Line(f"{detail}{hint}", "yellow", f"no server answers, waiting{limit}{':' * bool(detail)}")
         case "resting":
-            return Line(detail.removeprefix(": "), "yellow", f"{where} is paused:" if detail else f"{where} is paused")
+            return Line(detail, "yellow", f"{where} is paused{':' * bool(detail)}")
         case "refused" | "warning":
-            return Line(detail.removeprefix(": "), "yellow", f"{where}:" if detail else where)
+            return Line(detail, "yellow", f"{where}{':' * bool(detail)}")
         case "joined":
-            return Line(f"{where} joined{detail}", "dim")
+            return Line(f"{where} joined{after}", "dim")
         case "back":
-            return Line(f"{where} is back{detail}", "green")
+            return Line(f"{where} is back{after}", "green")
         case "left":
-            return Line(f"{where} has left{detail}")
+            return Line(f"{where} has left{after}")
 
 
 def refusal_text(event: events.CallRefused) -> str:
