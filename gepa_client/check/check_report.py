@@ -150,7 +150,7 @@ class RunEstimate(_ReportModel):
     `at_once`: over all servers that answer. `run_s`: what `budget` metric calls would take, from every slot busy to one
     minibatch at a time; None, as `budget` and `run_usd`, if another limit ends the run. `proposals_calls`: metric calls
     of the seed's evaluation and of `proposals` proposals, if none is accepted and if all are; `proposals_usd`: what
-    these cost. `race_rows`: on how many validation rows candidates would be scored with `--validation race`, if on
+    these cost. `race_rows`: on how many validation rows a search on a sample would score candidates, if on
     fewer; `race_calls`: what `proposals` proposals take then at most. `warm`: the calls that were measured are not the
     first ones, with which the program also starts.
     """

@@ -543,10 +543,9 @@ class _ServerCheck:
         each_usd = mean(costs) if costs else None
         size = self.config.reflection_minibatch_size or 3
         minibatch = min(size, self.at_once)
-        raced = self._race_rows()
-        races = self.config.races
-        fewer = raced < self.validation_rows and not races
-        calls = proposal_calls(raced if races else self.validation_rows, size)
+        sampled, is_sampled = self._sampled_rows(), bool(self.config.sample)
+        fewer = sampled < self.validation_rows and not is_sampled
+        calls = proposal_calls(sampled if is_sampled else self.validation_rows, size)
         self.report.timing = RunEstimate(
             example_s=each_s,
             slowest_s=max(self.seconds),
@@ -559,12 +558,12 @@ class _ServerCheck:
             proposals=PROPOSALS,
             proposals_calls=calls,
             proposals_usd=(calls[0] * each_usd, calls[1] * each_usd) if each_usd is not None else None,
-            race_rows=raced if fewer else None,
-            race_calls=proposal_calls(raced, size)[1] if fewer else None,
+            race_rows=sampled if fewer else None,
+            race_calls=proposal_calls(sampled, size)[1] if fewer else None,
         )
 
-    def _race_rows(self) -> int:
-        """Return on how many validation rows the search of a raced run scores candidates."""
+    def _sampled_rows(self) -> int:
+        """Return on how many validation rows a search on a sample scores candidates."""
         if self.training_only or self.discovery.limits.whole_batches:
             return self.validation_rows
         given = self.config.race_rows

@@ -181,7 +181,7 @@ SearchRows = RowLoader | RowSample
 
 
 def default_sample(slots: int) -> int:
-    """Return how many validation rows a raced search samples by default.
+    """Return how many validation rows a search on a sample has by default.
 
     `slots`: how many examples the servers take at once. Fewer rows would leave slots idle and save no time.
     """

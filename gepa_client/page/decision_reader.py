@@ -63,11 +63,11 @@ class DecisionReader:
                 self._log.add(self._candidate(event))
                 if event.index % SENT_AT_ONCE == SENT_AT_ONCE - 1:
                     self._log.published()
-            case run_events.Budget() | run_events.NoProposal() | run_events.Steered():
-                self._log.add(event)
             case run_events.StepFailed():
                 message = line(f"iteration {event.iteration}: {event.step} failed: {event.message}")
                 self._log.add(run_events.Warned(at=event.at, message=message))
+        if isinstance(event, run_events.ShownDecision):
+            self._log.add(event)
         if isinstance(event, CandidateFound | Rejected) and len(event.parents) > 1:
             self._log.add(_merge(event))
         for changed in self.proposals.apply(event):

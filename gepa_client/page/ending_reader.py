@@ -16,16 +16,15 @@ from gepa_client.page.moment_events import CertificateFound, FailedStep, StatedF
 from gepa_client.page.page_fact import TEXT_SENT
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.no_improvement import no_improvement, unused_iterations
-from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
-from gepa_client.report.recorded_run import record_of
-from gepa_client.report.run_record import RunRecord
+from gepa_client.run.recorded_run import view_of
+from gepa_client.run.run_view import RunView
 
 _FAILED_STEPS = 20
 """Failed iterations that are listed, the first ones."""
 
 
 class EndingReader:
-    """The ends of one run, each read once. `until`: as of `record_of`."""
+    """The ends of one run, each read once. `until`: as of `view_of`."""
 
     def __init__(self, store: Store, run_id: str, log: EventLog, until: int | None) -> None:
         self._store, self._id, self._log, self._until = store, run_id, log, until
@@ -42,7 +41,7 @@ class EndingReader:
         self._read = _mark(run)
         if run.status == "pending" or run.identity is None:
             return
-        record = record_of(self._store, run, self._until)
+        record = view_of(self._store, run, self._until)
         for message in record.warnings:
             self._log.add(Warned(message=message))
         if record.ties is not None:
@@ -56,7 +55,7 @@ class EndingReader:
             self._add_certificate(run, record)
         self._log.add(summary_of(record, explain(self._store, run, self._until)))
 
-    def _add_certificate(self, run: StoredRun, record: RunRecord) -> None:
+    def _add_certificate(self, run: StoredRun, record: RunView) -> None:
         try:
             found = record.certificate = certify(self._store, run)
         except NoCertificate as error:
@@ -71,7 +70,7 @@ def _mark(run: StoredRun) -> tuple[str, str]:
     return run.status, run.updated
 
 
-def summary_of(record: RunRecord, explained: Explanation | None) -> Summary:
+def summary_of(record: RunView, explained: Explanation | None) -> Summary:
     """Return the summary; `explained`: None if the run holds no candidate."""
     facts = fields.summary_facts(record)
     if record.finalized is not None:
@@ -79,14 +78,6 @@ def summary_of(record: RunRecord, explained: Explanation | None) -> Summary:
         facts.append(("finalize failed" if record.finalized.error else "finalize", line(answer)))
     if (unused := unused_iterations(record)) is not None:
         facts.append(("unused", unused))
-    tables = (
-        ("Records cut for reflection", fields.CUT_COLUMNS, fields.cut_rows(record)),
-        ("Answers that were not used", UNUSABLE_COLUMNS, unusable_rows(record)),
-        ("Copied from training rows", COPY_COLUMNS, copied_table(record)),
-        ("Model calls", fields.MODEL_CALL_COLUMNS, fields.model_call_rows(record)),
-        ("Hosts that sandboxes connected to", fields.HOST_COLUMNS, fields.host_rows(record)),
-        ("Refused", ("request", "reason"), [(event.what, fields.refusal_text(event)) for event in record.refusals]),
-    )
     return Summary(
         story=fields.story(record, explained),
         certificate=_stated(fields.certificate_facts(record)),
@@ -95,8 +86,7 @@ def summary_of(record: RunRecord, explained: Explanation | None) -> Summary:
         settings=fields.changed_settings(record.started.config) if record.started is not None else {},
         tables=[
             SummaryTable(heading=heading, columns=list(columns), rows=[list(row) for row in rows])
-            for heading, columns, rows in tables
-            if rows
+            for heading, columns, rows in fields.tables(record)
         ],
         failed_steps=[
             FailedStep(

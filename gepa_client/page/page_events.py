@@ -34,10 +34,8 @@ PageEvent = (
     Run
     | Rows
     | Candidate
-    | run_events.Steered
+    | run_events.ShownDecision
     | Proposal
-    | run_events.Budget
-    | run_events.NoProposal
     | Results
     | Mutation
     | Steer

@@ -20,6 +20,7 @@ from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import CommandHint, Forecast, LongInFlight, Now, ParentRun, Run, Steer
 from gepa_client.page.page_fact import TEXT_BEGINNING
+from gepa_client.settings.run_config import validation_rows
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 
 
@@ -67,9 +68,10 @@ def run_event(
 
 
 def _sampled(config: Mapping[str, Any], rows: InitialRows) -> int | None:
-    if not str(config.get("validation")).startswith("race:") or rows.val is rows.train:
+    sample, _ = validation_rows(str(config.get("validation")))
+    if sample is None or rows.val is rows.train:
         return None
-    searched = rows_searched(len(rows.val), int(config["validation"].split(":")[1]))
+    searched = rows_searched(len(rows.val), sample)
     return searched if searched < len(rows.val) else None
 
 

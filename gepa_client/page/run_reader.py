@@ -24,7 +24,7 @@ class RunReader:
 
     `url`: of the store. `totals`: what the run spent and which examples failed; another thread may read it, with its
     own store, if `reads_totals` is false: `poll` then reads it at the end of the run only. `ended`: the run is shown as
-    it is recorded, though a driver may continue it; `until`: as of `record_of`.
+    it is recorded, though a driver may continue it; `until`: as of `view_of`.
     """
 
     def __init__(

@@ -8,6 +8,7 @@ from typing import Any
 from gepa.core.state import GEPAState
 from gepa.utils import MaxCandidateProposalsStopper, NoImprovementStopper, ScoreThresholdStopper, StopperProtocol
 
+from gepa_client.settings.groups import ON_SAMPLE
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.candidate_pool import PoolWithout
 from gepa_client.steering.steering import Steering
@@ -70,7 +71,7 @@ def perfect_stop(perfect: float, dropped: Set[int], selection: str, *, sampled: 
         for index, scores in enumerate(state.prog_candidate_val_subscores):
             if scores and index not in dropped and all(score == perfect for score in scores.values()):
                 which = "the seed" if index == 0 else f"candidate {index}"
-                more = "; a new run with `validation` set to race:N searches on more rows" if sampled else ""
+                more = f"; a new run searches on more rows: {ON_SAMPLE}:N" if sampled else ""
                 return (
                     f"perfect_score of {perfect:g} is reached: {which} has it on all {len(scores):,} "
                     f"{'sampled ' if sampled else ''}{selection} rows (`past_perfect` continues{more})"
@@ -104,34 +105,27 @@ class BudgetStop:
     """Ends a search when its metric calls are used up. `reserved`: those that it leaves to compare the best candidates.
 
     `max_metric_calls`: of the search, None for any number. `recorded`: whether the record has further entries; if calls
-    are reserved, the search then continues, since it was recorded with another limit. `last_requests`: called before it
-    ends the search, as users may raise the limit until then.
+    are reserved, the search then continues, since it was recorded with another limit.
     """
 
     max_metric_calls: int | None
     reserved: int
     recorded: Callable[[], bool]
-    last_requests: Callable[[State], None]
 
     def __call__(self, state: State) -> str | None:
         """Return why the search is over."""
-        if not self._used_up(state) or (self.reserved and self.recorded()):
-            return None
-        self.last_requests(state)
-        if not self._used_up(state):
+        used_up = self.max_metric_calls is not None and state.total_num_evals >= self.max_metric_calls
+        if not used_up or (self.reserved and self.recorded()):
             return None
         kept = f", {self.reserved:,} of them kept to compare the best candidates" if self.reserved else ""
         return f"max_metric_calls of {(self.max_metric_calls or 0) + self.reserved:,} is reached{kept}"
 
-    def _used_up(self, state: State) -> bool:
-        return self.max_metric_calls is not None and state.total_num_evals >= self.max_metric_calls
-
 
 @dataclass
 class SteeredStops:
-    """What ends a search, in this order, once the requests that users made of it are in force; the budget comes last.
+    """What ends a search, in this order, once the requests that users made of it are in force.
 
-    `reason`: why the search ended, None until it does.
+    The budget comes last, as users may raise it until then. `reason`: why the search ended, None until it does.
     """
 
     steering: Steering
@@ -144,8 +138,10 @@ class SteeredStops:
         self.steering.advance(gepa_state)
         if (recorded := self.steering.journal.recorded_stop()) is not None:
             raise recorded
-        stops: list[Stop] = [*self.stops, self.budget]
-        self.reason = next(filter(None, (stop(gepa_state) for stop in stops)), None)
+        self.reason = next(filter(None, (stop(gepa_state) for stop in self.stops)), None)
+        if self.reason is None and self.budget(gepa_state) is not None:
+            self.steering.advance(gepa_state, at_once=True)
+            self.reason = self.budget(gepa_state)
         return self.reason is not None
 
     @property

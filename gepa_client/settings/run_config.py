@@ -11,6 +11,7 @@ from pydantic import model_validator
 from evolverpc_common.settings.definition import anchored, settings_of
 from gepa_client.settings.groups import (
     LEAST_RACE_ROWS,
+    RACE_ROWS,
     RECORDED_ROWS,
     BudgetSettings,
     CodeSettings,
@@ -103,6 +104,20 @@ MODAL_ONLY = ("gateway", "modal_app")
 PROPOSALS = re.compile(r"([1-9]\d*)(?:x([1-9]\d*))?")
 SAMPLING = re.compile(r"single|(same_parent|independent):([1-9]\d*)|pxn:([1-9]\d*)x([1-9]\d*)")
 VALIDATION = re.compile(r"full|race(?::(\d+)(?::(\d+))?)?")
+
+
+def validation_rows(text: str) -> tuple[int | None, int | None]:
+    """Return how many validation rows are sampled, and how many others compare the best one; None where undecided."""
+    match = VALIDATION.fullmatch(text)
+    sample, others = match.groups() if match is not None else (None, None)
+    return (None if sample is None else int(sample), None if others is None else int(others))
+
+
+def leaves_rows(given: str | None, recorded: str | None) -> bool:
+    """Return whether `validation` as given now leaves the numbers of rows as they were recorded."""
+    return given == "race" and str(recorded).startswith(given)
+
+
 TEXT_MARKS = ("<curr_param>", "<side_info>")
 CODE_MARKS = ("<outline>", "<side_info>", "<lineage>")
 """What a prompt for a text, and one for code, has."""
@@ -242,17 +257,23 @@ class RunConfig(
     @property
     def race_rows(self) -> int | None:
         """How many validation rows are sampled for races; None if that is not decided."""
-        return self._validation_rows()[0]
+        return validation_rows(self.validation)[0]
 
     @property
     def race_final_rows(self) -> int | None:
         """How many other validation rows compare the best candidate with the seed; None if that is not decided."""
-        return self._validation_rows()[1]
+        return validation_rows(self.validation)[1]
 
-    def _validation_rows(self) -> tuple[int | None, int | None]:
-        match = VALIDATION.fullmatch(self.validation)
-        sample, final = match.groups() if match is not None else (None, None)
-        return (None if sample is None else int(sample), None if final is None else int(final))
+    @property
+    def sample(self) -> int:
+        """How many validation rows the search scores candidates on; 0 for all of them."""
+        if not self.races:
+            return 0
+        return RACE_ROWS if self.race_rows is None else self.race_rows
+
+    def sampled_on(self, rows: int, others: int | None = None) -> str:
+        """Return `validation` with numbers of rows: of the sample, if any, and of others that compare the best one."""
+        return ":".join(map(str, ("race", rows, *(() if others is None else (others,))))) if self.races else "full"
 
     @property
     def sandbox_workspace_mb(self) -> int:

@@ -22,9 +22,9 @@ from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE, HttpStore
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import Store
-from gepa_client.report.run_record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.run.resolved_settings import listed_endpoints
+from gepa_client.run.run_view import RunView
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import Log
 from gepa_client.settings.loading import from_record
@@ -187,5 +187,5 @@ def _print(log: Log) -> None:
 class _Quiet(JsonDisplay):
     """Prints notes alone: the journal holds the events."""
 
-    def event(self, event: run_events.Event, record: RunRecord) -> None:
+    def event(self, event: run_events.Event, record: RunView) -> None:
         """Print nothing."""

@@ -7,10 +7,10 @@ export type PageEvent =
   | Run
   | Rows
   | Candidate
-  | Steered
-  | Proposal
   | Budget
   | NoProposal
+  | Steered
+  | Proposal
   | Results
   | Mutation
   | Steer
@@ -137,6 +137,27 @@ export interface CodeVersion {
   commit: string;
 }
 /**
+ * Metric calls as GEPA counts them.
+ */
+export interface Budget {
+  seconds: number;
+  at: number | null;
+  event: "budget";
+  metric_calls: number;
+}
+/**
+ * An iteration ended with nothing to evaluate. `perfect`: all scores of its minibatch are; `empty`: no new text.
+ */
+export interface NoProposal {
+  seconds: number;
+  at: number | null;
+  event: "no_proposal";
+  iteration: number;
+  reason: string;
+  perfect: boolean;
+  empty: boolean;
+}
+/**
  * A user's request to the run was taken, or `refused` for this reason. `action`: its kind; `text`: in words.
  *
  * `number`: of its entry in the journal. `author`: `user@host`; `created`: when it was made, by the author's clock.
@@ -196,27 +217,6 @@ export interface RacedOut {
   saved: number;
   mean: number;
   bound: number;
-}
-/**
- * Metric calls as GEPA counts them.
- */
-export interface Budget {
-  seconds: number;
-  at: number | null;
-  event: "budget";
-  metric_calls: number;
-}
-/**
- * An iteration ended with nothing to evaluate. `perfect`: all scores of its minibatch are; `empty`: no new text.
- */
-export interface NoProposal {
-  seconds: number;
-  at: number | null;
-  event: "no_proposal";
-  iteration: number;
-  reason: string;
-  perfect: boolean;
-  empty: boolean;
 }
 /**
  * Results on validation rows, in columns; each adds to the others, a later one of a cell replaces it.
@@ -479,7 +479,7 @@ export interface SealedTest {
 /**
  * Mean scores on the validation rows. `best` is too high: the candidate was chosen among `compared` by this score.
  *
- * `complete`: those of them that have a score on every row; the others were dropped in a race. `estimate`: without the
+ * `complete`: those of them that have a score on every row; the others were dropped before. `estimate`: without the
  * luck of the choice among the complete ones, with the 95 % interval `low` to `high`; None with a single row.
  * `left`: validation rows that the search left out, on which the best candidate and the seed were scored after it;
  * `left_seed`: the seed's mean on them. `estimate` then follows from these rows. Absent if there are fewer than two.

@@ -13,13 +13,13 @@ from gepa_client.journal.entries import COMMITMENT, PROCESSES, CandidateRecord, 
 from gepa_client.journal.history import entries, event_of, recorded_events
 from gepa_client.journal.run_events import CandidateFound, Event, Finished, Sealed, Started
 from gepa_client.journal.store import Store
-from gepa_client.report.run_record import RunRecord
 from gepa_client.run.gateway_record import recorded_gateway_events
 from gepa_client.run.output_folder import host_totals
+from gepa_client.run.run_view import RunView
 from protocol.code import code_at
 
 
-def record_of(store: Store, run: StoredRun, until: int | None = None) -> RunRecord:
+def view_of(store: Store, run: StoredRun, until: int | None = None) -> RunView:
     """Return the record of a run, with how it ended unless it is running, without its certificate.
 
     `until`: what it was at this place in the journal.
@@ -28,7 +28,7 @@ def record_of(store: Store, run: StoredRun, until: int | None = None) -> RunReco
         JournalError: the store cannot be read.
     """
     known = {"seconds": run.counters.get("active_seconds"), "spent_usd": run.counters.get("spent_usd")}
-    record = RunRecord(**{name: value for name, value in known.items() if value is not None})
+    record = RunView(**{name: value for name, value in known.items() if value is not None})
     last = _last_process(store, run)
     candidates = store.candidates(run.id)
     limit = {"max_metric_calls": run.config["max_metric_calls"]} if "max_metric_calls" in run.config else {}

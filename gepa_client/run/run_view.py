@@ -1,12 +1,18 @@
-"""The state of a run by its events alone, which the display, the summary and the reports read."""
+"""The present state of a run, folded from its events: everything that shows a run begins here."""
 
-from dataclasses import dataclass, field
-from typing import Self
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
 
+from pydantic import BaseModel
+
+from gepa_client.analysis.proposals import RecordedProposals
 from gepa_client.certificate.certificate import Certificate
+from gepa_client.evolution.names import code_label
 from gepa_client.journal import run_events as events
 from gepa_client.journal.history import selection_name
+from gepa_client.journal.tie_entries import TieDecision
 from gepa_client.run.output_folder import HostTotals
+from gepa_client.steering.request_queue import STOPS
 
 RATE_WINDOW_S = 30.0
 
@@ -35,16 +41,16 @@ class Headline:
 
 
 @dataclass
-class RunRecord:
+class RunView:
     """What is known so far. Every list is in the order things happened; candidates are by index."""
 
     started: events.Started | None = None
-    phase: str = "connecting"
+    phase: events.PhaseName | None = None
+    iteration: int = 0
+    proposals: RecordedProposals = field(default_factory=RecordedProposals)
     candidates: list[events.CandidateFound] = field(default_factory=list)
     rejected: list[events.Rejected] = field(default_factory=list)
     skipped: list[events.NoProposal] = field(default_factory=list)
-    reflecting: list[events.ProposalBegun] = field(default_factory=list)
-    """The proposals whose new texts are awaited."""
     reflection_error: str = ""
     """Why the reflection model did not answer the last time; empty if it did, or was not asked yet."""
     mutations: list[events.Mutated | events.MutationRejected] = field(default_factory=list)
@@ -60,6 +66,7 @@ class RunRecord:
     retried: events.RetriedExamples | None = None
     cut_records: list[events.RecordsCut] = field(default_factory=list)
     unusable_answers: list[events.UnusableAnswer] = field(default_factory=list)
+    """Answers of reflection that were not used, or only the second one."""
     copied: events.CopiedExamples | None = None
     warnings: list[str] = field(default_factory=list)
     sealed: events.Sealed | None = None
@@ -77,7 +84,13 @@ class RunRecord:
     budget_used: int = 0
     evaluated: int = 0
     in_flight: int = 0
+    slots: int = 0
+    waiting_calls: int = 0
+    """Calls that wait for one of the slots."""
     waiting: events.FleetChanged | None = None
+    """The lack of any server that answers; None while there is one."""
+    refused_endpoints: dict[str, str] = field(default_factory=dict)
+    """Why an endpoint was refused, by its URL."""
     up: int = 1
     endpoints: int = 1
     spent_usd: float = 0.0
@@ -89,6 +102,8 @@ class RunRecord:
     def apply(self, event: events.Event) -> None:
         """Take one event into account."""
         self.seconds = max(self.seconds, event.seconds)
+        self.iteration = max(self.iteration, getattr(event, "iteration", 0))
+        self.proposals.apply(event)
         match event:
             case events.Started():
                 self.started = event
@@ -100,13 +115,19 @@ class RunRecord:
             case events.FleetChanged():
                 if event.kind in ("waiting", "back", "joined"):
                     self.waiting = event if event.kind == "waiting" else None
+                if event.url is not None and event.kind == "refused":
+                    self.refused_endpoints[event.url] = event.detail
+                elif event.url is not None:
+                    self.refused_endpoints.pop(event.url, None)
             case events.Progress():
                 self.evaluated, self.in_flight = event.evaluated, event.in_flight
+                self.slots, self.waiting_calls = event.slots, event.waiting
                 self.up, self.endpoints, self.spent_usd = event.up, event.endpoints, event.spent_usd
                 if self.phase not in ("ties", "testing", "finalizing"):
                     self._searched = event.evaluated
-                self._pace = [point for point in self._pace if event.seconds - point[0] <= RATE_WINDOW_S]
                 self._pace.append((event.seconds, event.evaluated))
+                while len(self._pace) > 2 and self._pace[1][0] <= event.seconds - RATE_WINDOW_S:
+                    del self._pace[0]
             case events.ModelCalls():
                 self.model_calls = event
             case events.CallRefused():
@@ -133,9 +154,6 @@ class RunRecord:
                 self.reflection_error = event.error
             case events.ProposalBegun():
                 self.reflection_error = ""
-                self.reflecting.append(event)
-            case events.ProposalMade():
-                self.reflecting = []
             case events.MutationStarted():
                 self.mutating[event.number] = ""
             case events.MutationProgress():
@@ -171,9 +189,13 @@ class RunRecord:
                 self.finished = event
                 self.waiting = None
                 self.mutating = {}
-                self.reflecting = []
                 self.in_flight = 0
                 self.budget_used = max(self.budget_used, event.metric_calls)
+
+    @property
+    def reflecting(self) -> list[events.ProposalBegun]:
+        """The proposals whose new texts are awaited."""
+        return [] if self.finished is not None else self.proposals.awaited
 
     @property
     def races(self) -> events.LostRaces:
@@ -237,12 +259,30 @@ class RunRecord:
         limits = [event.max_metric_calls for event in self.steered if event.max_metric_calls is not None]
         return limits[-1] if limits else self.started.max_metric_calls if self.started else None
 
+    @property
+    def steered_kinds(self) -> list[str]:
+        """The kinds of the requests that the run took, in order, without those that stopped it."""
+        return [event.action for event in self.steered if event.refused is None and event.action not in STOPS]
+
+    @property
+    def refused_calls(self) -> int:
+        """Calls that a gateway refused: by its totals, or by the events if those are newer."""
+        known = self.model_calls.refused if self.model_calls is not None else 0
+        return max(known, sum(refusal.times for refusal in self.refusals))
+
+    @property
+    def improved_only_minibatches(self) -> int:
+        """Proposals that were better on their minibatch alone, if the seed is still the best candidate."""
+        return len(self.candidates) - 1 + self.races.lost
+
     def rate(self) -> float | None:
-        """Examples per second over the last half minute; None before two readings."""
+        """Examples per second over the last half minute, until now; None before two readings."""
         if len(self._pace) < 2:
             return None
         (first_s, first_n), (last_s, last_n) = self._pace[0], self._pace[-1]
-        return (last_n - first_n) / (last_s - first_s) if last_s > first_s else None
+        if last_s <= self.seconds - RATE_WINDOW_S:
+            return 0.0
+        return (last_n - first_n) / (self.seconds - first_s) if self.seconds > first_s else None
 
     def seconds_left(self) -> float | None:
         """Return the seconds left of the budget at the present rate."""
@@ -250,6 +290,70 @@ class RunRecord:
         if self.budget is None or not rate or self.phase != "optimizing" or self.finished is not None:
             return None
         return max(0, self.budget - self.metric_calls) / rate
+
+    def figures(self) -> dict[str, Any]:
+        """Return what a list of runs shows of this one, by the names of its counters in the store, once it is known."""
+        known = {
+            "iteration": self.iteration,
+            "metric_calls": self.budget_used,
+            "candidates": len(self.candidates),
+            "steered": sum(event.refused is None for event in self.steered),
+        }
+        scores = self.searched()
+        found = {name: figure for name, figure in known.items() if figure}
+        return found if scores is None else found | {"seed_score": scores[0]}
+
+    def ending(self) -> dict[str, Any]:
+        """Return the figures of a run that has ended, as the last line of `--json` has them."""
+        headline, best, calls = self.headline(), self.best, self.model_calls
+        return {
+            "rows": headline.rows if headline is not None else None,
+            "seed_score": headline.seed if headline is not None else None,
+            "best_score": headline.best if headline is not None else None,
+            "metric_calls": self.metric_calls,
+            "verdict": self.certificate.verdict if self.certificate is not None else None,
+            "raced_out": self.races.lost,
+            "saved_calls": self.races.saved,
+            "best_code": code_label(best.texts) if best is not None else None,
+            "model_calls": calls.total.model_dump(mode="json") if calls is not None else None,
+            "refused": self.refused_calls,
+            "failed_examples": self.failed_examples.failed if self.failed_examples is not None else 0,
+            "retried_examples": self.retried.examples if self.retried is not None else 0,
+            "steered": len(self.steered_kinds),
+            "unusable_answers": self.unusable.model_dump(mode="json"),
+            "copied_examples": self.copied.count if self.copied is not None else 0,
+            "spent_usd": self.spent_usd,
+            "active_seconds": round(self.active_seconds, 3),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is known besides candidates and proposals, as `show --json` has it."""
+        beyond = {"event", "seconds", "at"}
+
+        def stated(event: BaseModel | None) -> dict[str, Any] | None:
+            return None if event is None else event.model_dump(mode="json", exclude=beyond)
+
+        by_model = self.model_calls.by_model if self.model_calls is not None else {}
+        return {
+            "best_index": self.best.index if self.best is not None else None,
+            "ties": None if self.ties is None else self.ties.model_dump(include=set(TieDecision.model_fields)),
+            "model_calls": {name: tally.model_dump(mode="json") for name, tally in by_model.items()},
+            "hosts": {name: asdict(totals) for name, totals in self.hosts.items()},
+            "races": self.races.model_dump(),
+            "records_cut": self.cuts.model_dump(),
+            "unusable_answers": self.unusable.model_dump(),
+            "failed_examples": stated(self.failed_examples),
+            "retried_examples": stated(self.retried),
+            "copied_examples": stated(self.copied),
+            "refused": [event.model_dump(mode="json", exclude=beyond) for event in self.refusals],
+        }
+
+    def searched(self) -> tuple[float, float] | None:
+        """Return the scores of seed and best by which the search, or the comparison after it, chose the best."""
+        if self.seed is None or self.best is None:
+            return None
+        whole = self.whole_validation()
+        return (self.seed.score, self.best.score) if whole is None else (whole.seed, whole.best)
 
     def whole_validation(self) -> Headline | None:
         """Return the scores of seed and best over the sample and the rows of the comparison; None without one."""
@@ -267,11 +371,3 @@ class RunRecord:
         rows = (self.started.sampled or self.started.splits.get("val")) if self.started else None
         named = f"{rows} {self.selection} rows" if rows else f"the {self.selection} rows"
         return Headline(named, self.seed.score, self.best.score, of_test=False)
-
-
-def change_origin(mutation: events.MutationStarted | events.Mutated | events.MutationRejected) -> str:
-    """`candidate 3`, or `candidates 3 and 5, merged`."""
-    parents = [str(parent) for parent in mutation.parents]
-    if mutation.kind == "merge":
-        return f"candidates {' and '.join(parents)}, merged"
-    return f"candidate {parents[0]}" if parents else "the seed"
