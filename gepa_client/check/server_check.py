@@ -45,14 +45,13 @@ from gepa_client.check.preflight import discovered
 from gepa_client.check.reflection_model import call_reflection_model
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
-from gepa_client.fleet.example_retries import evaluated_alone
+from gepa_client.fleet.example_retries import HostEvidence, evaluated_alone
 from gepa_client.fleet.handshake import (
     OWN_RECORDS,
     changed_since_start,
     differences,
     lacking,
 )
-from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.gepa.noise_warning import noise_warning
 from gepa_client.gepa.reflective_records import customary_records
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, default_sample, list_server_rows, rows_searched
