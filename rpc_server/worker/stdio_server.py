@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 import contextlib
 import json
 import os
@@ -158,7 +157,6 @@ class Server:
         self.channel = channel
         self._program = program
         self._config = config
-        self._instance_id = binascii.hexlify(os.urandom(8)).decode()
 
     async def reply(self, request: dict[str, Any], executor: Executor) -> None:
         """Execute a request and respond."""
@@ -205,6 +203,7 @@ class Server:
         }
 
     def _discovery(self) -> dict[str, Any]:
+        """Describe the program; the server adds what it states itself, as for every program over stdio."""
         program = self._program
         program.prepare()
         info = program.info
@@ -213,22 +212,9 @@ class Server:
             for name, about in ((name, program.descriptions.get(name)) for name in info["seed_candidate"])
         ]
         return {
-            "protocol_versions": ["1"],
-            "server": {
-                "name": "evolverpc-worker",
-                "version": self._config.server_version,
-                "language": "python",
-                "instance_id": self._instance_id,
-            },
             "program": {**info, "components": components},
             "capabilities": [*program.capabilities, "exact_values", *(["cancel"] if program.mode == "async" else [])],
-            "limits": {
-                "max_concurrency": program.max_concurrency,
-                "max_batch_size": self._config.max_batch_size,
-                "max_request_bytes": self._config.max_request_bytes,
-                "example_timeout_s": self._config.example_timeout_s,
-                "whole_batches": program.whole_batches,
-            },
+            "limits": {"max_concurrency": program.max_concurrency, "whole_batches": program.whole_batches},
         }
 
 
