@@ -19,3 +19,9 @@ TokenFile = Annotated[
 ]
 AllowInsecure = Annotated[bool, typer.Option("--allow-insecure", help="Allow plain http to other machines.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+def access_flags(token_file: object, *, allow_insecure: object) -> list[str]:
+    """Return these two flags as the words of a command for the same server."""
+    words = ["--token-file", str(token_file)] if token_file else []
+    return [*words, "--allow-insecure"] if allow_insecure else words

@@ -18,7 +18,7 @@ from evolverpc_common.display_text import command, shell_line
 from evolverpc_common.git import GitError
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile
+from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile, access_flags
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.errors import ClientError, RowsError, details, summary, unreadable
 from gepa_client.evolution.checkout import LocalCheckout, holds_commit
@@ -208,15 +208,12 @@ def _mutate(
     if settings is not None:
         _show_home(asked, step.made, typed, output)
         return
-    access = ["--token-file", str(token_file)] if token_file is not None else []
-    access += ["--allow-insecure"] if allow_insecure else []
     if output is not None:
-        again = shell_line(["mutate", server.url, "ANOTHER CHANGE", "--candidate", str(output), *access])
-        echo_next(console, again)
+        access = access_flags(token_file, allow_insecure=allow_insecure)
+        echo_next(console, shell_line(["mutate", server.url, "ANOTHER CHANGE", "--candidate", str(output), *access]))
     if step.made.branch is not None:
         echo(console, "in the program's repository:")
-        echo(console, f"see it: {safe(shlex.join(['git', 'diff', f'{step.made.parent[:12]}..{step.made.branch}']))}")
-        echo(console, f"list or delete such branches: {safe(command('branches', BY_HAND, store=None))}")
+        _show_branch(console, step.made, Path())
 
 
 _OWN = {
@@ -303,16 +300,21 @@ def _show_home(asked: _Mutation, made: ApplyMutationResult, typed: Typed, output
         echo(asked.console, f"in a clone of the repository: {safe(fetch)}")
     if asked.home is None:
         return
-    here = ["-C", str(asked.home)] if asked.home != Path() else []
     echo(asked.console, f"the branch is in {safe(str(asked.home.resolve()))}")
-    see = shlex.join(["git", *here, "diff", f"{made.parent[:12]}..{made.branch}"])
-    echo(asked.console, f"see it: {safe(see)}")
-    listing = command("branches", BY_HAND, *(["--repo", str(asked.home)] if here else []), store=None)
-    echo(asked.console, f"list or delete such branches: {safe(listing)}")
+    _show_branch(asked.console, made, asked.home)
     if not is_remote(asked.repo or ""):
         candidate = ["--candidate", str(output)] if output is not None else []
         following = shlex.join(["ANOTHER CHANGE", *candidate])
         echo_next(asked.console, f"{typed.command('mutate', ref=made.branch)} {following}")
+
+
+def _show_branch(console: Console, made: ApplyMutationResult, repo: Path) -> None:
+    """Print the commands that show a change in this repository, and that list such branches there."""
+    is_elsewhere = repo != Path()
+    see = ["git", *(["-C", str(repo)] if is_elsewhere else []), "diff", f"{made.parent[:12]}..{made.branch}"]
+    echo(console, f"see it: {safe(shlex.join(see))}")
+    listing = command("branches", BY_HAND, *(["--repo", str(repo)] if is_elsewhere else []), store=None)
+    echo(console, f"list or delete such branches: {safe(listing)}")
 
 
 def _home_as_json(asked: _Mutation) -> dict[str, Any]:
