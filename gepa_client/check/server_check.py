@@ -16,7 +16,6 @@ from evolverpc_common.model_prices import PriceTable, priced
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.check_report import (
     IGNORABLE,
-    NO_SCORE,
     SYSTEM_ERRORS,
     TOLERATED,
     CheckedExample,
@@ -43,7 +42,7 @@ from gepa_client.check.missing_fields import missing_fields
 from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
 from gepa_client.check.preflight import discovered
 from gepa_client.check.reflection_model import call_reflection_model
-from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
+from gepa_client.errors import NO_SCORE, BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.example_retries import HostEvidence, evaluated_alone
 from gepa_client.fleet.handshake import (
