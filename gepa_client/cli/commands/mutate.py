@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import inspect
-import json
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,9 +17,9 @@ from evolverpc_common.display_text import command, shell_line
 from evolverpc_common.git import GitError
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile, access_flags
+from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile, access_flags, read_object, read_text
 from gepa_client.cli.commands.sandbox_session import sandboxed
-from gepa_client.errors import ClientError, RowsError, details, summary, unreadable
+from gepa_client.errors import ClientError, RowsError, details, summary
 from gepa_client.evolution.checkout import LocalCheckout, holds_commit
 from gepa_client.evolution.manual_mutation import ManualMutation
 from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
@@ -56,6 +55,8 @@ NOT_MADE = 1
 
 TRIED = 3
 """Rows that are run before and after by default."""
+
+_OF_TEXTS = "a JSON object of texts"
 
 TRAIN = "train"
 """The split that rows are taken from by default, if the server has it."""
@@ -439,7 +440,7 @@ def mutation_of(
     if location is not None and request is None:
         refuse("--location is for a change request")
     if patch is not None:
-        return {"kind": "patch", "diff": _read_text(patch)}
+        return {"kind": "patch", "diff": read_text(patch)}
     if texts is not None:
         return {"kind": "texts", "texts": _texts(_read_texts(texts), texts)}
     if merge is not None:
@@ -475,17 +476,7 @@ def _texts(given: Candidate, path: Path) -> dict[str, JsonValue]:
 
 
 def _read_texts(path: Path) -> dict[str, str]:
-    try:
-        value = json.loads(_read_text(path))
-    except ValueError as error:
-        refuse(f"{path}: not JSON: {error}")
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        refuse(f"{path}: not a JSON object of texts")
+    value = read_object(path, _OF_TEXTS)
+    if not all(isinstance(text, str) for text in value.values()):
+        refuse(f"{path}: not {_OF_TEXTS}")
     return value
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8")  # line ends stay as they are: a diff of a file with CRLF has them
-    except (OSError, UnicodeDecodeError) as error:
-        refuse(unreadable(path, error))
