@@ -261,13 +261,6 @@ def examples_verdict(examples: Sequence[CheckedExample], *, evolves: bool) -> tu
     return "failed", f"the program failed on {failed} examples; 10 % are tolerated; {steps}"
 
 
-NO_SCORE = (
-    "the program has no score function: write `score(example, output)` beside `run`, which returns a number or "
-    "(number, feedback), or name a server that scores its results as `score_with`"
-)
-"""No run can do without: not one that ignores the other findings of the check."""
-
-
 def scores_verdict(
     results: Sequence[Result],
     texts: Mapping[str, str],

@@ -16,7 +16,6 @@ from evolverpc_common.model_prices import PriceTable, priced
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.check_report import (
     IGNORABLE,
-    NO_SCORE,
     SYSTEM_ERRORS,
     TOLERATED,
     CheckedExample,
@@ -43,16 +42,15 @@ from gepa_client.check.missing_fields import missing_fields
 from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
 from gepa_client.check.preflight import discovered
 from gepa_client.check.reflection_model import call_reflection_model
-from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
+from gepa_client.errors import NO_SCORE, BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
-from gepa_client.fleet.example_retries import evaluated_alone
+from gepa_client.fleet.example_retries import HostEvidence, evaluated_alone
 from gepa_client.fleet.handshake import (
     OWN_RECORDS,
     changed_since_start,
     differences,
     lacking,
 )
-from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.gepa.noise_warning import noise_warning
 from gepa_client.gepa.reflective_records import customary_records
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, default_sample, list_server_rows, rows_searched

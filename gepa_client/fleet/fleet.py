@@ -13,6 +13,7 @@ from gepa_client.errors import ClientError, ConnectionLost, Interrupted, NoVerdi
 from gepa_client.fleet.cooldown import Cooldown, requested_pause_s
 from gepa_client.fleet.endpoint import Bundle, Endpoint, FleetEvent, FleetEventKind
 from gepa_client.fleet.endpoints_file import file_changes, read_endpoints_file
+from gepa_client.fleet.example_retries import HostEvidence
 from gepa_client.fleet.handshake import (
     SplitChoice,
     changed_since_start,
@@ -23,7 +24,6 @@ from gepa_client.fleet.handshake import (
     lacking,
     none_answers,
 )
-from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.fleet.routed_call import CallExecution
 from gepa_client.fleet.seed_comparison import SeedComparison
 from gepa_client.fleet.slots import InFlightLimit, Outage, Pin, Shutdown, Slots

@@ -15,8 +15,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.manual_mutation import mutate_once
 from gepa_client.fleet.endpoints_file import read_endpoints_file
-from gepa_client.fleet.example_retries import ATTEMPTS, ExampleRetries, pause_s
-from gepa_client.fleet.host_evidence import HostEvidence
+from gepa_client.fleet.example_retries import ATTEMPTS, ExampleRetries, HostEvidence, pause_s
 from gepa_client.gepa.row_loaders import Row
 from gepa_client.run.resolved_settings import endpoints
 from gepa_client.sandboxing.session import SandboxSession
