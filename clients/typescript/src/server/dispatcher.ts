@@ -1,7 +1,6 @@
 /** Dispatch JSON-RPC messages of any transport to the methods of one program. */
 
 import type { Cancellation } from "../base/cancellation.js";
-import { readOptions } from "../base/configuration.js";
 import { canonicalJson, parseJson } from "../base/json.js";
 import type { Log } from "../base/notices.js";
 import { Notices } from "../base/notices.js";
@@ -31,7 +30,7 @@ import { discoveryOf } from "./discovery.js";
 import { answerText, errorText, readEnvelope } from "./envelope.js";
 import { type Answer, answerOf, asRpcError, type Job } from "./jobs.js";
 import { Methods } from "./methods.js";
-import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
+import type { Settings } from "./options.js";
 import type { Transport } from "./transports.js";
 
 const LONGEST_ECHO = 100;
@@ -57,9 +56,8 @@ export class Dispatcher {
   ) {}
 
   /** Prepare a program for requests. Throws `ProgramFailed` if its seed candidate cannot be made. */
-  static async create(program: Program, options: EndpointOptions, transport: Transport): Promise<Dispatcher> {
+  static async create(program: Program, settings: Settings, transport: Transport): Promise<Dispatcher> {
     checkProgram(program);
-    const settings = readOptions(options, ENDPOINT_OPTIONS);
     const seedCandidate = await seedOf(program);
     const rows = await Rows.create(program.datasets ?? {}, program.rowSchema, settings.shareRows);
     const discovery = await discoveryOf(program, seedCandidate, rows, settings, transport);
