@@ -8,11 +8,7 @@ export interface AsyncStorage<Store> {
 
 interface Runtime {
   AsyncLocalStorage?: new () => AsyncStorage<never>;
-  process?: { cwd?: () => string; execPath?: string; getBuiltinModule?: (name: string) => object | undefined };
-}
-
-interface ModuleLoader {
-  createRequire(path: string): { cache: Record<string, { exports: unknown } | undefined> };
+  process?: { cwd?: () => string; getBuiltinModule?: (name: string) => object | undefined };
 }
 
 interface Inspector {
@@ -66,15 +62,8 @@ export function inspected(value: unknown): string {
   return util?.inspect ? util.inspect(value) : String(value);
 }
 
-/** Return what the loaded CommonJS modules whose path ends so export; none in a runtime without Node. */
-export function loadedModules(path: RegExp): unknown[] {
-  const { execPath = "" } = runtime().process ?? {};
-  const cache = builtin<ModuleLoader>("node:module")?.createRequire(execPath).cache ?? {};
-  return Object.keys(cache).flatMap((each) => (path.test(each) ? [cache[each]?.exports] : []));
-}
-
 /**
- * Return the URLs of all loaded scripts, of ES modules too; none in a runtime without Node's inspector.
+ * Return the URLs of all loaded scripts, of modules of both kinds; none in a runtime without Node's inspector.
  *
  * It takes some 20 ms.
  */

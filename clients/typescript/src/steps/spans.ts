@@ -5,7 +5,7 @@ import { currentPlace, inPlace, type Place } from "../wire/place.js";
 import { asyncContextManager, MinimalProvider } from "./minimal-tracing.js";
 import {
   activeContext,
-  findEsModules,
+  findApis,
   globalProvider,
   type SpanContext,
   spanContextOf,
@@ -18,9 +18,6 @@ import type { StepRecorder } from "./step-recorder.js";
 /** What of a span processor is used here. */
 interface SpanProcessor {
   onStart(span: StartedSpan, context: unknown): void;
-  onEnding?(span: unknown): void;
-  onEnd(span: unknown): void;
-  _spanProcessors?: SpanProcessor[];
 }
 
 /** A span of the SDK: version 2 has the whole context of its parent, version 1 the id. */
@@ -74,7 +71,7 @@ export function recordSpan(span: Span): boolean {
 async function watchSpans(notices: Notices, when: "before" | "after"): Promise<boolean> {
   const provider = globalProvider();
   if (provider === undefined) {
-    const search = searches.get(when) ?? findEsModules();
+    const search = searches.get(when) ?? findApis();
     searches.set(when, search);
     const notFound = await search;
     if (notFound !== undefined) {
@@ -91,7 +88,7 @@ async function watchSpans(notices: Notices, when: "before" | "after"): Promise<b
     _activeSpanProcessor?: SpanProcessor; // of version 2 of the SDK
     activeSpanProcessor?: SpanProcessor;
   };
-  if (activeSpanProcessor !== undefined) return watch(activeSpanProcessor, notices);
+  if (activeSpanProcessor !== undefined) return watch(activeSpanProcessor);
   if (provider !== minimal && provider.constructor.name !== "NoopTracerProvider") {
     const name = provider.constructor.name;
     notices.once(`provider ${name}`, () => {
@@ -101,31 +98,15 @@ async function watchSpans(notices: Notices, when: "before" | "after"): Promise<b
   return false;
 }
 
-function watch(processor: SpanProcessor, notices: Notices): boolean {
+function watch(processor: SpanProcessor): boolean {
   if (watched.has(processor)) return false;
   watched.add(processor);
-  for (const each of [...(processor._spanProcessors ?? []), processor]) guard(each, notices);
   const others = processor.onStart.bind(processor);
   processor.onStart = (span, context) => {
     addSpan(span, span.parentSpanContext?.spanId ?? span.parentSpanId);
     others(span, context);
   };
   return true;
-}
-
-/** Report what a span processor of the program throws, which would else be thrown by the code that is traced. */
-function guard(processor: SpanProcessor, notices: Notices): void {
-  for (const name of ["onStart", "onEnding", "onEnd"] as const) {
-    const call = processor[name] as ((...given: unknown[]) => void) | undefined;
-    if (call === undefined) continue;
-    processor[name] = (...given: unknown[]) => {
-      try {
-        call.apply(processor, given);
-      } catch (error) {
-        notices.once(`processor ${String(error)}`, () => `a span processor of the program threw ${String(error)}`);
-      }
-    };
-  }
 }
 
 /** Record a span that starts as a step of the example that it belongs to, and return whether it is recorded. */
