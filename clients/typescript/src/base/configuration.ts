@@ -10,9 +10,20 @@ export class SetupError extends Error {
   }
 }
 
-/** The names of all options of an interface; a missing one does not compile. */
-export function namesOf<Options>(names: Record<keyof Options, 1>): string[] {
-  return Object.keys(names);
+/** What a value must be, if it is given. */
+export type Kind = readonly [isUsable: (value: unknown) => boolean, name: string];
+
+export const ANYTHING: Kind = [() => true, ""];
+export const A_FUNCTION: Kind = [(value) => typeof value === "function", "a function"];
+export const TRUE_OR_FALSE: Kind = [(value) => typeof value === "boolean", "true or false"];
+
+/** Throws for a value that is not of its kind. */
+export function checkKinds(given: object, kinds: Record<string, Kind>): void {
+  for (const [name, [isUsable, kind]] of Object.entries(kinds)) {
+    const value = (given as Record<string, unknown>)[name];
+    if (value === undefined || isUsable(value)) continue;
+    throw new SetupError(`\`${name}\` must be ${kind}, not ${shown(value)}`);
+  }
 }
 
 /** How options are read: their values, or the defaults. Throws `SetupError` for a value that cannot be used. */

@@ -10,18 +10,10 @@ import { checkParams, invalidParams, type WireTypeName } from "../base/validate.
 import { isObject } from "../base/values.js";
 import { Runner } from "../evaluate/runner.js";
 import { RETRY_AFTER_S, Slots } from "../evaluate/slots.js";
-import { METHODS, PROTOCOL_VERSION } from "../generated/contract.js";
+import { METHODS, type MethodTypes, PROTOCOL_VERSION } from "../generated/contract.js";
 import { InvalidRequest, LimitExceeded, MethodNotFound, Overloaded, VersionNotSupported } from "../generated/errors.js";
 import { OPENRPC } from "../generated/openrpc.js";
-import type {
-  CancelParams,
-  DiscoverResult,
-  EvaluateParams,
-  GetResultParams,
-  GetTracesParams,
-  ListExamplesParams,
-  Meta,
-} from "../generated/types.js";
+import type { DiscoverResult, Meta } from "../generated/types.js";
 import { checkProgram, seedOf } from "../program/check-program.js";
 import type { Program } from "../program/program.js";
 import { Rows } from "../rows/rows.js";
@@ -35,6 +27,12 @@ import type { Transport } from "./transports.js";
 
 const LONGEST_ECHO = 100;
 
+type ParamsOf<Name extends keyof MethodTypes> = MethodTypes[Name]["params"];
+
+/** The methods of a program, as jobs, and those of the server itself, which answer at once. */
+type Jobs = { [Name in keyof MethodTypes]?: (params: ParamsOf<Name>) => Job };
+type Own = { [Name in keyof MethodTypes]?: (params: ParamsOf<Name>) => unknown };
+
 /** A response; `body` is null if there is nothing to send. */
 export interface Reply {
   body: string | null;
@@ -45,6 +43,20 @@ export interface Reply {
 export class Dispatcher {
   draining = false;
   #active = 0;
+  readonly #own: Own = {
+    discover: () => this.discovery,
+    "rpc.discover": () => OPENRPC,
+    list_examples: ({ split, offset = 0, limit = 100 }) => this.rows.list(split, offset, limit),
+    get_traces: ({ refs }) => this.methods.traces(refs),
+    cancel: ({ call_id }) => this.#calls.cancel(call_id),
+  };
+  readonly #jobs: Jobs = {
+    evaluate: (params) => this.methods.evaluate(params),
+    make_reflective_dataset: (params) => this.methods.makeReflectiveDataset(params),
+    propose_new_texts: (params) => this.methods.proposeNewTexts(params),
+    score: (params) => this.methods.score(params),
+    finalize: (params) => this.methods.finalize(params),
+  };
   readonly #changed = new Set<() => void>();
 
   private constructor(
@@ -155,28 +167,11 @@ export class Dispatcher {
       throw invalidParams({ path: "", message: "params must be an object: they are given by name" });
     checkParams(row.params as WireTypeName, params);
     if (this.#offers("async")) checkWaitsForACall(params);
-    switch (name) {
-      case "discover":
-        return answerOf(() => this.discovery, this.log);
-      case "rpc.discover":
-        return answerOf(() => OPENRPC, this.log);
-      case "list_examples": {
-        const { split, offset = 0, limit = 100 } = params as unknown as ListExamplesParams;
-        return answerOf(() => this.rows.list(split, offset, limit), this.log);
-      }
-      case "get_traces":
-        return answerOf(() => this.methods.traces((params as unknown as GetTracesParams).refs), this.log);
-      case "get_result": {
-        const { call_id, wait_s = 0, partial = false } = params as unknown as GetResultParams;
-        return this.#calls.get(call_id, wait_s, partial, listener);
-      }
-      case "cancel": {
-        const { call_id } = params as unknown as CancelParams;
-        return answerOf(() => this.#calls.cancel(call_id), this.log);
-      }
-      default:
-        return this.#work(name, params, listener);
-    }
+    const own = this.#own[name as keyof Own] as ((params: unknown) => unknown) | undefined;
+    if (own !== undefined) return answerOf(() => own(params), this.log);
+    if (name !== "get_result") return this.#work(name, params, listener);
+    const { call_id, wait_s = 0, partial = false } = params as unknown as ParamsOf<"get_result">;
+    return this.#calls.get(call_id, wait_s, partial, listener);
   }
 
   /** Run a method of the program: once for each `call_id`, without one until the caller disconnects. */
@@ -199,20 +194,9 @@ export class Dispatcher {
     const given = (sized.batch ?? sized.eval_batch?.batch)?.length ?? 0;
     const allowed = this.discovery.limits.max_batch_size;
     if (given > allowed) throw new LimitExceeded(undefined, { limit: "max_batch_size", allowed, given });
-    switch (method) {
-      case "evaluate":
-        return this.methods.evaluate(params as EvaluateParams);
-      case "make_reflective_dataset":
-        return this.methods.makeReflectiveDataset(params as Parameters<Methods["makeReflectiveDataset"]>[0]);
-      case "propose_new_texts":
-        return this.methods.proposeNewTexts(params as Parameters<Methods["proposeNewTexts"]>[0]);
-      case "score":
-        return this.methods.score(params as Parameters<Methods["score"]>[0]);
-      case "finalize":
-        return this.methods.finalize(params as Parameters<Methods["finalize"]>[0]);
-      default:
-        throw new MethodNotFound(undefined, { method });
-    }
+    const job = this.#jobs[method as keyof Jobs] as ((params: object) => Job) | undefined;
+    if (job === undefined) throw new MethodNotFound(undefined, { method });
+    return job(params);
   }
 
   /** Return the same job, counted among those that a drain waits for. */
