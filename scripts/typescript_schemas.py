@@ -17,7 +17,7 @@ from rpc_server.worker import model_apis, response_body, span_attributes
 
 
 def schemas() -> dict[str, Any]:
-    """Return those of the settings of `optimize`, of its events, and of the page of a run; errors; names in spans; marks of calls."""
+    """Return those of the settings of `optimize`, of its events, and a run's page; errors; marks of spans and calls."""
     return {
         "settings": {name: _property(setting) for name, setting in KEYWORDS.items()},
         "events": _schema(Event),

@@ -1,6 +1,5 @@
 /** A fetch handler, `Request` to `Response`, for Bun, Deno, Workers, Hono, Next and other runtimes with fetch. */
 
-import { bytesOf } from "../base/bytes.js";
 import { Cancellation } from "../base/cancellation.js";
 import { anyOf, type OptionsOf, readKnownOptions } from "../base/configuration.js";
 import { hostChecker } from "../base/hosts.js";
@@ -8,7 +7,7 @@ import { checkToken } from "../base/token.js";
 import { checkProgram } from "../program/check-program.js";
 import type { Program } from "../program/program.js";
 import { Dispatcher } from "./dispatcher.js";
-import { type HttpExchange, type HttpReply, HttpRouter } from "./http-router.js";
+import { HttpRouter } from "./http-router.js";
 import { ENDPOINT_OPTIONS } from "./options.js";
 import type { MemoryStore } from "./store.js";
 import { httpTransport } from "./transports.js";
@@ -58,25 +57,8 @@ export function handler<Data, Output, Component extends string = string>(
     allowsHost: hostChecker("localhost", allowedHosts),
     allowedOrigins,
   });
-  return async (request) => toResponse(await router.answer(toExchange(request)));
-}
-
-function toExchange(request: Request): HttpExchange {
-  const url = new URL(request.url);
-  return {
-    method: request.method,
-    path: url.pathname,
-    header: (name) => request.headers.get(name) ?? (name === "host" ? url.host : null),
-    body: (limit) => bodyOf(request, limit),
-    closed: Cancellation.of(request.signal),
+  return (request) => {
+    const host = request.headers.get("host") ?? new URL(request.url).host;
+    return router.answer(request, host, Cancellation.of(request.signal));
   };
-}
-
-async function bodyOf(request: Request, limit: number): Promise<Uint8Array | undefined> {
-  if (Number(request.headers.get("content-length") ?? 0) > limit) return undefined;
-  return bytesOf(request.body, limit);
-}
-
-function toResponse({ status, headers, body }: HttpReply): Response {
-  return new Response(body, { status, headers });
 }
