@@ -11,7 +11,7 @@ import { unpacked } from "../base/exact-values.js";
 import { InvalidResult } from "../base/invalid-result.js";
 import { type JsonValue, toExactJson, toJsonValue } from "../base/json.js";
 import { jsonOrRepr } from "../base/json-or-repr.js";
-import type { Notices } from "../base/notices.js";
+import { type Log, Notices } from "../base/notices.js";
 import { joined, summed } from "../base/usage.js";
 import type { ExampleResult, Step, Usage } from "../generated/types.js";
 import {
@@ -83,31 +83,29 @@ interface AttemptConditions {
   cancellation: Cancellation;
 }
 
-/** `timeoutS`: seconds one example may run; undefined for no deadline. `enforcesDeadlines`: false if the peer does that. */
-interface DeadlineRules {
-  timeoutS: number | undefined;
+/** What a runner keeps to. */
+interface Rules {
+  /** Seconds one example may run; undefined for no deadline. */
+  exampleTimeoutS: number | undefined;
+  /** False if the peer does that. */
   enforcesDeadlines: boolean;
-}
-
-/**
- * `modelHosts`: hosts at which every call is one of a model. `trustResults`: whether a returned result counts although the
- * last call of a model failed.
- */
-interface NetworkRules {
+  /** Hosts at which every call is one of a model. */
   modelHosts: ReadonlySet<string>;
+  /** Whether a returned result counts although the last call of a model failed. */
   trustResults: boolean;
+  log: Log;
 }
 
 export class Runner {
+  readonly #notices: Notices;
   #yieldRequestedAt: number | undefined;
 
   constructor(
     private readonly program: Program,
     private readonly slots: Slots,
-    private readonly notices: Notices,
-    private readonly deadlines: DeadlineRules,
-    private readonly network: NetworkRules,
+    private readonly rules: Rules,
   ) {
+    this.#notices = new Notices(rules.log);
     watchNetwork();
   }
 
@@ -163,9 +161,9 @@ export class Runner {
 
   /** Return the seconds that an example may run: the runner's own limit, or less if a call asks for it. */
   #limitS(requestedS: number | undefined): number | undefined {
-    const { timeoutS, enforcesDeadlines } = this.deadlines;
+    const { exampleTimeoutS, enforcesDeadlines } = this.rules;
     if (!enforcesDeadlines) return undefined;
-    const limitS = Math.min(timeoutS ?? Number.POSITIVE_INFINITY, requestedS ?? Number.POSITIVE_INFINITY);
+    const limitS = Math.min(exampleTimeoutS ?? Number.POSITIVE_INFINITY, requestedS ?? Number.POSITIVE_INFINITY);
     return limitS === Number.POSITIVE_INFINITY ? undefined : limitS;
   }
 
@@ -211,7 +209,7 @@ export class Runner {
     const trace: unknown[] = [];
     const usage: Usage = {};
     const scoring: Usage = {};
-    const calls = new ExampleCalls(this.network.modelHosts);
+    const calls = new ExampleCalls(this.rules.modelHosts);
     let measured: Usage | undefined;
     const onUsage = (more: Usage): void => {
       measured = joined(measured, more);
@@ -224,7 +222,7 @@ export class Runner {
     });
     const components = Object.keys(candidate);
     const { readsTrajectory = false } = program;
-    const recorder = captureTraces || readsTrajectory ? new StepRecorder(candidate, this.notices) : undefined;
+    const recorder = captureTraces || readsTrajectory ? new StepRecorder(candidate, this.#notices) : undefined;
     const { step = unrecordedStep } = recorder ?? {};
     const ending = await this.#timed(
       async (signal) => {
@@ -241,12 +239,12 @@ export class Runner {
           const trajectory = recorded === undefined ? undefined : toJsonValue(recorded, "trace");
           return { signal, usage: scoring, trajectory };
         };
-        const score = program.score && readScore(await program.score(row, output, judging()), this.notices);
+        const score = program.score && readScore(await program.score(row, output, judging()), this.#notices);
         const unjudged = this.#modelFailed(calls);
         if (unjudged !== undefined) return withoutModelResult(unjudged, taken, attempt());
         const trajectory = captureTraces ? trajectoryOf(steps, trace) : undefined;
         const result = finishedResult(taken, score, { ...attempt(), trajectory });
-        reportComponentFeedback(result, trajectory, components, this.notices);
+        reportComponentFeedback(result, trajectory, components, this.#notices);
         return result;
       },
       limitS,
@@ -263,7 +261,7 @@ export class Runner {
 
   /** The call of a model that was the last and failed; undefined if results are taken all the same. */
   #modelFailed({ openModelCall }: ExampleCalls): Call | undefined {
-    return this.network.trustResults ? undefined : openModelCall;
+    return this.rules.trustResults ? undefined : openModelCall;
   }
 
   /** Return the same result with a score; a result that failed or was never run is returned unchanged. */
@@ -278,11 +276,11 @@ export class Runner {
     const scoring = await this.#withIsolatedRerun(1, cancellation, async (conditions) => {
       const clock = stopwatch();
       const usage: Usage = {};
-      const calls = new ExampleCalls(this.network.modelHosts);
+      const calls = new ExampleCalls(this.rules.modelHosts);
       const judge = async (signal: AbortSignal) => {
         const trajectory = this.program.readsTrajectory ? inlineTrajectory(result) : undefined;
         const given = await this.program.score?.(row, unpacked(result.output), { signal, usage, trajectory });
-        return readScore(given, this.notices);
+        return readScore(given, this.#notices);
       };
       const [ending, log] = await logged(() => this.#timed(judge, limitS, conditions, calls));
       const attempt = { seconds: clock(), usage: summed(conditions.spent, usage), calls };
@@ -302,7 +300,7 @@ export class Runner {
     conditions: AttemptConditions,
   ): Promise<ExampleResult[] | InconclusiveAttempt> {
     const clock = stopwatch();
-    const calls = new ExampleCalls(this.network.modelHosts);
+    const calls = new ExampleCalls(this.rules.modelHosts);
     const limitS = this.#limitS(requestedS);
     const timeoutS = limitS && limitS * rows.length;
     const batch = rows.map(({ id, row }) => ({ id, data: row }));
@@ -321,11 +319,11 @@ export class Runner {
     const unanswered = this.#modelFailed(calls);
     return ending.value.map((given) => {
       try {
-        const result = readBatchResult(given, attempt, captureTraces, this.notices);
+        const result = readBatchResult(given, attempt, captureTraces, this.#notices);
         const isTaken = result.status === "ok" || result.status === "rollout";
         if (isTaken && unanswered !== undefined)
           return withoutModelResult(unanswered, (result.output ?? null) as JsonValue, attempt);
-        reportComponentFeedback(result, result.trajectory, Object.keys(candidate), this.notices);
+        reportComponentFeedback(result, result.trajectory, Object.keys(candidate), this.#notices);
         return result;
       } catch (error) {
         return failedResult(error, attempt);

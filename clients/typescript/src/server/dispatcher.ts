@@ -3,7 +3,6 @@
 import type { Cancellation } from "../base/cancellation.js";
 import { canonicalJson, parseJson } from "../base/json.js";
 import type { Log } from "../base/notices.js";
-import { Notices } from "../base/notices.js";
 import type { RpcError } from "../base/rpc-error.js";
 import { digestText } from "../base/text-digest.js";
 import { checkParams, invalidParams, type WireTypeName } from "../base/validate.js";
@@ -74,25 +73,11 @@ export class Dispatcher {
     const rows = await Rows.create(program.datasets ?? {}, program.rowSchema, settings.shareRows);
     const discovery = await discoveryOf(program, seedCandidate, rows, settings, transport);
     const slots = new Slots(settings.concurrency, settings.maxQueue);
-    const methods = new Methods({
-      program,
-      seedCandidate,
-      instanceId: discovery.server.instance_id,
-      rows,
-      slots,
-      runner: new Runner(
-        program,
-        slots,
-        new Notices(settings.log),
-        {
-          timeoutS: settings.exampleTimeoutS,
-          enforcesDeadlines: !transport.peerEnforcesDeadlines,
-        },
-        settings,
-      ),
-      traces: transport.traces,
-      maxResultBytes: settings.maxResultBytes,
-    });
+    const runner = new Runner(program, slots, { ...settings, enforcesDeadlines: !transport.peerEnforcesDeadlines });
+    const instanceId = discovery.server.instance_id;
+    const { maxResultBytes } = settings;
+    const { traces } = transport;
+    const methods = new Methods({ program, seedCandidate, instanceId, rows, slots, runner, traces, maxResultBytes });
     return new Dispatcher(discovery, methods, rows, transport, settings.log);
   }
 

@@ -2,7 +2,7 @@
 
 import type { Notices } from "../base/notices.js";
 import { currentPlace, inPlace, type Place } from "../wire/place.js";
-import { asyncContextManager, MinimalProvider } from "./minimal-tracing.js";
+import { asyncContextManager, minimalProvider } from "./minimal-tracing.js";
 import {
   activeContext,
   findApis,
@@ -28,11 +28,10 @@ const openExamples = new Set<{ readonly recorder: StepRecorder | undefined }>();
 /** The searches before and after the first example whose trajectory is wanted: each takes a while. */
 const searches = new Map<"before" | "after", Promise<string | undefined>>();
 const watched = new WeakSet<SpanProcessor>();
-const minimal = new MinimalProvider({
-  isWanted: () =>
-    currentPlace()?.recorder !== undefined || runningExamples().some(({ recorder }) => recorder !== undefined),
-  onStart: (span, parent) => addSpan(span, parent?.spanId),
-});
+const minimal = minimalProvider(
+  () => currentPlace()?.recorder !== undefined || runningExamples().some(({ recorder }) => recorder !== undefined),
+  addSpan,
+);
 
 /** Run the program on an example. A span without an asynchronous context belongs to the only example that runs. */
 export async function runExample<Output>(
@@ -48,12 +47,10 @@ export async function runExample<Output>(
   } finally {
     openExamples.delete(example);
     if (recorder !== undefined && (await watchSpans(recorder.notices, "after"))) {
-      recorder.notices.once("set up late", () => {
-        return (
-          "OpenTelemetry was loaded or set up while an example ran: spans are steps of the next examples, and may be missing " +
-          "in this one; do it before the program is served"
-        );
-      });
+      recorder.notices.once(
+        "OpenTelemetry was loaded or set up while an example ran: spans are steps of the next examples, and may be missing " +
+          "in this one; do it before the program is served",
+      );
     }
   }
 }
@@ -75,12 +72,10 @@ async function watchSpans(notices: Notices, when: "before" | "after"): Promise<b
     searches.set(when, search);
     const notFound = await search;
     if (notFound !== undefined) {
-      notices.once("API not found", () => {
-        return (
-          `spans do not become steps: OpenTelemetry's API is loaded from ${notFound}; set a tracer provider before the ` +
-          "program is served"
-        );
-      });
+      notices.once(
+        `spans do not become steps: OpenTelemetry's API is loaded from ${notFound}; set a tracer provider before the ` +
+          "program is served",
+      );
     }
     return useWithoutSetUp(minimal, asyncContextManager);
   }
@@ -91,9 +86,7 @@ async function watchSpans(notices: Notices, when: "before" | "after"): Promise<b
   if (activeSpanProcessor !== undefined) return watch(activeSpanProcessor);
   if (provider !== minimal && provider.constructor.name !== "NoopTracerProvider") {
     const name = provider.constructor.name;
-    notices.once(`provider ${name}`, () => {
-      return `spans do not become steps: the tracer provider, a ${name}, is not one of OpenTelemetry's SDK`;
-    });
+    notices.once(`spans do not become steps: the tracer provider, a ${name}, is not one of OpenTelemetry's SDK`);
   }
   return false;
 }
@@ -126,12 +119,10 @@ function soleRecorder(span: Span): StepRecorder | undefined {
   if (open.length === 1) return open[0]?.recorder;
   const traced = open.find(({ recorder }) => recorder)?.recorder;
   if (traced !== undefined && spanKind(span.attributes)) {
-    traced.notices.once(`stray ${span.name}`, () => {
-      return (
-        `the span ${JSON.stringify(span.name)} is not recorded: it has no asynchronous context, and several examples ` +
-        "run; await the call in `run`, or set `concurrency` to 1"
-      );
-    });
+    traced.notices.once(
+      `the span ${JSON.stringify(span.name)} is not recorded: it has no asynchronous context, and several examples ` +
+        "run; await the call in `run`, or set `concurrency` to 1",
+    );
   }
   return undefined;
 }

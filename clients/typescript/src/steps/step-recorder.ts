@@ -100,9 +100,7 @@ export class StepRecorder {
 
   /** Report a step that starts after its example has ended. */
   #reportLate(title: string): void {
-    this.notices.once(`late ${title}`, () => {
-      return `the step ${title} was started after its example had ended; it is not recorded`;
-    });
+    this.notices.once(`the step ${title} was started after its example had ended; it is not recorded`);
   }
 
   /** Record nothing from now on, and return the steps. `isWhole`: the program ended by itself, and without a failure. */
@@ -118,9 +116,7 @@ export class StepRecorder {
       if (ending === undefined) return this.#ended(node.steps, around, isWhole);
       if (!ended) ending.error ??= UNFINISHED;
       if (!ended && isWhole) {
-        this.notices.once(`unfinished ${title}`, () => {
-          return `the step ${title} had not ended when \`run\` returned; await it there`;
-        });
+        this.notices.once(`the step ${title} had not ended when \`run\` returned; await it there`);
       }
       const steps = this.#ended(node.steps, [...around, ending], isWhole);
       if (steps.length > 0) ending.steps = steps;
