@@ -71,7 +71,7 @@ export interface Evaluation {
   onResult: (position: number, result: ExampleResult) => void;
 }
 
-/** The outcome of an attempt past its deadline that other examples may have delayed. */
+/** Thrown by an attempt past its deadline that other examples may have delayed. */
 class InconclusiveAttempt {
   constructor(readonly usage: Usage) {}
 }
@@ -121,12 +121,12 @@ export class Runner {
     const rows = positions.map((position) => evaluation.batch[position] as ExampleRow);
     const { program } = this;
     const results = await this.#withIsolatedRerun(rows.length, cancellation, async (conditions) => {
-      const [ended, log] = await logged<ExampleResult[] | InconclusiveAttempt>(() =>
+      const [ended, log] = await logged(async () =>
         isBatchProgram(program)
           ? this.#batch(program, evaluation, rows, conditions)
-          : this.#example(program as FunctionProgram, evaluation, rows[0] as ExampleRow, conditions),
+          : [await this.#example(program as FunctionProgram, evaluation, rows[0] as ExampleRow, conditions)],
       );
-      return ended instanceof InconclusiveAttempt ? ended : ended.map((result) => withLog(result, log));
+      return ended.map((result) => withLog(result, log));
     });
     positions.forEach((position, at) => {
       evaluation.onResult(position, results?.[at] ?? cancelledResult({ seconds: 0, calls: new ExampleCalls() }));
@@ -137,10 +137,10 @@ export class Runner {
    * Make an attempt when there is room for its examples; if it is inconclusive, repeat it while nothing else runs.
    * Undefined if it was cancelled while it waited.
    */
-  async #withIsolatedRerun<Value extends object>(
+  async #withIsolatedRerun<Value>(
     examples: number,
     cancellation: Cancellation,
-    attempt: (conditions: AttemptConditions) => Promise<Value | InconclusiveAttempt>,
+    attempt: (conditions: AttemptConditions) => Promise<Value>,
   ): Promise<Value | undefined> {
     const { capacity } = this.slots;
     let spent: Usage = {};
@@ -149,9 +149,10 @@ export class Runner {
       if (!(await this.slots.enter(weight, cancellation))) return undefined;
       try {
         await this.#yieldToEventLoop();
-        const value = await attempt({ alone, spent, cancellation });
-        if (!(value instanceof InconclusiveAttempt)) return value;
-        spent = value.usage;
+        return await attempt({ alone, spent, cancellation });
+      } catch (error) {
+        if (!(error instanceof InconclusiveAttempt)) throw error;
+        spent = error.usage;
       } finally {
         this.slots.leave(weight);
       }
@@ -171,31 +172,25 @@ export class Runner {
   #timed<Value>(
     work: (signal: AbortSignal) => Promise<Value>,
     seconds: number | undefined,
-    conditions: AttemptConditions,
+    { alone, cancellation }: AttemptConditions,
     calls: ExampleCalls,
   ): Promise<Outcome<Value>> {
-    return whileRunning(calls, () => this.#untilDeadline(work, seconds, conditions));
-  }
-
-  async #untilDeadline<Value>(
-    work: (signal: AbortSignal) => Promise<Value>,
-    seconds: number | undefined,
-    { alone, cancellation }: AttemptConditions,
-  ): Promise<Outcome<Value>> {
-    if (seconds === undefined) return runWithDeadline(work, cancellation);
-    const measurement = measureLag(seconds);
-    const clock = stopwatch();
-    const isBlocked = (): boolean => measurement.blockedS() > MAX_BLOCKED_SHARE * seconds;
-    const leftS = (): number => seconds + (alone || isBlocked() ? 0 : measurement.blockedS()) - clock();
-    const fault = (): string | undefined => {
-      if (alone) return ALONE;
-      return isBlocked() ? undefined : RESPONSIVE;
-    };
-    try {
-      return await runWithDeadline(work, cancellation, { leftS, fault });
-    } finally {
-      measurement.end();
-    }
+    return whileRunning(calls, async () => {
+      if (seconds === undefined) return runWithDeadline(work, cancellation);
+      const measurement = measureLag(seconds);
+      const clock = stopwatch();
+      const isBlocked = (): boolean => measurement.blockedS() > MAX_BLOCKED_SHARE * seconds;
+      const leftS = (): number => seconds + (alone || isBlocked() ? 0 : measurement.blockedS()) - clock();
+      const fault = (): string | undefined => {
+        if (alone) return ALONE;
+        return isBlocked() ? undefined : RESPONSIVE;
+      };
+      try {
+        return await runWithDeadline(work, cancellation, { leftS, fault });
+      } finally {
+        measurement.end();
+      }
+    });
   }
 
   async #example(
@@ -203,7 +198,7 @@ export class Runner {
     { candidate, captureTraces, timeoutS }: Evaluation,
     { row }: ExampleRow,
     conditions: AttemptConditions,
-  ): Promise<[ExampleResult] | InconclusiveAttempt> {
+  ): Promise<ExampleResult> {
     const clock = stopwatch();
     const limitS = this.#limitS(timeoutS);
     const trace: unknown[] = [];
@@ -251,12 +246,11 @@ export class Runner {
       conditions,
       calls,
     );
-    if (ending.kind === "done") return [ending.value];
+    if (ending.kind === "done") return ending.value;
     const steps = recorder?.end(false) ?? [];
     const failed = unfinished(ending, limitS, attempt());
-    if (failed instanceof InconclusiveAttempt) return failed;
-    if (!captureTraces || failed.status === "cancelled") return [failed];
-    return [withTrajectory(failed, trajectoryOf(steps, trace))];
+    if (!captureTraces || failed.status === "cancelled") return failed;
+    return withTrajectory(failed, trajectoryOf(steps, trace));
   }
 
   /** The call of a model that was the last and failed; undefined if results are taken all the same. */
@@ -287,8 +281,7 @@ export class Runner {
       const failed = ending.kind === "done" ? this.#modelFailed(calls) : undefined;
       const done = (score: ReadScore) =>
         failed === undefined ? finishedResult(null, score, attempt) : withoutModelResult(failed, null, attempt);
-      const ended = ending.kind === "done" ? done(ending.value) : unfinished(ending, limitS, attempt);
-      return ended instanceof InconclusiveAttempt ? ended : withLog(ended, log);
+      return withLog(ending.kind === "done" ? done(ending.value) : unfinished(ending, limitS, attempt), log);
     });
     return scoring === undefined ? result : rescored(result, scoring);
   }
@@ -298,7 +291,7 @@ export class Runner {
     { candidate, captureTraces, timeoutS: requestedS }: Evaluation,
     rows: readonly ExampleRow[],
     conditions: AttemptConditions,
-  ): Promise<ExampleResult[] | InconclusiveAttempt> {
+  ): Promise<ExampleResult[]> {
     const clock = stopwatch();
     const calls = new ExampleCalls(this.rules.modelHosts);
     const limitS = this.#limitS(requestedS);
@@ -314,7 +307,7 @@ export class Runner {
     const attempt = { seconds: clock() / rows.length, calls };
     if (ending.kind !== "done") {
       const failed = unfinished(ending, timeoutS, attempt);
-      return failed instanceof InconclusiveAttempt ? failed : rows.map(() => failed);
+      return rows.map(() => failed);
     }
     const unanswered = this.#modelFailed(calls);
     return ending.value.map((given) => {
@@ -369,10 +362,10 @@ function unfinished(
   ending: Exclude<Outcome<unknown>, { kind: "done" }>,
   timeoutS: number | undefined,
   attempt: Attempt & { usage?: Usage },
-): ExampleResult | InconclusiveAttempt {
+): ExampleResult {
   if (ending.kind === "cancelled") return cancelledResult(attempt);
   if (ending.kind === "failed") return failedResult(ending.error, attempt);
-  if (ending.fault === undefined) return new InconclusiveAttempt(attempt.usage ?? {});
+  if (ending.fault === undefined) throw new InconclusiveAttempt(attempt.usage ?? {});
   return timedOutResult(timeoutS, ending.fault, attempt);
 }
 
