@@ -30,9 +30,7 @@ export function checkKinds(given: object, kinds: Record<string, Kind>): void {
 type Readers = Record<string, (given: never, name: string) => unknown>;
 
 /** The options of a table. */
-export type OptionsOf<Table extends Readers> = {
-  [Name in keyof Table]?: Exclude<Parameters<Table[Name]>[0], undefined>;
-};
+export type OptionsOf<Table extends Readers> = { [Name in keyof Table]?: Parameters<Table[Name]>[0] };
 
 /** What a table reads. */
 export type ReadBy<Table extends Readers> = { [Name in keyof Table]: ReturnType<Table[Name]> };
