@@ -20,7 +20,7 @@ import type { Calls } from "./calls.js";
 import { discoveryOf } from "./discovery.js";
 import { answerText, errorText, readEnvelope } from "./envelope.js";
 import { type Answer, answerOf, asRpcError, type Job } from "./jobs.js";
-import { Methods } from "./methods.js";
+import { type Jobs, jobsOf, NO_TRACES } from "./methods.js";
 import type { Settings } from "./options.js";
 import type { Transport } from "./transports.js";
 
@@ -28,8 +28,7 @@ const LONGEST_ECHO = 100;
 
 type ParamsOf<Name extends keyof MethodTypes> = MethodTypes[Name]["params"];
 
-/** The methods of a program, as jobs, and those of the server itself, which answer at once. */
-type Jobs = { [Name in keyof MethodTypes]?: (params: ParamsOf<Name>) => Job };
+/** The methods of the server itself, which answer at once. */
 type Own = { [Name in keyof MethodTypes]?: (params: ParamsOf<Name>) => unknown };
 
 /** A response; `body` is null if there is nothing to send. */
@@ -46,21 +45,14 @@ export class Dispatcher {
     discover: () => this.discovery,
     "rpc.discover": () => OPENRPC,
     list_examples: ({ split, offset = 0, limit = 100 }) => this.rows.list(split, offset, limit),
-    get_traces: ({ refs }) => this.methods.traces(refs),
+    get_traces: ({ refs }) => ({ traces: (this.transport.traces ?? NO_TRACES).traces(refs) }),
     cancel: ({ call_id }) => this.#calls.cancel(call_id),
-  };
-  readonly #jobs: Jobs = {
-    evaluate: (params) => this.methods.evaluate(params),
-    make_reflective_dataset: (params) => this.methods.makeReflectiveDataset(params),
-    propose_new_texts: (params) => this.methods.proposeNewTexts(params),
-    score: (params) => this.methods.score(params),
-    finalize: (params) => this.methods.finalize(params),
   };
   readonly #changed = new Set<() => void>();
 
   private constructor(
     readonly discovery: DiscoverResult,
-    private readonly methods: Methods,
+    private readonly jobs: Jobs,
     private readonly rows: Rows,
     private readonly transport: Transport,
     private readonly log: Log,
@@ -77,8 +69,8 @@ export class Dispatcher {
     const instanceId = discovery.server.instance_id;
     const { maxResultBytes } = settings;
     const { traces } = transport;
-    const methods = new Methods({ program, seedCandidate, instanceId, rows, slots, runner, traces, maxResultBytes });
-    return new Dispatcher(discovery, methods, rows, transport, settings.log);
+    const jobs = jobsOf({ program, seedCandidate, instanceId, rows, slots, runner, traces, maxResultBytes });
+    return new Dispatcher(discovery, jobs, rows, transport, settings.log);
   }
 
   get ready(): boolean {
@@ -179,7 +171,7 @@ export class Dispatcher {
     const given = (sized.batch ?? sized.eval_batch?.batch)?.length ?? 0;
     const allowed = this.discovery.limits.max_batch_size;
     if (given > allowed) throw new LimitExceeded(undefined, { limit: "max_batch_size", allowed, given });
-    const job = this.#jobs[method as keyof Jobs] as ((params: object) => Job) | undefined;
+    const job = this.jobs[method as keyof Jobs] as ((params: object) => Job) | undefined;
     if (job === undefined) throw new MethodNotFound(undefined, { method });
     return job(params);
   }
