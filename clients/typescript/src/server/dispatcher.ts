@@ -16,7 +16,6 @@ import type { DiscoverResult, Meta } from "../generated/types.js";
 import { checkProgram, seedOf } from "../program/check-program.js";
 import type { Program } from "../program/program.js";
 import { Rows } from "../rows/rows.js";
-import type { Calls } from "./calls.js";
 import { discoveryOf } from "./discovery.js";
 import { answerText, errorText, readEnvelope } from "./envelope.js";
 import { type Answer, answerOf, asRpcError, type Job } from "./jobs.js";
@@ -46,7 +45,7 @@ export class Dispatcher {
     "rpc.discover": () => OPENRPC,
     list_examples: ({ split, offset = 0, limit = 100 }) => this.rows.list(split, offset, limit),
     get_traces: ({ refs }) => ({ traces: (this.transport.traces ?? NO_TRACES).traces(refs) }),
-    cancel: ({ call_id }) => this.#calls.cancel(call_id),
+    cancel: ({ call_id }) => this.transport.calls?.cancel(call_id),
   };
   readonly #changed = new Set<() => void>();
 
@@ -71,10 +70,6 @@ export class Dispatcher {
     const { traces } = transport;
     const jobs = jobsOf({ program, seedCandidate, instanceId, rows, slots, runner, traces, maxResultBytes });
     return new Dispatcher(discovery, jobs, rows, transport, settings.log);
-  }
-
-  get ready(): boolean {
-    return !this.draining;
   }
 
   /** Answer one body. `listener` is cancelled when the caller disconnects. */
@@ -112,17 +107,13 @@ export class Dispatcher {
       const details = { limit: "max_batch_entries", allowed, given: message.length };
       return refusal(new LimitExceeded(undefined, details));
     }
-    const answers = await Promise.all(message.map((entry) => this.#answerEntry(entry, listener)));
+    const answers = await Promise.all(
+      message.map((entry) =>
+        this.#answerOne(entry, listener).catch((error: unknown) => errorText(null, asRpcError(error, this.log))),
+      ),
+    );
     const responses = answers.filter((answer) => answer !== null);
     return { body: responses.length === 0 ? null : `[${responses.join(",")}]`, understood: true };
-  }
-
-  async #answerEntry(entry: unknown, listener: Cancellation): Promise<string | null> {
-    try {
-      return await this.#answerOne(entry, listener);
-    } catch (error) {
-      return errorText(null, asRpcError(error, this.log));
-    }
   }
 
   /** Return the text of the response, null for a notification. Throws `InvalidRequest` if there is no envelope. */
@@ -146,23 +137,25 @@ export class Dispatcher {
     if (this.#offers("async")) checkWaitsForACall(params);
     const own = this.#own[name as keyof Own] as ((params: unknown) => unknown) | undefined;
     if (own !== undefined) return answerOf(() => own(params), this.log);
-    if (name !== "get_result") return this.#work(name, params, listener);
+    const { calls } = this.transport;
+    if (name !== "get_result" || calls === undefined) return this.#work(name, params, listener);
     const { call_id, wait_s = 0, partial = false } = params as unknown as ParamsOf<"get_result">;
-    return this.#calls.get(call_id, wait_s, partial, listener);
+    return calls.get(call_id, wait_s, partial, listener);
   }
 
   /** Run a method of the program: once for each `call_id`, without one until the caller disconnects. */
   async #work(method: string, params: Record<string, unknown>, listener: Cancellation): Promise<Answer> {
     const { _meta, ...asked } = params as { _meta?: Meta | null };
-    const callId = this.transport.calls === undefined ? undefined : (_meta?.call_id ?? undefined);
+    const { calls } = this.transport;
+    const callId = _meta?.call_id;
     const waitS = this.#offers("async") ? (_meta?.wait_s ?? undefined) : undefined;
     const start = (): Job => this.#counted(this.#prepare(method, params));
-    if (callId === undefined) {
+    if (typeof callId !== "string" || calls === undefined) {
       const job = start();
       return answerOf(() => job.run(listener), this.log);
     }
     const request = digestText(canonicalJson([method, asked]));
-    return this.#calls.ask(callId, request, start, { waitS, listener, log: this.log });
+    return calls.ask(callId, request, start, { waitS, listener, log: this.log });
   }
 
   #prepare(method: string, params: object): Job {
@@ -188,11 +181,6 @@ export class Dispatcher {
       }
     };
     return { ...job, run };
-  }
-
-  get #calls(): Calls {
-    if (this.transport.calls === undefined) throw new Error("a method that needs a store is offered without one");
-    return this.transport.calls;
   }
 
   #offers(capability: string): boolean {

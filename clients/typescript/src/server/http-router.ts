@@ -81,18 +81,16 @@ export class HttpRouter {
   async #health(method: string): Promise<Response> {
     if (method !== "GET" && method !== "HEAD") return refusal(405, invalid("use GET"), { allow: "GET, HEAD" });
     const dispatcher = await this.#dispatcher();
-    const isReady = dispatcher instanceof Dispatcher && dispatcher.ready;
+    const isReady = dispatcher instanceof Dispatcher && !dispatcher.draining;
     const body = method === "HEAD" ? null : JSON.stringify({ status: isReady ? "ok" : "unavailable" });
     return new Response(body, { status: isReady ? 200 : 503, headers: JSON_HEADERS });
   }
 
-  async #dispatcher(): Promise<Dispatcher | RpcError> {
-    try {
-      return await this.open();
-    } catch (error) {
+  #dispatcher(): Promise<Dispatcher | RpcError> {
+    return this.open().catch((error: unknown) => {
       if (error instanceof RpcError) return error;
       throw error;
-    }
+    });
   }
 }
 
