@@ -8,7 +8,7 @@ export interface AsyncStorage<Store> {
 
 interface Runtime {
   AsyncLocalStorage?: new () => AsyncStorage<never>;
-  process?: { cwd?: () => string; getBuiltinModule?: (name: string) => object | undefined };
+  process?: { getBuiltinModule?: (name: string) => object | undefined };
 }
 
 interface Inspector {
@@ -34,26 +34,6 @@ export function isNode(): boolean {
     Deno?: unknown;
   };
   return process?.versions?.undici !== undefined && Bun === undefined && Deno === undefined;
-}
-
-/** Return the bytes of a file, or undefined in a runtime without files. Throws as `readFileSync` of Node does. */
-export function fileBytes(path: string): Uint8Array | undefined {
-  return builtin<{ readFileSync(path: string): Uint8Array }>("node:fs")?.readFileSync(path);
-}
-
-/** Return the names in the folder of a path; none if it cannot be read, or in a runtime without files. */
-export function namesBeside(path: string): string[] {
-  const folder = /^(.*)[\\/]/.exec(path)?.[1];
-  try {
-    return builtin<{ readdirSync(path: string): string[] }>("node:fs")?.readdirSync(folder ?? ".") ?? [];
-  } catch {
-    return [];
-  }
-}
-
-/** Return the folder that relative paths begin at. */
-export function currentFolder(): string {
-  return runtime().process?.cwd?.() ?? "this folder";
 }
 
 /** Return a value as Node shows it, or as a text in a runtime without Node. */

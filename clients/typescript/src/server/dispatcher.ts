@@ -19,7 +19,7 @@ import { Rows } from "../rows/rows.js";
 import { discoveryOf } from "./discovery.js";
 import { answerText, errorText, readEnvelope } from "./envelope.js";
 import { type Answer, answerOf, asRpcError, type Job } from "./jobs.js";
-import { type Jobs, jobsOf, NO_TRACES } from "./methods.js";
+import { type Jobs, jobsOf } from "./methods.js";
 import type { Settings } from "./options.js";
 import type { Transport } from "./transports.js";
 
@@ -44,7 +44,7 @@ export class Dispatcher {
     discover: () => this.discovery,
     "rpc.discover": () => OPENRPC,
     list_examples: ({ split, offset = 0, limit = 100 }) => this.rows.list(split, offset, limit),
-    get_traces: ({ refs }) => ({ traces: (this.transport.traces ?? NO_TRACES).traces(refs) }),
+    get_traces: ({ refs }) => ({ traces: this.transport.traces.traces(refs) }),
     cancel: ({ call_id }) => this.transport.calls?.cancel(call_id),
   };
   readonly #changed = new Set<() => void>();

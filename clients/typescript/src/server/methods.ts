@@ -20,7 +20,7 @@ import { ExampleCalls } from "../wire/example-calls.js";
 import { whileRunning } from "../wire/place.js";
 import { judge } from "../wire/verdict.js";
 import type { Job } from "./jobs.js";
-import { TrajectoryStore } from "./traces.js";
+import type { TrajectoryStore } from "./traces.js";
 
 /** What makes a job of a request. */
 type JobOf<Name extends keyof MethodTypes> = (params: MethodTypes[Name]["params"]) => Job;
@@ -30,10 +30,7 @@ export type Jobs = {
   [Name in "evaluate" | "make_reflective_dataset" | "propose_new_texts" | "score" | "finalize"]: JobOf<Name>;
 };
 
-/** Without the capability `refs`, every reference belongs to another instance. */
-export const NO_TRACES = new TrajectoryStore(0);
-
-/** What the methods need. `traces` is undefined if `refs` is not offered. */
+/** What the methods need. */
 export interface MethodContext {
   program: Program;
   seedCandidate: Candidate;
@@ -41,7 +38,7 @@ export interface MethodContext {
   rows: Rows;
   runner: Runner;
   slots: Slots;
-  traces: TrajectoryStore | undefined;
+  traces: TrajectoryStore;
   maxResultBytes: number;
 }
 
@@ -67,8 +64,8 @@ export function jobsOf(context: MethodContext): Jobs {
     const timeoutS = _meta?.example_timeout_s ?? undefined;
     const hidden = held.hidden(batch);
     const onResult = (position: number, result: ExampleResult): void => {
-      const keeps = captureTraces && traces !== undefined && group !== undefined;
-      const sent = keeps ? traces.outgoing(result, group, instanceId, hidden[position]) : result;
+      const sent =
+        captureTraces && group !== undefined ? traces.outgoing(result, group, instanceId, hidden[position]) : result;
       results[position] = withinBytes(sent, maxResultBytes);
       progress.done++;
       slots.release(1);
@@ -88,7 +85,7 @@ export function jobsOf(context: MethodContext): Jobs {
     checkCandidate(candidate);
     checkComponents(components, candidate);
     const rows = paired(sent.batch, sent.results, "eval_batch.results");
-    const results = (traces ?? NO_TRACES).inline(sent.results).map((result, at) => {
+    const results = traces.inline(sent.results).map((result, at) => {
       return { ...result, output: unpackedParam(result.output, `eval_batch.results[${at}].output`) };
     });
     const evalBatch: EvalBatch = { batch: rows, results };
