@@ -1,6 +1,8 @@
 /** The router on Node's own HTTP server: bodies are bounded while they arrive, and not read if they are not needed. */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { finished } from "node:stream/promises";
+import { setTimeout as delay } from "node:timers/promises";
 import { Cancellation } from "../base/cancellation.js";
 import { SetupError } from "../base/configuration.js";
 import type { HttpRouter } from "./http-router.js";
@@ -120,7 +122,8 @@ async function send(request: IncomingMessage, response: ServerResponse, reply: R
   if (unread) {
     // Closing at once would reset the connection under a client that is still sending, before it reads the answer.
     response.write(body ?? "");
-    await drainBody(request);
+    request.resume(); // drops what still arrives
+    await Promise.race([finished(request).catch(() => {}), delay(LINGER_MS, undefined, { ref: false })]);
     response.end();
     request.destroy();
   } else {
@@ -130,18 +133,4 @@ async function send(request: IncomingMessage, response: ServerResponse, reply: R
 
 function isSmall(request: IncomingMessage): boolean {
   return request.headers["transfer-encoding"] === undefined && declaredLength(request) <= SMALL_BODY;
-}
-
-/** Read and drop what still arrives, for a limited time. */
-function drainBody(request: IncomingMessage): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, LINGER_MS);
-    const over = (): void => {
-      clearTimeout(timer);
-      resolve();
-    };
-    request.on("close", over);
-    request.on("end", over);
-    request.resume();
-  });
 }

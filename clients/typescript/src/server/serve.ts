@@ -2,9 +2,11 @@
 
 import type { Server } from "node:http";
 import { resolve } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { anyOf, type OptionsOf, type ReadBy, readKnownOptions, SetupError, seconds } from "../base/configuration.js";
 import { digestOfScript } from "../base/digest.js";
 import { hostChecker, isLoopback } from "../base/hosts.js";
+import { MAX_TIMER_MS } from "../base/timers.js";
 import { PACKAGE_VERSION } from "../base/version.js";
 import { captureOutput } from "../evaluate/capture-output.js";
 import { isBatchProgram, type Program } from "../program/program.js";
@@ -118,7 +120,14 @@ async function start(
       throw new SetupError(tokenRequired(bound));
     }
   }
-  return new NodeServer(urlOf(server, address), key, dispatcher, store, server, settings.drainS * 1000);
+  return new NodeServer(
+    urlOf(server, address),
+    key,
+    dispatcher,
+    store,
+    server,
+    Math.min(settings.drainS * 1000, MAX_TIMER_MS),
+  );
 }
 
 class NodeServer implements RunningServer {
@@ -143,12 +152,7 @@ class NodeServer implements RunningServer {
   }
 
   async drain(): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const over = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, this.drainMs);
-    });
-    await Promise.race([this.dispatcher.drain(), over]);
-    clearTimeout(timer);
+    await Promise.race([this.dispatcher.drain(), delay(this.drainMs, undefined, { ref: false })]);
     await this.close();
   }
 
