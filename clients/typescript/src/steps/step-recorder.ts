@@ -50,25 +50,19 @@ export class StepRecorder {
     if (component !== undefined) checkComponent(component, this.candidate, this.notices);
     const recorded = new RecordedStep(label, inputs);
     this.#add(recorded, this.#spanSteps.get(spanContextOf(activeContext())?.spanId ?? ""));
-    try {
-      const result = inPlace({ recorder: this, around: recorded, within: undefined }, () => fn(recorded));
-      if (!isThenable(result)) {
-        recorded.end(result);
-        return result as never;
-      }
-      return Promise.resolve(result).then(
-        (value) => {
-          recorded.end(value);
-          return value;
-        },
-        (error: unknown) => {
-          recorded.fail(error);
-          throw error;
-        },
-      ) as never;
-    } catch (error) {
+    const end = <Value>(value: Value): Value => {
+      recorded.end(value);
+      return value;
+    };
+    const fail = (error: unknown): never => {
       recorded.fail(error);
       throw error;
+    };
+    try {
+      const result = inPlace({ recorder: this, around: recorded, within: undefined }, () => fn(recorded));
+      return (isThenable(result) ? Promise.resolve(result).then(end, fail) : end(result)) as never;
+    } catch (error) {
+      return fail(error);
     }
   };
 
