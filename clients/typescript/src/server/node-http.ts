@@ -8,6 +8,9 @@ import { SetupError } from "../base/configuration.js";
 import type { HttpRouter } from "./http-router.js";
 import type { ListenAddress } from "./listen-address.js";
 
+/** As it is before a program replaces it, which a polyfill may do. */
+const { Request } = globalThis;
+
 /** How long a client may continue to send a body that is dropped, so that it reads its response. */
 const LINGER_MS = 1000;
 /** A body up to this size is read and dropped to keep the connection. */
