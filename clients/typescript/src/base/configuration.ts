@@ -4,10 +4,7 @@ import { shown } from "./values.js";
 
 /** A mistake in a program or in its options; the message names it and the fix. */
 export class SetupError extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = "SetupError";
-  }
+  override name = "SetupError";
 }
 
 /** What a value must be, if it is given. */

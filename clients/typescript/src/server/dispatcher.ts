@@ -10,14 +10,14 @@ import { isObject } from "../base/values.js";
 import { Runner } from "../evaluate/runner.js";
 import { RETRY_AFTER_S, Slots } from "../evaluate/slots.js";
 import { METHODS, type MethodTypes, PROTOCOL_VERSION } from "../generated/contract.js";
-import { InvalidRequest, LimitExceeded, MethodNotFound, Overloaded, VersionNotSupported } from "../generated/errors.js";
+import { LimitExceeded, MethodNotFound, Overloaded, VersionNotSupported } from "../generated/errors.js";
 import { OPENRPC } from "../generated/openrpc.js";
 import type { DiscoverResult, Meta } from "../generated/types.js";
 import { checkProgram, seedOf } from "../program/check-program.js";
 import type { Program } from "../program/program.js";
 import { Rows } from "../rows/rows.js";
 import { discoveryOf } from "./discovery.js";
-import { answerText, errorText, readEnvelope } from "./envelope.js";
+import { answerText, errorText, invalid, readEnvelope } from "./envelope.js";
 import { type Answer, answerOf, asRpcError, type Job } from "./jobs.js";
 import { type Jobs, jobsOf } from "./methods.js";
 import type { Settings } from "./options.js";
@@ -99,10 +99,8 @@ export class Dispatcher {
   async #answerMessage(message: unknown, listener: Cancellation): Promise<Reply> {
     if (!Array.isArray(message)) return { body: await this.#answerOne(message, listener), understood: true };
     const allowed = this.discovery.limits.max_batch_entries ?? 0;
-    if (!this.#offers("batch"))
-      throw new InvalidRequest(undefined, { reason: "arrays of requests are not accepted here" });
-    if (message.length === 0)
-      return refusal(new InvalidRequest(undefined, { reason: "an array of requests must not be empty" }));
+    if (!this.#offers("batch")) throw invalid("arrays of requests are not accepted here");
+    if (message.length === 0) return refusal(invalid("an array of requests must not be empty"));
     if (message.length > allowed) {
       const details = { limit: "max_batch_entries", allowed, given: message.length };
       return refusal(new LimitExceeded(undefined, details));

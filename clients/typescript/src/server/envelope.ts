@@ -26,7 +26,7 @@ export function readEnvelope(message: unknown): { method: string; params: object
   return { method, params, id };
 }
 
-function invalid(reason: string): InvalidRequest {
+export function invalid(reason: string): InvalidRequest {
   return new InvalidRequest(undefined, { reason });
 }
 

@@ -4,9 +4,9 @@ import { bytesOf } from "../base/bytes.js";
 import type { Cancellation } from "../base/cancellation.js";
 import { RpcError } from "../base/rpc-error.js";
 import { isAuthorized, TOKEN_HEADER } from "../base/token.js";
-import { InvalidRequest, LimitExceeded, Unauthorized } from "../generated/errors.js";
+import { LimitExceeded, Unauthorized } from "../generated/errors.js";
 import { Dispatcher } from "./dispatcher.js";
-import { errorText } from "./envelope.js";
+import { errorText, invalid } from "./envelope.js";
 
 export interface HttpRouterOptions {
   token: string;
@@ -92,10 +92,6 @@ export class HttpRouter {
       throw error;
     });
   }
-}
-
-function invalid(reason: string): InvalidRequest {
-  return new InvalidRequest(undefined, { reason });
 }
 
 function refusal(status: number, error: RpcError, headers: Record<string, string> = {}): Response {
