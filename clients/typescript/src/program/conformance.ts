@@ -100,24 +100,18 @@ function numberOfSteps(trajectory: unknown): number {
   return isObject(trajectory) ? (trajectory.steps as unknown[]).length : 0;
 }
 
-async function runSteps(steps: readonly ConformanceStep[], context: RunContext): Promise<void> {
-  for (const {
-    component = null,
-    name = null,
-    inputs = {},
-    outputs,
-    raise,
-    parse_failure: failure,
-    ...inner
-  } of steps) {
+async function runSteps(wanted: readonly ConformanceStep[], context: RunContext): Promise<void> {
+  for (const { component = null, name = null, inputs = {}, steps = [], outputs, raise, parse_failure } of wanted) {
     const running = context.step({ component, name }, inputs, async () => {
-      await runSteps(inner.steps ?? [], context);
+      await runSteps(steps, context);
       if (raise !== undefined) throw new Error(raise);
-      if (failure !== undefined) context.parseFailure(failure.raw, failure.expected, failure.message);
+      if (parse_failure !== undefined) {
+        context.parseFailure(parse_failure.raw, parse_failure.expected, parse_failure.message);
+      }
       return outputs;
     });
     await running.catch((error: unknown) => {
-      if (failure === undefined) throw error;
+      if (parse_failure === undefined) throw error;
     });
   }
 }
