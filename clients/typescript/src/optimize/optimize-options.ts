@@ -1,14 +1,6 @@
 /** The options of `optimize`: their types, their checks, and the program that they make. */
 
-import {
-  A_FUNCTION,
-  ANYTHING,
-  checkKinds,
-  type Kind,
-  SetupError,
-  TRUE_OR_FALSE,
-  wholeNumber,
-} from "../base/configuration.js";
+import { A_FUNCTION, ANYTHING, checkKinds, type Kind, SetupError, TRUE_OR_FALSE } from "../base/configuration.js";
 import { sha256 } from "../base/digest.js";
 import { nearest } from "../base/edit-distance.js";
 import { type OptimizeSettings, type RunEvent, SETTINGS } from "../generated/optimize.js";
@@ -83,9 +75,6 @@ export function checkOptions(options: AnyOptions, calls: number): void {
   // A class may have fields of any name.
   if (Object.getPrototypeOf(program) === Object.prototype) rejectUnknown(program, PARTS, "a program has no");
   checkKinds(options, OWN_OPTIONS);
-  for (const name of ["maxMetricCalls", "concurrency"] as const) {
-    wholeNumber(1, 1)(options[name], name);
-  }
   if (propose !== undefined && (reflectionLm !== undefined || program.proposeNewTexts !== undefined)) {
     const other = reflectionLm === undefined ? "the program's `proposeNewTexts`" : "`reflectionLm`";
     throw new SetupError(`\`propose\` and ${other} both propose new texts: leave one of them out`);
