@@ -44,6 +44,7 @@ const optimizer = JSON.parse(
   pageAnswers: JSONSchema;
   errors: Record<string, string>;
   spans: object;
+  wire: object;
 };
 const contract = readJson(new URL(`schema/v${VERSION}.json`, protocolRoot)) as Contract;
 const wireTypes = contract.components.schemas;
@@ -271,6 +272,7 @@ const files: Record<string, string> = {
   "contract.ts": tables(),
   "errors.ts": errorClasses(),
   "spans.ts": `${banner}/** What spans name their values by, as in Python. */\nexport const SPANS = ${JSON.stringify(optimizer.spans, null, 2)} as const;\n`,
+  "wire.ts": `${banner}/** What calls of models look like, as in Python. */\nexport const WIRE = ${JSON.stringify(optimizer.wire, null, 2)} as const;\n`,
   "validators.js": validators(),
   "validators.d.ts": validatorTypes(),
   "openrpc.ts": openrpc(),
