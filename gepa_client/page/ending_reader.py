@@ -1,4 +1,4 @@
-"""Read what is known once a run has ended for now: its certificate, its summary, what was copied from rows."""
+"""Read what is known once a run has ended for now: its certificate and its summary."""
 
 from collections.abc import Sequence
 
@@ -50,8 +50,6 @@ class EndingReader:
             self._log.add(Budget(at=record.ties.at, metric_calls=record.ties.metric_calls))
         for tested in record.tested.values():
             self._log.add(tested)
-        if record.copied is not None:
-            self._log.add(record.copied)
         if run.status in OVER and record.sealed is not None and self._until is None:
             self._add_certificate(run, record)
         self._log.add(summary_of(record, explain(self._store, run, self._until)))

@@ -25,9 +25,9 @@ from gepa_client.page.proposal_answers import proposals
 from gepa_client.report import summary_fields as fields
 
 
-def explanation(store: Store, run_id: str) -> Explained:
-    """Return why the best candidate of a run is better than the seed."""
-    found = explain(store, store.run(run_id))
+def explanation(store: Store, run_id: str, until: int | None) -> Explained:
+    """Return why the best candidate of a run is better than the seed. `until`: before this number of the journal."""
+    found = explain(store, store.run(run_id), until)
     if found is None:
         raise NotThere("the seed has not been scored")
     return explained(found)
@@ -46,6 +46,7 @@ def explained(found: Explanation) -> Explained:
 def _change(change: Change) -> ChangeShown:
     return ChangeShown(
         candidate=change.candidate,
+        against=change.against,
         title=fields.step_title(change),
         origin=fields.step_origin(change),
         moved=fields.moved_rows(change.scores),

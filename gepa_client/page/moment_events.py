@@ -60,8 +60,8 @@ class Run(Part):
 class Steer(Part):
     """What a user asked of the run. All are kept, by `key`.
 
-    `at`: the place after its entry in the search, None without one. `detail`: the action as it was posted.
-    `outcome`: in the words of `evolverpc steer list`; None while it waits.
+    `at`: the place after its entry in the search, None without one. `text`: the action in words. `outcome`: in the
+    words of `evolverpc steer list`; None while it waits.
     """
 
     event: Literal["steer"] = "steer"
@@ -70,21 +70,23 @@ class Steer(Part):
     action: str
     requested: str | None
     by: str | None
-    detail: dict[str, JsonValue]
+    text: str
     outcome: str | None
 
 
 class FailureCounts(Part):
     """Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
 
-    `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest. `first`: the
-    place of the first failed example in the journal; None if only test rows failed.
+    `words`: of each group, on which rows, with which candidates and messages. `cells`: places of the validation rows on
+    which a candidate failed, by the beginning of its digest. `first`: the place of the first failed example in the
+    journal; None if only test rows failed.
     """
 
     event: Literal["failures"] = "failures"
     failed: int
     evaluated: int
     groups: list[FailureGroup]
+    words: list[str]
     cells: dict[str, list[int]]
     first: int | None = None
 
@@ -184,6 +186,22 @@ class Now(Part):
     beat_age_s: float | None
     lost: bool
     forecast: Forecast | None
+
+
+class Notice(Part):
+    """What a reader needs first, in words. `kind`: `lost`: no heartbeat; `stuck`: no result; `stopped`: not driven."""
+
+    kind: Literal["lost", "stuck", "waiting", "stopped"]
+    title: str
+    text: list[str]
+    commands: list[CommandHint]
+
+
+class Notices(Part):
+    """What is to be stated of the run at this moment."""
+
+    event: Literal["notices"] = "notices"
+    notices: list[Notice]
 
 
 class Position(Part):

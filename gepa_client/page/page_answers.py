@@ -146,10 +146,11 @@ class RowGroup(Part):
 class ChangeShown(Part):
     """A candidate against one of its parents, or the seed. `proposal`: where its proposal begins.
 
-    `origin`, `moved`: in words.
+    `against`: the other candidate. `origin`, `moved`: in words.
     """
 
     candidate: int
+    against: int
     title: str
     origin: str
     moved: str

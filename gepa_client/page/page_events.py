@@ -14,6 +14,7 @@ from gepa_client.journal import run_events
 from gepa_client.page.moment_events import (
     CertificateFound,
     FailureCounts,
+    Notices,
     Now,
     Position,
     Run,
@@ -48,9 +49,9 @@ PageEvent = (
     | run_events.TiesCompared
     | run_events.Tested
     | CertificateFound
-    | run_events.CopiedExamples
     | Summary
     | Now
+    | Notices
     | Position
     | StoreTrouble
 )

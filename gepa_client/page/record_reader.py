@@ -1,5 +1,6 @@
 """Read a run's record as the page gets it: what the run is, does at this moment, and was asked for by users."""
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,14 +13,14 @@ from gepa_client.gepa.row_loaders import rows_searched
 from gepa_client.journal.entries import CONTROL, EVALUATE, RESUMED_BY, SEARCH, Entry, SteeringRequest, StoredRun
 from gepa_client.journal.history import selection_rows
 from gepa_client.journal.lease import lease_seconds
-from gepa_client.journal.steer_entries import SteerEntry, action_of
+from gepa_client.journal.steer_entries import SteerEntry, action_of, described
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import CommandHint, Forecast, LongInFlight, Now, ParentRun, Run, Steer
-from gepa_client.page.page_fact import TEXT_BEGINNING
+from gepa_client.run.output_folder import BEST_CANDIDATE
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 
 
@@ -101,6 +102,10 @@ def _commands(run: StoredRun, store: str | None, *, end: int, has_code: bool) ->
         yield CommandHint(
             command=fork, what=f"make a new run that begins with all {end:,} recorded entries of this one"
         )
+    yield CommandHint(command=command("watch", run.id, store=store), what="open this page again")
+    if run.output is not None and run.status != "running":
+        load = f"evolverpc.load_candidate({json.dumps(run.output)})"
+        yield CommandHint(command=load, what=f"load the best texts in a program; {BEST_CANDIDATE} there has them")
 
 
 _OF_A_DRIVER = ("in_flight", "rate", "no_result_s", "timeouts")
@@ -178,10 +183,6 @@ def _forecast(run: StoredRun, now: dict[str, Any]) -> Forecast | None:
     )
 
 
-_DETAILS = 20
-"""Texts of a proposal by hand that its event names."""
-
-
 class RequestReader:
     """The requests to one run. `proposals`: those that are read."""
 
@@ -206,7 +207,7 @@ class RequestReader:
                     action=str(asked.action.get("kind")),
                     requested=asked.created,
                     by=asked.author,
-                    detail={name: _bounded(value) for name, value in asked.action.items()},
+                    text=described(action_of(asked.action)),
                     outcome=_outcome(asked, part, outcomes.get(asked.id)),
                 )
             )
@@ -216,12 +217,3 @@ def _outcome(asked: SteeringRequest, part: str, texts: TextsOutcome | None) -> s
     if asked.outcome == "taken" and asked.number is not None:
         return taken_text(part, asked.number, texts)
     return asked.outcome if asked.reason is None else f"{asked.outcome}: {asked.reason}"
-
-
-def _bounded(value: Any) -> Any:
-    """Return a member of an action with the beginnings of its texts: a text by hand has up to a million characters."""
-    if isinstance(value, dict):
-        return {name: _bounded(part) for name, part in list(value.items())[:_DETAILS]}
-    if isinstance(value, str) and len(value) > TEXT_BEGINNING:
-        return f"{value[:TEXT_BEGINNING]} [{len(value) - TEXT_BEGINNING:,} more characters]"
-    return value

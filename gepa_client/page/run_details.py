@@ -52,7 +52,7 @@ class RunDetails:
             case "provenance":
                 return provenance(store, run_id, _number(query, "candidate"))
             case "explanation":
-                return explanation(store, run_id)
+                return explanation(store, run_id, _number(query, "until") if "until" in query else None)
             case _:
                 return transcript(store, run_id, _number(query, "at"))
 

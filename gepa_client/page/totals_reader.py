@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.journal.entries import SEARCH, Entry, Spending
 from gepa_client.journal.requests import evaluate_key, evaluated_of
+from gepa_client.journal.run_events import FailureGroup
 from gepa_client.journal.store import Store
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import FailureCounts, KindSpending, SpendingSoFar
+from gepa_client.report.summary_fields import failure_messages, failure_places
 from gepa_client.run.gateway_record import recorded_gateway_events
 
 SHARE = 0.05
@@ -48,6 +50,8 @@ class TotalsReader:
         self._lock = threading.Lock()
         self._spending, self._failures = Periodic(), Periodic()
         self._outcomes: object = None
+        self.failures: FailureCounts | None = None
+        """The last that were read."""
 
     def read(self, store: Store, *, at_once: bool = False) -> None:
         """Read the totals that are due; all of them if `at_once`: what is shown of a run that has ended is whole."""
@@ -95,8 +99,15 @@ class TotalsReader:
 
         failed = failed_examples(store, self._id, add)
         if failed is not None:
-            found = {"failed": failed.failed, "evaluated": failed.evaluated, "groups": failed.groups}
-            self._log.add(FailureCounts(**found, cells=cells, first=min(numbers, default=None)))
+            self.failures = FailureCounts(
+                failed=failed.failed,
+                evaluated=failed.evaluated,
+                groups=failed.groups,
+                words=list(map(_words, failed.groups)),
+                cells=cells,
+                first=min(numbers, default=None),
+            )
+            self._log.add(self.failures)
 
     def _add_failed_cell(self, cells: dict[str, list[int]], entry: Entry) -> None:
         """Add the validation row of a failed example of the search, if it is one."""
@@ -109,3 +120,7 @@ class TotalsReader:
             if digest is None or key.digest == entry.digest:
                 cells.setdefault(about.candidate, []).append(place)
                 break
+
+
+def _words(group: FailureGroup) -> str:
+    return "; ".join(filter(None, (failure_places(group), failure_messages(group))))

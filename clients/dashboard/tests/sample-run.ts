@@ -186,6 +186,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     failed: 7,
     evaluated: 900,
     cells: {},
+    words: [text("words", "7 examples; on 2 rows: val ticket-3, ...; by candidates: 0 (4 times), 3 (3 times)")],
     first: 41,
     groups: [
       {
@@ -255,28 +256,13 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     message: text("message", "2 of 30 validation rows have the same content"),
   });
   events.push({
-    event: "copied_examples",
-    count: 1,
-    candidates: [1],
-    copies: [
-      {
-        candidate: 1,
-        component: text("component", "instructions"),
-        words: 9,
-        text: text("text", "the card was charged twice"),
-        rows: [text("row", "t1")],
-        row_count: 1,
-      },
-    ],
-  });
-  events.push({
     event: "steer",
     key: "s1",
     at: 200,
     action: text("action", "pin"),
     requested: "2026-01-05T10:05:00Z",
     by: text("by", "ann@build-3"),
-    detail: { kind: "pin", candidate: 3, note: text("detail", "none") },
+    text: text("detail", "pin candidate 3"),
     outcome: text("outcome", "taken"),
   });
   events.push({
@@ -324,6 +310,19 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     beat_age_s: driven ? 0.4 : null,
     lost: false,
     forecast: driven ? { limit: text("limit", "max_metric_calls"), seconds_left: 1500, cost_usd: 2.2 } : null,
+  });
+  events.push({
+    event: "notices",
+    notices: driven
+      ? [
+          {
+            kind: "waiting",
+            title: text("title", "Waits for a server that answers, for 2 min"),
+            text: [text("waiting", "no endpoint is left; last error: connection refused")],
+            commands: [],
+          },
+        ]
+      : [],
   });
   if (!driven) {
     const fact = (label: string, usual: string) => ({ label: text("label", label), text: text("fact", usual) });
@@ -438,6 +437,7 @@ function explanation(best: number, sent: Sent, text: Text) {
   const rows = proposalAnswer(sent, text).rows;
   const change = (candidate: number) => ({
     candidate,
+    against: 0,
     title: `Candidate ${candidate}: 0.52 -> 0.81 on validation`,
     origin: "From the seed. Iteration 1, after 36 metric calls.",
     moved: "9 rows are better, 1 is worse and 20 the same",

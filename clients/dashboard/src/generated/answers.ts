@@ -190,10 +190,11 @@ export interface Explained {
 /**
  * A candidate against one of its parents, or the seed. `proposal`: where its proposal begins.
  *
- * `origin`, `moved`: in words.
+ * `against`: the other candidate. `origin`, `moved`: in words.
  */
 export interface ChangeShown {
   candidate: number;
+  against: number;
   title: string;
   origin: string;
   moved: string;

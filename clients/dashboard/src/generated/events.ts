@@ -21,9 +21,9 @@ export type PageEvent =
   | TiesCompared
   | Tested
   | CertificateFound
-  | CopiedExamples
   | Summary
   | Now
+  | Notices
   | Position
   | StoreTrouble;
 export type JsonValue = unknown;
@@ -253,8 +253,8 @@ export interface Mutation {
 /**
  * What a user asked of the run. All are kept, by `key`.
  *
- * `at`: the place after its entry in the search, None without one. `detail`: the action as it was posted.
- * `outcome`: in the words of `evolverpc steer list`; None while it waits.
+ * `at`: the place after its entry in the search, None without one. `text`: the action in words. `outcome`: in the
+ * words of `evolverpc steer list`; None while it waits.
  */
 export interface Steer {
   event: "steer";
@@ -263,9 +263,7 @@ export interface Steer {
   action: string;
   requested: string | null;
   by: string | null;
-  detail: {
-    [k: string]: JsonValue;
-  };
+  text: string;
   outcome: string | null;
 }
 /**
@@ -280,7 +278,7 @@ export interface Warned {
 /**
  * Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
  *
- * `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest. `first`: the
+ * `words`: of each group, on which rows, with which candidates and messages. `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest. `first`: the
  * place of the first failed example in the journal; None if only test rows failed.
  */
 export interface FailureCounts {
@@ -288,6 +286,7 @@ export interface FailureCounts {
   failed: number;
   evaluated: number;
   groups: FailureGroup[];
+  words: string[];
   cells: {
     [k: string]: number[];
   };
@@ -577,30 +576,6 @@ export interface Digests {
   candidates: string;
 }
 /**
- * What candidates copied from training rows: `count` parts, the longest of each candidate first.
- */
-export interface CopiedExamples {
-  seconds: number;
-  at: number | null;
-  event: "copied_examples";
-  count: number;
-  candidates: number[];
-  copies: CopiedExample[];
-}
-/**
- * A part of a candidate's text that training rows have too, word for word, and that the seed lacks.
- *
- * `words`: how long it is; `text`: its beginning. `rows`: ids of the first rows that have it, `row_count` in all.
- */
-export interface CopiedExample {
-  candidate: number;
-  component: string;
-  words: number;
-  text: string;
-  rows: string[];
-  row_count: number;
-}
-/**
  * What a run came to; of a run that is driven again, what it had come to.
  *
  * `story`: sentences. `certificate`: what it states, or why there is none. `no_improvement`: why a run did not
@@ -706,6 +681,22 @@ export interface Forecast {
   limit: string;
   seconds_left: number;
   cost_usd: number | null;
+}
+/**
+ * What is to be stated of the run at this moment.
+ */
+export interface Notices {
+  event: "notices";
+  notices: Notice[];
+}
+/**
+ * What a reader needs first, in words. `kind`: `lost`: no heartbeat; `stuck`: no result; `stopped`: not driven.
+ */
+export interface Notice {
+  kind: "lost" | "stuck" | "waiting" | "stopped";
+  title: string;
+  text: string[];
+  commands: CommandHint[];
 }
 /**
  * How far this server has read, once it has read what GEPA decided.

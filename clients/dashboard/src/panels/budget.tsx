@@ -3,14 +3,13 @@
 import { Facts } from "../parts/facts";
 import { count, duration, money, spent } from "../parts/format";
 import { Term } from "../parts/term";
-import { stallOf } from "../state/stall";
 import type { View } from "../state/view";
 
 export function Budget({ view }: { view: View }) {
   const { run, now, spending } = view.latest;
   if (run === undefined) return null;
   const share = run.budget ? Math.min(1, view.metricCalls / run.budget) : null;
-  const forecast = run.driven && stallOf(view) === null ? now?.forecast : null;
+  const forecast = run.driven ? now?.forecast : null;
   const cost = forecast?.cost_usd == null ? "" : `, at a cost of ${money(forecast.cost_usd)}`;
   return (
     <section class="panel">

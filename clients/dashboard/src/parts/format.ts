@@ -12,6 +12,13 @@ export const OUTCOMES: Record<Proposal["outcome"], string> = {
   unfinished: "not decided",
 };
 
+/** Return how many proposals have each outcome; of the outcomes that some have. */
+export function countsOf(proposals: readonly Proposal[]): Partial<Record<Proposal["outcome"], number>> {
+  const counts: Partial<Record<Proposal["outcome"], number>> = {};
+  for (const { outcome } of proposals) counts[outcome] = (counts[outcome] ?? 0) + 1;
+  return counts;
+}
+
 // Making a formatter takes longer than all that it formats.
 const NUMBER = new Intl.NumberFormat("en");
 const DOLLARS = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });

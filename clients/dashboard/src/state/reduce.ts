@@ -23,9 +23,9 @@ const REPLACED = [
   "sealed",
   "ties_compared",
   "certificate",
-  "copied_examples",
   "summary",
   "now",
+  "notices",
   "position",
   "store",
 ] as const;

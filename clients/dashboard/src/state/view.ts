@@ -12,15 +12,6 @@ export interface Partial {
   readonly count: number;
 }
 
-export interface Counts {
-  readonly kept: number;
-  readonly rejected: number;
-  readonly racedOut: number;
-  readonly empty: number;
-  readonly unfinished: number;
-  readonly pending: number;
-}
-
 export interface View {
   readonly at: number;
   readonly latest: Latest;
@@ -42,7 +33,6 @@ export interface View {
   readonly tested: readonly Tested[];
   /** In the order in which they began; one decided later is pending. */
   readonly proposals: readonly Proposal[];
-  readonly counts: Counts;
   readonly iterations: readonly Placed<NoProposal>[];
   readonly mutations: readonly Mutation[];
   readonly steers: readonly Steer[];
@@ -86,7 +76,6 @@ export function viewAt(state: State, n: number): View {
     metricCallCounts,
     tested: [...state.tested.values()].sort((a, b) => a.index - b.index),
     proposals,
-    counts: derived(proposals, n, () => counted(proposals)),
     iterations: until(state.iterations),
     mutations: until(state.mutations),
     steers: [...state.steers.values()].filter(({ at }) => live || (at !== null && at <= n)).sort(byRequest),
@@ -128,18 +117,6 @@ function asOf(proposal: Proposal, n: number, isOver: boolean): Proposal {
   if (proposal.decided === null) return isOver ? { ...proposal, outcome: "unfinished" } : { ...proposal, why: null };
   if (proposal.decided <= n) return proposal;
   return { ...proposal, decided: null, outcome: "pending", after: null, why: null, candidate: null, race: null };
-}
-
-function counted(proposals: readonly Proposal[]): Counts {
-  const count = (outcome: Proposal["outcome"]) => proposals.filter((each) => each.outcome === outcome).length;
-  return {
-    kept: count("kept"),
-    rejected: count("rejected"),
-    racedOut: count("raced_out"),
-    empty: count("empty"),
-    unfinished: count("unfinished"),
-    pending: count("pending"),
-  };
 }
 
 function rowIds(state: State): (string | null)[] {

@@ -36,29 +36,6 @@ export function compare(before: string, after: string): Piece[] {
   return joined(pieces);
 }
 
-/** Characters and lines of an unchanged part that stay beside a change. */
-const BESIDE = 160;
-const BESIDE_LINES = 2;
-
-/** Return the changes with the beginning and the end of what is unchanged between them. */
-export function aroundChanges(pieces: readonly Piece[]): Piece[] {
-  return pieces.map((piece, at) => {
-    if (piece.kind !== "same") return piece;
-    const [head, tail] = [at > 0 ? beginning(piece.text) : "", at + 1 < pieces.length ? ending(piece.text) : ""];
-    if (head.length + tail.length >= piece.text.length) return piece;
-    const omitted = piece.text.includes("\n") ? "[\u2026]\n" : " [\u2026] ";
-    return { kind: "same", text: `${head}${omitted}${tail}` };
-  });
-}
-
-function beginning(text: string): string {
-  return lines(text).slice(0, BESIDE_LINES).join("").slice(0, BESIDE);
-}
-
-function ending(text: string): string {
-  return lines(text).slice(-BESIDE_LINES).join("").slice(-BESIDE);
-}
-
 function lines(text: string): string[] {
   return text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
 }

@@ -4,14 +4,13 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Answers, AnswersContext } from "../../answers";
 import type { Status } from "../../connection";
 import { useKnown } from "../../observed";
-import { Stuck } from "../../panels/stuck";
 import { Badge } from "../../parts/badge";
 import { ConnectionBadge, Figures } from "../../parts/header";
+import { Notices } from "../../parts/notices";
 import { Tabs } from "../../parts/tabs";
 import { Inline } from "../../parts/text";
 import { Travel } from "../../parts/travel";
 import { href, NAMES, type Place, routeOf, VIEWS } from "../../route";
-import { stallOf } from "../../state/stall";
 import { LIVE, viewAt } from "../../state/view";
 import { RunView } from "../../views/run";
 import { JobStore } from "../job-store";
@@ -38,7 +37,6 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
   const answers = useMemo(() => new Answers(null), [id]);
   const [at, setAt] = useState(LIVE);
   const view = useMemo(() => viewAt(state, at), [state, at]);
-  const stall = stallOf(view);
   useEffect(() => answers.forget(), [resets, answers]);
   const last = useRef<string | null>(null);
   useEffect(() => {
@@ -82,7 +80,7 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
                 )}
               </p>
               {view.latest.run !== undefined && <Figures view={view} />}
-              {stall !== null && <Stuck view={view} stall={stall} />}
+              <Notices notices={view.latest.notices?.notices.filter(({ kind }) => kind !== "stopped") ?? []} />
               <JobFailure job={job} />
               <Tabs class="tabs run" label="Views of the job" views={TABS} current={`#/${chosen}`} />
               {chosen === "log" ? (
