@@ -63,7 +63,7 @@ class DecisionReader:
                 self._log.add(self._candidate(event))
                 if event.index % SENT_AT_ONCE == SENT_AT_ONCE - 1:
                     self._log.published()
-            case run_events.Budget() | run_events.NoProposal() | run_events.Steered():
+            case run_events.Budget() | run_events.Steered():
                 self._log.add(event)
             case run_events.StepFailed():
                 message = line(f"iteration {event.iteration}: {event.step} failed: {event.message}")

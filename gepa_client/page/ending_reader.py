@@ -48,8 +48,6 @@ class EndingReader:
         if record.ties is not None:
             self._log.add(record.ties)
             self._log.add(Budget(at=record.ties.at, metric_calls=record.ties.metric_calls))
-        for tested in record.tested.values():
-            self._log.add(tested)
         if run.status in OVER and record.sealed is not None and self._until is None:
             self._add_certificate(run, record)
         self._log.add(summary_of(record, explain(self._store, run, self._until)))

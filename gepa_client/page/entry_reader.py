@@ -104,15 +104,13 @@ class EntryReader:
             self._log.add(self._results(numbers[start : start + PAGE], places))
 
     def _results(self, numbers: Sequence[int], places: dict[int, tuple[str, int]]) -> Results:
-        found = Results(candidates=[], rows=[], numbers=[], scores=[], statuses=[])
+        found = Results(candidates=[], rows=[], numbers=[], scores=[])
         for entry in entries_at(self._store, self._id, SEARCH, numbers):
             if entry.kind == EVALUATE:
-                result = orjson.loads(entry.answer)
                 found.candidates.append(places[entry.number][0])
                 found.rows.append(places[entry.number][1])
                 found.numbers.append(entry.number)
-                found.scores.append(result.get("score"))
-                found.statuses.append(str(result.get("status")))
+                found.scores.append(orjson.loads(entry.answer).get("score"))
         return found
 
     def _place(self, entry: Entry, about: EvaluatedExample, digest: str) -> int | None:

@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue
 
 from gepa_client.analysis.proposals import Excerpt
 from gepa_client.certificate.certificate import Certificate
-from gepa_client.journal.run_events import FailureGroup, ModelTally, PhaseName
+from gepa_client.journal.run_events import FailureGroup, PhaseName
 from gepa_client.page.page_fact import Part
 
 
@@ -91,33 +91,25 @@ class FailureCounts(Part):
     first: int | None = None
 
 
-class KindSpending(Part):
-    """What attempts of one kind cost: `evaluate`, `completion`, ... `unpriced`: results without a price.
+class SummaryTable(Part):
+    """A table; each row begins with a name."""
 
-    `unreported`: those of them that came without any usage.
-    """
-
-    kind: str
-    calls: int
-    examples: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float
-    seconds: float
-    unpriced: int
-    unreported: int
+    heading: str
+    columns: list[str]
+    rows: list[list[str]]
 
 
 class SpendingSoFar(Part):
-    """What the run spent, by kind, and through a gateway by model. `refused`: calls that the gateway refused."""
+    """What the run spent. `unpriced`: results without a price; `unreported`: those of them without any usage.
+
+    `table`: by kind of attempts, and through a gateway by model.
+    """
 
     event: Literal["spending"] = "spending"
     cost_usd: float
     unpriced: int
     unreported: int
-    kinds: list[KindSpending]
-    models: dict[str, ModelTally]
-    refused: int
+    table: SummaryTable
 
 
 class EndpointNow(Part):
@@ -237,14 +229,6 @@ class StatedFact(Part):
 
     label: str
     text: str
-
-
-class SummaryTable(Part):
-    """A table; each row begins with a name."""
-
-    heading: str
-    columns: list[str]
-    rows: list[list[str]]
 
 
 class FailedStep(Part):

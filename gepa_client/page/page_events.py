@@ -38,7 +38,6 @@ PageEvent = (
     | run_events.Steered
     | Proposal
     | run_events.Budget
-    | run_events.NoProposal
     | Results
     | Mutation
     | Steer
@@ -47,7 +46,6 @@ PageEvent = (
     | SpendingSoFar
     | run_events.Sealed
     | run_events.TiesCompared
-    | run_events.Tested
     | CertificateFound
     | Summary
     | Now

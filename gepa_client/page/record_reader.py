@@ -5,6 +5,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from evolverpc_common.display_text import command, without_password
 from gepa_client.analysis.failed_examples import EntryNames
 from gepa_client.analysis.proposals import RecordedProposals
@@ -207,10 +209,17 @@ class RequestReader:
                     action=str(asked.action.get("kind")),
                     requested=asked.created,
                     by=asked.author,
-                    text=described(action_of(asked.action)),
+                    text=_in_words(asked),
                     outcome=_outcome(asked, part, outcomes.get(asked.id)),
                 )
             )
+
+
+def _in_words(asked: SteeringRequest) -> str:
+    try:
+        return described(action_of(asked.action))
+    except ValidationError:  # another version, or another program, wrote it: the run refuses it
+        return str(asked.action.get("kind"))
 
 
 def _outcome(asked: SteeringRequest, part: str, texts: TextsOutcome | None) -> str | None:

@@ -102,7 +102,6 @@ class Results(Part):
     rows: list[int]
     numbers: list[int]
     scores: list[float | None]
-    statuses: list[str]
 
 
 class Mutation(Part):

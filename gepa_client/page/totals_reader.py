@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from evolverpc_common.display_text import money
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.journal.entries import SEARCH, Entry, Spending
 from gepa_client.journal.requests import evaluate_key, evaluated_of
@@ -12,7 +13,7 @@ from gepa_client.journal.store import Store
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.moment_events import FailureCounts, KindSpending, SpendingSoFar
+from gepa_client.page.moment_events import FailureCounts, SpendingSoFar, SummaryTable
 from gepa_client.report.summary_fields import failure_messages, failure_places
 from gepa_client.run.gateway_record import recorded_gateway_events
 
@@ -21,8 +22,8 @@ SHARE = 0.05
 
 LEAST_PAUSE_S = 1.0
 
-FIGURES = [name for name in KindSpending.model_fields if name not in ("kind", "calls")]
-"""What is added up over the outcomes of a kind of attempts."""
+COLUMNS = ("kind", "calls", "examples", "input tokens", "output tokens", "cost", "seconds")
+"""Of a table of what was spent."""
 
 
 class Periodic:
@@ -70,21 +71,20 @@ class TotalsReader:
         self._log.published()
 
     def _add_spending(self, store: Store, spending: Sequence[Spending]) -> None:
-        kinds: dict[str, KindSpending] = {}
+        kinds: dict[str, list[Spending]] = {}
         for spent in spending:
-            before = kinds.get(spent.kind)
-            figures = {name: getattr(spent, name) + getattr(before, name, 0) for name in FIGURES}
-            calls = spent.attempts + (before.calls if before is not None else 0)
-            kinds[spent.kind] = KindSpending(kind=spent.kind, calls=calls, **figures)
-        gateway, _ = recorded_gateway_events(store, self._id)
+            kinds.setdefault(spent.kind, []).append(spent)
+        rows = [[kind, *_figures(each)] for kind, each in kinds.items()]
+        for model, tally in recorded_gateway_events(store, self._id)[0].by_model.items():
+            failed = f"{tally.failed:,} failed" if tally.failed else ""
+            figures = f"{tally.input_tokens:,}", f"{tally.output_tokens:,}", money(tally.cost_usd, tally.unpriced), ""
+            rows.append([f"through the gateway: {model}", f"{tally.calls:,}", failed, *figures])
         self._log.add(
             SpendingSoFar(
-                cost_usd=sum(each.cost_usd for each in kinds.values()),
-                unpriced=sum(each.unpriced for each in kinds.values()),
-                unreported=sum(each.unreported for each in kinds.values()),
-                kinds=list(kinds.values()),
-                models=gateway.by_model,
-                refused=gateway.refused,
+                cost_usd=sum(each.cost_usd for each in spending),
+                unpriced=sum(each.unpriced for each in spending),
+                unreported=sum(each.unreported for each in spending),
+                table=SummaryTable(heading="What was spent on what", columns=[*COLUMNS], rows=rows),
             )
         )
 
@@ -124,3 +124,22 @@ class TotalsReader:
 
 def _words(group: FailureGroup) -> str:
     return "; ".join(filter(None, (failure_places(group), failure_messages(group))))
+
+
+def _figures(spent: Sequence[Spending]) -> list[str]:
+    """Return the figures of the attempts of a kind, by their outcomes."""
+    total = {
+        name: sum(getattr(each, name) for each in spent)
+        for name in (
+            "attempts",
+            "examples",
+            "input_tokens",
+            "output_tokens",
+            "cost_usd",
+            "unpriced",
+            "unreported",
+            "seconds",
+        )
+    }
+    counts = [f"{total[name]:,}" for name in ("attempts", "examples", "input_tokens", "output_tokens")]
+    return [*counts, money(total["cost_usd"], total["unpriced"], total["unreported"]), f"{total['seconds']:,.0f}"]

@@ -179,7 +179,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     rows: [0, 1],
     numbers: [size * 60, size * 60 + 1],
     scores: [0.5, null],
-    statuses: ["ok", "timeout"],
   });
   events.push({
     event: "failures",
@@ -214,41 +213,14 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     cost_usd: 1.4321,
     unpriced: 2,
     unreported: 0,
-    kinds: [
-      {
-        kind: text("kind", "evaluate"),
-        calls: 900,
-        examples: 900,
-        input_tokens: 100_000,
-        output_tokens: 9_000,
-        cost_usd: 1.1,
-        seconds: 410,
-        unpriced: 2,
-        unreported: 0,
-      },
-      {
-        kind: "completion",
-        calls: 33,
-        examples: 0,
-        input_tokens: 76_000,
-        output_tokens: 14_000,
-        cost_usd: 0.33,
-        seconds: 210,
-        unpriced: 0,
-        unreported: 0,
-      },
-    ],
-    models: {
-      [text("model", "openai/gpt-5-mini")]: {
-        calls: 900,
-        failed: 1,
-        input_tokens: 1,
-        output_tokens: 1,
-        cost_usd: 1,
-        unpriced: 0,
-      },
+    table: {
+      heading: "What was spent on what",
+      columns: ["kind", "calls", "examples", "input tokens", "output tokens", "cost", "seconds"],
+      rows: [
+        [text("kind", "evaluate"), "900", "900", "100,000", "9,000", "$1.1000", "410"],
+        [text("model", "through the gateway: openai/gpt-5-mini"), "900", "1 failed", "1", "1", "$1.0000", ""],
+      ],
     },
-    refused: 0,
   });
   events.push({
     event: "warning",
@@ -375,7 +347,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         },
       },
     });
-    events.push({ event: "tested", index: 0, score: 0.42, rows: 25, repeats: 1 });
   }
   events.push({
     event: "position",

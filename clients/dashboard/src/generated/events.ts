@@ -10,7 +10,6 @@ export type PageEvent =
   | Steered
   | Proposal
   | Budget
-  | NoProposal
   | Results
   | Mutation
   | Steer
@@ -19,7 +18,6 @@ export type PageEvent =
   | SpendingSoFar
   | Sealed
   | TiesCompared
-  | Tested
   | CertificateFound
   | Summary
   | Now
@@ -207,18 +205,6 @@ export interface Budget {
   metric_calls: number;
 }
 /**
- * An iteration ended with nothing to evaluate. `perfect`: all scores of its minibatch are; `empty`: no new text.
- */
-export interface NoProposal {
-  seconds: number;
-  at: number | null;
-  event: "no_proposal";
-  iteration: number;
-  reason: string;
-  perfect: boolean;
-  empty: boolean;
-}
-/**
  * Results on validation rows, in columns; each adds to the others, a later one of a cell replaces it.
  *
  * A candidate's `scores` come before them. `candidates`: beginnings of digests; `rows`: places of rows; `numbers`: of
@@ -230,7 +216,6 @@ export interface Results {
   rows: number[];
   numbers: number[];
   scores: (number | null)[];
-  statuses: string[];
 }
 /**
  * A change of code was made, or rejected at `stage` for `reason`; a later one of the same `at` replaces it.
@@ -278,8 +263,9 @@ export interface Warned {
 /**
  * Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
  *
- * `words`: of each group, on which rows, with which candidates and messages. `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest. `first`: the
- * place of the first failed example in the journal; None if only test rows failed.
+ * `words`: of each group, on which rows, with which candidates and messages. `cells`: places of the validation rows on
+ * which a candidate failed, by the beginning of its digest. `first`: the place of the first failed example in the
+ * journal; None if only test rows failed.
  */
 export interface FailureCounts {
   event: "failures";
@@ -321,45 +307,24 @@ export interface FailureGroup {
   candidate: string;
 }
 /**
- * What the run spent, by kind, and through a gateway by model. `refused`: calls that the gateway refused.
+ * What the run spent. `unpriced`: results without a price; `unreported`: those of them without any usage.
+ *
+ * `table`: by kind of attempts, and through a gateway by model.
  */
 export interface SpendingSoFar {
   event: "spending";
   cost_usd: number;
   unpriced: number;
   unreported: number;
-  kinds: KindSpending[];
-  models: {
-    [k: string]: ModelTally;
-  };
-  refused: number;
+  table: SummaryTable;
 }
 /**
- * What attempts of one kind cost: `evaluate`, `completion`, ... `unpriced`: results without a price.
- *
- * `unreported`: those of them that came without any usage.
+ * A table; each row begins with a name.
  */
-export interface KindSpending {
-  kind: string;
-  calls: number;
-  examples: number;
-  input_tokens: number;
-  output_tokens: number;
-  cost_usd: number;
-  seconds: number;
-  unpriced: number;
-  unreported: number;
-}
-/**
- * Calls of one model, or of all: how many, those among them that failed, what they are known to have cost.
- */
-export interface ModelTally {
-  calls: number;
-  failed: number;
-  input_tokens: number;
-  output_tokens: number;
-  cost_usd: number;
-  unpriced: number;
+export interface SummaryTable {
+  heading: string;
+  columns: string[];
+  rows: string[][];
 }
 /**
  * The test rows were committed to before the first iteration. `digest`: of their ids and contents.
@@ -398,18 +363,6 @@ export interface TiedCandidate {
   validation: number;
   fresh: number;
   mean: number;
-}
-/**
- * A candidate's mean score over the test rows, each of which was scored `repeats` times.
- */
-export interface Tested {
-  seconds: number;
-  at: number | null;
-  event: "tested";
-  index: number;
-  score: number;
-  rows: number;
-  repeats: number;
 }
 /**
  * The certificate, or in `none` why there is none.
@@ -599,14 +552,6 @@ export interface Summary {
 export interface StatedFact {
   label: string;
   text: string;
-}
-/**
- * A table; each row begins with a name.
- */
-export interface SummaryTable {
-  heading: string;
-  columns: string[];
-  rows: string[][];
 }
 /**
  * A step of an iteration that failed, with its message and details.

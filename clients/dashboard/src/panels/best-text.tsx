@@ -1,8 +1,8 @@
 /** The best text, and a button that copies it. */
 
 import { useEffect, useState } from "preact/hooks";
-import { useWhole, wholeText } from "../answers";
 import type { Excerpt } from "../generated/events";
+import { useWhole, wholeText } from "../loading";
 import { Block, Inline } from "../parts/text";
 import type { Candidate } from "../state/reduce";
 
@@ -28,7 +28,7 @@ function Copy({ text, name, path }: { text: Excerpt; name: string; path: string 
   const [wanted, setWanted] = useState(false);
   const [copied, setCopied] = useState(false);
   const whole = useWhole(wanted && text.omitted > 0 ? path : null);
-  const found = text.omitted === 0 ? text.text : whole.kind === "ready" ? whole.value.text : null;
+  const found = text.omitted === 0 ? text.text : (whole.value?.text ?? null);
   useEffect(() => {
     if (wanted && found !== null) navigator.clipboard.writeText(found).then(() => setCopied(true));
   }, [wanted, found]);

@@ -18,11 +18,7 @@ export function Budget({ view }: { view: View }) {
         {count(view.metricCalls)} <Term of="metric calls" />
         {run.budget !== null && ` of ${count(run.budget)} (${Math.round((share ?? 0) * 100)} %)`}
       </p>
-      {share !== null && (
-        <div class="bar" aria-hidden="true">
-          <i style={{ width: `${share * 100}%` }} />
-        </div>
-      )}
+      {share !== null && <progress value={share} aria-hidden="true" />}
       <Facts
         facts={[
           ["cost", spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0)],

@@ -65,6 +65,24 @@ export function spent(usd: number | null | undefined, unpriced: number, unreport
   return !usd && unreported > 0 ? "none reported" : money(usd);
 }
 
+interface Usage {
+  readonly seconds: number | null;
+  readonly input_tokens: number | null;
+  readonly output_tokens: number | null;
+  readonly cost_usd?: number | null;
+}
+
+/** Return what a call took, as far as it is known. */
+export function took({ seconds, input_tokens, output_tokens, cost_usd = null }: Usage): string {
+  const known = [
+    seconds !== null && duration(seconds),
+    input_tokens !== null && counted(input_tokens, "input token"),
+    output_tokens !== null && counted(output_tokens, "output token"),
+    cost_usd !== null && money(cost_usd),
+  ];
+  return known.filter(Boolean).join(", ");
+}
+
 /** A time in the reader's time zone. */
 export function time(iso: string | null | undefined): string {
   if (!iso) return "unknown";

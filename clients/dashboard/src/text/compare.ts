@@ -98,27 +98,8 @@ function joined(pieces: readonly Piece[]): Piece[] {
   return found;
 }
 
-/** Compare two sequences of parts: their common ends, which may be most of them, first. */
+/** Compare two sequences of parts; of very different ones only their common ends are the same. */
 function sequence(before: readonly string[], after: readonly string[]): Piece[] {
-  let start = 0;
-  while (start < before.length && start < after.length && before[start] === after[start]) start += 1;
-  let end = 0;
-  while (
-    end < before.length - start &&
-    end < after.length - start &&
-    before[before.length - 1 - end] === after[after.length - 1 - end]
-  )
-    end += 1;
-  const old = before.slice(start, before.length - end);
-  const fresh = after.slice(start, after.length - end);
-  return [
-    { kind: "same", text: before.slice(0, start).join("") },
-    ...middle(old, fresh),
-    { kind: "same", text: before.slice(before.length - end).join("") },
-  ];
-}
-
-function middle(before: readonly string[], after: readonly string[]): Piece[] {
   const found = diffArrays([...before], [...after], { maxEditLength: MOST_CHANGES });
   if (found !== undefined) {
     return found.map(({ added, removed, value }) => ({
@@ -126,8 +107,15 @@ function middle(before: readonly string[], after: readonly string[]): Piece[] {
       text: value.join(""),
     }));
   }
+  let start = 0;
+  while (before[start] === after[start]) start += 1;
+  let end = -1;
+  while (before.length + end >= start && after.length + end >= start && before.at(end) === after.at(end)) end -= 1;
+  const [old, fresh] = [before, after].map((parts) => parts.slice(start, parts.length + end + 1));
   return [
-    { kind: "del", text: before.join("") },
-    { kind: "add", text: after.join("") },
+    { kind: "same", text: before.slice(0, start).join("") },
+    { kind: "del", text: (old as string[]).join("") },
+    { kind: "add", text: (fresh as string[]).join("") },
+    { kind: "same", text: before.slice(before.length + end + 1).join("") },
   ];
 }

@@ -6,9 +6,9 @@ import { Budget } from "../panels/budget";
 import { Endpoints } from "../panels/endpoints";
 import { Failures, failuresFirst } from "../panels/failures";
 import { Result } from "../panels/result";
-import { Spending } from "../panels/spending";
 import { Steers } from "../panels/steers";
 import { Warnings } from "../panels/warnings";
+import { Stage } from "./result";
 import type { ViewProps } from "./run";
 
 export function NowView({ view, api }: ViewProps) {
@@ -27,7 +27,7 @@ export function NowView({ view, api }: ViewProps) {
         {now !== undefined && now.endpoints.length > 0 && <Endpoints now={now} />}
         {!failuresFirst(view) && <Failures view={view} />}
         <Warnings view={view} />
-        {spending !== undefined && <Spending spending={spending} />}
+        {spending !== undefined && spending.table.rows.length > 0 && <Stage table={spending.table} />}
         <Steers view={view} />
         {run !== undefined && <About view={view} />}
       </div>

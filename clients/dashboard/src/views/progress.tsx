@@ -1,16 +1,14 @@
 /** How the best score rose with what it took, and what was tried on the way. */
 
 import { useMemo, useState } from "preact/hooks";
-import uPlot from "uplot";
+import type uPlot from "uplot";
 import type { Certificate as Certified } from "../generated/events";
-import { Chart } from "../parts/chart";
+import { Candidates } from "../panels/candidates";
+import { axisOf, Chart, steps } from "../parts/chart";
 import { Choice } from "../parts/choice";
-import { candidateName, count, counted, money, OUTCOMES, score, time } from "../parts/format";
+import { candidateName, counted, money, score, time } from "../parts/format";
 import { Legend } from "../parts/legend";
 import { selectingRow } from "../parts/score-name";
-import { Table } from "../parts/table";
-import { Term } from "../parts/term";
-import { Inline } from "../parts/text";
 import { type Theme, useTheme } from "../parts/theme";
 import { href, open } from "../route";
 import { type Axis, type Progress, progress } from "../state/progress";
@@ -58,9 +56,8 @@ export function ProgressView({ view }: ViewProps) {
       ) : form === "plot" ? (
         <Plot view={view} found={found} axis={axis} />
       ) : (
-        <Tables view={view} />
+        <Candidates view={view} candidates={view.candidates} />
       )}
-      <Certificate view={view} />
     </>
   );
 }
@@ -128,11 +125,7 @@ function plotOptions(
   estimate: () => Certified | undefined,
   onNear: (point: number | null) => void,
 ): Omit<uPlot.Options, "width" | "height"> {
-  const lines = {
-    stroke: theme.quiet,
-    grid: { stroke: theme.rule, width: 1 },
-    ticks: { stroke: theme.rule, width: 1 },
-  };
+  const lines = axisOf(theme);
   return {
     legend: { show: false },
     padding: [12, 34, STRIP, 0],
@@ -154,10 +147,7 @@ function plotOptions(
       {},
       {
         label: "best",
-        stroke: theme.accent,
-        width: 2,
-        points: { show: false },
-        paths: uPlot.paths.stepped?.({ align: 1 }) as uPlot.Series.PathBuilder,
+        ...steps(theme.accent),
       },
       { label: "candidates", stroke: theme.good, paths: () => null, points: { show: true, size: 6, fill: theme.good } },
     ],
@@ -253,88 +243,3 @@ const ESTIMATE = [
   <path key="estimate" d="M8 1V11M5 1H11M5 11H11" stroke="var(--ink)" />,
   "95 % interval of the best score without the luck of the choice",
 ] as const;
-
-function Tables({ view }: { view: View }) {
-  let best = Number.NEGATIVE_INFINITY;
-  const found = view.candidates.map((candidate) => {
-    best = Math.max(best, candidate.score);
-    return { ...candidate, best };
-  });
-  return (
-    <div class="row panels">
-      <section class="panel wide">
-        <h2>Candidates</h2>
-        <Table
-          label="Candidates"
-          tall
-          items={found}
-          columns={[
-            ["candidate", ({ index }) => <a href={href("text", { candidate: index })}>{candidateName(index)}</a>],
-            ["score", (each) => score(each.score), "number"],
-            ["best so far", (each) => score(each.best), "number"],
-            ["metric calls", (each) => count(each.metric_calls), "number"],
-            ["cost", (each) => money(each.cost_usd), "number"],
-            ["found", (each) => time(each.found)],
-          ]}
-        />
-      </section>
-      {view.proposals.length > 0 && (
-        <section class="panel wide">
-          <h2>Proposals</h2>
-          <Table
-            label="Proposals"
-            tall
-            items={view.proposals}
-            columns={[
-              [
-                "proposal",
-                ({ at, merge }) => (
-                  <a href={href("reflection", { proposal: at })}>
-                    {merge ? "merge" : "proposal"} at entry {count(at)}
-                  </a>
-                ),
-              ],
-              ["outcome", ({ outcome }) => OUTCOMES[outcome]],
-              ["before", ({ before }) => before !== null && score(before), "number"],
-              ["after", ({ after }) => after !== null && score(after), "number"],
-              ["why", ({ why }) => why],
-            ]}
-          />
-        </section>
-      )}
-    </div>
-  );
-}
-
-function Certificate({ view }: { view: View }) {
-  const { certificate } = view.latest;
-  const { tested } = view;
-  const validation = certificate?.certificate?.validation;
-  if (view.at !== LIVE || (certificate === undefined && tested.length === 0)) return null;
-  return (
-    <section class="panel">
-      <h2>
-        <Term of="certificate">Certificate</Term>
-      </h2>
-      {certificate !== undefined && (
-        <Inline as="p" text={certificate.none ?? certificate.certificate?.statement ?? ""} length={800} />
-      )}
-      {validation?.estimate != null && (
-        <p>
-          Without the luck of the choice, its score on the {selectingRow(view)}s is estimated as{" "}
-          {score(validation.estimate)}, between {score(validation.low)} and {score(validation.high)}.
-        </p>
-      )}
-      {tested.length > 0 && (
-        <ul>
-          {tested.map((each) => (
-            <li key={each.index}>
-              Test: {candidateName(each.index)} scores {score(each.score)} on {counted(each.rows, "row")}
-              {each.repeats > 1 && `, each scored ${each.repeats} times`}.
-            </li>
-          ))}
-        </ul>
-      )}
-    </section>
-  );
-}

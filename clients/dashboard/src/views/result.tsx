@@ -1,17 +1,17 @@
 /** What the run came to and why: its story, the best text, each change with its reason and the rows that it moved. */
 
 import { useState } from "preact/hooks";
-import { useAnswer } from "../answers";
 import type { ChangeShown, Explained, ProposalShown, RowGroup } from "../generated/answers";
 import type { StatedFact, Summary, SummaryTable } from "../generated/events";
+import { useLoaded } from "../loading";
 import { Failures, failuresFirst } from "../panels/failures";
 import { Sentences } from "../panels/result";
 import { Warnings } from "../panels/warnings";
 import { Commands } from "../parts/commands";
 import { Facts } from "../parts/facts";
 import { candidateName, count, counted, score } from "../parts/format";
-import { Loaded } from "../parts/loaded";
 import { selectingRow } from "../parts/score-name";
+import { Shown } from "../parts/shown";
 import { type Column, Table } from "../parts/table";
 import { Frame, Inline } from "../parts/text";
 import { href } from "../route";
@@ -41,7 +41,7 @@ export function ResultView({ view, api }: ViewProps) {
   const scored = view.candidates.length > 0;
   const until = view.at === LIVE ? "" : `?until=${view.at}`;
   const version = 2 * (view.best ?? 0) + (run?.driven ? 1 : 0);
-  const answer = useAnswer<Explained>(scored ? `${api}/explanation${until}` : null, version);
+  const answer = useLoaded<Explained>(scored ? `${api}/explanation${until}` : null, { version });
   return (
     <>
       <p class="about">
@@ -51,10 +51,10 @@ export function ResultView({ view, api }: ViewProps) {
       </p>
       {failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && !run?.driven && <Story summary={summary} />}
-      <Loaded answer={answer}>{({ steps }) => <LastChange step={steps.at(-1)} view={view} api={api} />}</Loaded>
+      <Shown loaded={answer}>{({ steps }) => <LastChange step={steps.at(-1)} view={view} api={api} />}</Shown>
       <Warnings view={view} />
       {scored && <Best view={view} api={api} />}
-      {answer.kind === "ready" && <Explanation found={answer.value} view={view} api={api} />}
+      {answer.value !== null && <Explanation found={answer.value} view={view} api={api} />}
       <NotKept view={view} api={api} />
       {!failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && !run?.driven && <Ending summary={summary} />}
@@ -246,13 +246,13 @@ function Marked({ words, label }: { words: ChangeShown["texts"][number]["words"]
 /** The minibatch that a proposal was made from, what reflection read, and its answer: loaded when it is opened. */
 function Reason({ path, byProgram }: { path: string; byProgram: boolean }) {
   const [opened, setOpened] = useState(false);
-  const answer = useAnswer<ProposalShown>(opened ? path : null);
+  const answer = useLoaded<ProposalShown>(opened ? path : null);
   return (
     <details onToggle={(event) => setOpened(event.currentTarget.open)}>
       <summary>
         Why it was proposed: its minibatch, what {byProgram ? "the program read" : "reflection read, and the answer"}
       </summary>
-      <Loaded answer={answer}>{(found) => <Details found={found} path={path} byProgram={byProgram} />}</Loaded>
+      <Shown loaded={answer}>{(found) => <Details found={found} path={path} byProgram={byProgram} />}</Shown>
     </details>
   );
 }
@@ -324,9 +324,9 @@ function Ending({ summary }: { summary: Summary }) {
   );
 }
 
-function Stage({ table: { heading, columns, rows } }: { table: SummaryTable }) {
+export function Stage({ table: { heading, columns, rows } }: { table: SummaryTable }) {
   return (
-    <section class="panel">
+    <section class="panel wide">
       <h2>{heading}</h2>
       <Table
         label={heading}

@@ -1,15 +1,16 @@
 /** Connected repositories, and the form that connects another one. */
 
 import { useState } from "preact/hooks";
+import { useList } from "../../loading";
+import { useAction } from "../../parts/action";
 import { Badge } from "../../parts/badge";
 import { Facts } from "../../parts/facts";
 import { Field, Form, stated } from "../../parts/form";
 import { time } from "../../parts/format";
 import { ProblemNotice } from "../../parts/problem";
+import { List } from "../../parts/shown";
 import { Inline } from "../../parts/text";
-import { useAction, useList } from "../loading";
 import { repositoryName } from "../parts/names";
-import { List } from "../parts/shown";
 import { viewAddress } from "../place";
 import type { Repository, Schema } from "../schema";
 import { useMayWrite } from "../session";
