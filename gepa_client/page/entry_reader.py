@@ -73,7 +73,6 @@ class EntryReader:
             kind=found.kind,
             branch=f"evolve/{branch_run_name(self._id)}/{entry.number}",
             commit=made.commit if made is not None else None,
-            parent_commit=found.parent,
             request=sent_text(found.request),
             location=found.location,
             stage=refused.stage if refused is not None else None,

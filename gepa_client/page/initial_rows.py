@@ -67,9 +67,8 @@ class InitialRows:
             self.places.setdefault(repr(row.id), []).append(place)
         for start in range(0, len(self.val), ROWS_SENT):
             part = self.val[start : start + ROWS_SENT]
-            held = "split" in part[0].example
             ids = [row.id for row in part]
-            self._log.add(Rows(start=start, ids=ids, total=len(self.val), held_by_server=held, training=not own))
+            self._log.add(Rows(start=start, ids=ids, total=len(self.val), training=not own))
         sealed = self._store.entries(self._id, COMMITMENT, 0, 1)
         if sealed:
             answer = orjson.loads(sealed[0].answer)

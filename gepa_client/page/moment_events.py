@@ -100,15 +100,10 @@ class SummaryTable(Part):
 
 
 class SpendingSoFar(Part):
-    """What the run spent. `unpriced`: results without a price; `unreported`: those of them without any usage.
-
-    `table`: by kind of attempts, and through a gateway by model.
-    """
+    """What the run spent: its `cost` in words; `table`: by kind of attempts, and through a gateway by model."""
 
     event: Literal["spending"] = "spending"
-    cost_usd: float
-    unpriced: int
-    unreported: int
+    cost: str
     table: SummaryTable
 
 
@@ -173,7 +168,6 @@ class Now(Part):
     reflecting_since: str | None = None
     reflecting: list[str] = Field(default_factory=list)
     endpoints: list[EndpointNow] = Field(default_factory=list)
-    spent_usd: float | None
     active_seconds: float | None
     beat_age_s: float | None
     lost: bool

@@ -7,10 +7,7 @@ from gepa_client.page.page_fact import Part, TextPart
 
 
 class RunListed(Part):
-    """A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component.
-
-    `unpriced`: results without a price; `unreported`: those of them without any usage.
-    """
+    """A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component."""
 
     run_id: str
     name: str | None
@@ -22,9 +19,7 @@ class RunListed(Part):
     best_score: float | None
     candidates: int
     metric_calls: int | None
-    cost_usd: float | None
-    unpriced: int
-    unreported: int
+    cost: str
     curve: list[tuple[int, float]]
     settings: dict[str, JsonValue]
     best_texts: dict[str, Excerpt]

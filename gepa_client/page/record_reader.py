@@ -142,7 +142,6 @@ class HeartbeatReader:
                 "iteration": counters.get("iteration"),
                 "metric_calls": counters.get("metric_calls"),
                 "longest": self._longest(found.get("longest") or (), tests=tests) if driven else [],
-                "spent_usd": counters.get("spent_usd"),
                 "active_seconds": counters.get("active_seconds"),
                 "beat_age_s": None if age is None else float(int(age)),
                 "lost": age is not None and age > lease_seconds(run),

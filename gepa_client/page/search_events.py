@@ -5,22 +5,19 @@ from typing import Literal
 from pydantic import Field
 
 from gepa_client.analysis.proposals import Excerpt, Outcome
-from gepa_client.journal.run_events import RacedOut
 from gepa_client.page.page_fact import Part
 
 
 class Rows(Part):
     """Ids of validation rows from place `start` on, in order; several events give all `total`. Each adds to the others.
 
-    `held_by_server`: the store has only the rows' names, the server has their contents. `training`: no validation rows
-    were given, and these are the training rows.
+    `training`: no validation rows were given, and these are the training rows.
     """
 
     event: Literal["rows"] = "rows"
     start: int
     ids: list[str]
     total: int
-    held_by_server: bool
     training: bool
 
 
@@ -50,7 +47,6 @@ class Candidate(Part):
     metric_calls: int
     found: str | None
     cost_usd: float | None
-    objective_scores: dict[str, float] | None
     scores: list[float | None]
     texts: dict[str, Excerpt]
     code: CodeVersion | None
@@ -86,7 +82,6 @@ class Proposal(Part):
     candidate: int | None
     digest: str | None = None
     merge: bool = False
-    race: RacedOut | None = None
     mutation: int | None = None
 
 
@@ -112,7 +107,6 @@ class Mutation(Part):
     kind: Literal["change_request", "merge"]
     branch: str
     commit: str | None
-    parent_commit: str
     request: Excerpt
     location: str | None
     stage: str | None

@@ -81,9 +81,7 @@ class TotalsReader:
             rows.append([f"through the gateway: {model}", f"{tally.calls:,}", failed, *figures])
         self._log.add(
             SpendingSoFar(
-                cost_usd=sum(each.cost_usd for each in spending),
-                unpriced=sum(each.unpriced for each in spending),
-                unreported=sum(each.unreported for each in spending),
+                cost=_cost(spending),
                 table=SummaryTable(heading="What was spent on what", columns=[*COLUMNS], rows=rows),
             )
         )
@@ -126,20 +124,15 @@ def _words(group: FailureGroup) -> str:
     return "; ".join(filter(None, (failure_places(group), failure_messages(group))))
 
 
+def _cost(spent: Sequence[Spending]) -> str:
+    usd, unpriced, unreported = (
+        sum(getattr(each, n) for each in spent) for n in ("cost_usd", "unpriced", "unreported")
+    )
+    return money(usd, unpriced, unreported)
+
+
 def _figures(spent: Sequence[Spending]) -> list[str]:
     """Return the figures of the attempts of a kind, by their outcomes."""
-    total = {
-        name: sum(getattr(each, name) for each in spent)
-        for name in (
-            "attempts",
-            "examples",
-            "input_tokens",
-            "output_tokens",
-            "cost_usd",
-            "unpriced",
-            "unreported",
-            "seconds",
-        )
-    }
-    counts = [f"{total[name]:,}" for name in ("attempts", "examples", "input_tokens", "output_tokens")]
-    return [*counts, money(total["cost_usd"], total["unpriced"], total["unreported"]), f"{total['seconds']:,.0f}"]
+    names = ("attempts", "examples", "input_tokens", "output_tokens")
+    counts = [sum(getattr(each, name) for each in spent) for name in names]
+    return [*(f"{n:,}" for n in counts), _cost(spent), f"{sum(each.seconds for each in spent):,.0f}"]

@@ -128,8 +128,9 @@ export function follow(followed: Followed, listener: Listener): () => void {
   };
   /** The browser gave up, for the server answered with an error: find out which. */
   const again = async () => {
-    const status = await statusOf(followed.status);
+    const answer = await request("GET", followed.status);
     if (closed) return;
+    const status = answer.ok ? 200 : answer.problem.status;
     if (status === 401 || status === 403) listener.status({ kind: "refused", message: followed.refused });
     else if (status === 404) listener.status({ kind: "deleted" });
     else connect();
@@ -141,12 +142,4 @@ export function follow(followed: Followed, listener: Listener): () => void {
     clearTimeout(retry);
     source?.close();
   };
-}
-
-async function statusOf(path: string): Promise<number | null> {
-  try {
-    return (await fetch(path)).status;
-  } catch {
-    return null;
-  }
 }

@@ -23,7 +23,6 @@ const shapes: fc.Arbitrary<Record<string, unknown>>[] = [
       score: fc.constantFrom(0.1, 0.5, 0.9),
       metric_calls: fc.nat(100),
       scores: fc.array(score, { minLength: 6, maxLength: 6 }),
-      objective_scores: fc.constant(null),
       texts: fc.constant({}),
       front: fc.subarray([0, 1, 2, 3]),
       best: fc.nat(3),

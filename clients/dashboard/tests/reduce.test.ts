@@ -116,7 +116,6 @@ test("A thousand candidates on a thousand rows are reduced and viewed in bounded
     score: index / 1000,
     metric_calls: index,
     scores,
-    objective_scores: null,
     texts: {},
     front: Array.from({ length: index + 1 }, (_, each) => each),
     best: index,

@@ -74,7 +74,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     start: 0,
     ids: difficulty.map((_, row) => text("row", `ticket-${row}`)),
     total: rows,
-    held_by_server: false,
     training: false,
   });
   let best = 0;
@@ -104,7 +103,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       metric_calls: rows + index * (rows + 6),
       found: new Date(Date.UTC(2026, 0, 5, 10, 0) + index * 60_000).toISOString(),
       cost_usd: 0.013 * index,
-      objective_scores: null,
       scores,
       texts: {
         [text("component", "instructions")]: sent("text", words.join(" ")),
@@ -146,10 +144,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         candidate: kept ? index : null,
         digest: kept ? `d${index}` : `x${at}`,
         merge: kept && parent.length > 1,
-        race:
-          outcome === "raced_out"
-            ? { compared: 12, rows, calls: 12, saved: rows - 12, mean: -0.2, bound: -0.05 }
-            : null,
         mutation: code ? 20 + index * 60 : null,
       });
       if (size <= 40) found[`${api}/proposal?at=${at}`] = proposalAnswer(sent, text);
@@ -162,7 +156,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         kind: "change_request",
         branch: `evolve/x/${index}`,
         commit: index % 3 ? `c0ffee${index}` : null,
-        parent_commit: "c0ffee0",
         request: sent("request", "Cache the lookup of teams."),
         location: null,
         stage: index % 3 ? null : text("stage", "check"),
@@ -210,9 +203,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
   });
   events.push({
     event: "spending",
-    cost_usd: 1.4321,
-    unpriced: 2,
-    unreported: 0,
+    cost: "$1.4321 + 2 results without a price",
     table: {
       heading: "What was spent on what",
       columns: ["kind", "calls", "examples", "input tokens", "output tokens", "cost", "seconds"],
@@ -277,7 +268,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
           },
         ]
       : [],
-    spent_usd: 1.43,
     active_seconds: 1822,
     beat_age_s: driven ? 0.4 : null,
     lost: false,
@@ -500,9 +490,7 @@ function runSummary(at: number, sent: Sent, text: Text) {
     best_score: 0.6 + at / 10,
     candidates: 5 + at,
     metric_calls: 1000,
-    cost_usd: at === 1 ? null : 1.2,
-    unpriced: 0,
-    unreported: 0,
+    cost: "$1.2000",
     curve: [
       [30, 0.4],
       [200 + 30 * at, 0.5],

@@ -14,8 +14,6 @@ export interface RunList {
 }
 /**
  * A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component.
- *
- * `unpriced`: results without a price; `unreported`: those of them without any usage.
  */
 export interface RunListed {
   run_id: string;
@@ -28,9 +26,7 @@ export interface RunListed {
   best_score: number | null;
   candidates: number;
   metric_calls: number | null;
-  cost_usd: number | null;
-  unpriced: number;
-  unreported: number;
+  cost: string;
   curve: [unknown, unknown][];
   settings: {
     [k: string]: JsonValue;

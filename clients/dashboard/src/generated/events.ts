@@ -79,15 +79,13 @@ export interface CommandHint {
 /**
  * Ids of validation rows from place `start` on, in order; several events give all `total`. Each adds to the others.
  *
- * `held_by_server`: the store has only the rows' names, the server has their contents. `training`: no validation rows
- * were given, and these are the training rows.
+ * `training`: no validation rows were given, and these are the training rows.
  */
 export interface Rows {
   event: "rows";
   start: number;
   ids: string[];
   total: number;
-  held_by_server: boolean;
   training: boolean;
 }
 /**
@@ -109,9 +107,6 @@ export interface Candidate {
   metric_calls: number;
   found: string | null;
   cost_usd: number | null;
-  objective_scores: {
-    [k: string]: number;
-  } | null;
   scores: (number | null)[];
   texts: {
     [k: string]: Excerpt;
@@ -178,22 +173,7 @@ export interface Proposal {
   candidate: number | null;
   digest: string | null;
   merge: boolean;
-  race: RacedOut | null;
   mutation: number | null;
-}
-/**
- * How a proposal lost its race: on `compared` of the validation set's `rows`, for `calls` metric calls.
- *
- * `saved`: the metric calls that full validation would have taken besides. `mean`: of its differences to the best
- * candidate on the compared rows; `bound`: of that over all rows, from above.
- */
-export interface RacedOut {
-  compared: number;
-  rows: number;
-  calls: number;
-  saved: number;
-  mean: number;
-  bound: number;
 }
 /**
  * Metric calls as GEPA counts them.
@@ -226,7 +206,6 @@ export interface Mutation {
   kind: "change_request" | "merge";
   branch: string;
   commit: string | null;
-  parent_commit: string;
   request: Excerpt;
   location: string | null;
   stage: string | null;
@@ -307,15 +286,11 @@ export interface FailureGroup {
   candidate: string;
 }
 /**
- * What the run spent. `unpriced`: results without a price; `unreported`: those of them without any usage.
- *
- * `table`: by kind of attempts, and through a gateway by model.
+ * What the run spent: its `cost` in words; `table`: by kind of attempts, and through a gateway by model.
  */
 export interface SpendingSoFar {
   event: "spending";
-  cost_usd: number;
-  unpriced: number;
-  unreported: number;
+  cost: string;
   table: SummaryTable;
 }
 /**
@@ -591,7 +566,6 @@ export interface Now {
   reflecting_since: string | null;
   reflecting: string[];
   endpoints: EndpointNow[];
-  spent_usd: number | null;
   active_seconds: number | null;
   beat_age_s: number | null;
   lost: boolean;

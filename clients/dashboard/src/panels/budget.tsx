@@ -1,7 +1,7 @@
 /** What the run has used of its budget, and when it ends at this rate. */
 
 import { Facts } from "../parts/facts";
-import { count, duration, money, spent } from "../parts/format";
+import { count, duration, money } from "../parts/format";
 import { Term } from "../parts/term";
 import type { View } from "../state/view";
 
@@ -21,7 +21,7 @@ export function Budget({ view }: { view: View }) {
       {share !== null && <progress value={share} aria-hidden="true" />}
       <Facts
         facts={[
-          ["cost", spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0)],
+          ["cost", spending?.cost],
           ["active time", duration(now?.active_seconds)],
           [
             "forecast",

@@ -1,7 +1,7 @@
 /** What the run has found so far, or came to. */
 
 import { count, counted, countsOf, OUTCOMES } from "../parts/format";
-import { selectingRow } from "../parts/score-name";
+import { selectingRow } from "../parts/row-name";
 import { Inline } from "../parts/text";
 import { href } from "../route";
 import { LIVE, type View } from "../state/view";

@@ -24,7 +24,6 @@ const NUMBER = new Intl.NumberFormat("en");
 const DOLLARS = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const CENTS = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 4 });
 const TIME = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
-const CLOCK = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 
 export function score(value: number | null | undefined): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "none";
@@ -55,14 +54,6 @@ export function duration(seconds: number | null | undefined): string {
   const minutes = Math.round(seconds / 60);
   if (minutes < 60) return `${minutes} min`;
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-}
-
-/** What is known to be spent. `unreported`: those of the `unpriced` results that came without any usage. */
-export function spent(usd: number | null | undefined, unpriced: number, unreported: number): string {
-  const unknown = unpriced - unreported;
-  if (unknown > 0)
-    return usd ? `${money(usd)} and ${count(unknown)} unpriced` : `unknown: ${counted(unknown, "result")} unpriced`;
-  return !usd && unreported > 0 ? "none reported" : money(usd);
 }
 
 interface Usage {
@@ -97,9 +88,4 @@ export function candidateOrProposal(name: string): string {
 
 export function candidateName(index: number): string {
   return index === 0 ? "candidate 0 (seed)" : `candidate ${index}`;
-}
-
-/** The time of day in the reader's time zone; `at`: milliseconds since 1970. */
-export function clock(at: number): string {
-  return CLOCK.format(at);
 }

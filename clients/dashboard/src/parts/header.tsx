@@ -5,9 +5,9 @@ import { headlineOf } from "../state/headline";
 import { LIVE, type View } from "../state/view";
 import { Badge } from "./badge";
 import { Facts } from "./facts";
-import { candidateName, count, counted, duration, score, spent } from "./format";
+import { candidateName, count, counted, duration, score } from "./format";
 import { Notices, ofConnection } from "./notices";
-import { scoreName } from "./score-name";
+import { scoreName } from "./row-name";
 import { Term } from "./term";
 import { Inline } from "./text";
 
@@ -85,10 +85,7 @@ export function Figures({ view }: { view: View }) {
           <Term key="calls" of="metric calls" />,
           count(view.metricCalls) + (run?.budget == null ? "" : ` of ${count(run.budget)}`),
         ],
-        [
-          "cost",
-          isLive && spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0),
-        ],
+        ["cost", isLive && spending?.cost],
         [
           "ends in about",
           isLive && run?.driven && !now?.lost && now?.forecast ? duration(now.forecast.seconds_left) : null,

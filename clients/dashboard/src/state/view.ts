@@ -112,7 +112,7 @@ function byRequest(a: Steer, b: Steer): number {
 function asOf(proposal: Proposal, n: number, isOver: boolean): Proposal {
   if (proposal.decided === null) return isOver ? { ...proposal, outcome: "unfinished" } : { ...proposal, why: null };
   if (proposal.decided <= n) return proposal;
-  return { ...proposal, decided: null, outcome: "pending", after: null, why: null, candidate: null, race: null };
+  return { ...proposal, decided: null, outcome: "pending", after: null, why: null, candidate: null };
 }
 
 function rowIds(known: State["kept"]["rows"]): (string | null)[] {

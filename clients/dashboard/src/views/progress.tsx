@@ -8,7 +8,7 @@ import { axisOf, Chart, steps } from "../parts/chart";
 import { Choice } from "../parts/choice";
 import { candidateName, counted, money, score, time } from "../parts/format";
 import { Legend } from "../parts/legend";
-import { selectingRow } from "../parts/score-name";
+import { selectingRow } from "../parts/row-name";
 import { type Theme, useTheme } from "../parts/theme";
 import { href, open } from "../route";
 import { type Axis, type Progress, progress } from "../state/progress";
@@ -24,6 +24,7 @@ const AXES = [
 /** Height of the strip below the plot in which proposals that were not kept are marked, a lane for each outcome. */
 const STRIP = 36;
 const LANES: Record<string, number> = { rejected: 0, raced_out: 1 };
+const MARKS: Record<string, "bad" | "ink"> = { rejected: "bad", raced_out: "ink" };
 /** Marks beyond which they become transparent. */
 const CROWD = 150;
 
@@ -172,7 +173,7 @@ function range(low: number, high: number, estimate: Certified | undefined): [num
   return [least - room, most + room];
 }
 
-/** Draw rejected proposals as crosses and raced out ones as triangles below the plot, and the estimate's interval. */
+/** Mark proposals that were not kept below the plot, in a lane for each outcome, and draw the estimate's interval. */
 function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Certified | undefined, theme: Theme): void {
   const { ctx } = plot;
   const unit = devicePixelRatio;
@@ -185,23 +186,8 @@ function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Certified
     const left = plot.valToPos(x, "x", true);
     if (left < plot.bbox.left || left > plot.bbox.left + plot.bbox.width) continue;
     const y = (top + 11 * (LANES[proposal.outcome] ?? 2)) * unit;
-    ctx.beginPath();
-    if (proposal.outcome === "raced_out") {
-      ctx.fillStyle = theme.ink;
-      ctx.moveTo(left - size, y - size);
-      ctx.lineTo(left + size, y - size);
-      ctx.lineTo(left, y + size);
-      ctx.fill();
-    } else {
-      ctx.strokeStyle = proposal.outcome === "rejected" ? theme.bad : theme.quiet;
-      ctx.moveTo(left - size, y - size);
-      ctx.lineTo(left + size, y + size);
-      if (proposal.outcome === "rejected") {
-        ctx.moveTo(left + size, y - size);
-        ctx.lineTo(left - size, y + size);
-      }
-      ctx.stroke();
-    }
+    ctx.fillStyle = theme[MARKS[proposal.outcome] ?? "quiet"];
+    ctx.fillRect(left - unit, y - size, 2 * unit, 2 * size);
   }
   ctx.globalAlpha = 1;
   const best = points.find(({ candidate }) => candidate.index === estimate?.candidate);
@@ -223,18 +209,17 @@ function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Certified
   ctx.restore();
 }
 
-const CROSS = "M4.500 2.500L11.500 9.500M11.500 2.500L4.500 9.500";
+function mark(colour: string, lane: number) {
+  return <path key={lane} d={`M8 ${4 * lane}V${4 * lane + 4}`} stroke={`var(--${colour})`} stroke-width="2" />;
+}
 
 function marks(withEstimate: boolean): Parameters<typeof Legend>[0]["marks"] {
   return [
     [<path key="best" d="M0 9H8V3H16" fill="none" stroke="var(--accent)" stroke-width="2" />, "best so far"],
     [<circle key="kept" cx="8" cy="6" r="3.5" fill="var(--good)" />, "kept candidate"],
-    [<path key="rejected" d={CROSS} stroke="var(--bad)" stroke-width="1.500" />, "rejected"],
-    [<path key="raced" d="M4 2.500H12L8 10Z" fill="var(--ink)" />, "raced out"],
-    [
-      <path key="none" d="M4.500 2.500L11.500 9.500" stroke="var(--quiet)" stroke-width="1.500" />,
-      "no new text, or not decided",
-    ],
+    [mark("bad", 0), "rejected"],
+    [mark("ink", 1), "raced out"],
+    [mark("quiet", 2), "no new text, or not decided"],
     ...(withEstimate ? [ESTIMATE] : []),
   ];
 }

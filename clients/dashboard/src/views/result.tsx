@@ -10,13 +10,14 @@ import { Warnings } from "../panels/warnings";
 import { Commands } from "../parts/commands";
 import { Facts } from "../parts/facts";
 import { candidateName, count, counted, score } from "../parts/format";
-import { selectingRow } from "../parts/score-name";
+import { selectingRow } from "../parts/row-name";
 import { Shown } from "../parts/shown";
 import { type Column, Table } from "../parts/table";
-import { Frame, Inline } from "../parts/text";
+import { Compared, Inline } from "../parts/text";
 import { href } from "../route";
 import { lowestScore, placesLowest } from "../state/moved-rows";
 import { LIVE, type View } from "../state/view";
+import type { Piece } from "../text/compare";
 import { visible } from "../text/visible";
 import { Part } from "./cell";
 import { Details, Row } from "./reflection";
@@ -208,7 +209,7 @@ function Step({ step, isOpen = false, view, api }: StepProps) {
       {step.texts.map(({ component, words }) => (
         <div key={component}>
           <Inline as="p" class="quiet" text={component} length={200} />
-          <Marked words={words} label={component} />
+          <Compared pieces={words.map(asPiece)} label={component} />
         </div>
       ))}
       {mutation !== undefined && <Change api={api} mutation={mutation} />}
@@ -220,6 +221,10 @@ function Step({ step, isOpen = false, view, api }: StepProps) {
   );
 }
 
+function asPiece({ kind, text }: ChangeShown["texts"][number]["words"][number]): Piece {
+  return kind === "cut" ? { kind: "same", text: `[\u2026 ${text} \u2026]` } : { kind, text };
+}
+
 /** The change of code that made this candidate; none if it runs the code of a parent. */
 function changeOf(view: View, index: number) {
   const candidate = view.candidates.find((each) => each.index === index);
@@ -228,19 +233,6 @@ function changeOf(view: View, index: number) {
     (each) => candidate?.parents.includes(each.index) && each.code?.commit === commit,
   );
   return inherited ? undefined : view.mutations.find((each) => commit !== undefined && each.commit === commit);
-}
-
-function Marked({ words, label }: { words: ChangeShown["texts"][number]["words"]; label: string }) {
-  const size = words.reduce((sum, part) => sum + part.text.length, 0);
-  return (
-    <Frame label={label} size={size}>
-      {words.map(({ kind, text }, at) => {
-        if (kind === "cut") return <span key={at} class="quiet">{`[\u2026 ${text} \u2026]`}</span>;
-        if (kind === "same") return visible(text);
-        return kind === "add" ? <ins key={at}>{visible(text)}</ins> : <del key={at}>{visible(text)}</del>;
-      })}
-    </Frame>
-  );
 }
 
 /** The minibatch that a proposal was made from, what reflection read, and its answer: loaded when it is opened. */

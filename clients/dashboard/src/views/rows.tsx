@@ -4,8 +4,8 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, score } from "../parts/format";
 import { type Cell, type Column, HeatMap, heightOfNames, type MapData } from "../parts/heat-map";
-import { scoredRow } from "../parts/row-name";
-import { selectingRow } from "../parts/score-name";
+import { Legend } from "../parts/legend";
+import { scoredRow, selectingRow } from "../parts/row-name";
 import { Table } from "../parts/table";
 import { Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
@@ -25,6 +25,14 @@ const ORDERS = [
   ["recorded", "as recorded"],
 ] as const;
 type OrderName = (typeof ORDERS)[number][0];
+
+const MISSING = <path d="M0 6L6 0M0 12L12 0M4 12L16 0M10 12L16 6" stroke="var(--rule-strong)" />;
+const FAILED = (
+  <>
+    <rect width="12" height="12" fill="var(--failed)" />
+    <path d="M3 3L9 9M9 3L3 9" stroke="var(--panel)" stroke-width="1.500" />
+  </>
+);
 
 const PAGE = 100;
 
@@ -249,21 +257,14 @@ function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
       <div class="row tools">
         <Zoom onZoom={(factor) => map.current?.zoomBy(factor)} onFit={() => map.current?.fit()} />
         <span class="row legend">
-          <span>
-            {score(matrix.data.low)} <span class="ramp" aria-hidden="true" /> {score(matrix.data.high)}
-          </span>
-          <span>
-            <span class="hatch" aria-hidden="true" /> missing ({count(matrix.missing)})
-          </span>
-          {matrix.failed > 0 && (
-            <span>
-              <span class="crossed" aria-hidden="true">
-                {"\u00d7"}
-              </span>{" "}
-              failed ({count(matrix.failed)})
-            </span>
-          )}
+          {score(matrix.data.low)} <span class="ramp" aria-hidden="true" /> {score(matrix.data.high)}
         </span>
+        <Legend
+          marks={[
+            [MISSING, `missing (${count(matrix.missing)})`],
+            ...(matrix.failed > 0 ? [[FAILED, `failed (${count(matrix.failed)})`] as const] : []),
+          ]}
+        />
       </div>
       <div
         class="map"

@@ -5,7 +5,7 @@ import type uPlot from "uplot";
 import type { RunList, RunListed } from "../generated/answers";
 import { useLoaded } from "../loading";
 import { axisOf, Chart, steps } from "../parts/chart";
-import { count, counted, score, spent, time } from "../parts/format";
+import { count, counted, score, time } from "../parts/format";
 import { Shown } from "../parts/shown";
 import { type Column, Table } from "../parts/table";
 import { Block, Inline } from "../parts/text";
@@ -105,7 +105,7 @@ function List({ runs, current, chosen, onChoose, onShow }: ListProps) {
           ["best", (run) => score(run.best_score), "number"],
           ["candidates", (run) => count(run.candidates), "number"],
           ["metric calls", (run) => count(run.metric_calls), "number"],
-          ["cost", (run) => spent(run.cost_usd, run.unpriced, run.unreported), "number"],
+          ["cost", (run) => run.cost, "number"],
           ["created", (run) => time(run.created)],
         ]}
       />

@@ -1,21 +1,20 @@
 /** The texts of a candidate, compared word by word with another one, or with the origin of each part. */
 
 import { useMemo, useState } from "preact/hooks";
-import type { Origin, Provenance, ProvenanceSpan, Transcript } from "../generated/answers";
+import type { Provenance, ProvenanceSpan, Transcript } from "../generated/answers";
 import type { Excerpt, Mutation } from "../generated/events";
 import { useLoaded, useWhole, wholeText } from "../loading";
 import { Choice } from "../parts/choice";
 import { Facts } from "../parts/facts";
 import { candidateName, count, counted, money, score, signed } from "../parts/format";
-import { rowNames } from "../parts/row-name";
-import { scoreName } from "../parts/score-name";
+import { rowNames, scoreName } from "../parts/row-name";
 import { Shown } from "../parts/shown";
 import { Block, Compared, Frame, Inline } from "../parts/text";
 import { href, numberOf, refine } from "../route";
 import { movedRows } from "../state/moved-rows";
 import type { Candidate } from "../state/reduce";
 import type { View } from "../state/view";
-import { compare } from "../text/compare";
+import { compare, type Piece } from "../text/compare";
 import { visible } from "../text/visible";
 import { Part } from "./cell";
 import type { ViewProps } from "./run";
@@ -208,6 +207,7 @@ export function Component({ api, component, candidate, other }: ComponentProps) 
 function Origins({ view, api, candidate }: { view: View; api: string; candidate: Candidate }) {
   const answer = useLoaded<Provenance>(`${api}/provenance?candidate=${candidate.index}`);
   const [chosen, setChosen] = useState<number | null>(null);
+  const parentOf = (origin: number) => view.candidates.find(({ index }) => index === origin)?.parents[0] ?? null;
   return (
     <Shown loaded={answer}>
       {(found) => (
@@ -215,12 +215,35 @@ function Origins({ view, api, candidate }: { view: View; api: string; candidate:
           <ul class="list" aria-label="Where the parts are from">
             {found.origins.map((origin) => (
               <li key={origin.candidate}>
-                <OriginItem
-                  origin={origin}
-                  parent={view.candidates.find(({ index }) => index === origin.candidate)?.parents[0] ?? null}
-                  chosen={origin.candidate === chosen}
-                  onChoose={() => setChosen(origin.candidate === chosen ? null : origin.candidate)}
-                />
+                <button
+                  type="button"
+                  aria-pressed={origin.candidate === chosen}
+                  onClick={() => setChosen(origin.candidate === chosen ? null : origin.candidate)}
+                >
+                  {origin.candidate === 0 ? "S" : origin.candidate}
+                </button>{" "}
+                {origin.candidate === 0 ? (
+                  "The seed's words"
+                ) : (
+                  <>
+                    Brought by{" "}
+                    <a href={href("text", { candidate: origin.candidate, with: parentOf(origin.candidate) })}>
+                      candidate {origin.candidate}
+                    </a>
+                    {origin.proposal !== null && (
+                      <>
+                        {" "}
+                        (<a href={href("reflection", { proposal: origin.proposal })}>prompt and answer</a>)
+                      </>
+                    )}
+                  </>
+                )}
+                {origin.worth !== null && <Inline as="p" text={origin.worth} length={200} />}
+                {origin.rows.length > 0 && (
+                  <p class="quiet">
+                    from <Inline text={rowNames(origin.rows.map((row) => `train ${row}`))} length={160} />
+                  </p>
+                )}
               </li>
             ))}
           </ul>
@@ -235,43 +258,6 @@ function Origins({ view, api, candidate }: { view: View; api: string; candidate:
         </div>
       )}
     </Shown>
-  );
-}
-
-interface OriginProps {
-  readonly origin: Origin;
-  readonly parent: number | null;
-  readonly chosen: boolean;
-  readonly onChoose: () => void;
-}
-
-function OriginItem({ origin, parent, chosen, onChoose }: OriginProps) {
-  return (
-    <div>
-      <button type="button" aria-pressed={chosen} onClick={onChoose}>
-        {origin.candidate === 0 ? "S" : origin.candidate}
-      </button>{" "}
-      {origin.candidate === 0 ? (
-        "The seed's words"
-      ) : (
-        <>
-          Brought by{" "}
-          <a href={href("text", { candidate: origin.candidate, with: parent })}>candidate {origin.candidate}</a>
-          {origin.proposal !== null && (
-            <>
-              {" "}
-              (<a href={href("reflection", { proposal: origin.proposal })}>prompt and answer</a>)
-            </>
-          )}
-        </>
-      )}
-      {origin.worth !== null && <Inline as="p" text={origin.worth} length={200} />}
-      {origin.rows.length > 0 && (
-        <p class="quiet">
-          from <Inline text={rowNames(origin.rows.map((row) => `train ${row}`))} length={160} />
-        </p>
-      )}
-    </div>
   );
 }
 
@@ -355,7 +341,7 @@ export function Change({ api, mutation }: { api: string; mutation: Mutation }) {
             {found.diff !== null && (
               <>
                 <h3>Difference</h3>
-                <DiffLines text={found.diff} />
+                <Compared pieces={diffLines(found.diff)} label="Difference" omitted={found.diff.omitted} />
               </>
             )}
             {found.entries.length > 0 && <h3>Transcript of the agent</h3>}
@@ -369,19 +355,10 @@ export function Change({ api, mutation }: { api: string; mutation: Mutation }) {
   );
 }
 
-/** A unified diff by line. */
-function DiffLines({ text }: { text: Excerpt }) {
-  const lines = text.text.split("\n");
-  return (
-    <Frame label="Difference" size={text.text.length}>
-      {lines.map((line, at) => {
-        const shown = `${visible(line)}\n`;
-        const [Tag, plain] = line.startsWith("+")
-          ? (["ins", false] as const)
-          : (["del", !line.startsWith("-")] as const);
-        return plain ? shown : <Tag key={at}>{shown}</Tag>;
-      })}
-      {text.omitted > 0 && <span class="quiet">[{count(text.omitted)} more characters]</span>}
-    </Frame>
-  );
+/** Return a unified diff by line. */
+function diffLines({ text }: Excerpt): Piece[] {
+  return text.split("\n").map((line) => {
+    const kind = line.startsWith("+") ? "add" : line.startsWith("-") ? "del" : "same";
+    return { kind, text: `${line}\n` };
+  });
 }

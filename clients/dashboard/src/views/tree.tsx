@@ -5,7 +5,7 @@ import { Candidates } from "../panels/candidates";
 import { Choice } from "../parts/choice";
 import { candidateName, counted, score } from "../parts/format";
 import { Legend } from "../parts/legend";
-import { selectingRow } from "../parts/score-name";
+import { selectingRow } from "../parts/row-name";
 import { Term } from "../parts/term";
 import { ramp, useTheme } from "../parts/theme";
 import { pressed, STEP, Zoom } from "../parts/zoom";

@@ -73,7 +73,7 @@ function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
   const limit = job.max_cost_usd === null ? "" : ` of ${money(job.max_cost_usd)}`;
   return (
     <li class="panel card">
-      <div class="row card-title">
+      <div class="row">
         <h2>
           <a href={jobAddress(job.job_id, job.status === "completed" ? "result" : "now")}>
             <Inline text={jobName(job)} length={80} />

@@ -39,7 +39,7 @@ export function RepositoriesView() {
           <ul class="cards">
             {repositories.map((each) => (
               <li key={each.client_id} class="panel card">
-                <div class="row card-title">
+                <div class="row">
                   <Inline as="h2" text={repositoryName(each.repo_url)} length={80} />
                   <Badge text={each.status} />
                 </div>
