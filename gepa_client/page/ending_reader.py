@@ -57,9 +57,9 @@ class EndingReader:
             found = record.certificate = certify(self._store, run)
         except NoCertificate as error:
             record.no_certificate = str(error)
-            self._log.add(CertificateFound(none=record.no_certificate))
             return
-        self._log.add(CertificateFound(certificate=found))
+        low, high = found.validation.low, found.validation.high
+        self._log.add(CertificateFound(candidate=found.candidate, low=low, high=high))
 
 
 def _mark(run: StoredRun) -> tuple[str, str]:

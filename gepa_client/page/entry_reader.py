@@ -6,7 +6,6 @@ from dataclasses import replace
 import orjson
 
 from evolverpc_common.display_text import line
-from gepa_client.evolution.names import branch_run_name
 from gepa_client.journal.entries import EVALUATE, MUTATION, SEARCH, STOP, Entry
 from gepa_client.journal.history import entries_at
 from gepa_client.journal.mutation_entries import MutationEntry
@@ -70,11 +69,8 @@ class EntryReader:
         usage = made.usage if made is not None else refused.usage if refused is not None else None
         return Mutation(
             at=entry.number,
-            kind=found.kind,
-            branch=f"evolve/{branch_run_name(self._id)}/{entry.number}",
             commit=made.commit if made is not None else None,
             request=sent_text(found.request),
-            location=found.location,
             stage=refused.stage if refused is not None else None,
             reason=line(refused.reason, TEXT_BEGINNING) if refused is not None else None,
             files=list(made.files) if made is not None else [],

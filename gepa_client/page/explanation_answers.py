@@ -75,8 +75,7 @@ def provenance(
     }
     made = proposals(store, run_id, [number for number in numbers.values() if number not in known]) | {**known}
     components = {
-        name: [ProvenanceSpan(text=part, candidate=index, proposal=numbers.get(index)) for part, index in spans]
-        for name, spans in found.items()
+        name: [ProvenanceSpan(text=part, candidate=index) for part, index in spans] for name, spans in found.items()
     }
     origins = [_origin(candidates, index, numbers.get(index), made) for index in used]
     return Provenance(components=components, origins=origins)

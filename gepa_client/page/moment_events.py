@@ -5,7 +5,6 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from gepa_client.analysis.proposals import Excerpt
-from gepa_client.certificate.certificate import Certificate
 from gepa_client.journal.run_events import FailureGroup, PhaseName
 from gepa_client.page.page_fact import Part
 
@@ -17,19 +16,12 @@ class CommandHint(Part):
     what: str
 
 
-class ParentRun(Part):
-    """The run that this one was forked from, and the number from which on it is another run."""
-
-    run: str
-    at: int | None
-
-
 class Run(Part):
     """The record of the run. `settings`: without secrets. `budget`: metric calls, None without that limit.
 
     `splits`: rows by split. `sampled`: on how many validation rows the search scores candidates; None if on all.
-    `driver`: the driving process in words; `driven`: it holds the lease. Times are ISO 8601 in UTC.
-    `reflection_model`: None if the program proposes.
+    `parent`: the run that this one was forked from, and where. `driver`: the driving process in words; `driven`: it
+    holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
     """
 
     event: Literal["run"] = "run"
@@ -47,10 +39,9 @@ class Run(Part):
     components: list[str]
     splits: dict[str, int]
     sampled: int | None
-    evolve: Literal["code", "prompts", "both"]
     reflection_model: str | None
     output: str | None
-    parent: ParentRun | None
+    parent: str | None
     driver: str | None
     driven: bool
     store: str
@@ -211,11 +202,16 @@ class StoreTrouble(Part):
 
 
 class CertificateFound(Part):
-    """The certificate, or in `none` why there is none."""
+    """The run has a certificate, of this candidate.
+
+    `low` to `high`: the 95 % interval of its score on the validation rows without the luck of the choice; None with a
+    single row.
+    """
 
     event: Literal["certificate"] = "certificate"
-    certificate: Certificate | None = None
-    none: str | None = None
+    candidate: int
+    low: float | None
+    high: float | None
 
 
 class StatedFact(Part):

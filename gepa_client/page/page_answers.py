@@ -14,7 +14,6 @@ class RunListed(Part):
     status: str
     program: str | None
     created: str
-    completed: str | None
     seed_score: float | None
     best_score: float | None
     candidates: int
@@ -111,7 +110,6 @@ class ProvenanceSpan(Part):
 
     text: str
     candidate: int
-    proposal: int | None
 
 
 class Origin(Part):

@@ -21,7 +21,7 @@ from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.moment_events import CommandHint, Forecast, LongInFlight, Now, ParentRun, Run, Steer
+from gepa_client.page.moment_events import CommandHint, Forecast, LongInFlight, Now, Run, Steer
 from gepa_client.run.output_folder import BEST_CANDIDATE
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 
@@ -40,9 +40,8 @@ def run_event(
     `end`: the entries of the search. `url`: of the store; `named`: what commands call it. `driven`: a process drives
     the run.
     """
-    declared, program, config = rows.declared or {}, rows.program, run.config
+    program, config = rows.program, run.config
     seed = program.get("seed_candidate") or {}
-    offered = GIT_BRANCH in seed and "mutations" in (declared.get("capabilities") or [])
     return Run(
         run_id=run.id,
         name=run.name,
@@ -58,7 +57,6 @@ def run_event(
         components=[*(name for name in seed if name not in CODE_COMPONENTS)],
         splits=rows.splits,
         sampled=_sampled(config, rows),
-        evolve=config.get("evolve") or ("both" if offered else "prompts"),
         reflection_model=config.get("reflection_lm"),
         output=run.output,
         parent=_parent(run.parent),
@@ -76,11 +74,11 @@ def _sampled(config: Mapping[str, Any], rows: InitialRows) -> int | None:
     return searched if searched < len(rows.val) else None
 
 
-def _parent(parent: dict[str, Any] | None) -> ParentRun | None:
+def _parent(parent: dict[str, Any] | None) -> str | None:
     if parent is None:
         return None
     at = parent.get("at")
-    return ParentRun(run=str(parent.get("run")), at=at if isinstance(at, int) else None)
+    return str(parent.get("run")) + (f" at entry {at:,}" if isinstance(at, int) else "")
 
 
 def _commands(run: StoredRun, store: str | None, *, end: int, has_code: bool) -> Iterator[CommandHint]:

@@ -33,7 +33,6 @@ def _listed(store: Store, run: StoredRun) -> RunListed:
         status=run.status,
         program=run.program,
         created=run.created,
-        completed=run.completed,
         seed_score=seed,
         best_score=(run.best or {}).get("score"),
         candidates=len(candidates),

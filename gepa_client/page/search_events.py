@@ -104,11 +104,8 @@ class Mutation(Part):
 
     event: Literal["mutation"] = "mutation"
     at: int
-    kind: Literal["change_request", "merge"]
-    branch: str
     commit: str | None
     request: Excerpt
-    location: str | None
     stage: str | None
     reason: str | None
     files: list[str]

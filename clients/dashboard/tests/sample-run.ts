@@ -57,7 +57,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     components: ["instructions", "style"].map((name) => text("component", name)),
     splits: { train: 40, val: rows, test: 25 },
     sampled: null,
-    evolve: code ? "both" : "prompts",
     reflection_model: text("model", "openai/gpt-5"),
     output: text("output", "runs/tickets"),
     parent: null,
@@ -153,11 +152,8 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       list.push({
         event: "mutation",
         at: 20 + index * 60,
-        kind: "change_request",
-        branch: `evolve/x/${index}`,
         commit: index % 3 ? `c0ffee${index}` : null,
         request: sent("request", "Cache the lookup of teams."),
-        location: null,
         stage: index % 3 ? null : text("stage", "check"),
         reason: index % 3 ? null : text("reason", "2 tests failed"),
         files: [text("file", "src/teams.py")],
@@ -308,34 +304,9 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     });
     events.push({
       event: "certificate",
-      none: null,
-      certificate: {
-        statement: text(
-          "statement",
-          `improved: on 25 sealed test rows the seed scores 0.42 and candidate ${best} 0.63 (difference +0.21, 96 % interval +0.12 to +0.3, p = 0.001); this is weakened by leaks: the best candidate contains texts of 1 validation or test row`,
-        ),
-        validation: {
-          estimate: (means[best] as number) - 0.02,
-          low: (means[best] as number) - 0.07,
-          high: (means[best] as number) + 0.03,
-        },
-        leaks: {
-          searched: { val: rows },
-          rows: 1,
-          listed: [
-            {
-              split: "val",
-              row: text("row", "ticket-9"),
-              component: text("component", "instructions"),
-              line: 1,
-              words: 9,
-              verbatim: true,
-              answer: false,
-            },
-          ],
-          shared: { train: 0, val: 0 },
-        },
-      },
+      candidate: best,
+      low: (means[best] as number) - 0.07,
+      high: (means[best] as number) + 0.03,
     });
   }
   events.push({

@@ -22,13 +22,12 @@ RUN: dict[str, Any] = {
     "settings": {},
     "components": ["rules"],
     "splits": {},
-    "evolve": "prompts",
     "driven": True,
     "store": "runs.db",
     "commands": [CommandHint(command="evolverpc resume 4f2", what="continue the run")],
 }
 CALM: dict[str, Any] = {
-    **dict.fromkeys(("iteration", "metric_calls", "spent_usd", "active_seconds", "beat_age_s", "forecast")),
+    **dict.fromkeys(("iteration", "metric_calls", "active_seconds", "beat_age_s", "forecast")),
     "lost": False,
     "phase": "optimizing",
     "in_flight": 2,

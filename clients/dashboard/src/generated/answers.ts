@@ -21,7 +21,6 @@ export interface RunListed {
   status: string;
   program: string | null;
   created: string;
-  completed: string | null;
   seed_score: number | null;
   best_score: number | null;
   candidates: number;
@@ -161,7 +160,6 @@ export interface Provenance {
 export interface ProvenanceSpan {
   text: string;
   candidate: number;
-  proposal: number | null;
 }
 /**
  * What brought spans: a candidate, its proposal, the rows of its minibatch, what it was worth in words.

@@ -30,8 +30,8 @@ export type JsonValue = unknown;
  * The record of the run. `settings`: without secrets. `budget`: metric calls, None without that limit.
  *
  * `splits`: rows by split. `sampled`: on how many validation rows the search scores candidates; None if on all.
- * `driver`: the driving process in words; `driven`: it holds the lease. Times are ISO 8601 in UTC.
- * `reflection_model`: None if the program proposes.
+ * `parent`: the run that this one was forked from, and where. `driver`: the driving process in words; `driven`: it
+ * holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
  */
 export interface Run {
   event: "run";
@@ -53,21 +53,13 @@ export interface Run {
     [k: string]: number;
   };
   sampled: number | null;
-  evolve: "code" | "prompts" | "both";
   reflection_model: string | null;
   output: string | null;
-  parent: ParentRun | null;
+  parent: string | null;
   driver: string | null;
   driven: boolean;
   store: string;
   commands: CommandHint[];
-}
-/**
- * The run that this one was forked from, and the number from which on it is another run.
- */
-export interface ParentRun {
-  run: string;
-  at: number | null;
 }
 /**
  * A command that a user may type next, and what it does.
@@ -203,11 +195,8 @@ export interface Results {
 export interface Mutation {
   event: "mutation";
   at: number;
-  kind: "change_request" | "merge";
-  branch: string;
   commit: string | null;
   request: Excerpt;
-  location: string | null;
   stage: string | null;
   reason: string | null;
   files: string[];
@@ -340,168 +329,16 @@ export interface TiedCandidate {
   mean: number;
 }
 /**
- * The certificate, or in `none` why there is none.
+ * The run has a certificate, of this candidate.
+ *
+ * `low` to `high`: the 95 % interval of its score on the validation rows without the luck of the choice; None with a
+ * single row.
  */
 export interface CertificateFound {
   event: "certificate";
-  certificate: Certificate | null;
-  none: string | null;
-}
-/**
- * Whether a run improved the program. Every member follows from the record of the run and from nothing else.
- *
- * `program`: the name, version and digest that the server declares. `candidate`: the best one's index, 0 if it is the
- * seed. `noise`: None if no evaluation was repeated. `by_hand`: absent if no user steered the run.
- */
-export interface Certificate {
-  format: "evolverpc-certificate";
-  version: 3;
-  verdict: "improved" | "no difference" | "worse";
-  statement: string;
-  run: string;
-  program: {
-    [k: string]: string | null;
-  };
   candidate: number;
-  test: SealedTest;
-  validation: Validation;
-  noise: NoiseFound | null;
-  budget: UsedBudget;
-  by_hand: ByHand | null;
-  leaks: Leaks;
-  digests: Digests;
-}
-/**
- * Seed and best candidate on the sealed test rows; `seed` and `best` are means of the units' mean scores.
- *
- * `units`: rows that differ; those that are equal, apart from white space and the order of keys, count as one.
- * `repeats`: how often each row was scored with each of the two. `opened`: candidates other than the seed that the run
- * has scored on these rows. `score_range`: the lowest and the highest score that there can be, on which the test
- * rests: as declared, else from 0 to the perfect score.
- *
- * `low` to `high`: the interval of the mean difference of a unit at `confidence`, 1 less the `error` that the run may
- * spend on this opening; `p_value`: two-sided, a difference if it is at most `error`.
- */
-export interface SealedTest {
-  rows: number;
-  units: number;
-  repeats: number;
-  repeats_reason: string;
-  opened: number;
-  seed: number;
-  best: number;
-  difference: number;
-  low: number;
-  high: number;
-  confidence: number;
-  p_value: number;
-  error: number;
-  method: string;
-  /**
-   * @minItems 2
-   * @maxItems 2
-   */
-  score_range: [unknown, unknown];
-}
-/**
- * Mean scores on the validation rows. `best` is too high: the candidate was chosen among `compared` by this score.
- *
- * `complete`: those of them that have a score on every row; the others were dropped in a race. `estimate`: without the
- * luck of the choice among the complete ones, with the 95 % interval `low` to `high`; None with a single row.
- * `left`: validation rows that the search left out, on which the best candidate and the seed were scored after it;
- * `left_seed`: the seed's mean on them. `estimate` then follows from these rows. Absent if there are fewer than two.
- */
-export interface Validation {
-  rows: number;
-  compared: number;
-  complete: number;
-  seed: number;
-  best: number;
-  estimate: number | null;
   low: number | null;
   high: number | null;
-  left: number | null;
-  left_seed: number | null;
-}
-/**
- * Variances of scores, estimated from the `rows` evaluations that the search repeated.
- *
- * `within`: of a row's score if it is evaluated again. `between`: of the true mean scores of rows.
- */
-export interface NoiseFound {
-  rows: number;
-  within: number;
-  between: number;
-}
-/**
- * What the run used. `evaluations`, `test_evaluations`: recorded results of the search and of the test.
- *
- * `cost_usd`: US dollars, as far as they were reported. `unpriced`: results of an unknown price. `unreported`: results
- * that reported no usage, as a program that calls no model has none.
- */
-export interface UsedBudget {
-  evaluations: number;
-  test_evaluations: number;
-  cost_usd: number;
-  unpriced: number;
-  unreported: number;
-}
-/**
- * What users asked of the run while it ran. `requests`: those that it took, at least one.
- *
- * `texts`: those among them that proposed texts by hand; `best_has_them`: whether the best candidate, or one that it
- * descends from, was proposed so: then the gain is not the optimizer's alone.
- */
-export interface ByHand {
-  requests: number;
-  texts: number;
-  best_has_them: boolean;
-}
-/**
- * Leaks in a candidate. `searched`: how many rows have known contents, by split; `rows`: how many rows leak.
- *
- * `shared`: how many test rows are equal to training rows (`train`) and to validation rows (`val`), apart from white
- * space and the order of keys.
- */
-export interface Leaks {
-  searched: {
-    [k: string]: number;
-  };
-  rows: number;
-  listed: Leak[];
-  shared: {
-    [k: string]: number;
-  };
-}
-/**
- * A text of a row in a component. `line`: where it begins, from 1. `words`: how many are copied.
- *
- * `verbatim`: the words are copied in one run, not nearly. `answer`: another text of the row stands beside them.
- */
-export interface Leak {
-  split: string;
-  row: string;
-  component: string;
-  line: number;
-  words: number;
-  verbatim: boolean;
-  answer: boolean;
-}
-/**
- * Digests of all that the numbers rest on. `test_rows`: the commitment, made before the first iteration.
- *
- * `settings`: of the settings and of the fingerprint of the run. `entries`, `attempts`: of the whole journal.
- */
-export interface Digests {
-  seed: string;
-  best: string;
-  test_rows: string;
-  train_rows: string;
-  val_rows: string;
-  settings: string;
-  entries: string;
-  attempts: string;
-  candidates: string;
 }
 /**
  * What a run came to; of a run that is driven again, what it had come to.

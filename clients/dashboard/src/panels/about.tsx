@@ -30,10 +30,7 @@ export function About({ view }: { view: View }) {
           ["begun", time(run.started ?? run.created)],
           ["ended", run.completed && time(run.completed)],
           ["driver", run.driver],
-          [
-            "fork of",
-            run.parent && run.parent.run + (run.parent.at === null ? "" : ` at entry ${count(run.parent.at)}`),
-          ],
+          ["fork of", run.parent],
           ["store", run.store || null],
           ["output folder", run.output],
         ]}

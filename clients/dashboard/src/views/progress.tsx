@@ -2,7 +2,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 import type uPlot from "uplot";
-import type { Certificate as Certified } from "../generated/events";
+import type { CertificateFound } from "../generated/events";
 import { Candidates } from "../panels/candidates";
 import { axisOf, Chart, steps } from "../parts/chart";
 import { Choice } from "../parts/choice";
@@ -67,7 +67,7 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
   const theme = useTheme();
   const [near, setNear] = useState<number | null>(null);
   const data = useMemo(() => columns(found), [found]);
-  const estimate = view.at === LIVE ? (view.latest.certificate?.certificate ?? undefined) : undefined;
+  const estimate = view.at === LIVE ? view.latest.certificate : undefined;
   const options = useMemo(
     () =>
       plotOptions(
@@ -109,7 +109,7 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
           </>
         )}
       </p>
-      <Legend marks={marks(estimate?.validation.low != null)} />
+      <Legend marks={marks(estimate?.low != null)} />
       {found.missing > 0 && <p class="quiet">{counted(found.missing, "candidate")} without a value on this axis.</p>}
     </figure>
   );
@@ -123,7 +123,7 @@ function plotOptions(
   theme: Theme,
   axis: Axis,
   found: () => Progress,
-  estimate: () => Certified | undefined,
+  estimate: () => CertificateFound | undefined,
   onNear: (point: number | null) => void,
 ): Omit<uPlot.Options, "width" | "height"> {
   const lines = axisOf(theme);
@@ -166,15 +166,20 @@ function plotOptions(
   };
 }
 
-function range(low: number, high: number, estimate: Certified | undefined): [number, number] {
-  const least = Math.min(low, estimate?.validation.low ?? low);
-  const most = Math.max(high, estimate?.validation.high ?? high);
+function range(low: number, high: number, estimate: CertificateFound | undefined): [number, number] {
+  const least = Math.min(low, estimate?.low ?? low);
+  const most = Math.max(high, estimate?.high ?? high);
   const room = (most - least) * 0.08 || 0.1;
   return [least - room, most + room];
 }
 
 /** Mark proposals that were not kept below the plot, in a lane for each outcome, and draw the estimate's interval. */
-function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Certified | undefined, theme: Theme): void {
+function drawMarks(
+  plot: uPlot,
+  { points, marks }: Progress,
+  estimate: CertificateFound | undefined,
+  theme: Theme,
+): void {
   const { ctx } = plot;
   const unit = devicePixelRatio;
   const top = plot.height - STRIP + 6;
@@ -191,11 +196,9 @@ function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Certified
   }
   ctx.globalAlpha = 1;
   const best = points.find(({ candidate }) => candidate.index === estimate?.candidate);
-  if (best !== undefined && estimate?.validation.low != null && estimate.validation.high != null) {
+  if (best !== undefined && estimate?.low != null && estimate.high != null) {
     const x = plot.valToPos(best.x, "x", true);
-    const [top, bottom] = [estimate.validation.high, estimate.validation.low].map((value) =>
-      plot.valToPos(value, "y", true),
-    );
+    const [top, bottom] = [estimate.high, estimate.low].map((value) => plot.valToPos(value, "y", true));
     ctx.strokeStyle = theme.ink;
     ctx.beginPath();
     ctx.moveTo(x, top as number);
