@@ -323,7 +323,11 @@ export function Stage({ table: { heading, columns, rows } }: { table: SummaryTab
       <Table
         label={heading}
         items={rows}
-        columns={columns.map((name, at): Column<readonly string[]> => [name, (row) => row[at]])}
+        columns={columns.map((name, at): Column<readonly string[]> => {
+          const cell = (row: readonly string[]) => row[at];
+          const areNumbers = rows.every((row) => /^[$\d.,]*$/.test(row[at] ?? ""));
+          return areNumbers ? [name, cell, "number"] : [name, cell];
+        })}
       />
     </section>
   );
