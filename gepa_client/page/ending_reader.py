@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from evolverpc_common.display_text import line
 from gepa_client.analysis.explanation import Explanation, explain
-from gepa_client.analysis.proposals import Excerpt
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import StoredRun
@@ -13,7 +12,7 @@ from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.moment_events import CertificateFound, FailedStep, StatedFact, Summary, SummaryTable
-from gepa_client.page.page_fact import TEXT_SENT
+from gepa_client.page.page_fact import sent_text
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.no_improvement import no_improvement, unused_iterations
 from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
@@ -98,7 +97,7 @@ def summary_of(record: RunRecord, explained: Explanation | None) -> Summary:
             FailedStep(
                 iteration=failure.iteration,
                 step=failure.step,
-                text=_beginning(f"{failure.message}\n{failure.details or ''}".rstrip()),
+                text=sent_text(f"{failure.message}\n{failure.details or ''}".rstrip()),
             )
             for failure in record.failures[:_FAILED_STEPS]
         ],
@@ -107,7 +106,3 @@ def summary_of(record: RunRecord, explained: Explanation | None) -> Summary:
 
 def _stated(facts: Sequence[tuple[str, str]]) -> list[StatedFact]:
     return [StatedFact(label=label, text=text) for label, text in facts]
-
-
-def _beginning(text: str) -> Excerpt:
-    return Excerpt(text=text[:TEXT_SENT], omitted=max(0, len(text) - TEXT_SENT))

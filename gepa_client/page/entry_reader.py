@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import orjson
 
-from evolverpc_common.display_text import line
 from gepa_client.journal.entries import EVALUATE, MUTATION, SEARCH, STOP, Entry
 from gepa_client.journal.history import entries_at
 from gepa_client.journal.mutation_entries import MutationEntry
@@ -15,7 +14,7 @@ from gepa_client.journal.stored_fields import PAGE
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.page_fact import TEXT_BEGINNING, sent_text
+from gepa_client.page.page_fact import sent_text
 from gepa_client.page.search_events import Mutation, Results
 
 PAGES_AT_ONCE = 8
@@ -72,9 +71,9 @@ class EntryReader:
             commit=made.commit if made is not None else None,
             request=sent_text(found.request),
             stage=refused.stage if refused is not None else None,
-            reason=line(refused.reason, TEXT_BEGINNING) if refused is not None else None,
+            reason=sent_text(refused.reason) if refused is not None else None,
             files=list(made.files) if made is not None else [],
-            summary=made.summary if made is not None else None,
+            summary=sent_text(made.summary) if made is not None else None,
             cost_usd=usage.cost_usd if usage is not None else None,
         )
 

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from gepa_client.analysis.explanation import Change, Explanation, explain
 from gepa_client.analysis.proposals import ComparedRow
+from gepa_client.analysis.ties import ancestry
 from gepa_client.evolution.names import component_texts
 from gepa_client.evolution.patches import changed_words
 from gepa_client.journal.entries import CandidateRecord
@@ -114,25 +115,13 @@ def _spans_of(candidates: Sequence[CandidateRecord], index: int) -> dict[str, _S
     A candidate brings the words that no parent has at their place; a merge takes each text from the parent that has it.
     """
     known: dict[int, dict[str, _Spans]] = {}
-    for each in _line(candidates, index):
+    for each in sorted(ancestry(candidates, candidates[index])):
         texts = component_texts(candidates[each].texts)
         parents = candidates[each].parents
         known[each] = {
             name: _spans(text, each, _nearest(name, text, parents, candidates, known)) for name, text in texts.items()
         }
     return known[index]
-
-
-def _line(candidates: Sequence[CandidateRecord], index: int) -> list[int]:
-    """Return the candidate and its ancestors, parents first."""
-    found: set[int] = set()
-    waiting = [index]
-    while waiting:
-        each = waiting.pop()
-        if each not in found:
-            found.add(each)
-            waiting += candidates[each].parents
-    return sorted(found)
 
 
 def _nearest(

@@ -164,17 +164,10 @@ class Explained(Part):
     steps_omitted: int
 
 
-class TranscriptEntry(Part):
-    """A part of a change of code: the request, the summary, the reason of its rejection, its log."""
-
-    role: str
-    text: Excerpt
-
-
 class Transcript(Part):
-    """A change of code: its request, its outcome, and its diff."""
+    """What is long of a change of code: its diff, and the log of a rejected one."""
 
-    entries: list[TranscriptEntry]
+    log: Excerpt | None
     diff: TextPart | None
 
 

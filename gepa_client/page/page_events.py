@@ -44,7 +44,6 @@ PageEvent = (
     | run_events.Warned
     | FailureCounts
     | SpendingSoFar
-    | run_events.Sealed
     | run_events.TiesCompared
     | CertificateFound
     | Summary

@@ -107,7 +107,7 @@ class Mutation(Part):
     commit: str | None
     request: Excerpt
     stage: str | None
-    reason: str | None
+    reason: Excerpt | None
     files: list[str]
-    summary: str | None
+    summary: Excerpt | None
     cost_usd: float | None

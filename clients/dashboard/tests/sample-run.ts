@@ -155,9 +155,9 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         commit: index % 3 ? `c0ffee${index}` : null,
         request: sent("request", "Cache the lookup of teams."),
         stage: index % 3 ? null : text("stage", "check"),
-        reason: index % 3 ? null : text("reason", "2 tests failed"),
+        reason: index % 3 ? null : sent("reason", "2 tests failed"),
         files: [text("file", "src/teams.py")],
-        summary: text("summary", "Cache the lookup of teams"),
+        summary: sent("summary", "Cache the lookup of teams"),
         cost_usd: 0.12,
       });
     }
@@ -338,7 +338,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       ],
     };
     answers[`${api}/transcript?at=${20 + index * 60}`] = {
-      entries: [{ role: text("role", "assistant"), text: sent("transcript", "I read src/teams.py and add a cache.") }],
+      log: sent("transcript", "I read src/teams.py and add a cache."),
       diff: sent(
         "diff",
         "--- a/src/teams.py\n+++ b/src/teams.py\n@@ -1,2 +1,3 @@\n import json\n-def team(x):\n+@cache\n+def team(x):",

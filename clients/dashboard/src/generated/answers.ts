@@ -219,16 +219,9 @@ export interface RowGroup {
   rows: ComparedRow[];
 }
 /**
- * A change of code: its request, its outcome, and its diff.
+ * What is long of a change of code: its diff, and the log of a rejected one.
  */
 export interface Transcript {
-  entries: TranscriptEntry[];
+  log: Excerpt | null;
   diff: TextPart | null;
-}
-/**
- * A part of a change of code: the request, the summary, the reason of its rejection, its log.
- */
-export interface TranscriptEntry {
-  role: string;
-  text: Excerpt;
 }

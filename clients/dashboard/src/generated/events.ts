@@ -16,7 +16,6 @@ export type PageEvent =
   | Warned
   | FailureCounts
   | SpendingSoFar
-  | Sealed
   | TiesCompared
   | CertificateFound
   | Summary
@@ -198,9 +197,9 @@ export interface Mutation {
   commit: string | null;
   request: Excerpt;
   stage: string | null;
-  reason: string | null;
+  reason: Excerpt | null;
   files: string[];
-  summary: string | null;
+  summary: Excerpt | null;
   cost_usd: number | null;
 }
 /**
@@ -289,16 +288,6 @@ export interface SummaryTable {
   heading: string;
   columns: string[];
   rows: string[][];
-}
-/**
- * The test rows were committed to before the first iteration. `digest`: of their ids and contents.
- */
-export interface Sealed {
-  seconds: number;
-  at: number | null;
-  event: "sealed";
-  rows: number;
-  digest: string;
 }
 /**
  * The best candidates were compared on `rows` fresh rows: with `tie_rows` all that tie; after a race, the seed too.

