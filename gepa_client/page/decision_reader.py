@@ -12,8 +12,8 @@ from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
+from gepa_client.page.page_events import Candidate, CodeVersion, Proposal
 from gepa_client.page.page_fact import sent_text
-from gepa_client.page.search_events import Candidate, CodeVersion, Proposal
 from protocol.code import code_at
 
 SENT_AT_ONCE = 50

@@ -14,8 +14,8 @@ from gepa_client.journal.stored_fields import PAGE
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
+from gepa_client.page.page_events import Mutation, Results
 from gepa_client.page.page_fact import sent_text
-from gepa_client.page.search_events import Mutation, Results
 
 PAGES_AT_ONCE = 8
 """Pages of entries that one poll reads at most, so that what it found is sent soon."""

@@ -7,7 +7,7 @@ from gepa_client.journal.history import DISCOVERY, RecordedRow, discovery, row_c
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.store import Store
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.search_events import Rows
+from gepa_client.page.page_events import Rows
 
 ROWS_SENT = 5_000
 """Ids of rows in one event."""
