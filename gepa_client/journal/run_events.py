@@ -690,7 +690,7 @@ Event = (
     | Finished
 )
 
-ShownDecision = Budget | NoProposal | Steered
+ShownDecision = Budget | Steered
 """Decisions that a page of the run gets as they are."""
 
 Emit = Callable[[Event], None]

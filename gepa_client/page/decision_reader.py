@@ -12,8 +12,8 @@ from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
+from gepa_client.page.page_events import Candidate, CodeVersion, Proposal
 from gepa_client.page.page_fact import sent_text
-from gepa_client.page.search_events import Candidate, CodeVersion, Proposal
 from protocol.code import code_at
 
 SENT_AT_ONCE = 50
@@ -86,7 +86,6 @@ class DecisionReader:
             metric_calls=kept.metric_calls,
             found=kept.found,
             cost_usd=kept.cost_usd,
-            objective_scores=kept.objective_scores,
             scores=list(map(kept.scores.get, self._rows.names)),
             texts={name: sent_text(text) for name, text in component_texts(kept.texts).items()},
             code=CodeVersion(branch=branch, commit=commit) if commit is not None else None,
@@ -115,7 +114,6 @@ class DecisionReader:
             why=one.why,
             candidate=one.candidate,
             digest=digest,
-            race=one.decided.race if isinstance(one.decided, Rejected) else None,
             mutation=None if one.made is None else one.made.mutation,
         )
 

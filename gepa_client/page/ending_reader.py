@@ -1,10 +1,9 @@
-"""Read what is known once a run has ended for now: its certificate, its summary, what was copied from rows."""
+"""Read what is known once a run has ended for now: its certificate and its summary."""
 
 from collections.abc import Sequence
 
 from evolverpc_common.display_text import line
 from gepa_client.analysis.explanation import Explanation, explain
-from gepa_client.analysis.proposals import Excerpt
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import StoredRun
@@ -13,7 +12,7 @@ from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.moment_events import CertificateFound, FailedStep, StatedFact, Summary, SummaryTable
-from gepa_client.page.page_fact import TEXT_SENT
+from gepa_client.page.page_fact import sent_text
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.no_improvement import no_improvement, unused_iterations
 from gepa_client.run.recorded_run import view_of
@@ -47,10 +46,6 @@ class EndingReader:
         if record.ties is not None:
             self._log.add(record.ties)
             self._log.add(Budget(at=record.ties.at, metric_calls=record.ties.metric_calls))
-        for tested in record.tested.values():
-            self._log.add(tested)
-        if record.copied is not None:
-            self._log.add(record.copied)
         if run.status in OVER and record.sealed is not None and self._until is None:
             self._add_certificate(run, record)
         self._log.add(summary_of(record, explain(self._store, run, self._until)))
@@ -60,9 +55,9 @@ class EndingReader:
             found = record.certificate = certify(self._store, run)
         except NoCertificate as error:
             record.no_certificate = str(error)
-            self._log.add(CertificateFound(none=record.no_certificate))
             return
-        self._log.add(CertificateFound(certificate=found))
+        low, high = found.validation.low, found.validation.high
+        self._log.add(CertificateFound(candidate=found.candidate, low=low, high=high))
 
 
 def _mark(run: StoredRun) -> tuple[str, str]:
@@ -92,7 +87,7 @@ def summary_of(record: RunView, explained: Explanation | None) -> Summary:
             FailedStep(
                 iteration=failure.iteration,
                 step=failure.step,
-                text=_beginning(f"{failure.message}\n{failure.details or ''}".rstrip()),
+                text=sent_text(f"{failure.message}\n{failure.details or ''}".rstrip()),
             )
             for failure in record.failures[:_FAILED_STEPS]
         ],
@@ -101,7 +96,3 @@ def summary_of(record: RunView, explained: Explanation | None) -> Summary:
 
 def _stated(facts: Sequence[tuple[str, str]]) -> list[StatedFact]:
     return [StatedFact(label=label, text=text) for label, text in facts]
-
-
-def _beginning(text: str) -> Excerpt:
-    return Excerpt(text=text[:TEXT_SENT], omitted=max(0, len(text) - TEXT_SENT))

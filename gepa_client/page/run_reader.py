@@ -9,7 +9,8 @@ from gepa_client.page.ending_reader import EndingReader
 from gepa_client.page.entry_reader import EntryReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.moment_events import Position, StoreTrouble
+from gepa_client.page.moment_events import FailureCounts, Notices, Position, StoreTrouble
+from gepa_client.page.notices import Situation
 from gepa_client.page.record_reader import HeartbeatReader, RequestReader, run_event
 from gepa_client.page.totals_reader import TotalsReader
 
@@ -82,10 +83,7 @@ class RunReader:
     def _read(self, run: StoredRun, *, driven: bool) -> bool:
         """Read everything once, what the first paint needs first; return whether there is more to read at once."""
         self._rows.read()
-        self._log.add(
-            run_event(run, self._rows, end=self._entries.end, url=self._store.url, named=self._named, driven=driven)
-        )
-        self._log.add(self._heartbeats.event(run, driven=driven))
+        self._read_moment(run, driven=driven)
         self._log.published()
         more = False
         if self._rows.val:
@@ -101,7 +99,26 @@ class RunReader:
             self._log.published()
             self.totals.read(self._store, at_once=True)
             self._ending.read(run)
+            self._read_moment(run, driven=driven)  # its failures are known now
         elif self._reads_totals:
             self.totals.read(self._store)
         self._log.add(Position(end=self._entries.end, complete=ended))
         return more
+
+    def _read_moment(self, run: StoredRun, *, driven: bool) -> None:
+        url, end = self._store.url, self._entries.end
+        stated = run_event(run, self._rows, end=end, url=url, named=self._named, driven=driven)
+        now = self._heartbeats.event(run, driven=driven)
+        failures = self.totals.failures
+        situation = Situation(stated, now, failures, self._seed_failed(failures), self._named)
+        if situation.stuck_s is not None:
+            now.forecast = None
+        for event in (stated, now, Notices(notices=situation.notices())):
+            self._log.add(event)
+
+    def _seed_failed(self, failures: FailureCounts | None) -> bool:
+        """Return whether the program failed on every example, or with the seed on every validation row."""
+        if failures is None:
+            return False
+        seed = next(iter(self._decisions.digests), "")
+        return failures.failed >= failures.evaluated or len({*failures.cells.get(seed, ())}) == len(self._rows.val)

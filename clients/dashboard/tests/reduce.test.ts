@@ -1,28 +1,22 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { PageEvent } from "../src/generated/events";
-import { EMPTY, reduce, type State } from "../src/state/reduce";
+import { EMPTY, type RowResults, reduce, type State } from "../src/state/reduce";
 import { LIVE, viewAt } from "../src/state/view";
 import { events } from "./arbitrary-events";
 
 /** The state without the order in which its maps were filled and the room that its columns have left. */
-function canonical(state: State) {
-  return Object.fromEntries(
-    Object.entries(state).map(([name, facts]) => {
-      if (!(facts instanceof Map)) return [name, facts];
-      const entries = [...facts].sort(([a], [b]) => (a < b ? -1 : 1));
-      if (name !== "results") return [name, entries];
-      return [
-        name,
-        entries.map(([digest, { scores, numbers, statuses }]) => [
-          digest,
-          [...(numbers as Int32Array)].flatMap((number, row) =>
-            number < 0 ? [] : [[row, number, scores[row], statuses[row]]],
-          ),
-        ]),
-      ];
+function canonical({ latest, kept, results }: State) {
+  const sorted = (facts: ReadonlyMap<unknown, unknown>) =>
+    [...facts].sort(([a], [b]) => (String(a) < String(b) ? -1 : 1));
+  return {
+    latest,
+    kept: Object.values(kept).map(sorted),
+    results: sorted(results).map(([digest, found]) => {
+      const { scores, numbers } = found as RowResults;
+      return [digest, [...numbers].flatMap((number, row) => (number < 0 ? [] : [[row, number, scores[row]]]))];
     }),
-  );
+  };
 }
 
 function isKnownAt(event: PageEvent, n: number): PageEvent | null {
@@ -35,7 +29,6 @@ function isKnownAt(event: PageEvent, n: number): PageEvent | null {
       rows: pick(event.rows),
       numbers: pick(event.numbers),
       scores: pick(event.scores),
-      statuses: pick(event.statuses),
     };
   }
   if (event.event === "now") return null;
@@ -103,6 +96,8 @@ function keyOf(event: PageEvent): string | null {
     case "proposal":
     case "steer":
       return `${event.event} ${event.key}`;
+    case "steered":
+      return `steered ${event.number}`;
     case "warning":
       return event.message;
     default:
@@ -121,7 +116,6 @@ test("A thousand candidates on a thousand rows are reduced and viewed in bounded
     score: index / 1000,
     metric_calls: index,
     scores,
-    objective_scores: null,
     texts: {},
     front: Array.from({ length: index + 1 }, (_, each) => each),
     best: index,

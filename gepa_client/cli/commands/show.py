@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.display_text import command, counted, money
+from evolverpc_common.display_text import command, counted, duration, money, seconds_since
 from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import ROWS_LISTED, failed_examples
 from gepa_client.analysis.mutation_outcomes import code_history
@@ -32,7 +32,6 @@ from gepa_client.run.run_view import RunView
 from gepa_client.views.candidate_view import candidate_tree, show_candidate, show_changes, show_moved_rows
 from gepa_client.views.console import (
     LONGEST,
-    duration,
     echo,
     echo_facts,
     echo_next,
@@ -43,7 +42,6 @@ from gepa_client.views.console import (
     refuse,
     safe,
     safe_line,
-    seconds_since,
 )
 
 ELSEWHERE = frozenset({"name", "output", "store", "max_metric_calls", RESUMED_BY})

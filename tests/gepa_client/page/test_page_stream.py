@@ -32,7 +32,7 @@ from tests.gepa_client.stored_run import RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows
 from tests.support.rounds import rounds
 
-COMPARED = ("rows", "candidate", "proposal", "steered", "budget", "no_proposal", "failures")
+COMPARED = ("rows", "candidate", "proposal", "steered", "budget", "failures")
 TIMEOUT_S = 90.0
 
 
@@ -144,9 +144,9 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
 @pytest.mark.parametrize(
     ("key", "kinds"),
     [
-        ("at", "budget no_proposal mutation"),
+        ("at", "budget mutation"),
         ("number", "steered"),
-        ("index", "candidate tested"),
+        ("index", "candidate"),
         ("key", "proposal steer"),
     ],
 )

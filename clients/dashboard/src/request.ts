@@ -1,6 +1,7 @@
-/** Requests to the service that serves this page. The browser adds the cookie of the session. */
+/** Requests to the server of this page, which the browser sends with the cookie of the session. */
 
-import type { Problem } from "../parts/problem";
+import { type Embedded, embedded } from "./embedded";
+import type { Problem } from "./parts/problem";
 
 export type Result<Value> =
   | { readonly ok: true; readonly value: Value }
@@ -12,22 +13,31 @@ export const SIGNED_OUT = "signed-out";
 const LOST: Problem = {
   status: 0,
   title: "No answer",
-  detail: "the service does not answer. Check the connection, then try again",
+  detail: "the server does not answer. Check the connection, then try again",
   errors: [],
 };
 
+/** Where the page of a run keeps the key that steering needs; pages of other ports, which get the cookie, cannot read it. */
+export const KEY = "key";
+
+export type Write = "POST" | "PATCH" | "PUT" | "DELETE";
+
 export async function request<Value>(
-  method: "GET" | "POST" | "PATCH" | "PUT" | "DELETE",
+  method: "GET" | Write,
   path: string,
   body?: unknown,
   key?: string,
 ): Promise<Result<Value>> {
+  const file = embedded();
+  if (file !== null) return inside(file, path);
+  const own = sessionStorage.getItem(KEY);
   try {
     const answer = await fetch(path, {
       method,
       headers: {
         ...(body === undefined ? {} : { "content-type": "application/json" }),
         ...(key === undefined ? {} : { "idempotency-key": key }),
+        ...(own === null ? {} : { "x-evolverpc-key": own }),
       },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
@@ -41,14 +51,22 @@ export async function request<Value>(
   }
 }
 
+/** Return an answer that an exported file holds. */
+function inside<Value>({ answers, command }: Embedded, path: string): Result<Value> {
+  const held = path.replace(/&from=0$/, "");
+  if (Object.hasOwn(answers, held)) return { ok: true, value: answers[held] as Value };
+  const detail = `This file does not hold it. \`${command}\` shows it from the run's store.`;
+  return { ok: false, problem: { ...LOST, detail } };
+}
+
 /** Return a key by which a write that is sent again is carried out once. */
 export function newKey(): string {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 function problemOf(status: number, body: unknown): Problem {
-  const { title, detail, field, errors } = (body ?? {}) as Record<string, unknown>;
-  const text = typeof detail === "string" ? detail : `the service answered with ${status}`;
+  const { title, error, detail = error, field, errors } = (body ?? {}) as Record<string, unknown>; // `error`: of a run's
+  const text = typeof detail === "string" ? detail : `the server answered with ${status}`;
   return {
     status,
     title: typeof title === "string" ? title : "Failed",

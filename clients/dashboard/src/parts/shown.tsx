@@ -1,8 +1,8 @@
-/** What was read from the service, and the states before it is there and after it was lost. */
+/** What was read from the server, and the states before it is there and after it was lost. */
 
 import type { ComponentChildren } from "preact";
-import { Inline } from "../../parts/text";
 import type { Listed, Loaded } from "../loading";
+import { Inline } from "./text";
 
 export function Loading() {
   return (
@@ -14,17 +14,17 @@ export function Loading() {
 
 interface Props<Value> {
   readonly loaded: Loaded<Value>;
-  readonly children: (value: Value) => ComponentChildren;
+  readonly children?: (value: Value) => ComponentChildren;
 }
 
-export function Shown<Value>({ loaded: { value, problem, reload }, children }: Props<Value>) {
+export function Shown<Value>({ loaded: { isAsked, value, problem, reload }, children }: Props<Value>) {
   return (
     <>
       {problem !== null && (
         <div class="notices" role="alert">
           <p>
             {value === null
-              ? "Not loaded"
+              ? "Not available"
               : `${problem.status === 0 ? "Connection lost" : "Not loaded again"}; what is shown may be old`}
             : <Inline text={problem.detail} length={500} />
           </p>
@@ -33,7 +33,7 @@ export function Shown<Value>({ loaded: { value, problem, reload }, children }: P
           </button>
         </div>
       )}
-      {value !== null ? children(value) : problem === null ? <Loading /> : null}
+      {value !== null ? children?.(value) : problem === null && isAsked ? <Loading /> : null}
     </>
   );
 }
@@ -55,7 +55,7 @@ export function List<Item>({ list, empty, children }: ListProps<Item>) {
           <>
             {children(items)}
             {list.more !== null && (
-              <p class="more">
+              <p>
                 <button type="button" onClick={list.more}>
                   Show more
                 </button>

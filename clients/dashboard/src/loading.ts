@@ -1,15 +1,22 @@
-/** What is read from the service: once, or again every few seconds; lists in pages. */
+/** What is read from the server: once, or again every few seconds; long texts in parts, lists in pages. */
 
 import { useCallback, useEffect, useState } from "preact/hooks";
-import type { Problem } from "../parts/problem";
-import { newKey, type Result, request } from "./request";
-import type { Page } from "./schema";
+import type { Excerpt } from "./generated/events";
+import type { Problem } from "./parts/problem";
+import { type Result, request } from "./request";
 
 /** `problem`: of the last attempt; `value` is then the one before it. */
 export interface Loaded<Value> {
+  readonly isAsked: boolean;
   readonly value: Value | null;
   readonly problem: Problem | null;
   readonly reload: () => void;
+}
+
+/** A page of a list. `next`: what the next one follows. */
+interface Page<Item> {
+  readonly items: readonly Item[];
+  readonly next: string | null;
 }
 
 interface Found<Value> {
@@ -18,8 +25,17 @@ interface Found<Value> {
   readonly problem: Problem | null;
 }
 
-/** Read a path; `null` reads nothing. `everyMs`: again after so long, while the page is visible; 0 for once. */
-export function useLoaded<Value>(path: string | null, everyMs = 0): Loaded<Value> {
+interface How<Value> {
+  /** Again after so long, while the page is visible; 0 for once. */
+  readonly everyMs?: number;
+  /** Another one reads again. */
+  readonly version?: number;
+  readonly read?: (path: string) => Promise<Result<Value>>;
+}
+
+/** Read a path; `null` reads nothing. */
+export function useLoaded<Value>(path: string | null, how: How<Value> = {}): Loaded<Value> {
+  const { everyMs = 0, version = 0, read: get = (asked) => request<Value>("GET", asked) } = how;
   const [found, setFound] = useState<Found<Value>>({ path: null, value: null, problem: null });
   const [turn, setTurn] = useState(0);
   useEffect(() => {
@@ -27,7 +43,7 @@ export function useLoaded<Value>(path: string | null, everyMs = 0): Loaded<Value
     let current = true;
     let timer: ReturnType<typeof setTimeout> | undefined;
     const read = async () => {
-      const answer = await request<Value>("GET", path);
+      const answer = await get(path);
       if (!current) return;
       setFound((before) => ({
         path,
@@ -44,10 +60,30 @@ export function useLoaded<Value>(path: string | null, everyMs = 0): Loaded<Value
       current = false;
       clearTimeout(timer);
     };
-  }, [path, everyMs, turn]);
+  }, [path, everyMs, version, turn]);
   const reload = useCallback(() => setTurn((before) => before + 1), []);
   const known = found.path === path;
-  return { value: known ? found.value : null, problem: known ? found.problem : null, reload };
+  return { isAsked: path !== null, value: known ? found.value : null, problem: known ? found.problem : null, reload };
+}
+
+/** Read a text that the server sends in parts, each with the number of characters after it; `null` reads nothing. */
+export function useWhole(path: string | null): Loaded<Excerpt> {
+  return useLoaded(path, { read: whole });
+}
+
+async function whole(path: string): Promise<Result<Excerpt>> {
+  let text = "";
+  for (;;) {
+    const part = await request<Excerpt>("GET", `${path}&from=${text.length}`);
+    if (!part.ok) return part;
+    text += part.value.text;
+    if (part.value.omitted === 0 || part.value.text === "") return { ok: true, value: { ...part.value, text } };
+  }
+}
+
+/** Return the path of a whole text; a component may be named by half of a surrogate pair, which no address can hold. */
+export function wholeText(api: string, candidate: number, component: string): string {
+  return `${api}/text?candidate=${candidate}&component=${encodeURIComponent(component.toWellFormed())}`;
 }
 
 export interface Listed<Item> extends Loaded<readonly Item[]> {
@@ -59,7 +95,7 @@ export interface Listed<Item> extends Loaded<readonly Item[]> {
 export function useList<Item>(path: string | null, everyMs = 0): Listed<Item> {
   const [rest, setRest] = useState<{ path: string | null; pages: readonly Page<Item>[] }>({ path: null, pages: [] });
   const pages = rest.path === path ? rest.pages : [];
-  const first = useLoaded<Page<Item>>(path, pages.length > 0 ? 0 : everyMs);
+  const first = useLoaded<Page<Item>>(path, { everyMs: pages.length > 0 ? 0 : everyMs });
   const [problem, setProblem] = useState<Problem | null>(null);
   const next = (pages.at(-1) ?? first.value)?.next ?? null;
   const load = async () => {
@@ -68,6 +104,7 @@ export function useList<Item>(path: string | null, everyMs = 0): Listed<Item> {
     if (answer.ok) setRest({ path, pages: [...pages, answer.value] });
   };
   return {
+    isAsked: first.isAsked,
     value: first.value === null ? null : [first.value, ...pages].flatMap(({ items }) => items),
     problem: first.problem ?? problem,
     more: next === null ? null : () => void load(),
@@ -76,33 +113,4 @@ export function useList<Item>(path: string | null, everyMs = 0): Listed<Item> {
       first.reload();
     },
   };
-}
-
-export interface Action {
-  readonly busy: boolean;
-  readonly problem: Problem | null;
-  /** Send what changes something. Returns its answer; null if it was refused, and `problem` has the reason. */
-  readonly send: <Value>(
-    method: "POST" | "PATCH" | "PUT" | "DELETE",
-    path: string,
-    body?: unknown,
-  ) => Promise<Value | null>;
-  /** Show a reason that was found before anything was sent. */
-  readonly refuse: (problem: Problem | null) => void;
-}
-
-/** One write at a time. A write that is repeated after a lost answer is carried out once. */
-export function useAction(): Action {
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
-  const [key, setKey] = useState(newKey);
-  const send = async <Value>(method: "POST" | "PATCH" | "PUT" | "DELETE", path: string, body?: unknown) => {
-    setBusy(true);
-    const answer: Result<Value> = await request<Value>(method, path, body, key);
-    setBusy(false);
-    setProblem(answer.ok ? null : answer.problem);
-    if (answer.ok || answer.problem.status === 422) setKey(newKey());
-    return answer.ok ? answer.value : null;
-  };
-  return { busy, problem, send, refuse: setProblem };
 }
