@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from evolverpc_common.network_addresses import parse_networks
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.parts import Revealed, WorkerParts
+from gepa_service.jobs.queue import Queue
 from gepa_service.jobs.worker import Worker, worker_name
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import ENDED, Work
@@ -77,6 +79,15 @@ class Platform:
             created_by="key:test",
         )
         self.records.insert(job)
+        return job
+
+    def claimed(self, tenant: str) -> Work:
+        """Return a job of the tenant that a worker has begun, with an empty run."""
+        self.submit(self.folder, {"max_metric_calls": 5}, tenant)
+        job = Queue(self.records, f"worker of {tenant}", 10.0).claim()
+        assert job is not None
+        assert job.tenant == tenant
+        self.journals.create(StoredRun(id=job.id, config={"of": tenant}))
         return job
 
     def get(self, job: Work) -> Work:
