@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gepa_client.conftest import Ran, command, environment
+from tests.sandbox_runtime.source.repositories import commit
 from tests.support.forked_client import ForkServer
 
 PROGRAM = """
@@ -33,8 +34,6 @@ def propose_new_texts(candidate, reflective_dataset, components_to_update):
 def finalize(best_candidate, best_score, run):
     return "it is written down"
 """
-
-GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
 
 
 @dataclass(frozen=True)
@@ -105,14 +104,9 @@ def place(
     folder: Path, fork_server: ForkServer, further: Mapping[str, Mapping[str, str]] | None = None
 ) -> Iterator[Place]:
     """`further`: programs by their names, each with its files."""
+    settings = {"gepa.toml": 'program = "words.py"\nversion = "1"\nworkers = 1\n'}
     for name, files in {**{name: {"words.py": text} for name, text in TEXTS.items()}, **(further or {})}.items():
-        program = folder / "repo" / name
-        program.mkdir(parents=True)
-        settings = {"gepa.toml": 'program = "words.py"\nversion = "1"\nworkers = 1\n'}
-        for file, text in {**settings, **files}.items():
-            (program / file).write_text(text)
-    for arguments in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "one")):
-        subprocess.run([*GIT, *arguments], cwd=folder / "repo", check=True, capture_output=True)
+        commit(folder / "repo", {f"{name}/{file}": text for file, text in {**settings, **files}.items()})
     for split, words in (("train", "abcdefghijkl"), ("val", "acegik")):
         (folder / f"{split}.jsonl").write_text("".join(json.dumps({"word": word}) + "\n" for word in words))
     state = Path(tempfile.mkdtemp(prefix="gepa-"))  # short, as sockets are in it

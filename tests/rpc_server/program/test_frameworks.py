@@ -1,7 +1,6 @@
 """Client libraries and frameworks as they are installed: how their failures are taken, how calls become steps."""
 
 import json
-import shutil
 from pathlib import Path
 
 import certifi
@@ -10,15 +9,14 @@ import pytest
 from rpc_server.worker.steps import flattened
 from tests.rpc_server.failure_matrix import PAGE, wrong_cells
 from tests.rpc_server.model_provider import ANSWER, provider
+from tests.rpc_server.program.conftest import PACKAGE, needs_node
 from tests.rpc_server.scripted_host import EXPECTED
 from tests.support.installed import node_with, python_with
 
 __all__ = ["provider"]
 
-ROOT = Path(__file__).parents[3]
 CALLS = Path(__file__).parent / "data" / "frameworks"
 WIRE = CALLS.with_name("wire")
-PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
 CLIENTS = (
     *("openai async", "anthropic", "litellm", "litellm (anthropic)", "langchain-openai", "pydantic-ai"),
     *("pydantic-ai (FallbackModel)", "google-genai", "httpx async", "requests", "aiohttp", "boto3"),
@@ -137,8 +135,7 @@ async def test_spans_of_instrumented_libraries_are_steps_in_python(opened, provi
     check_arrivals(about["output"], ARRIVALS_IN_PYTHON)
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
-@pytest.mark.skipif(not PACKAGE.is_file(), reason="the TypeScript package has not been built")
+@needs_node
 async def test_calls_with_libraries_are_steps_in_node(opened, provider):
     folder = node_libraries()
     command = ("node", str(CALLS / "traced_calls.mjs"), str(PACKAGE), str(folder))
