@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from gepa_service.repositories.policy import RepositoryPolicy
 from tests.faults.runs import Setup
 from tests.gepa_service.serving import served, service_of
 from tests.sandbox_runtime.source.repositories import commit
+from tests.support.processes import is_running
 
 PROGRAM = Path(__file__).parents[1] / "faults" / "served" / "logging_program.py"
 MASTER = b"a master key of a test, 32 bytes"
@@ -171,10 +172,7 @@ def processes_of(job: Work) -> list[int]:
     """The job processes of a job and what they started on this machine: those that work in its folder."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            where, state = (folder / "cwd").readlink(), (folder / "stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if job.id in where.parts and state not in "ZX":
-            found.append(int(folder.name))
+        with suppress(OSError):  # it has ended
+            if job.id in (folder / "cwd").readlink().parts and is_running(int(folder.name)):
+                found.append(int(folder.name))
     return found

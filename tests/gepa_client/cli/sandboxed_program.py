@@ -13,6 +13,7 @@ from typing import Any
 from tests.gepa_client.conftest import Ran, command, environment
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.forked_client import ForkServer
+from tests.support.processes import processes_with
 
 PROGRAM = """
 import time
@@ -82,18 +83,7 @@ class Place:
 
     def processes(self) -> list[int]:
         """The processes of sandboxes that were started from here."""
-        here = f"{self.state}/".encode()
-        found = []
-        for environ in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                variables = environ.read_bytes().split(b"\0")
-            except OSError:
-                continue  # it has ended, or belongs to another user
-            if any(each.startswith(b"GEPA_MEMORY_MB=") for each in variables) and any(
-                here in each for each in variables
-            ):
-                found.append(int(environ.parent.name))
-        return found
+        return sorted(processes_with("GEPA_MEMORY_MB=").keys() & processes_with(f"{self.state}/").keys())
 
 
 TEXTS = {"program": PROGRAM, "slow": "import time\ntime.sleep(60)\n", "broken": "import nothing_of_that_name\n"}
