@@ -1,10 +1,8 @@
 """Whole runs in bubblewrap's sandboxes: hostile programs change nothing, keys stay outside, and money has an end."""
 
-import asyncio
 import contextlib
 import json
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from tests.gepa_client.exported_page import page_text
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, completion
 from tests.sandbox_runtime.hostile.setup import PROGRAM as ATTEMPTS
 from tests.support.forked_client import ForkServer
+from tests.support.loops import in_a_thread
 from tests.support.rounds import rounds
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
@@ -113,19 +112,10 @@ def test_a_hostile_program_changes_nothing_in_its_runs_result(here: Place) -> No
 @contextlib.contextmanager
 def provider() -> Iterator[StubProvider]:
     """A model provider beside the test, whose every call costs a cent at a dollar per thousand tokens of output."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
     stub = StubProvider()
     stub.answer = completion(5, 10)
-    asyncio.run_coroutine_threadsafe(stub.__aenter__(), loop).result(10)
-    try:
+    with in_a_thread(stub):
         yield stub
-    finally:
-        asyncio.run_coroutine_threadsafe(stub.__aexit__(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
 
 
 @pytest.mark.timeout(300)  # a run in two parts

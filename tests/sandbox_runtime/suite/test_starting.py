@@ -10,7 +10,7 @@ from tests.sandbox_runtime.backend import BackendUnderTest, parse_request
 from tests.sandbox_runtime.suite.acting import output, some, until, up
 
 
-class Starting:
+class TestStarting:
     async def test_a_sandbox_that_was_started_answers_with_its_token_and_not_without(
         self, backend: BackendUnderTest
     ) -> None:

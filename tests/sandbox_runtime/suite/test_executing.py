@@ -12,7 +12,7 @@ from tests.sandbox_runtime.backend import BackendUnderTest, parse_request
 from tests.sandbox_runtime.suite.acting import SOON_S, some, until, up
 
 
-class Executing:
+class TestExecuting:
     async def test_a_command_has_its_input_and_folder_and_separate_output_streams(
         self, backend: BackendUnderTest, tmp_path: Path
     ) -> None:

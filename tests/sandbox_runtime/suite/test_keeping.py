@@ -10,7 +10,7 @@ from tests.sandbox_runtime.suite.acting import command_lines, environment_of, ou
 ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 
 
-class Keeping:
+class TestKeeping:
     async def test_the_environment_is_that_of_the_spec_and_not_the_hosts(
         self, backend: BackendUnderTest, monkeypatch: pytest.MonkeyPatch
     ) -> None:

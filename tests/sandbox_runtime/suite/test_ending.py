@@ -11,7 +11,7 @@ from tests.sandbox_runtime.backend import BackendUnderTest, parse_request
 from tests.sandbox_runtime.suite.acting import SOON_S, some, until, up
 
 
-class Ending:
+class TestEnding:
     async def test_when_the_server_exits_wait_returns_its_status_and_the_sandbox_is_gone(
         self, backend: BackendUnderTest
     ) -> None:

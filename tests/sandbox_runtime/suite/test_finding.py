@@ -7,7 +7,7 @@ from tests.sandbox_runtime.backend import BackendUnderTest, local, parse_request
 from tests.sandbox_runtime.suite.acting import SOON_S, another_process, line_of, up
 
 
-class Finding:
+class TestFinding:
     async def test_sandboxes_are_found_by_their_labels(self, backend: BackendUnderTest) -> None:
         async with up(backend, labels={"name": "one"}) as one, up(backend, labels={"name": "two"}) as two:
             found = {each.id: each for each in await backend.runtime.found({"suite": backend.run})}
