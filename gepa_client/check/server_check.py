@@ -63,7 +63,7 @@ from gepa_client.settings.run_config import NO_PROPOSER, RunConfig, score_range_
 from gepa_client.transport.address import Address, rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S
 from gepa_client.transport.event_loop import GroupTask, run_group
-from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport.rpc_client import RpcClient
 from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 from protocol.errors import RpcError

@@ -16,7 +16,7 @@ from protocol import ApplyMutationResult, Candidate, JsonValue, Progress
 from protocol.errors import RpcError
 
 if TYPE_CHECKING:
-    from gepa_client.transport.rpc import RpcClient  # heavy
+    from gepa_client.transport.rpc_client import RpcClient  # heavy
 
 Report = Callable[[str], None]
 """Called with progress messages; some come from the server."""

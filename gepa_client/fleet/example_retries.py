@@ -14,7 +14,7 @@ from gepa_client.transport.calls import FailedTry
 from protocol import Candidate
 
 if TYPE_CHECKING:
-    from gepa_client.transport.rpc import RpcClient  # heavy
+    from gepa_client.transport.rpc_client import RpcClient  # heavy
 
 FAILURES = 3
 """Failures of a row after which the last is the candidate's, if few rows fail."""

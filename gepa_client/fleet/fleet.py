@@ -30,7 +30,7 @@ from gepa_client.fleet.slots import InFlightLimit, Outage, Pin, Shutdown, Slots
 from gepa_client.transport.address import Address
 from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.event_loop import GroupTask, run_group
-from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport.rpc_client import RpcClient
 from protocol import DiscoverResult
 from protocol.errors import Overloaded, RpcError
 

@@ -18,7 +18,7 @@ from gepa_client.settings.groups import RACE_ROWS
 from protocol import JsonValue
 
 if TYPE_CHECKING:
-    from gepa_client.transport.rpc import RpcClient  # heavy
+    from gepa_client.transport.rpc_client import RpcClient  # heavy
 
 
 EXACT_VALUES = "exact_values"

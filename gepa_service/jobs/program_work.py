@@ -21,7 +21,7 @@ from gepa_client.run.resolved_settings import endpoints
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import Address
-from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.job_sandboxes import started_session
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone
 from gepa_service.model.work import PROMPT

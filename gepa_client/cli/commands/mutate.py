@@ -330,7 +330,7 @@ async def _mutate_once(server: Address, asked: _Mutation) -> ManualMutation:
     # aiohttp comes with these, which `--help` does not need
     from gepa_client.evolution.manual_mutation import mutate_once
     from gepa_client.gepa.row_loaders import list_server_rows
-    from gepa_client.transport.rpc import RpcClient
+    from gepa_client.transport.rpc_client import RpcClient
 
     try:
         opened = RpcClient(server)

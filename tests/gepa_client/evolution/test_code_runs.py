@@ -10,7 +10,7 @@ from gepa_client.analysis.mutation_outcomes import recorded_mutations
 from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.journal.entries import MUTATION
 from gepa_client.journal.journal import Journal
-from gepa_client.transport import rpc
+from gepa_client.transport import rpc_client
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to, commit_of
 from tests.gepa_client.code_server import COST, SEED, Model
 from tests.gepa_client.evolution.in_process_run import optimize
@@ -203,7 +203,7 @@ def test_secrets_are_replaced_in_diffs_but_not_in_bundles(code_server, tmp_path)
 
 
 def test_progress_messages_of_a_server_are_reported(code_server, monkeypatch):
-    monkeypatch.setattr(rpc, "WATCHED_S", 0.01)
+    monkeypatch.setattr(rpc_client, "WATCHED_S", 0.01)
     server = code_server()
     fine, answer = server.replies["apply_mutation"], server.answer
 

@@ -7,7 +7,7 @@ import pytest
 from gepa_client.errors import ConnectionLost, Interrupted
 from gepa_client.fleet import Pin
 from gepa_client.fleet.slots import InFlightLimit, Shutdown
-from gepa_client.transport import rpc
+from gepa_client.transport import rpc_client
 from gepa_client.transport.calls import Reply
 from protocol.errors import CallIdConflict, Overloaded, ProgramFailed
 from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results
@@ -56,7 +56,7 @@ async def test_an_open_attempt_is_not_sent_to_the_process_that_replaces_its_own(
             return await described(params)
 
         server.replies["discover"] = replaced
-        server.cuts = rpc.RESENDS + 1
+        server.cuts = rpc_client.RESENDS + 1
         ledger = Ledger()
         await results(begin(fleet, "a", ledger))
         assert [(instance, again) for _, instance, again in ledger.sent_to][1:] == [("another", False)]

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Refused
 from gepa_client.gepa.row_loaders import Row
-from gepa_client.transport import rpc
-from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport import rpc_client
+from gepa_client.transport.rpc_client import RpcClient
 from protocol.errors import InvalidParams, LimitExceeded, Overloaded, Unauthorized, VersionNotSupported
 from tests.support.waiting import eventually
 
@@ -113,7 +113,7 @@ async def test_a_call_ends_at_its_deadline(server):
 
 
 async def test_an_answer_that_never_comes_is_asked_for_again_and_collected(server, proxy, monkeypatch):
-    monkeypatch.setattr(rpc, "ANSWER_GRACE_S", 0.2)
+    monkeypatch.setattr(rpc_client, "ANSWER_GRACE_S", 0.2)
     async with RpcClient(proxy.url, wait_s=0.1) as client:
         await client.discover()
         proxy.only = "evaluate"
@@ -214,7 +214,7 @@ async def test_a_call_that_may_have_run_is_not_sent_again_to_another_process(ser
 
 
 async def test_what_was_sent_once_may_have_run_though_its_server_is_gone_then(server, monkeypatch):
-    monkeypatch.setattr(rpc, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(rpc_client, "FIRST_PAUSE_S", 0.001)
     async with RpcClient(server.url) as client:
         await client.discover()
         sent, post = [], client._post
@@ -229,7 +229,7 @@ async def test_what_was_sent_once_may_have_run_though_its_server_is_gone_then(se
         with pytest.raises(ConnectionLost) as caught:
             await client.evaluate(SEED, [EXAMPLE], call_id="c1")
     assert caught.value.sent
-    assert len(sent) == 1 + rpc.RESENDS
+    assert len(sent) == 1 + rpc_client.RESENDS
 
 
 async def test_a_refused_host_is_no_wrong_token(server):
