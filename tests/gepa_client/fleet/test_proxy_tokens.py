@@ -24,6 +24,7 @@ async def test_an_only_endpoint_rests_until_its_file_has_the_new_token(proxied, 
     server, address = proxied
     secrets: set[str] = set()
     async with opened(address, on_token=secrets.add) as fleet:
+        assert secrets == {TOKEN, "the proxy's first"}
         [endpoint] = fleet.endpoints
         if which == "own":
             server.token = "renewed"

@@ -174,13 +174,31 @@ def test_failures_of_a_known_kind_are_counted_while_the_run_continues_and_at_eac
         if again and shown is not None:
             with closing(open_store(url)) as store:
                 store.write(RUN_ID, claim.owner or "", again)
-                store.update(RUN_ID, {"status": status})
+                counters = {**store.run(RUN_ID).counters, "warnings": ["a row fails"]}
+                store.update(RUN_ID, {"status": status, "counters": counters})
             again.clear()
         facts = (page.one("summary") or {"facts": []})["facts"]
         is_summed_up = status == "running" or any(fact["text"].startswith("2 of 21 evaluations") for fact in facts)
-        return shown is not None and shown["failed"] == 2 and is_summed_up
+        warned = [each["message"] for each in page.of("warning")] == ["a row fails"]
+        return shown is not None and shown["failed"] == 2 and is_summed_up and warned
 
     read_run(url, RUN_ID, until=has_both)
+
+
+def test_a_page_states_that_its_run_is_not_there_until_it_is(tmp_path: Path) -> None:
+    url = str(tmp_path / "runs.db")
+    found: list[str | None] = []
+
+    def is_there(page: PageState) -> bool:
+        trouble = page.one("store")
+        if trouble is not None and [trouble["problem"]] != found[-1:]:
+            found.append(trouble["problem"])
+            if trouble["gone"]:
+                put(url, Made())
+        return found[-1:] == [None]
+
+    read_run(url, RUN_ID, until=is_there)
+    assert len(found) == 2 and RUN_ID in str(found[0])
 
 
 def test_the_page_of_a_running_run_has_the_command_that_cancels_it(cli: Cli, tmp_path: Path) -> None:
