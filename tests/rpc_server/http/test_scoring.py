@@ -30,6 +30,11 @@ async def test_a_scored_result_has_the_scoring_and_all_else_as_it_came(scorer: A
     came = {**ROLLOUT, **before, "usage": {"calls": 9}, "metric_calls": 3, "trajectory": ["a step"]}
     answer = await scorer.call("score", params(came))
     assert answer == {"results": [{**came, **SCORED, "output": "an answer"}]}
+    scorer.program.answers["score"] = ROLLOUT
+    [unscored] = (await scorer.call("score", params({**ROLLOUT, "log": "of the run"})))["results"]
+    assert (unscored["status"], unscored["error"]["type"]) == ("program_error", "invalid_result")
+    assert unscored["error"]["log"] == "of the run"
+    assert scorer.program.calls[-1][1]["results"] == [ROLLOUT], "without the log: the program may give one of its own"
 
 
 async def test_a_scoring_call_reports_progress_and_can_be_cancelled(scorer: Any) -> None:
