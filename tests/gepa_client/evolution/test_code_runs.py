@@ -41,9 +41,6 @@ def run_with(server, *requests, **settings):
         return found, model, adapter
 
 
-# --- what a run does -------------------------------------------------------------------------------------------------
-
-
 def test_a_change_of_code_becomes_a_candidate(code_server):
     server = code_server()
     found, model, adapter = run_with(server, "learn green", evolve="code")
