@@ -33,7 +33,9 @@ function isKnownAt(event: PageEvent, n: number): PageEvent | null {
   }
   if (event.event === "now") return null;
   const at = "at" in event ? event.at : null;
-  return at === null || at <= n ? event : null;
+  if (at !== null && at > n) return null;
+  if (event.event !== "proposal" || event.decided === null || event.decided <= n) return event;
+  return { ...event, decided: null, outcome: "pending", after: null, why: null, candidate: null, race: null };
 }
 
 test("Any batches of the same events give the same state", () => {

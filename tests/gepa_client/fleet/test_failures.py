@@ -152,6 +152,11 @@ async def test_without_an_endpoint_calls_wait_and_resume_when_one_returns(cluste
         cluster.restart(servers[1])
         await results(*tasks)
         assert watch.kinds("waiting") == ["waiting"]
+        cluster.kill(servers[1])
+        again = begin(fleet, "in the next outage")
+        await eventually(lambda: len(watch.of("waiting")) == 2)
+        cluster.restart(servers[1])
+        await results(again)
 
 
 async def test_an_outage_pauses_the_run_after_its_limit(cluster, opened):

@@ -106,19 +106,20 @@ async def test_pauses_between_attempts_grow(cluster, opened, monkeypatch):
     assert pauses[-1] > 4 * pauses[0] > 0
 
 
-async def test_a_wait_for_room_that_is_cancelled_gives_none_back():
+@pytest.mark.parametrize("held", [1, 2])
+async def test_a_wait_for_room_that_is_cancelled_gives_back_what_it_had_and_no_more(held):
     limit, done = InFlightLimit(2), []
 
     async def work(examples):
         async with limit.hold(examples):
             done.append(examples)
 
-    async with limit.hold(2):
+    async with limit.hold(held):
         waiting = asyncio.create_task(work(2))
         await asyncio.sleep(0)
         waiting.cancel()
         other = asyncio.create_task(work(2))
         await asyncio.wait([waiting, other], timeout=0.01)
         assert done == []
-    await other
+    await results(other)
     assert done == [2]
