@@ -40,7 +40,6 @@ const shapes: fc.Arbitrary<Record<string, unknown>>[] = [
     after: score,
     why: fc.option(fc.constant("why")),
     candidate: fc.option(fc.nat(3)),
-    race: fc.option(fc.constant({})),
   }),
   fc
     .array(fc.record({ digest: fc.constantFrom("d0", "d1", "x"), row: fc.nat(5), number: at, score }), { maxLength: 4 })

@@ -35,7 +35,7 @@ function isKnownAt(event: PageEvent, n: number): PageEvent | null {
   const at = "at" in event ? event.at : null;
   if (at !== null && at > n) return null;
   if (event.event !== "proposal" || event.decided === null || event.decided <= n) return event;
-  return { ...event, decided: null, outcome: "pending", after: null, why: null, candidate: null, race: null };
+  return { ...event, decided: null, outcome: "pending", after: null, why: null, candidate: null };
 }
 
 test("Any batches of the same events give the same state", () => {
