@@ -165,8 +165,8 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     await page.getByRole("button", { name: "Hint for reflection" }).click();
     await page.getByLabel("Hint", { exact: true }).fill("Quote the rule.");
     await page.getByRole("button", { name: "Add the hint" }).click();
-    await page.getByText("Asked; it takes effect between two iterations.").waitFor();
-    expect(server.steered).toEqual([{ kind: "pause" }, { kind: "hint", text: "Quote the rule." }]);
+    await page.getByText("Asked; it takes effect between two iterations.").first().waitFor();
+    await expect.poll(() => server.steered).toEqual([{ kind: "pause" }, { kind: "hint", text: "Quote the rule." }]);
 
     server.cut();
     await page.getByText("connection lost, retrying").waitFor();
