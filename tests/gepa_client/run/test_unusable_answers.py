@@ -11,7 +11,6 @@ from aiohttp import web
 
 from tests.gepa_client.conftest import Cli, Ran, Serve
 from tests.gepa_client.exported_page import page_text
-from tests.gepa_client.page.page_state import read_run
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import Host, chat_completion
 from tests.gepa_client.word_program import WORDS, Script, rows
@@ -153,7 +152,6 @@ def test_examples_that_candidates_copied_from_training_rows_are_reported(
     assert found["copies"] == [
         {"candidate": 1, "component": "rules", "words": 14, "text": message, "rows": ["7"], "row_count": 1}
     ]
-    with stored(tmp_path) as (store, run_id):
-        assert (read_run(store.url, run_id).one("copied_examples") or {})["copies"] == found["copies"]
+    assert json.loads(cli("show", "last", "--json").stdout)["copied_examples"]["copies"] == found["copies"]
     summary = "1 part of training rows: 14 words of row 7 in candidate 1 (rules)"
     assert summary in page_text(only_run(tmp_path) / "report.html")
