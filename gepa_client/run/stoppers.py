@@ -21,12 +21,23 @@ Stop = Callable[[State], str | None]
 LEAST_IDLE = 100
 """Iterations in a row that evaluate nothing before a search ends."""
 
-_STOPPERS: dict[str, Any] = {
-    "patience": NoImprovementStopper,
-    "target_score": ScoreThresholdStopper,
-    "max_iterations": MaxCandidateProposalsStopper,
+
+def _best(state: State) -> str:
+    scores = state.program_full_scores_val_set
+    return f"the best score is {max(scores):.4g}" if scores else "the best score is none"
+
+
+def _no_better(state: State, value: int) -> str:
+    iterations = "iteration" if value == 1 else f"{value:,} iterations"
+    return f"no better candidate in the last {iterations}; {_best(state)}"
+
+
+_STOPPERS: dict[str, tuple[Any, Callable[[State, Any], str]]] = {
+    "patience": (NoImprovementStopper, _no_better),
+    "target_score": (ScoreThresholdStopper, lambda state, _: _best(state)),
+    "max_iterations": (MaxCandidateProposalsStopper, lambda state, _: f"iterations done: {state.i + 1:,}"),
 }
-"""GEPA's own stoppers, by the setting that each comes from."""
+"""GEPA's own stoppers and what each found in GEPA's state, by the setting that gives its value."""
 
 
 def stoppers(config: RunConfig, dropped: Set[int] = frozenset()) -> list[Stop]:
@@ -36,7 +47,7 @@ def stoppers(config: RunConfig, dropped: Set[int] = frozenset()) -> list[Stop]:
     """
     given = {name: getattr(config, name) for name in _STOPPERS}
     return [
-        partial(_reached, name, value, _STOPPERS[name](value), dropped)
+        partial(_reached, name, value, _STOPPERS[name][0](value), dropped)
         for name, value in given.items()
         if value is not None
     ]
@@ -44,21 +55,7 @@ def stoppers(config: RunConfig, dropped: Set[int] = frozenset()) -> list[Stop]:
 
 def _reached(setting: str, value: float, stopper: StopperProtocol, dropped: Set[int], state: State) -> str | None:
     pool: Any = PoolWithout(state, dropped) if dropped and setting == "target_score" else state
-    return f"{setting} of {value:,g} is reached: {_found(setting, value, pool)}" if stopper(pool) else None
-
-
-def _found(setting: str, value: float, state: State) -> str:
-    """Return what the stopper found in GEPA's state."""
-    scores = state.program_full_scores_val_set
-    best = f"{max(scores):.4g}" if scores else "none"
-    match setting:
-        case "patience":
-            iterations = "iteration" if value == 1 else f"{value:,} iterations"
-            return f"no better candidate in the last {iterations}; the best score is {best}"
-        case "target_score":
-            return f"the best score is {best}"
-        case _:
-            return f"iterations done: {state.i + 1:,}"
+    return f"{setting} of {value:,g} is reached: {_STOPPERS[setting][1](pool, value)}" if stopper(pool) else None
 
 
 def perfect_stop(perfect: float, dropped: Set[int], selection: str, *, sampled: bool) -> Stop:

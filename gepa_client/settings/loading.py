@@ -23,6 +23,7 @@ from gepa_client.settings.groups import STDIN
 from gepa_client.settings.run_config import (
     ALTERNATIVES,
     DEPENDS,
+    ENDINGS,
     REPLACED,
     ROW_SETTINGS,
     SETTINGS,
@@ -48,9 +49,8 @@ NO_CALLS = "none"
 REPO_AND_FLEET = (
     "`repo` and `fleet` are given: a repository to start servers from, or the file of running servers, not both"
 )
-NO_END = (
-    "no limit ends the run: give `max_metric_calls` "
-    "(or `auto`, `max_cost_usd`, `max_seconds`, `patience`, `target_score`, `max_iterations`)"
+NO_END = "no limit ends the run: give `{}` (or {})".format(
+    *(next(iter(ENDINGS)), ", ".join(f"`{name}`" for name in [*ENDINGS][1:]))
 )
 RECORD = "the run's record"
 

@@ -27,6 +27,9 @@ from gepa_client.settings.groups import (
 from gepa_client.settings.secret_settings import without_secrets
 from protocol.code import GIT_BRANCH
 
+ENDINGS = {name: each.limit for name, each in settings_of(BudgetSettings).items() if each.limit is not None}
+"""How settings end a run, by the setting."""
+
 REPLACED: dict[str, str] = {
     "seed_candidate": "the server's `discover` returns it",
     "adapter": "the server at `url` takes its place",
@@ -35,7 +38,7 @@ REPLACED: dict[str, str] = {
     "custom_candidate_proposer": "GEPA calls it serially; reflection here runs proposals at the same time and in order",
     "reflection_strategy": "`reflection_lm` makes it",
     "sampling_strategy": "`proposals` takes its values",
-    "stop_callbacks": "each has its own setting: patience, target_score, max_iterations, max_seconds, ...",
+    "stop_callbacks": f"each has its own setting: {', '.join(ENDINGS)}",
     "run_dir": "GEPA keeps pickled state there and evaluates the seed again; `output` holds readable files",
     "use_wandb": "`tracking` is wandb",
     "use_mlflow": "`tracking` is mlflow",
@@ -80,12 +83,6 @@ DEPENDS: dict[str, tuple[str, ...]] = {
 
 CALL_BUDGETS = ("max_metric_calls", "auto")
 """Settings each of which limits the metric calls; at most one of them is given."""
-
-ENDINGS = (
-    *(*CALL_BUDGETS, "max_cost_usd", "max_seconds", "patience", "target_score"),
-    "max_iterations",
-)
-"""Settings each of which ends a run."""
 
 ALTERNATIVES: dict[str, tuple[str, ...]] = {
     "url": ("fleet", "repo", *SANDBOX_ONLY),

@@ -73,7 +73,6 @@ def test_a_hostile_optimizer_reaches_nothing_but_its_own(
             folder=folder,
             token_file=folder / "token",
             settings={},
-            budget={},
             isolated=True,
         )
         monkeypatch.setattr(isolated_driver, "DRIVER", (sys.executable, "-P", "-c", HOSTILE.read_text()))
@@ -143,7 +142,6 @@ def test_the_process_outside_follows_no_link_that_a_hostile_optimizer_planted(
         folder=folder,
         token_file=folder / "token",
         settings={},
-        budget={},
         isolated=True,
     )
     settings = RunConfig(repo=str(tmp_path), max_metric_calls=5)
