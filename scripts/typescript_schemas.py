@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from evolverpc.applicable_settings import KEYWORDS
 from evolverpc_common.settings.definition import Setting
 from gepa_client.journal.run_events import Event
+from gepa_client.page.event_log import KEYS
 from gepa_client.page.page_answers import AnyPageAnswer
 from gepa_client.page.page_events import AnyPageEvent
 from gepa_client.settings.run_config import RunConfig
@@ -22,6 +23,7 @@ def schemas() -> dict[str, Any]:
         "settings": {name: _property(setting) for name, setting in KEYWORDS.items()},
         "events": _schema(Event),
         "pageEvents": _schema(AnyPageEvent, "validation"),
+        "pageEventKeys": KEYS,
         "pageAnswers": _schema(AnyPageAnswer),
         "spans": {
             name: getattr(span_attributes, name)

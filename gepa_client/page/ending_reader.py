@@ -7,7 +7,7 @@ from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.run_events import Budget, Warned
+from gepa_client.journal.run_events import Budget
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.event_log import EventLog
@@ -23,11 +23,12 @@ _FAILED_STEPS = 20
 
 
 class EndingReader:
-    """The ends of one run, each read once. `until`: as of `view_of`."""
+    """The ends of one run, each read once. `until`: as of `view_of`. `warnings`: those of the last end."""
 
     def __init__(self, store: Store, run_id: str, log: EventLog, until: int | None) -> None:
         self._store, self._id, self._log, self._until = store, run_id, log, until
         self._read: tuple[str, str] | None = None
+        self.warnings: list[str] = []
 
     def is_read(self, run: StoredRun) -> bool:
         """Return whether this end was read."""
@@ -41,8 +42,7 @@ class EndingReader:
         if run.status == "pending" or run.identity is None:
             return
         record = view_of(self._store, run, self._until)
-        for message in record.warnings:
-            self._log.add(Warned(message=message))
+        self.warnings = record.warnings
         if record.ties is not None:
             self._log.add(record.ties)
             self._log.add(Budget(at=record.ties.at, metric_calls=record.ties.metric_calls))

@@ -20,7 +20,6 @@ KEYS = {
     "proposal": "key",
     "mutation": "at",
     "steer": "key",
-    "warning": "message",
     "rows": "start",
 }
 """The field by which events of a kind differ. Of the other kinds a later event replaces an earlier one."""

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from gepa_client.analysis.proposals import Excerpt, Outcome
 from gepa_client.journal import run_events
+from gepa_client.page.event_lines import EventLines
 from gepa_client.page.moment_events import (
     CertificateFound,
     FailureCounts,
@@ -141,7 +142,7 @@ PageEvent = (
     | Results
     | Mutation
     | Steer
-    | run_events.Warned
+    | EventLines
     | FailureCounts
     | SpendingSoFar
     | run_events.TiesCompared

@@ -40,13 +40,15 @@ ROWS_SHOWN = 50
 class Line:
     """A line about an event, empty if none is shown. `lead`: its first words; `style`: theirs, or of all without them.
 
-    Texts of servers and models are part of it as they are; `whole`: they may have several lines.
+    Texts of servers and models are part of it as they are; `whole`: they may have several lines. `stays`: the terminal
+    keeps it above the frame, and the page lists it if it is a warning or a decision.
     """
 
     text: str = ""
     style: str = ""
     lead: str = ""
     whole: bool = False
+    stays: bool = False
 
 
 def event_line(event: events.Event) -> Line:
@@ -56,7 +58,7 @@ def event_line(event: events.Event) -> Line:
             text = f"{where_of(event.server)}: {_rows(event)}; components {line(', '.join(event.components))}"
             return Line(f"{text}; proposals by {line(event.proposer)}", "bold", line(event.program))
         case events.Warned():
-            return Line(event.message, "yellow", "warning:", whole=True)
+            return Line(event.message, "yellow", "warning:", whole=True, stays=True)
         case events.Phase() if event.phase != "connecting":
             return Line(PHASES[event.phase])
         case events.CandidateFound(index=0):
@@ -86,7 +88,8 @@ def event_line(event: events.Event) -> Line:
             why = f"at stage {line(event.stage, 20)}: {line(event.reason)}"
             return Line(why, "yellow", f"change {event.number} rejected")
         case events.StepFailed():
-            return Line(line(event.message), "red", f"{line(event.step)} failed:")
+            lead = f"iteration {event.iteration}: {line(event.step)} failed:"
+            return Line(line(event.message), "red", lead, stays=True)
         case events.RecordsCut():
             cut = f"{event.shortened:,} of {event.records:,} shortened, {event.left_out:,} left out"
             text = f"{line(event.component, 80)}: {cut}, about {event.tokens:,} tokens"
@@ -98,16 +101,17 @@ def event_line(event: events.Event) -> Line:
         case events.Steered():
             return Line(_steered(event), "yellow" if event.refused else "bold", "steered:")
         case events.Sealed():
-            return Line(f"committed to {counted(event.rows, 'test row')}: {event.digest}")
+            return Line(f"committed to {counted(event.rows, 'test row')}: {event.digest}", stays=True)
         case events.TiesCompared():
             return Line(_tie_summary(event))
         case events.Tested():
             times = f", {event.repeats} times each" if event.repeats > 1 else ""
             return Line(f"{named(event.index)}: {event.score:.4g} on {event.rows} test rows{times}")
         case events.Finalized(error=str()):
-            return Line(line(event.error or ""), "yellow", "finalize failed:")
+            return Line(line(event.error or ""), "yellow", "finalize failed:", stays=True)
         case events.Finalized():
-            return Line(f"finalize: {line(event.message)}" if event.message else "finalize was called")
+            text = f"finalize: {line(event.message)}" if event.message else "finalize was called"
+            return Line(text, stays=True)
         case events.CallRefused():
             return Line(refusal_text(event), "yellow", "refused")
         case _:

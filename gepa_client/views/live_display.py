@@ -189,14 +189,15 @@ class LiveDisplay(Display):
         self._live.stop()
 
     def event(self, event: events.Event, view: RunView) -> None:
-        """Add the event to the frame; warnings and the commitment stay above it."""
+        """Add the event to the frame; a line that stays is printed above it."""
         self._view = view
         if isinstance(event, events.Finished) and view.started is None:
             self._live.transient = True  # there was nothing to see
         if self._repeats(event):
             return
-        text = markup(event_line(event))
-        if isinstance(event, events.Warned | events.Sealed | events.Finalized):
+        line = event_line(event)
+        text = markup(line)
+        if line.stays:
             echo(self._console, text)
         elif text and not isinstance(event, events.Phase | events.MutationProgress):  # the frame has lines for those
             self._latest.append(f"[dim]{event.seconds:7.1f} s[/]  {text}")

@@ -177,6 +177,27 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     await page.getByText("The run was deleted from its store").waitFor();
   });
 
+  test("Lines about events are shown as text, from their place in the journal on, after warnings", async () => {
+    server.sample = sampleRun({ driven: true });
+    await load("#/now?token=t&run=last");
+    const lines = [
+      { at: null, lead: "warning:", text: "rows repeat", tone: "warn" },
+      { at: 200, lead: "", text: `<b>half</b> of it ${HOSTILE[0]}`, tone: "good" },
+    ];
+    server.send([{ event: "lines", lines, omitted: 3 }] as PageEvent[]);
+    const panel = page.locator("section", { has: page.getByRole("heading", { name: "Warnings and events" }) });
+    const line = panel.getByText("<b>half</b> of it");
+    await line.waitFor();
+    expect(await panel.locator("li").first().innerText()).toContain("warning: rows repeat");
+    expect(await panel.innerText()).toContain("3 earlier lines left out");
+    await page.locator("#travel").fill("100");
+    await line.waitFor({ state: "detached" });
+    await panel.getByText("rows repeat").waitFor();
+    await page.locator("#travel").fill("300");
+    await line.waitFor();
+    expect(wrong).toEqual([]);
+  });
+
   test("Without a reflection model no hint is offered, and training rows that select are named as such", async () => {
     server.sample = sampleRun({ driven: true });
     for (const event of server.sample.events) {

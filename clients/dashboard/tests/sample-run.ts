@@ -210,9 +210,16 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     },
   });
   events.push({
-    event: "warning",
-    at: null,
-    message: text("message", "2 of 30 validation rows have the same content"),
+    event: "lines",
+    lines: [
+      {
+        at: null,
+        lead: "warning:",
+        text: text("message", "2 of 30 validation rows have the same content"),
+        tone: "warn",
+      },
+    ],
+    omitted: 0,
   });
   events.push({
     event: "steer",

@@ -41,6 +41,7 @@ const optimizer = JSON.parse(
   settings: Record<string, JSONSchema>;
   events: JSONSchema;
   pageEvents: JSONSchema;
+  pageEventKeys: Record<string, string>;
   pageAnswers: JSONSchema;
   errors: Record<string, string>;
   spans: object;
@@ -277,7 +278,11 @@ const files: Record<string, string> = {
   "validators.d.ts": validatorTypes(),
   "openrpc.ts": openrpc(),
   "optimize.ts": await optimizeTypes(),
-  [`${dashboardTypes}events.ts`]: await pageTypes(optimizer.pageEvents, "PageEvent", "An event of the page."),
+  [`${dashboardTypes}events.ts`]: [
+    await pageTypes(optimizer.pageEvents, "PageEvent", "An event of the page."),
+    "/** The field by which events of a kind differ. Of the other kinds a later event replaces an earlier one. */\n",
+    `export const KEYS = ${JSON.stringify(optimizer.pageEventKeys, null, 2)} as const;\n`,
+  ].join(""),
   [`${dashboardTypes}answers.ts`]: await pageTypes(
     optimizer.pageAnswers,
     "PageAnswer",

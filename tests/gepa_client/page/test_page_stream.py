@@ -179,7 +179,7 @@ def test_failures_of_a_known_kind_are_counted_while_the_run_continues_and_at_eac
             again.clear()
         facts = (page.one("summary") or {"facts": []})["facts"]
         is_summed_up = status == "running" or any(fact["text"].startswith("2 of 21 evaluations") for fact in facts)
-        warned = [each["message"] for each in page.of("warning")] == ["a row fails"]
+        warned = [line["text"] for each in page.of("lines") for line in each["lines"]] == ["a row fails"]
         return shown is not None and shown["failed"] == 2 and is_summed_up and warned
 
     read_run(url, RUN_ID, until=has_both)

@@ -13,7 +13,7 @@ export type PageEvent =
   | Results
   | Mutation
   | Steer
-  | Warned
+  | EventLines
   | FailureCounts
   | SpendingSoFar
   | TiesCompared
@@ -219,13 +219,23 @@ export interface Steer {
   outcome: string | null;
 }
 /**
- * A warning; the run continues.
+ * Warnings, and decisions whose line stays on the terminal, newest first. `omitted`: earlier ones left out.
  */
-export interface Warned {
-  seconds: number;
+export interface EventLines {
+  event: "lines";
+  lines: EventLine[];
+  omitted: number;
+}
+/**
+ * A line about an event. `at`: its place; None if that is not known, so that every place shows it.
+ *
+ * `tone`: of `lead`, its first words, or of all without them.
+ */
+export interface EventLine {
   at: number | null;
-  event: "warning";
-  message: string;
+  lead: string;
+  text: string;
+  tone: "good" | "warn" | "bad" | "quiet" | "";
 }
 /**
  * Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
@@ -462,3 +472,13 @@ export interface StoreTrouble {
   problem: string | null;
   gone: boolean;
 }
+/** The field by which events of a kind differ. Of the other kinds a later event replaces an earlier one. */
+export const KEYS = {
+  "candidate": "index",
+  "steered": "number",
+  "budget": "at",
+  "proposal": "key",
+  "mutation": "at",
+  "steer": "key",
+  "rows": "start"
+} as const;

@@ -1,18 +1,7 @@
 /** The state of a run by its events, in the order of the server: of two with the same key the later one counts. */
 
-import type { Candidate as CandidateEvent, PageEvent, Results } from "../generated/events";
+import { type Candidate as CandidateEvent, KEYS, type PageEvent, type Results } from "../generated/events";
 
-/** The field by which events of a kind differ, as the server's log has it; of other kinds the last one alone counts. */
-const KEYS = {
-  rows: "start",
-  candidate: "index",
-  proposal: "key",
-  steered: "number",
-  budget: "at",
-  mutation: "at",
-  steer: "key",
-  warning: "message",
-} as const;
 type Kind = keyof typeof KEYS;
 
 /** `scores`: by place of the validation row, NaN for a missing one. */

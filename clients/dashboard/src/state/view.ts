@@ -1,6 +1,6 @@
 /** The run at a place of its journal: what `evolverpc replay --until N` shows, or with `LIVE` all that is known. */
 
-import type { Budget, Mutation, Proposal, Steer, TiesCompared, Warned } from "../generated/events";
+import type { Budget, EventLine, Mutation, Proposal, Steer, TiesCompared } from "../generated/events";
 import type { Candidate, Latest, State } from "./reduce";
 
 export const LIVE = Number.POSITIVE_INFINITY;
@@ -34,7 +34,8 @@ export interface View {
   readonly proposals: readonly Proposal[];
   readonly mutations: readonly Mutation[];
   readonly steers: readonly Steer[];
-  readonly warnings: readonly Warned[];
+  /** Newest first. */
+  readonly lines: readonly EventLine[];
 }
 
 /** Return the state of all facts with `at` <= `n`. */
@@ -77,7 +78,7 @@ export function viewAt(state: State, n: number): View {
     proposals,
     mutations: until(kept.mutation),
     steers: [...kept.steer.values()].filter(({ at }) => live || (at !== null && at <= n)).sort(byRequest),
-    warnings: until(kept.warning),
+    lines: latest.lines?.lines.filter((line) => placeOf(line) <= n) ?? [],
   };
 }
 

@@ -4,9 +4,9 @@ import { useState } from "preact/hooks";
 import type { ChangeShown, Explained, ProposalShown, RowGroup } from "../generated/answers";
 import type { StatedFact, Summary, SummaryTable } from "../generated/events";
 import { useLoaded } from "../loading";
+import { EventLines } from "../panels/event-lines";
 import { Failures, failuresFirst } from "../panels/failures";
 import { Sentences } from "../panels/result";
-import { Warnings } from "../panels/warnings";
 import { Commands } from "../parts/commands";
 import { Facts } from "../parts/facts";
 import { candidateName, count, counted, score } from "../parts/format";
@@ -53,7 +53,7 @@ export function ResultView({ view, api }: ViewProps) {
       {failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && !run?.driven && <Story summary={summary} />}
       <Shown loaded={answer}>{({ steps }) => <LastChange step={steps.at(-1)} view={view} api={api} />}</Shown>
-      <Warnings view={view} />
+      <EventLines view={view} />
       {scored && <Best view={view} api={api} />}
       {answer.value !== null && <Explanation found={answer.value} view={view} api={api} />}
       <NotKept view={view} api={api} />
