@@ -8,8 +8,8 @@ from gepa_client.journal.run_events import Event, Warned
 from gepa_client.page.page_fact import Part
 from gepa_client.report.event_words import event_line
 
-DECISIONS_LISTED = 100
-"""Lines about decisions that a page lists, the last ones. Of warnings, the record of a run has a bounded number."""
+DECISIONS_LISTED = 20
+"""Lines about decisions that a page lists, the last ones. Of warnings, a run records a bounded number."""
 
 Tone = Literal["good", "warn", "bad", "quiet", ""]
 
@@ -37,13 +37,14 @@ class EventLines(Part):
     omitted: int
 
 
-class DecisionLines:
-    """The lines about decisions of one run. `until`: as of `view_of`."""
+class LinesOfRun:
+    """The lines of one run. `until`: as of `view_of`."""
 
     def __init__(self, until: int | None) -> None:
         self._until = until
         self._count = 0
         self._last: deque[EventLine] = deque(maxlen=DECISIONS_LISTED)
+        self._warnings: dict[str, None] = {}
 
     def add(self, event: Event) -> None:
         """Add the line about a decision, if it stays."""
@@ -52,8 +53,9 @@ class DecisionLines:
             self._last.appendleft(_shown(event))
 
     def with_warnings(self, messages: Iterable[str]) -> EventLines:
-        """Return them after these warnings, each once, of which the last was made last."""
-        warnings = [_shown(Warned(message=message)) for message in reversed(dict.fromkeys(messages))]
+        """Return them after these warnings, and those that were given before: a resumed run has its own ones."""
+        self._warnings |= dict.fromkeys(messages)
+        warnings = [_shown(Warned(message=message)) for message in reversed(self._warnings)]
         return EventLines(lines=[*warnings, *self._last], omitted=self._count - len(self._last))
 
 
