@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Self, TypeVar
@@ -41,7 +42,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_S)
 
 
-class TcpServer(LoopThread):
+class TcpServer(LoopThread, ABC):
     """Answers the connections to a port of loopback by `_serve`, while the `with` block runs."""
 
     def __enter__(self) -> Self:
@@ -58,8 +59,8 @@ class TcpServer(LoopThread):
         """Its own address."""
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None: ...
 
 
 @contextmanager
