@@ -1,7 +1,7 @@
 """Which settings of `evolverpc optimize` and `evolverpc serve` apply to `evolverpc.optimize`."""
 
-from gepa_client.settings.groups import SandboxSettings
 from gepa_client.settings.run_config import ROW_SETTINGS, SETTINGS
+from gepa_client.settings.run_settings import SandboxSettings
 from rpc_server.settings.code_settings import CodeChangeSettings
 from rpc_server.settings.settings import SETTINGS as SERVER_SETTINGS
 from rpc_server.settings.settings import ListenSettings

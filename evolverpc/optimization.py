@@ -25,9 +25,9 @@ from gepa_client.journal.entries import ITS_ID, SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.store import default_store, find_run, open_store
 from gepa_client.run.output_folder import new_run_id
-from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
+from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views import notebook
 from gepa_client.views.console import STOPPED, make_console
 from gepa_client.views.final_summary import RunSummary
@@ -243,7 +243,7 @@ def _resumed_by(run_id: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Call(Typed):
+class _Call(GivenArguments):
     """What was given to the function, for messages that show a command."""
 
     def command(self, name: str, **instead: Any) -> str:  # noqa: ARG002  # there is one

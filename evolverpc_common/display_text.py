@@ -28,7 +28,7 @@ def plain_json(text: str) -> str:
     return text if text.isascii() and "\x7f" not in text else _replaced(text, _json_escape)
 
 
-def line(text: str, limit: int = LINE_LENGTH) -> str:
+def one_line(text: str, limit: int = LINE_LENGTH) -> str:
     """Return `text` as one line of at most `limit` characters."""
     return plain(" ".join(text.split()), limit=limit)
 

@@ -6,9 +6,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from evolverpc_common.display_text import counted
-from gepa_client.analysis.statistics.paired import PairedComparison
-from gepa_client.analysis.statistics.shrinkage import Shrunk, shrink
-from gepa_client.certificate.evidence import Evidence, read_evidence
+from gepa_client.analysis.statistics.best_score_estimate import Shrunk, shrink
+from gepa_client.analysis.statistics.paired_comparison import PairedComparison
+from gepa_client.certificate.certificate_inputs import Evidence, read_evidence
 from gepa_client.certificate.leaks import Leaks, find_leaks
 from gepa_client.certificate.verdict import Verdict, allowed_error, judge
 from gepa_client.errors import NoCertificate
@@ -18,14 +18,14 @@ from gepa_client.journal.requests import digest_of
 from gepa_client.journal.row_content import by_unit
 from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import Store
-from gepa_client.settings.groups import (
+from gepa_client.settings.run_config import RunConfig, score_range_of
+from gepa_client.settings.run_settings import (
     BudgetSettings,
     CodeSettings,
     DatasetSettings,
     ReflectionSettings,
     SearchSettings,
 )
-from gepa_client.settings.run_config import RunConfig, score_range_of
 
 FORMAT_VERSION: Literal[3] = 3
 

@@ -9,13 +9,13 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from evolverpc_common.display_text import line
+from evolverpc_common.display_text import one_line
 from evolverpc_common.redaction import Secrets, secrets_of
 from gepa_client.check.noise_report import NoiseReport
 from gepa_client.gepa.reflective_records import steps_of
 from gepa_client.gepa.row_loaders import AnyRow
 from gepa_client.journal.requests import digest_of
-from gepa_client.settings.groups import Evolve
+from gepa_client.settings.run_settings import Evolve
 
 StepVerdict = Literal["ok", "warning", "failed", "skipped"]
 StepName = Literal[
@@ -109,7 +109,7 @@ class CheckedExample(_ReportModel):
             input=row.data,
             output=result.get("output"),
             step=_place(result) if failed is None else _named(failed),
-            inputs=None if failed is None else line(json.dumps(failed.get("inputs"), ensure_ascii=False), 200),
+            inputs=None if failed is None else one_line(json.dumps(failed.get("inputs"), ensure_ascii=False), 200),
             error=message,
             details=error.get("traceback"),
             cost_usd=(result.get("usage") or {}).get("cost_usd"),
@@ -121,8 +121,8 @@ def _known_keys(missing: str, data: Mapping[str, Any], components: Sequence[str]
     """Return the names that a row and a candidate have, after the nearest to the `missing` key of a KeyError."""
     near = difflib.get_close_matches(missing.strip("'\""), [*components, *data], 1)
     meant = [f"did you mean {near[0]!r}?"] if near else []
-    of_candidate = [f"components: {line(', '.join(components), 200)}"] if components else []
-    return "; ".join([*meant, *of_candidate, f"fields of this row: {line(', '.join(data), 200)}"])
+    of_candidate = [f"components: {one_line(', '.join(components), 200)}"] if components else []
+    return "; ".join([*meant, *of_candidate, f"fields of this row: {one_line(', '.join(data), 200)}"])
 
 
 def naming(url: str, message: str) -> str:
@@ -223,7 +223,7 @@ def failed_steps(examples: Sequence[CheckedExample]) -> str:
             first.setdefault(example.step, example)
     return "the first: " + "; ".join(
         f"row {example.row} failed at {step}{'' if example.inputs is None else f' with inputs {example.inputs}'}: "
-        f"{line(example.error or example.status, 200)}"
+        f"{one_line(example.error or example.status, 200)}"
         for step, example in first.items()
     )
 
@@ -297,7 +297,11 @@ def scores_verdict(
             "`check` set to warn starts a run all the same"
         )
     feedback = {result.get("feedback") for result in results}
-    same = f", and every feedback is {line(feedback.pop() or '', 60)!r}" if len(feedback) == 1 and any(feedback) else ""
+    same = (
+        f", and every feedback is {one_line(feedback.pop() or '', 60)!r}"
+        if len(feedback) == 1 and any(feedback)
+        else ""
+    )
     return "warning", (
         f"every score is 0 on the {len(results)} rows tried{same}: a run learns nothing until a candidate scores above "
         "0 somewhere. Is the score function right?"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from evolverpc_common.display_text import counted
 from gepa_client.check.check_report import CheckReport, RunEstimate
-from gepa_client.settings.groups import Evolve
+from gepa_client.settings.run_settings import Evolve
 
 CENT = 0.01
 """The least amount that is printed as a figure."""

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from evolverpc_common.display_text import line
+from evolverpc_common.display_text import one_line
 from evolverpc_common.rows import line_of_row
 from gepa_client.gepa.row_loaders import AnyRow
-from gepa_client.settings.groups import Rows, is_file
+from gepa_client.settings.run_settings import Rows, is_file
 
 NEARLY_ALL = 0.9
 """The share of rows that must have a field for its absence in the others to be reported."""
@@ -29,7 +29,7 @@ def missing_fields(rows: Sequence[AnyRow], source: Rows | None) -> list[str]:
             places = [_place(at, source) for at in lacking[:SHOWN_ROWS]]
             more = [f"{len(lacking) - SHOWN_ROWS} more rows"] if len(lacking) > SHOWN_ROWS else []
             verb = "lacks" if len(lacking) == 1 else "lack"
-            found.append(f"{', '.join([*places, *more])} {verb} `{line(name, 60)}`, which the other {count:,} have")
+            found.append(f"{', '.join([*places, *more])} {verb} `{one_line(name, 60)}`, which the other {count:,} have")
     return found[:SHOWN_FIELDS]
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from evolverpc_common.display_text import line
+from evolverpc_common.display_text import one_line
 from evolverpc_common.judged_http import AddressRefused, Answer, ask
 from evolverpc_common.network_addresses import Network
 from gepa_client.check.check_report import StepVerdict
@@ -147,7 +147,7 @@ def call_reflection_model(name: str, kwargs: Mapping[str, Any]) -> tuple[StepVer
     except ConnectionLost as error:
         return "failed", str(error)
     except Exception as error:  # noqa: BLE001 - litellm raises many kinds, its bare Exception among them
-        reason = f"{name}: {line(f'{type(error).__name__}: {error}', _LONGEST_REASON)}"
+        reason = f"{name}: {one_line(f'{type(error).__name__}: {error}', _LONGEST_REASON)}"
         if may_pass(error):
             return "warning", f"{reason} (a run calls it again)"
         if (where := address_of(error)) is None:

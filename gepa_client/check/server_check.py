@@ -60,6 +60,7 @@ from gepa_client.run import splits
 from gepa_client.run.compared_rows import COMPARED, rows_to_compare
 from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig, score_range_of
+from gepa_client.settings.run_settings import GEPA_MINIBATCH
 from gepa_client.transport.address import Address, rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S
 from gepa_client.transport.event_loop import GroupTask, run_group
@@ -539,7 +540,7 @@ class _ServerCheck:
         budget = self.budget if self.config.ends else ASSUMED_BUDGET
         each_s = mean(self.seconds)
         each_usd = mean(costs) if costs else None
-        size = self.config.reflection_minibatch_size or 3
+        size = self.config.reflection_minibatch_size or GEPA_MINIBATCH
         minibatch = min(size, self.at_once)
         sampled, is_sampled = self._sampled_rows(), bool(self.config.sample)
         fewer = sampled < self.validation_rows and not is_sampled

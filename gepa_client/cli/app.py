@@ -84,7 +84,7 @@ def build(named: str | None) -> typer.Typer:
 
 def _add(app: typer.Typer, name: str, summary: str) -> None:
     if name in WITH_SETTINGS:
-        flags = import_module("gepa_client.cli.flags")
+        flags = import_module("gepa_client.cli.command_declarations")
         app.command(name, short_help=summary, cls=flags.COMMAND, context_settings=WIDE)(flags.declared(name))
     else:
         add_module(app, name, summary, f"gepa_client.cli.commands.{MODULES.get(name, name)}")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob
 
@@ -13,8 +13,8 @@ from gepa_client.evolution.mutations import CodeOutlines, MutationRequest, Mutat
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerForm, wants_block
 from gepa_client.gepa.reflection_prompt import RECORDS, Prompt, cut_middle, filled
-from gepa_client.gepa.reflection_strategies import WHERE, ConcurrentReflection, TextProposal
-from gepa_client.gepa.reflective_datasets import Records, without_images
+from gepa_client.gepa.reflection_strategies import WHERE, ConcurrentReflection, ReflectionStrategy, TextProposal
+from gepa_client.gepa.reflective_datasets import without_images
 from gepa_client.journal.mutation_entries import MutationEntry
 from protocol import Candidate, JsonValue
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to
@@ -61,7 +61,7 @@ Provide the change request within ``` blocks."""
 
 
 @dataclass
-class CodeReflection:
+class CodeReflection(ReflectionStrategy):
     """Has the model write texts and change requests for all jobs of an iteration at once, then all requests made.
 
     `texts` asks the model. A change that is rejected proposes nothing and is kept in `lineage`, where the next request
@@ -82,14 +82,8 @@ class CodeReflection:
         """USD the model's answers have cost so far, in every process of the run."""
         return self.texts.total_cost
 
-    def reflect(
-        self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
-    ) -> tuple[TextProposal, Self]:
-        """One job of `reflect_many`."""
-        return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
-
-    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[TextProposal, Self]]:
-        """One proposal per job, in order; empty for a job that failed or was rejected. Raises no `Exception`."""
+    def propose(self, jobs: Sequence[ReflectionJob]) -> list[TextProposal]:
+        """Return one proposal per job, in order; empty for a job that failed or was rejected. Raises no `Exception`."""
         with_added = self.adapter.commits.with_added
         named = [(candidate, records, with_added(candidate, names)) for candidate, records, names in jobs]
         prompts, failed = self._prompts(named)
@@ -99,7 +93,7 @@ class CodeReflection:
         ]
         proposals = self.texts.propose(asked, prompts, AnswerForm(wants_block(self.template), "change request"))
         made = self._make(jobs, proposals)
-        return [(self._joined(job[0], proposals[at], *made.get(at, (None, None))), self) for at, job in enumerate(jobs)]
+        return [self._joined(job[0], proposals[at], *made.get(at, (None, None))) for at, job in enumerate(jobs)]
 
     # --- asking for a change -----------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from gepa_client.journal.journal import KeyedCall, gather_recorded
 from gepa_client.journal.mutation_entries import MutationEntry, Rejection
 from gepa_client.journal.requests import RecordedRequest, request_key
 from gepa_client.journal.run_events import Emit, MutationProgress, MutationStarted
-from gepa_client.settings.groups import MUTATION_LIMIT_S
+from gepa_client.settings.run_settings import MUTATION_LIMIT_S
 from gepa_client.transport.calls import Call, FailureCost, Reply
 from gepa_client.transport.responses import validated
 from protocol import ApplyMutationResult, Candidate, JsonValue, OutlineCodeResult, Progress, Usage

@@ -6,7 +6,7 @@ from typing import Any
 
 from gepa.core.state import GEPAState
 
-from gepa_client.settings.groups import Evolve
+from gepa_client.settings.run_settings import Evolve
 from protocol import Candidate
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to
 

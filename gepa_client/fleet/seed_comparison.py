@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from evolverpc_common.display_text import counted, line
+from evolverpc_common.display_text import counted, one_line
 from gepa_client.errors import ClientError, NoVerdict, summary
 from gepa_client.fleet.endpoint import Endpoint, attempt_once
 from gepa_client.fleet.handshake import same_code
@@ -66,8 +66,8 @@ class Difference:
         pairs = enumerate(zip(here, first, strict=False))
         same = next((at for at, (a, b) in pairs if a != b), min(len(here), len(first)))
         cut = same - _BEFORE if same > _BEFORE and max(len(here), len(first)) > _VALUE_SHOWN else 0
-        shown = [f"{'…' if cut else ''}{line(text[cut:], _VALUE_SHOWN)}" for text in (here, first)]
-        return f"row {line(self.row, 40)}: {self.what} {shown[0]} instead of {shown[1]}"
+        shown = [f"{'…' if cut else ''}{one_line(text[cut:], _VALUE_SHOWN)}" for text in (here, first)]
+        return f"row {one_line(self.row, 40)}: {self.what} {shown[0]} instead of {shown[1]}"
 
 
 def difference(row: str, first: Results, other: Results, *, exact: bool) -> Difference | None:
@@ -298,8 +298,10 @@ class SeedComparison:
         for row, result in zip(call.rows, results, strict=True):
             if result["status"] in NO_VERDICT:
                 error = result.get("error") or {}
-                cause = line(f": {error.get('type')}: {error.get('message')}", CAUSE_SHOWN) if error else ""
-                raise NoVerdict(f"row {line(row, 40)} has no result that can be compared ({result['status']}){cause}")
+                cause = one_line(f": {error.get('type')}: {error.get('message')}", CAUSE_SHOWN) if error else ""
+                raise NoVerdict(
+                    f"row {one_line(row, 40)} has no result that can be compared ({result['status']}){cause}"
+                )
         return results
 
 

@@ -118,7 +118,7 @@ class ForegroundRun:
         def show(log: Log) -> None:
             display.note(log_markup(log))
 
-        record = RunView()
+        view = RunView()
         began = time.monotonic()
         with self._log() as log, DriverProcess(job, log, self.hash_seed, self.launch) as process:
             with _StopOnSignals(process, display).handled() as stops, sandboxes.reporting_to(process), display:
@@ -127,39 +127,39 @@ class ForegroundRun:
                         stops.attend()
                         sandboxes.forward(process, show)
                         event = process.next(TICK_S)
-                        record.seconds = time.monotonic() - began
+                        view.seconds = time.monotonic() - began
                         if event is None:
-                            display.tick(record)
+                            display.tick(view)
                         else:
-                            record.apply(event)
+                            view.apply(event)
                             sandboxes.observe(event)
                             self.stream.event(event)
                             shown = event if self.json_events else sandboxes.displayed(event)
                             if shown is not None:
-                                display.event(shown, record)
+                                display.event(shown, view)
                 except EOFError:
                     pass
-                if self.output is not None and record.finalized is not None and record.finalized.endpoint is not None:
-                    for note in sandboxes.collect_artifacts(record.finalized.endpoint, self.output / files.ARTIFACTS):
+                if self.output is not None and view.finalized is not None and view.finalized.endpoint is not None:
+                    for note in sandboxes.collect_artifacts(view.finalized.endpoint, self.output / files.ARTIFACTS):
                         show(note)
             status = process.end()
-            finished = record.finished
+            finished = view.finished
             if finished is None:
-                finished = self._died(job, status, stops.received, process.log_tail(), record)
-                record.apply(finished)
+                finished = self._died(job, status, stops.received, process.log_tail(), view)
+                view.apply(finished)
                 self.stream.event(finished)
-                display.event(finished, record)
-        self._record_late(sandboxes, record)
-        self._write_connections(sandboxes, record)
-        connected = record.started is not None
+                display.event(finished, view)
+        self._record_late(sandboxes, view)
+        self._write_connections(sandboxes, view)
+        connected = view.started is not None
         recorded = None if connected and not finished.in_replay else self._recorded(finished)
-        written = self._results(record, finished) if recorded is None else self._kept_files()
+        written = self._results(view, finished) if recorded is None else self._kept_files()
         ended = RunSummary(
             settings=self.settings,
             run_id=self.run_id,
             store=self.store_typed,
             output=self.output,
-            record=recorded or record,
+            view=recorded or view,
             finished=finished,
             connected=connected,
             written=list(dict.fromkeys([*finished.files, *written])),
@@ -177,7 +177,7 @@ class ForegroundRun:
             final_summary.show(ended, self.console)
         return ended
 
-    def _record_late(self, sandboxes: NoSandboxes, record: RunView) -> None:
+    def _record_late(self, sandboxes: NoSandboxes, view: RunView) -> None:
         """End the sandboxes and record the model calls that ended after the driver."""
         if not sandboxes.has_gateway:
             return
@@ -188,17 +188,17 @@ class ForegroundRun:
             secrets = known_secrets(sandboxes.settings, self.store)  # some are in files that go with the sandboxes
             if late := sandboxes.end():
                 for event in record_late_calls(self.store, self.run_id, secrets, late):
-                    record.apply(event)
+                    view.apply(event)
         except ClientError as error:
             fail(f"the last calls of models are not in the run's record: {summary(error)}")
 
-    def _write_connections(self, sandboxes: NoSandboxes, record: RunView) -> None:
+    def _write_connections(self, sandboxes: NoSandboxes, view: RunView) -> None:
         """Write which hosts programs in sandboxes connected to, print the totals, and record those of the whole run."""
         try:
             file = None if self.output is None else self.output / files.CONNECTIONS
             for log in sandboxes.write_connections(file):
                 echo(make_console(stderr=self.json_events), log_markup(log))
-            record.hosts = {} if self.output is None else files.host_totals(self.output)
+            view.hosts = {} if self.output is None else files.host_totals(self.output)
         except (OSError, ValueError) as error:
             fail(f"the connections of sandboxes are not in the report: {error}")
 
@@ -208,24 +208,24 @@ class ForegroundRun:
             return None
         try:
             with closing(open_store(self.store)) as store:
-                record = view_of(store, store.run(self.run_id))
+                view = view_of(store, store.run(self.run_id))
         except JournalError as error:
             fail(f"what is recorded of the run cannot be read: {summary(error)}")
             return None
-        return record if record.best is not None else None
+        return view if view.best is not None else None
 
     def _kept_files(self) -> list[str]:
         """Return the names of the files of an earlier end."""
         names = (files.BEST_CANDIDATE, files.RESULT, files.CERTIFICATE, files.REPORT)
         return [name for name in names if self.output is not None and (self.output / name).exists()]
 
-    def _results(self, record: RunView, finished: Finished) -> list[str]:
+    def _results(self, view: RunView, finished: Finished) -> list[str]:
         """Write the certificate and the report, if the run started here; return their names."""
-        if self.output is None or record.started is None or finished.status == "refused":
+        if self.output is None or view.started is None or finished.status == "refused":
             return []
         written: list[str] = []
         try:
-            written += self._certify(record, self.output) if self.until is None else []
+            written += self._certify(view, self.output) if self.until is None else []
             written.append(self._write_page(self.output))
         except OSError as error:
             fail(f"the report cannot be written: {error}")
@@ -237,16 +237,16 @@ class ForegroundRun:
         with closing(open_store(self.store)) as store:
             return embedded.write(output, store, self.store, self.run_id, self.until)
 
-    def _certify(self, record: RunView, output: Path) -> list[str]:
+    def _certify(self, view: RunView, output: Path) -> list[str]:
         """Write the certificate, or remove that of an earlier end; return its name if there is one."""
         try:
             with closing(open_store(self.store)) as store:
-                record.certificate = certify(store, store.run(self.run_id))
+                view.certificate = certify(store, store.run(self.run_id))
         except ClientError as error:
-            record.no_certificate = str(error) if isinstance(error, NoCertificate) else summary(error)
+            view.no_certificate = str(error) if isinstance(error, NoCertificate) else summary(error)
             (output / files.CERTIFICATE).unlink(missing_ok=True)
             return []
-        files.write_json(output / files.CERTIFICATE, record.certificate.model_dump(mode="json"))
+        files.write_json(output / files.CERTIFICATE, view.certificate.model_dump(mode="json"))
         return [files.CERTIFICATE]
 
     @contextmanager
@@ -258,21 +258,21 @@ class ForegroundRun:
         with tempfile.TemporaryDirectory(prefix="gepa-replay-") as folder:
             yield Path(folder) / files.LOG
 
-    def _died(self, job: DriverJob, status: int, signals: int, tail: str, record: RunView) -> Finished:
+    def _died(self, job: DriverJob, status: int, signals: int, tail: str, view: RunView) -> Finished:
         """Return the last event of a process that could not emit it, and release its lease."""
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         reason = "stopped by hand, at once" if signals > 1 else f"the driver process {how} before its run was over"
         active_seconds = None if self.replays else self._let_go(job, reason)
         return Finished(
             active_seconds=active_seconds,
-            seconds=record.seconds,
+            seconds=view.seconds,
             status="paused",
             reason=reason,
             infrastructure=signals == 0,
             details=f"the end of its log:\n{tail}" if tail and signals <= 1 else None,
-            metric_calls=record.metric_calls,
-            in_replay=record.phase == "replaying" and not self.replays,
-            files=[files.BEST_CANDIDATE] if record.candidates and job.output is not None else [],
+            metric_calls=view.metric_calls,
+            in_replay=view.phase == "replaying" and not self.replays,
+            files=[files.BEST_CANDIDATE] if view.candidates and job.output is not None else [],
         )
 
     def _let_go(self, job: DriverJob, reason: str) -> float | None:

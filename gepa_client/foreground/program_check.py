@@ -12,9 +12,9 @@ from gepa_client.check.estimate_text import CENT, about_usd, brief_lines, run_es
 from gepa_client.errors import ClientError, summary
 from gepa_client.report.calling_program import blocked_hint, by_typescript, where_of
 from gepa_client.report.event_words import clock
-from gepa_client.settings.flag_words import Typed
-from gepa_client.settings.groups import ON_SAMPLE
 from gepa_client.settings.run_config import CALL_BUDGETS, CHECKED_ROWS, MOST_CHECKED_ROWS, RunConfig
+from gepa_client.settings.run_settings import ON_SAMPLE
+from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views.console import (
     STOPPED,
     USAGE,
@@ -45,7 +45,7 @@ MARKS = {
 
 def run_check(
     settings: RunConfig,
-    typed: Typed,
+    typed: GivenArguments,
     *,
     json_output: bool,
     brief: bool = False,
@@ -222,7 +222,7 @@ def _ranges(numbers: list[int]) -> str:
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-def _next(report: "CheckReport", typed: Typed) -> str:
+def _next(report: "CheckReport", typed: GivenArguments) -> str:
     budget = report.timing.budget if report.timing else None
     is_given = any(typed.given.get(name) is not None for name in CALL_BUDGETS)
     more: dict[str, Any] = {} if budget is None or is_given else {"max_metric_calls": budget}

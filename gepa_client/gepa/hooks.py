@@ -51,13 +51,11 @@ class TracePolicy:
     """
 
     def __init__(self) -> None:
-        self._installed = False
-        self._parents_next = False
+        self.reset()
 
     def on_optimization_start(self, event: Any) -> None:  # noqa: ARG002 - GEPA's signature
         """Expect announcements from here on."""
-        self._installed = True
-        self._parents_next = False
+        self._installed, self._parents_next = True, False
 
     def on_evaluation_start(self, event: Any) -> None:
         """Note whether the evaluation that follows is of parents."""
@@ -69,8 +67,7 @@ class TracePolicy:
 
     def reset(self) -> None:
         """Forget the run; GEPA announces no end of an interrupted one."""
-        self._installed = False
-        self._parents_next = False
+        self._installed, self._parents_next = False, False
 
     def wanted(self) -> bool:
         """Whether the evaluation about to start needs traces; call it once for each."""

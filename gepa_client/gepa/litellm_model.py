@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from evolverpc_common.display_text import line
+from evolverpc_common.display_text import one_line
 from evolverpc_common.rate_limiter import RateLimiter
 from gepa_client.errors import ConnectionLost
 from gepa_client.journal.completion_entries import CUT_OFF
@@ -170,7 +170,7 @@ class LiteLLMModel:
                     raise
                 pause_s = min(self.pause_s * 2 ** (attempt - 1), LONGEST_PAUSE_S) * self._random.uniform(0.75, 1.25)
                 asked_s = _retry_after(error)
-                self.on_retry(line(_lost_connection(error) or f"{type(error).__name__}: {error}", LONGEST_ERROR))
+                self.on_retry(one_line(_lost_connection(error) or f"{type(error).__name__}: {error}", LONGEST_ERROR))
             self._pacer.pause(max(pause_s, asked_s))
         raise AssertionError("the last attempt returns or raises")
 

@@ -64,24 +64,25 @@ class TextProposal(ReflectionProposal):
     request: str | None = None
 
 
-class _ReflectionStrategy(ABC):
+class ReflectionStrategy(ABC):
     """GEPA's interface of a reflection strategy, over `propose`."""
 
     @abstractmethod
-    def propose(self, jobs: Sequence[ReflectionJob]) -> list[TextProposal]: ...
+    def propose(self, jobs: Sequence[ReflectionJob]) -> list[TextProposal]:
+        """Return one proposal per job, in order; empty for a job that failed. Raises no `Exception`."""
 
     def reflect(
         self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
-    ) -> tuple[ReflectionProposal, Self]:
+    ) -> tuple[TextProposal, Self]:
         """Do one job of `reflect_many`."""
         return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
 
-    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
-        """Return one proposal per job, in order; empty for a job that failed. Raises no `Exception`."""
+    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[TextProposal, Self]]:
+        """Return what `propose` returns, as GEPA takes it."""
         return [(proposal, self) for proposal in self.propose(jobs)]
 
 
-class ConcurrentReflection(_ReflectionStrategy):
+class ConcurrentReflection(ReflectionStrategy):
     """Prompts a language model, with GEPA's own prompts, for every (job, component) of an iteration at the same time.
 
     It uses the same prompts as GEPA's `StatelessReflectionLM`, in the same order. A job with a failed request proposes
@@ -329,7 +330,7 @@ class _Task:
         return replace(self, prompt=prompt, form=self.form.again(reason), asked=reason)
 
 
-class ProgramReflection(_ReflectionStrategy):
+class ProgramReflection(ReflectionStrategy):
     """Has the program make its own proposals (capability `proposals`), for all jobs of an iteration at the same time.
 
     For `gepa.optimize(adapter=adapter, reflection_strategy=ProgramReflection(adapter))` with a `sampling_strategy` that

@@ -191,7 +191,7 @@ class RacedOut(_Part):
     def rejecting(self) -> dict[str, Any]:
         """Return the fields of `Rejected` by which a proposal that lost differs from others."""
         below = f"its mean score is {-self.mean:.3g} below that of the best candidate"
-        return {"race": self, "reason": f"raced out: on {self.compared:,} of {self.rows:,} rows {below}"}
+        return {"race": self, "reason": f"lost its race: on {self.compared:,} of {self.rows:,} rows {below}"}
 
 
 class LostRaces(_Part):
@@ -235,7 +235,7 @@ class Rejected(Decision):
 
     @property
     def is_by_score(self) -> bool:
-        """Whether it was not better on its minibatch; else: a duplicate, a merge, not selected, raced out."""
+        """Whether it was not better on its minibatch; else: a duplicate, a merge, not selected, lost its race."""
         return (
             self.race is None
             and self.old_score is not None

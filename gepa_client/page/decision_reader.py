@@ -9,7 +9,7 @@ from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import CandidateFound, Rejected
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
-from gepa_client.page.event_lines import LinesOfRun
+from gepa_client.page.event_lines import EventListBuilder
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.page_events import Candidate, CodeVersion, Proposal
@@ -27,7 +27,7 @@ class DecisionReader:
     of all proposals that have texts. `proposals`: all of them. `lines`: about those that a page lists.
     """
 
-    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows, lines: LinesOfRun) -> None:
+    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows, lines: EventListBuilder) -> None:
         self._store, self._id, self._log, self._rows = store, run_id, log, rows
         self.lines = lines
         self.candidates: list[CandidateRecord] = []

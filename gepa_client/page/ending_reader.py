@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evolverpc_common.display_text import line
+from evolverpc_common.display_text import one_line
 from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import NoCertificate
@@ -41,20 +41,20 @@ class EndingReader:
         self._read = _mark(run)
         if run.status == "pending" or run.identity is None:
             return
-        record = view_of(self._store, run, self._until)
-        self.warnings = record.warnings
-        if record.ties is not None:
-            self._log.add(record.ties)
-            self._log.add(Budget(at=record.ties.at, metric_calls=record.ties.metric_calls))
-        if run.status in OVER and record.sealed is not None and self._until is None:
-            self._add_certificate(run, record)
-        self._log.add(summary_of(record, explain(self._store, run, self._until)))
+        view = view_of(self._store, run, self._until)
+        self.warnings = view.warnings
+        if view.ties is not None:
+            self._log.add(view.ties)
+            self._log.add(Budget(at=view.ties.at, metric_calls=view.ties.metric_calls))
+        if run.status in OVER and view.sealed is not None and self._until is None:
+            self._add_certificate(run, view)
+        self._log.add(summary_of(view, explain(self._store, run, self._until)))
 
-    def _add_certificate(self, run: StoredRun, record: RunView) -> None:
+    def _add_certificate(self, run: StoredRun, view: RunView) -> None:
         try:
-            found = record.certificate = certify(self._store, run)
+            found = view.certificate = certify(self._store, run)
         except NoCertificate as error:
-            record.no_certificate = str(error)
+            view.no_certificate = str(error)
             return
         low, high = found.validation.low, found.validation.high
         self._log.add(CertificateFound(candidate=found.candidate, low=low, high=high))
@@ -65,23 +65,23 @@ def _mark(run: StoredRun) -> tuple[str, str]:
     return run.status, run.updated
 
 
-def summary_of(record: RunView, explained: Explanation | None) -> Summary:
+def summary_of(view: RunView, explained: Explanation | None) -> Summary:
     """Return the summary; `explained`: None if the run holds no candidate."""
-    facts = fields.summary_facts(record)
-    if record.finalized is not None:
-        answer = record.finalized.error or record.finalized.message or "no message"
-        facts.append(("finalize failed" if record.finalized.error else "finalize", line(answer)))
-    if (unused := unused_iterations(record)) is not None:
+    facts = fields.summary_facts(view)
+    if view.finalized is not None:
+        answer = view.finalized.error or view.finalized.message or "no message"
+        facts.append(("finalize failed" if view.finalized.error else "finalize", one_line(answer)))
+    if (unused := unused_iterations(view)) is not None:
         facts.append(("unused", unused))
     return Summary(
-        story=fields.story(record, explained),
-        certificate=_stated(fields.certificate_facts(record)),
-        no_improvement=_stated(no_improvement(record)),
+        story=fields.story(view, explained),
+        certificate=_stated(fields.certificate_facts(view)),
+        no_improvement=_stated(no_improvement(view)),
         facts=_stated(facts),
-        settings=fields.changed_settings(record.started.config) if record.started is not None else {},
+        settings=fields.changed_settings(view.started.config) if view.started is not None else {},
         tables=[
             SummaryTable(heading=heading, columns=list(columns), rows=[list(row) for row in rows])
-            for heading, columns, rows in fields.tables(record)
+            for heading, columns, rows in fields.tables(view)
         ],
         failed_steps=[
             FailedStep(
@@ -89,7 +89,7 @@ def summary_of(record: RunView, explained: Explanation | None) -> Summary:
                 step=failure.step,
                 text=sent_text(f"{failure.message}\n{failure.details or ''}".rstrip()),
             )
-            for failure in record.failures[:_FAILED_STEPS]
+            for failure in view.failures[:_FAILED_STEPS]
         ],
     )
 

@@ -37,7 +37,7 @@ class EventLines(Part):
     omitted: int
 
 
-class LinesOfRun:
+class EventListBuilder:
     """The lines of one run. `until`: as of `view_of`."""
 
     def __init__(self, until: int | None) -> None:
@@ -48,7 +48,7 @@ class LinesOfRun:
 
     def add(self, event: Event) -> None:
         """Add the line about a decision, if it stays."""
-        if event_line(event).stays and (self._until is None or (event.at or 0) <= self._until):
+        if event_line(event).is_kept and (self._until is None or (event.at or 0) <= self._until):
             self._count += 1
             self._last.appendleft(_shown(event))
 

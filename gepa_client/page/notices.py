@@ -5,11 +5,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evolverpc_common.display_text import command, counted, duration, line, seconds_since
+from evolverpc_common.display_text import command, counted, duration, one_line, seconds_since
 from gepa_client.page.moment_events import CommandHint, FailureCounts, LongInFlight, Notice, Now, Run
-
-LONG_S = 10.0
-"""Seconds from which on a wait is stated: shorter ones are the pace of the work."""
+from gepa_client.run.run_counters import LONG_S
 
 STUCK_FACTOR = 10
 """How much longer than usual an example takes that is stuck."""
@@ -25,7 +23,7 @@ LEAST_LIMIT_S = 10
 
 
 @dataclass(frozen=True)
-class Situation:
+class NoticeInput:
     """A run as it stands. `seed_failed`: the program failed on all rows of the seed; `store`: what commands call it."""
 
     run: Run
@@ -67,12 +65,11 @@ class Situation:
 
     def _lost(self) -> Notice:
         resume = self._command("resume", "continue the run, once its lease has ended")
-        known = any(" resume " in each.command for each in self.run.commands)
         return Notice(
             kind="lost",
             title="The optimizer sends no heartbeat",
             text=["Its process was killed, or it is cut off from the store. All results are kept."],
-            commands=[*([] if known else [resume]), *self.run.commands],
+            commands=[resume, *self.run.commands],
         )
 
     def _stuck(self) -> Notice:
@@ -132,12 +129,12 @@ class Situation:
             others = True
             again = "Start a server again at its address: the run continues by itself, without a command."
             since = seconds_since(now.waiting_since or now.last_result or "")
-            yield _wait("a server that answers", since, line(now.waiting_for), again)
+            yield _wait("a server that answers", since, one_line(now.waiting_for), again)
         reflecting = None if now.reflecting_since is None else seconds_since(now.reflecting_since)
         if reflecting is not None and reflecting >= LONG_S:
             others = True
             model = run.reflection_model
-            proposer = "new texts of the program" if model is None else f"an answer of the model {line(model, 100)}"
+            proposer = "new texts of the program" if model is None else f"an answer of the model {one_line(model, 100)}"
             yield _wait(
                 proposer, reflecting, *([f"It is to change {', '.join(now.reflecting)}."] if now.reflecting else [])
             )
@@ -163,7 +160,7 @@ class Situation:
         if run.status not in ("failed", "paused", "running"):
             return
         named = "running, but no process drives it" if run.status == "running" else run.status
-        text = [line(run.reason.partition("\n")[0])] if run.reason else []
+        text = [one_line(run.reason.partition("\n")[0])] if run.reason else []
         commands = run.commands
         if run.status != "running" and failures is not None and failures.failed:
             steps, commands = self._after_failures(failures)
@@ -177,7 +174,7 @@ class Situation:
         place = failed_at(first.traceback or "")
         fix = (
             f"Fix the program: {failures.failed:,} of {failures.evaluated:,} examples failed, first with "
-            f"{line(first.type, 80)}: {line(first.message, 200)}{f' in {place}' if place else ''}. "
+            f"{one_line(first.type, 80)}: {one_line(first.message, 200)}{f' in {place}' if place else ''}. "
             "Start its server again."
         )
         if self.seed_failed:
@@ -209,7 +206,7 @@ def _example(each: LongInFlight) -> str:
     """Return `val 7 with candidate 2`; a text that is in no pool goes by the beginning of its digest."""
     kind = "candidate" if re.fullmatch(r"\d{1,6}", each.candidate) else "proposal"
     row = each.row if " " in each.row else f"row {each.row}"
-    return f"{line(row, 60)} with {kind} {each.candidate}"
+    return f"{one_line(row, 60)} with {kind} {each.candidate}"
 
 
 def failed_at(traceback: str) -> str | None:
@@ -219,4 +216,4 @@ def failed_at(traceback: str) -> str | None:
     if not frames:
         return None
     file, number, code = frames[-1]
-    return f"{line(file, 200)}, line {number}{f': {line(code, 120)}' if code else ''}"
+    return f"{one_line(file, 200)}, line {number}{f': {one_line(code, 120)}' if code else ''}"

@@ -6,11 +6,11 @@ from gepa_client.journal.store import Store, named_store
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.ending_reader import EndingReader
 from gepa_client.page.entry_reader import EntryReader
-from gepa_client.page.event_lines import LinesOfRun
+from gepa_client.page.event_lines import EventListBuilder
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import FailureCounts, Notices, Position, StoreTrouble
-from gepa_client.page.notices import Situation
+from gepa_client.page.notices import NoticeInput
 from gepa_client.page.record_reader import HeartbeatReader, RequestReader, run_event
 from gepa_client.page.totals_reader import TotalsReader
 
@@ -42,7 +42,7 @@ class RunReader:
         self._store, self._named, self._id, self._log = store, named_store(url), run_id, log
         self._is_ended, self._reads_totals = ended, reads_totals
         self._rows = InitialRows(store, run_id, log)
-        self._decisions = DecisionReader(store, run_id, log, self._rows, LinesOfRun(until))
+        self._decisions = DecisionReader(store, run_id, log, self._rows, EventListBuilder(until))
         self._heartbeats = HeartbeatReader(store, run_id, self._decisions)
         self._entries = EntryReader(store, run_id, log, self._rows, self._decisions)
         self.totals = TotalsReader(run_id, log, self._rows, self._decisions)
@@ -114,7 +114,7 @@ class RunReader:
         stated = run_event(run, self._rows, end=end, url=url, named=self._named, driven=driven)
         now = self._heartbeats.event(run, driven=driven)
         failures = self.totals.failures
-        situation = Situation(stated, now, failures, self._seed_failed(failures), self._named)
+        situation = NoticeInput(stated, now, failures, self._seed_failed(failures), self._named)
         if situation.stuck_s is not None:
             now.forecast = None
         for event in (stated, now, Notices(notices=situation.notices())):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evolverpc_common.display_text import counted, line
+from evolverpc_common.display_text import counted, one_line
 from gepa_client.evolution.names import code_label
 from gepa_client.journal import run_events as events
 from gepa_client.report.calling_program import blocked_hint, where_of
@@ -37,92 +37,92 @@ ROWS_SHOWN = 50
 
 
 @dataclass(frozen=True)
-class Line:
+class EventText:
     """A line about an event, empty if none is shown. `lead`: its first words; `style`: theirs, or of all without them.
 
-    Texts of servers and models are part of it as they are; `whole`: they may have several lines. `stays`: the terminal
-    keeps it above the frame, and the page lists it if it is a warning or a decision.
+    Texts of servers and models are part of it as they are; `whole`: they may have several lines. `is_kept`: the
+    terminal prints it above the frame and keeps it there; the page lists it if it is a warning or a decision.
     """
 
     text: str = ""
     style: str = ""
     lead: str = ""
     whole: bool = False
-    stays: bool = False
+    is_kept: bool = False
 
 
-def event_line(event: events.Event) -> Line:
+def event_line(event: events.Event) -> EventText:
     """Return the line about an event."""
     match event:
         case events.Started():
-            text = f"{where_of(event.server)}: {_rows(event)}; components {line(', '.join(event.components))}"
-            return Line(f"{text}; proposals by {line(event.proposer)}", "bold", line(event.program))
+            text = f"{where_of(event.server)}: {_rows(event)}; components {one_line(', '.join(event.components))}"
+            return EventText(f"{text}; proposals by {one_line(event.proposer)}", "bold", one_line(event.program))
         case events.Warned():
-            return Line(event.message, "yellow", "warning:", whole=True, stays=True)
+            return EventText(event.message, "yellow", "warning:", whole=True, is_kept=True)
         case events.Phase() if event.phase != "connecting":
-            return Line(PHASES[event.phase])
+            return EventText(PHASES[event.phase])
         case events.CandidateFound(index=0):
-            return Line(f"the seed scores {event.score:.4g}")
+            return EventText(f"the seed scores {event.score:.4g}")
         case events.CandidateFound():
             code, best = code_label(event.texts), event.best == event.index
-            runs = f" ({line(code, 100)})" if code is not None else ""
+            runs = f" ({one_line(code, 100)})" if code is not None else ""
             found = f"candidate {event.index} from {' and '.join(map(str, event.parents))}: {event.score:.4g}"
-            return Line(f"{found}{' best so far' if best else ''}{runs}", "green" if best else "")
+            return EventText(f"{found}{' best so far' if best else ''}{runs}", "green" if best else "")
         case events.Rejected() if event.is_by_score:
             scores = f"{event.old_score:g} -> {event.new_score:g}"
-            return Line(f"proposal not kept: {scores}, sum over its minibatch", "dim")
+            return EventText(f"proposal not kept: {scores}, sum over its minibatch", "dim")
         case events.Rejected():
-            return Line(f"proposal not kept: {line(event.reason)}", "dim")
+            return EventText(f"proposal not kept: {one_line(event.reason)}", "dim")
         case events.NoProposal():
-            return Line(f"iteration {event.iteration}: no proposal: {line(event.reason)}", "dim")
+            return EventText(f"iteration {event.iteration}: no proposal: {one_line(event.reason)}", "dim")
         case events.FleetChanged():
             return fleet_line(event)
         case events.MutationStarted():
-            return Line(f"change {event.number}, of {_origin(event)}: {line(event.request, REQUEST)}")
+            return EventText(f"change {event.number}, of {_origin(event)}: {one_line(event.request, REQUEST)}")
         case events.MutationProgress():
-            return Line(f"change {event.number}: {line(event.message, REQUEST)}", "dim")
+            return EventText(f"change {event.number}: {one_line(event.message, REQUEST)}", "dim")
         case events.Mutated():
             size = size_text(event.lines_added, event.lines_removed, len(event.files))
-            return Line(f"change {event.number} made: {size}: {line(event.summary or event.request, REQUEST)}")
+            return EventText(f"change {event.number} made: {size}: {one_line(event.summary or event.request, REQUEST)}")
         case events.MutationRejected():
-            why = f"at stage {line(event.stage, 20)}: {line(event.reason)}"
-            return Line(why, "yellow", f"change {event.number} rejected")
+            why = f"at stage {one_line(event.stage, 20)}: {one_line(event.reason)}"
+            return EventText(why, "yellow", f"change {event.number} rejected")
         case events.StepFailed():
-            lead = f"iteration {event.iteration}: {line(event.step)} failed:"
-            return Line(line(event.message), "red", lead, stays=True)
+            lead = f"iteration {event.iteration}: {one_line(event.step)} failed:"
+            return EventText(one_line(event.message), "red", lead, is_kept=True)
         case events.RecordsCut():
             cut = f"{event.shortened:,} of {event.records:,} shortened, {event.left_out:,} left out"
-            text = f"{line(event.component, 80)}: {cut}, about {event.tokens:,} tokens"
-            return Line(f"{text}; to show more, raise {event.setting}", "yellow", "records cut for")
+            text = f"{one_line(event.component, 80)}: {cut}, about {event.tokens:,} tokens"
+            return EventText(f"{text}; to show more, raise {event.setting}", "yellow", "records cut for")
         case events.UnusableAnswer():
-            return Line(_unusable(event), "yellow", "answer not used for")
+            return EventText(_unusable(event), "yellow", "answer not used for")
         case events.CopiedExamples():
-            return Line(_copied_summary(event), "yellow", "copied:")
+            return EventText(_copied_summary(event), "yellow", "copied:")
         case events.Steered():
-            return Line(_steered(event), "yellow" if event.refused else "bold", "steered:")
+            return EventText(_steered(event), "yellow" if event.refused else "bold", "steered:")
         case events.Sealed():
-            return Line(f"committed to {counted(event.rows, 'test row')}: {event.digest}", stays=True)
+            return EventText(f"committed to {counted(event.rows, 'test row')}: {event.digest}", is_kept=True)
         case events.TiesCompared():
-            return Line(_tie_summary(event))
+            return EventText(_tie_summary(event))
         case events.Tested():
             times = f", {event.repeats} times each" if event.repeats > 1 else ""
-            return Line(f"{named(event.index)}: {event.score:.4g} on {event.rows} test rows{times}")
+            return EventText(f"{named(event.index)}: {event.score:.4g} on {event.rows} test rows{times}")
         case events.Finalized(error=str()):
-            return Line(line(event.error or ""), "yellow", "finalize failed:", stays=True)
+            return EventText(one_line(event.error or ""), "yellow", "finalize failed:", is_kept=True)
         case events.Finalized():
-            text = f"finalize: {line(event.message)}" if event.message else "finalize was called"
-            return Line(text, stays=True)
+            text = f"finalize: {one_line(event.message)}" if event.message else "finalize was called"
+            return EventText(text, is_kept=True)
         case events.CallRefused():
-            return Line(refusal_text(event), "yellow", "refused")
+            return EventText(refusal_text(event), "yellow", "refused")
         case _:
-            return Line()
+            return EventText()
 
 
 def totals(view: RunView) -> dict[str, str | None]:
     """Return a sentence for all events of a kind, by its label; None if there is none."""
     return {
         "steered": _steered_summary(view.steered_kinds),
-        "raced out": _race_summary(view.races),
+        "races": _race_summary(view.races),
         "compared": None if view.ties is None else _tie_summary(view.ties),
         "failed examples": None if view.failed_examples is None else failure_summary(view.failed_examples),
         "retries": None if view.retried is None else _retry_summary(view.retried),
@@ -136,18 +136,18 @@ Table = tuple[str, Sequence[str], Sequence[tuple[str, ...]]]
 """A heading, the names of columns, and rows that each begin with a name."""
 
 
-def event_tables(view: RunView) -> tuple[Table, Table, Table, Table]:
+def event_tables(view: RunView) -> list[Table]:
     """Return a table of the events of each of four kinds: cut records, answers not used, copies, refusals."""
     cut = [
         (
-            line(f"iteration {event.iteration:,}, {event.component}", 200),
+            one_line(f"iteration {event.iteration:,}, {event.component}", 200),
             *(f"{n:,}" for n in (event.records, event.shortened, event.left_out, event.tokens)),
         )
         for event in view.cut_records[:ROWS_SHOWN]
     ]
     unused = [
         (
-            line(f"iteration {event.iteration:,}, {event.component}", 200),
+            one_line(f"iteration {event.iteration:,}, {event.component}", 200),
             event.reason,
             (event.then or "used") if event.asked_again else "-",
             "lacks it" if event.dropped else "has it",
@@ -156,19 +156,19 @@ def event_tables(view: RunView) -> tuple[Table, Table, Table, Table]:
     ]
     copied = [
         (
-            line(f"candidate {copy.candidate}, {copy.component}, {_copied_rows(copy)}: {copy.text}", 300),
+            one_line(f"candidate {copy.candidate}, {copy.component}, {_copied_rows(copy)}: {copy.text}", 300),
             f"{copy.words:,}",
             f"{copy.row_count:,}",
         )
         for copy in (view.copied.copies if view.copied is not None else ())
     ]
     refused = [(event.what, refusal_text(event)) for event in view.refusals]
-    return (
+    return [
         ("Records cut for reflection", ("prompt", "records", "shortened", "left out", "tokens left out"), cut),
         ("Answers that were not used", ("text", "first answer", "second answer", "the proposal"), unused),
         ("Copied from training rows", ("copy", "words", "rows"), copied),
         ("Refused", ("request", "reason"), refused),
-    )
+    ]
 
 
 def named(index: int) -> str:
@@ -201,31 +201,31 @@ def rows_summary(event: events.Started) -> str:
     return ", ".join(f"{event.splits[split]} {split}{also.get(split, '')}" for split in shown)
 
 
-def fleet_line(event: events.FleetChanged) -> Line:
+def fleet_line(event: events.FleetChanged) -> EventText:
     """Return the line about a change of the fleet."""
-    where, detail = line(event.url or "the fleet", 80), line(event.detail)
+    where, detail = one_line(event.url or "the fleet", 80), one_line(event.detail)
     after = f": {detail}" if detail else ""
     match event.kind:
         case "waiting":
             limit = f" (up to {clock(event.after)})" if event.after is not None else ""
             hint = f"; {blocked}" if (blocked := blocked_hint(event.detail)) else ""
-            return Line(f"{detail}{hint}", "yellow", f"no server answers, waiting{limit}{':' * bool(detail)}")
+            return EventText(f"{detail}{hint}", "yellow", f"no server answers, waiting{limit}{':' * bool(detail)}")
         case "resting":
-            return Line(detail, "yellow", f"{where} is paused{':' * bool(detail)}")
+            return EventText(detail, "yellow", f"{where} is paused{':' * bool(detail)}")
         case "refused" | "warning":
-            return Line(detail, "yellow", f"{where}{':' * bool(detail)}")
+            return EventText(detail, "yellow", f"{where}{':' * bool(detail)}")
         case "joined":
-            return Line(f"{where} joined{after}", "dim")
+            return EventText(f"{where} joined{after}", "dim")
         case "back":
-            return Line(f"{where} is back{after}", "green")
+            return EventText(f"{where} is back{after}", "green")
         case "left":
-            return Line(f"{where} has left{after}")
+            return EventText(f"{where} has left{after}")
 
 
 def refusal_text(event: events.CallRefused) -> str:
     """One refusal in a line, its texts as they are."""
     again = f" ({event.times:,} times)" if event.times > 1 else ""
-    return line(f"{event.what} for {event.sandbox}: {event.reason}{again}")
+    return one_line(f"{event.what} for {event.sandbox}: {event.reason}{again}")
 
 
 # --- proposals -------------------------------------------------------------------------------------------------------
@@ -245,8 +245,8 @@ def _race_summary(races: events.LostRaces) -> str | None:
 
 
 def rejected_text(view: RunView) -> str:
-    """Return `7 rejected, 2 of them raced out`; empty if none was."""
-    lost = f", {view.races.lost} of them raced out" if view.races.lost else ""
+    """Return `7 rejected, 2 of them lost a race`; empty if none was."""
+    lost = f", {view.races.lost} of them lost a race" if view.races.lost else ""
     return f"{len(view.rejected)} rejected{lost}" if view.rejected else ""
 
 
@@ -337,9 +337,9 @@ def dropped_texts(view: RunView, proposals: int, proposer: str) -> Iterator[tupl
 def _unusable(event: events.UnusableAnswer) -> str:
     """One such answer in a line, its component as it is."""
     if not event.asked_again:
-        return line(f"{event.component}: the proposed text is {_called(event.reason)} and was dropped", 200)
+        return one_line(f"{event.component}: the proposed text is {_called(event.reason)} and was dropped", 200)
     second = "a second one was used" if event.then is None else f"the second one {_called(event.then)}: dropped"
-    return line(f"{event.component}: the answer was {_called(event.reason)}, {second}", 200)
+    return one_line(f"{event.component}: the answer was {_called(event.reason)}, {second}", 200)
 
 
 def _called(reason: str) -> str:
@@ -352,7 +352,9 @@ def _copied_summary(copied: events.CopiedExamples) -> str:
         f"{copy.words:,} words of {_copied_rows(copy)} in candidate {copy.candidate} ({copy.component})"
         for copy in copied.copies[:COPIES_NAMED]
     )
-    return line(f"{counted(copied.count, 'part')} of training rows: {found}{', ...' * (copied.count > COPIES_NAMED)}")
+    return one_line(
+        f"{counted(copied.count, 'part')} of training rows: {found}{', ...' * (copied.count > COPIES_NAMED)}"
+    )
 
 
 def _copied_rows(copy: events.CopiedExample) -> str:
@@ -378,7 +380,7 @@ def _cut_summary(cuts: events.RecordCuts) -> str | None:
 def failure_summary(failed: events.FailedExamples) -> str:
     """`6 of 60 evaluations: 5 KeyError, 1 timeout`; texts as they are."""
     groups = ", ".join(f"{group.count:,} {failure_name(group)}" for group in failed.groups[:FAILURES_NAMED])
-    return line(f"{failed.failed:,} of {failed.evaluated:,} evaluations: {groups}")
+    return one_line(f"{failed.failed:,} of {failed.evaluated:,} evaluations: {groups}")
 
 
 def _retry_summary(retried: events.RetriedExamples) -> str:
@@ -390,7 +392,7 @@ def _retry_summary(retried: events.RetriedExamples) -> str:
     more = ", ..." if len(retried.groups) > FAILURES_NAMED else ""
     were = "was" if retried.examples == 1 else "were"
     failures = counted(sum(group.failures for group in retried.groups), "failure")
-    return line(f"{counted(retried.examples, 'example')} {were} tried again after {failures}: {listed}{more}")
+    return one_line(f"{counted(retried.examples, 'example')} {were} tried again after {failures}: {listed}{more}")
 
 
 def failure_name(group: events.FailureGroup) -> str:
@@ -407,7 +409,7 @@ def failure_places(group: events.FailureGroup, most: int = FAILURES_NAMED) -> st
         f"{candidate} ({'once' if count == 1 else f'{count:,} times'})" for candidate, count in group.candidates.items()
     ]
     by = ", ".join(times[:most]) + (", ..." if len(times) > most else "")
-    return line(
+    return one_line(
         f"{counted(group.count, 'example')}; on {counted(group.row_count, 'row')}: {rows}; "
         f"by {'candidate' if len(times) == 1 else 'candidates'}: {by}",
         LONGEST_FAILURE,
@@ -419,11 +421,11 @@ def failure_messages(group: events.FailureGroup) -> str | None:
     if group.message_count < 2:
         return None
     listed = ", ".join(
-        f"{line(message, 160)} ({'once' if count == 1 else f'{count:,} times'})"
+        f"{one_line(message, 160)} ({'once' if count == 1 else f'{count:,} times'})"
         for message, count in group.messages.items()
     )
     more = ", ..." if group.message_count > len(group.messages) else ""
-    return line(f"{group.message_count:,} different messages: {listed}{more}", LONGEST_FAILURE)
+    return one_line(f"{group.message_count:,} different messages: {listed}{more}", LONGEST_FAILURE)
 
 
 def first_failure(group: events.FailureGroup, most: int | None = None) -> str:

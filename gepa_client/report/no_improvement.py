@@ -3,17 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from evolverpc_common.display_text import counted, line
+from evolverpc_common.display_text import counted, one_line
 from gepa_client.journal.run_events import FailureGroup, MutationRejected, Rejected
 from gepa_client.report.event_words import dropped_texts, failure_name
 from gepa_client.report.summary_fields import is_by_model, is_typescript, perfect_score, setting_of
 from gepa_client.run.run_view import RunView
+from gepa_client.settings.run_settings import GEPA_MINIBATCH
 
 EXAMPLES, HINTS = 3, 3
 """Rejected proposals and suggestions that the end of a run without improvement shows."""
-
-GEPA_MINIBATCH = 3
-"""Rows of a minibatch by GEPA's default."""
 
 SAME = 3
 """Proposals that show the same, from which on that is no chance."""
@@ -73,10 +71,10 @@ def _outcomes(view: RunView) -> Counter[str]:
     failing = _failing(view)
     found = Counter({f"not better on the {view.selection} rows": len(view.candidates) - 1})
     found.update(_rejection(event, failing, view.selection) for event in view.rejected)
-    found.update(f"without a proposal ({line(event.reason, 60)})" for event in view.skipped)
-    found.update(f"failed in {line(event.step, 40)}" for event in view.failures)
+    found.update(f"without a proposal ({one_line(event.reason, 60)})" for event in view.skipped)
+    found.update(f"failed in {one_line(event.step, 40)}" for event in view.failures)
     refused = (event for event in view.mutations if isinstance(event, MutationRejected))
-    found.update(f"changes of code refused at stage {line(event.stage, 20)}" for event in refused)
+    found.update(f"changes of code refused at stage {one_line(event.stage, 20)}" for event in refused)
     return Counter({what: count for what, count in found.most_common() if count})
 
 
@@ -106,9 +104,9 @@ def _rejection(event: Rejected, failing: Mapping[str | None, FailureGroup], sele
     if event.outcome != "rejected":
         return f"{event.outcome.replace('_', ' ')} on the {selection} rows"
     if not event.is_by_score:
-        return line(event.reason, 80)
+        return one_line(event.reason, 80)
     if (group := failing.get(event.candidate)) is not None:
-        return f"on which the program failed ({line(failure_name(group), 60)})"
+        return f"on which the program failed ({one_line(failure_name(group), 60)})"
     if event.unchanged:
         return "with the texts of their parent"
     return (
@@ -142,7 +140,7 @@ def _hints(view: RunView) -> Iterator[str]:
     scored = _judged(view)
     same = sum(event.new_score == event.old_score for event in scored)
     size, is_small = _minibatch(view), False
-    only = view.improved_only_minibatches
+    only = len(view.candidates) - 1 + view.races.lost  # better on their minibatch alone: the seed is still the best
     if not faults and scored and not any(event.old_score or event.new_score for event in scored):
         yield "a score with values between 0 and 1: every minibatch scored 0 before and after, which shows no progress"
     elif not faults and same > len(scored) / 2:
@@ -177,13 +175,13 @@ def _faults(view: RunView, proposals: int) -> Iterator[tuple[int, str]]:
     unchanged = sum(event.unchanged for event in view.rejected)
     if view.failures:
         first = view.failures[0]
-        yield len(view.failures), f"the log: {first.step} failed first with {line(first.message, 200)}"
+        yield len(view.failures), f"the log: {first.step} failed first with {one_line(first.message, 200)}"
     if failed := _most_failed(view):
         group = failed[0]
         yield (
             len(failed),
             f"a fix of the program, or of {proposer}: on {len(failed):,} of {counted(proposals, 'proposal')} the "
-            f"program failed, as with {line(failure_name(group), 60)}: {line(group.message, 200)}",
+            f"program failed, as with {one_line(failure_name(group), 60)}: {one_line(group.message, 200)}",
         )
     scores = [score for event in view.rejected for score in (event.old_score, event.new_score)]
     if (scores or empty) and not any([*scores, *(event.score for event in view.candidates)]):

@@ -1,8 +1,8 @@
 """The present state of a run in words, which the frame of a terminal, that of a notebook, and plain lines show."""
 
-from evolverpc_common.display_text import counted, line
+from evolverpc_common.display_text import counted, one_line
 from gepa_client.journal import run_events as events
-from gepa_client.report.event_words import Line, clock, dropped_text, fleet_line, named, rejected_text
+from gepa_client.report.event_words import EventText, clock, dropped_text, fleet_line, named, rejected_text
 from gepa_client.run.run_view import RunView
 
 SHORTEST_WAIT_S = 1.0
@@ -15,7 +15,7 @@ PROGRESS = 110
 def title(started: events.Started) -> str:
     """Return the run's own name first, as several programs often have the same name."""
     own = started.config.get("name") or started.run_id
-    return f"{line(str(own), 40)} · {line(started.program, 40)}"
+    return f"{one_line(str(own), 40)} · {one_line(started.program, 40)}"
 
 
 def calls_text(view: RunView) -> str:
@@ -60,7 +60,7 @@ def pace_text(view: RunView) -> str:
     return " · ".join(parts)
 
 
-def waiting_line(view: RunView) -> Line | None:
+def waiting_line(view: RunView) -> EventText | None:
     """Return an outage with the time left before the run pauses; None if a server answers."""
     event = view.waiting
     if event is None or event.after is None:
@@ -79,10 +79,10 @@ def reflection_text(view: RunView) -> str:
         return ""
     components = dict.fromkeys(name for proposal in view.reflecting for name in proposal.components)
     proposals = f", {count} proposals" if count > 1 else ""
-    failed = f"; asked again after: {line(view.reflection_error, 160)}" if view.reflection_error else ""
+    failed = f"; asked again after: {one_line(view.reflection_error, 160)}" if view.reflection_error else ""
     return (
-        f"waiting {clock(waited_s)} for {line(view.started.proposer, 40)}: "
-        f"{line(', '.join(components), 60)} (iteration {first.iteration}{proposals}){failed}"
+        f"waiting {clock(waited_s)} for {one_line(view.started.proposer, 40)}: "
+        f"{one_line(', '.join(components), 60)} (iteration {first.iteration}{proposals}){failed}"
     )
 
 
@@ -102,5 +102,5 @@ def changes_text(view: RunView) -> str:
     parts = [f"{counted(made, 'change')} made", f"{len(view.mutations) - made} refused"]
     if view.mutating:
         latest = next((message for message in reversed(view.mutating.values()) if message), "")
-        parts.append(f"{len(view.mutating)} being made" + (f": {line(latest, PROGRESS)}" if latest else ""))
+        parts.append(f"{len(view.mutating)} being made" + (f": {one_line(latest, PROGRESS)}" if latest else ""))
     return " · ".join(parts)

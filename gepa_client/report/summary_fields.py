@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from evolverpc_common.display_text import counted, line, money, plain
+from evolverpc_common.display_text import counted, money, one_line, plain
 from gepa_client.analysis.explanation import Change, Explanation, MovedRows, PairedScores
 from gepa_client.analysis.proposals import AnalyzedProposal, ComparedRow, Excerpt
 from gepa_client.certificate.certificate import NoiseFound
@@ -131,7 +131,7 @@ def leak_summary(leaks: Leaks) -> str:
         for leak in leaks.listed[:LEAKS_SHOWN]
     )
     more = ", ..." if leaks.rows > LEAKS_SHOWN else ""
-    return line(f"the best candidate contains texts of {counted(leaks.rows, 'row')} (of {searched}): {first}{more}")
+    return one_line(f"the best candidate contains texts of {counted(leaks.rows, 'row')} (of {searched}): {first}{more}")
 
 
 def _ending(view: RunView) -> str:
@@ -140,7 +140,7 @@ def _ending(view: RunView) -> str:
     finished = view.finished
     if finished is None:
         return f"It has not ended {used}."
-    reason = f": {line(finished.reason, ENDED_SHOWN).rstrip('.')}" if finished.reason else ""
+    reason = f": {one_line(finished.reason, ENDED_SHOWN).rstrip('.')}" if finished.reason else ""
     return f"It {'paused' if finished.status == 'paused' else 'ended'} {used} ({finished.status}{reason})."
 
 
@@ -205,7 +205,7 @@ def minibatch_summary(proposal: AnalyzedProposal) -> str:
 def row_title(row: ComparedRow) -> str:
     """`val 7: 0 -> 1`; a score that is not recorded is `?`."""
     before, after = (f"{one.score:.4g}" if one is not None else "?" for one in (row.before, row.after))
-    return f"{row.split} {line(row.row, 100)}: {before} -> {after}"
+    return f"{row.split} {one_line(row.row, 100)}: {before} -> {after}"
 
 
 def row_groups(change: Change) -> list[tuple[str, MovedRows]]:
@@ -235,7 +235,7 @@ def summary_facts(view: RunView) -> list[tuple[str, str]]:
         if headline is not None and headline.of_test
         else None,
         f"{view.selection} score": selection_score(view),
-        "best code": line(code, 300) if code is not None else None,
+        "best code": one_line(code, 300) if code is not None else None,
         "metric calls": f"{view.metric_calls:,}{budget_note(view)}, {view.active_seconds:.1f} s"
         if started is not None
         else None,
@@ -253,7 +253,7 @@ def summary_facts(view: RunView) -> list[tuple[str, str]]:
     }
     if started is not None:
         facts["rows"] = rows_summary(started)
-        facts["proposals by"] = line(started.proposer, 200)
+        facts["proposals by"] = one_line(started.proposer, 200)
     if finished is not None:
         costs = {
             "evaluation": finished.evaluation_usd,
@@ -289,13 +289,12 @@ def reuse_summary(view: RunView) -> str | None:
 
 def _program(started: Started) -> str:
     version = f", version {started.program_version}," if started.program_version else ""
-    return line(f"{started.program}{version} behind {started.server}, {started.url}", 300)
+    return one_line(f"{started.program}{version} behind {started.server}, {started.url}", 300)
 
 
 def tables(view: RunView) -> list[Table]:
     """Return the tables of a run that have rows, in the order of their headings on a page."""
-    cut, unused, copied, refused = event_tables(view)
-    return [table for table in (cut, unused, copied, *gateway_tables(view), refused) if table[2]]
+    return [table for table in (*event_tables(view), *gateway_tables(view)) if table[2]]
 
 
 def gateway_tables(view: RunView) -> list[Table]:
@@ -320,7 +319,7 @@ def _model_call_rows(view: RunView) -> list[tuple[str, ...]]:
     if view.model_calls is None:
         return []
     by_model = sorted(view.model_calls.by_model.items(), key=lambda named: (-named[1].cost_usd, named[0]))
-    drawn = [_row(line(name, 200), tally) for name, tally in by_model]
+    drawn = [_row(one_line(name, 200), tally) for name, tally in by_model]
     return [*drawn, _row("in all", view.model_calls.total)] if len(drawn) > 1 else drawn
 
 
@@ -344,7 +343,7 @@ def _host_rows(view: RunView) -> list[tuple[str, ...]]:
     ordered = sorted(totals.items(), key=lambda named: (-named[1].connections, named[0]))
     return [
         (
-            line(name, 200),
+            one_line(name, 200),
             *(f"{n:,}" for n in (host.connections, host.failed, refused[name], host.sent, host.received)),
         )
         for name, host in ordered
@@ -358,7 +357,7 @@ def _row(name: str, tally: ModelTally) -> tuple[str, ...]:
 
 def is_by_model(view: RunView) -> bool:
     """Return whether a reflection model proposes new texts, not the program."""
-    return view.started is not None and view.started.proposer != "the program"
+    return view.started is not None and view.started.config.get("reflection_lm") is not None
 
 
 def is_typescript(view: RunView) -> bool:

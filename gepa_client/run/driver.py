@@ -11,7 +11,7 @@ import orjson
 from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.redaction import Secrets
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.certificate.evidence import search_noise
+from gepa_client.certificate.certificate_inputs import search_noise
 from gepa_client.errors import NO_ANSWER, ClientError, Interrupted, InterruptStatus, JournalError, StoreUnavailable
 from gepa_client.evolution.names import component_texts
 from gepa_client.fleet import FleetEvent

@@ -12,9 +12,9 @@ from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import Store, named_store
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.replay_run import repeated
-from gepa_client.settings.flag_words import flag_words
-from gepa_client.settings.groups import FleetSettings, SandboxSettings
 from gepa_client.settings.run_config import ROW_SETTINGS, SETTINGS, RunConfig
+from gepa_client.settings.run_settings import FleetSettings, SandboxSettings
+from gepa_client.settings.shell_arguments import flag_arguments
 from protocol import Candidate
 
 _NOT_OF_A_FORK = frozenset(
@@ -60,5 +60,5 @@ def _changed_flags(run: StoredRun, config: RunConfig) -> list[str]:
         if name == "reflection_lm" and value is None:
             value = "program"
         if value is not None:
-            words += flag_words(name, value)
+            words += flag_arguments(name, value)
     return words

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import orjson
 
-from evolverpc_common.display_text import line
+from evolverpc_common.display_text import one_line
 from evolverpc_common.redaction import Secrets
 from gepa_client.errors import Interrupted, JournalError
 from gepa_client.journal.buffer import JournalBuffer
@@ -188,7 +188,7 @@ class GatewayRecord:
             if self._free_failures > FAILURES_KEPT:
                 return
         number, self._next_call = self._next_call, self._next_call + 1
-        sandbox = journal.secrets.redact_text(line(call.sandbox, NAME_SHOWN))
+        sandbox = journal.secrets.redact_text(one_line(call.sandbox, NAME_SHOWN))
         begun = Attempt(GATEWAY, number, 1, MODEL_CALL, name, sandbox)
         succeeded = int(call.outcome == "ok")
         ended = replace(begun, outcome=call.outcome, seconds=call.seconds, usage=call.usage, examples=succeeded)
@@ -196,14 +196,14 @@ class GatewayRecord:
 
     def _name(self, journal: Journal, call: ModelCallMessage) -> str:
         """Return `provider/model`, or `OTHERS` beyond `MODELS_KEPT`: programs may invent model names."""
-        name = journal.secrets.redact_text(line(f"{call.provider}/{call.model or '-'}", NAME_SHOWN))
+        name = journal.secrets.redact_text(one_line(f"{call.provider}/{call.model or '-'}", NAME_SHOWN))
         known = name in self._by_model or len(self._by_model) < MODELS_KEPT
         return name if known else OTHERS
 
     def _was_refused(self, journal: Journal, refusal: RefusalMessage) -> CallRefused | None:
         redact = journal.secrets.redact_text
-        sandbox = redact(line(refusal.sandbox, NAME_SHOWN))
-        key = (redact(line(refusal.what, REASON_SHOWN)), redact(line(refusal.reason, REASON_SHOWN)))
+        sandbox = redact(one_line(refusal.sandbox, NAME_SHOWN))
+        key = (redact(one_line(refusal.what, REASON_SHOWN)), redact(one_line(refusal.reason, REASON_SHOWN)))
         if key not in self._refused and len(self._refused) >= REFUSALS_KEPT:
             key, sandbox = (OTHERS, "further different refusals"), OTHERS
         known = key in self._refused

@@ -15,7 +15,7 @@ from gepa.core.callbacks import (
     ValsetEvaluatedEvent,
 )
 
-from evolverpc_common.display_text import command, counted, line, plain
+from evolverpc_common.display_text import command, counted, one_line, plain
 from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure, details, summary
 from gepa_client.gepa.hooks import Failure, Failures
 from gepa_client.gepa.reflection_strategies import WHERE as REFLECTION
@@ -103,7 +103,7 @@ class FailureGuard:
             is_new = swallowed.where == REFLECTION and not isinstance(swallowed.error, RecordedFailure)
             if is_new and self.is_hopeless is not None and self.is_hopeless(swallowed.error):
                 logger.error("%s", plain(details(swallowed.error)))
-                raise Interrupted("failed", line(str(swallowed)))
+                raise Interrupted("failed", one_line(str(swallowed)))
         fresh = [
             StepFailed(
                 iteration=event["iteration"],

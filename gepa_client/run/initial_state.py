@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from gepa_client.certificate.planned_test import Commitment, commitment_of, record_commitment, recorded_commitment
+from gepa_client.certificate.test_plan import Commitment, commitment_of, record_commitment, recorded_commitment
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, Row, ServerRow, load_rows, numbered
 from gepa_client.journal.entries import START
@@ -15,8 +15,8 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
 from gepa_client.run import splits as rows_of
 from gepa_client.run.splits import Splits
-from gepa_client.settings.groups import RECORDED_ROWS, Rows, is_file
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.run_settings import RECORDED_ROWS, Rows, is_file
 from protocol import Candidate, DatasetInfo, DiscoverResult
 
 

@@ -11,8 +11,8 @@ from gepa.core.result import GEPAResult
 
 from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, plain
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.analysis.statistics.noise import Noise
-from gepa_client.certificate.planned_test import Repeats, decide, part_of_test, recorded_plan
+from gepa_client.analysis.statistics.noise_estimate import Noise
+from gepa_client.certificate.test_plan import Repeats, decide, part_of_test, recorded_plan
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
@@ -48,7 +48,7 @@ from gepa_client.run.run_watcher import FailFastCallback, RunWatcher
 from gepa_client.run.stoppers import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
-from gepa_client.steering.in_force import InForce
+from gepa_client.steering.active_requests import ActiveRequests
 from gepa_client.steering.request_queue import PolledQueue
 from gepa_client.steering.steering import Steering
 from protocol.code import GIT_BRANCH
@@ -118,7 +118,7 @@ class Optimization:
     noise: Callable[[], Noise | None] = lambda: None
     requests: PolledQueue | None = None
     on_limits: Callable[[Mapping[str, float]], None] = lambda _limits: None
-    in_force: InForce = field(default_factory=InForce, init=False)
+    active_requests: ActiveRequests = field(default_factory=ActiveRequests, init=False)
     """What users asked of the search."""
 
     def run(self, reflection: Any) -> Finished:
@@ -198,7 +198,7 @@ class Optimization:
             budget=RecordBudget(config.reflection_prompt_tokens),
             shows_images=config.reflection_images is not False,
             check=check,
-            hints=self.in_force.hints,
+            hints=self.active_requests.hints,
         )
 
     def _search(self, reflection: Any) -> _SearchEnd:
@@ -211,13 +211,13 @@ class Optimization:
             self.emit,
             is_hopeless if config.reflection_lm is not None else None,
         )
-        dropped = self.in_force.dropped
-        plan = strategies.search_plan(config, self.adapter, reflection, self.emit, splits, self.in_force)
+        dropped = self.active_requests.dropped
+        plan = strategies.search_plan(config, self.adapter, reflection, self.emit, splits, self.active_requests)
         arguments = plan.arguments
         perfect_score = config.perfect_score if config.skip_perfect_score else None
         datasets = ConcurrentDatasets(arguments["adapter"], arguments["module_selector"], perfect_score)
         strategy, selection = arguments["reflection_strategy"], arguments["selection_strategy"]
-        proposals = ProposalWatcher(self.emit, self.adapter, self.in_force, strategy, selection)
+        proposals = ProposalWatcher(self.emit, self.adapter, self.active_requests, strategy, selection)
         watcher = RunWatcher(
             self.emit,
             self._best,
@@ -297,7 +297,7 @@ class Optimization:
         return Steering(
             self.adapter.journal,
             self.emit,
-            self.in_force,
+            self.active_requests,
             self.requests,
             max_tokens=self.config.max_component_tokens,
             program_proposes=self.config.reflection_lm is None,

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evolverpc_common.display_text import line
+from evolverpc_common.display_text import one_line
 from evolverpc_common.files import replace_file
 from evolverpc_common.untrusted_files import DEEPEST
 
@@ -138,13 +138,13 @@ def unpack_artifacts(content: bytes, folder: Path) -> tuple[list[str], list[str]
             for entry in archive:
                 name = posixpath.normpath(entry.name)
                 if not entry.isfile():
-                    left_out.append(f"{line(name, NAME_SHOWN)} (not a file of its own, but a link or a device)")
+                    left_out.append(f"{one_line(name, NAME_SHOWN)} (not a file of its own, but a link or a device)")
                 elif name.startswith(("/", "../")) or name == ".." or "\0" in name:
-                    left_out.append(f"{line(name, NAME_SHOWN)} (outside of its folder)")
+                    left_out.append(f"{one_line(name, NAME_SHOWN)} (outside of its folder)")
                 elif name.count("/") > DEEPEST:
-                    left_out.append(f"{line(name, NAME_SHOWN)} (in more than {DEEPEST} folders)")
+                    left_out.append(f"{one_line(name, NAME_SHOWN)} (in more than {DEEPEST} folders)")
                 elif entry.issparse():
-                    left_out.append(f"{line(name, NAME_SHOWN)} (a sparse file)")
+                    left_out.append(f"{one_line(name, NAME_SHOWN)} (a sparse file)")
                 elif len(copied) == ARTIFACT_FILES:
                     left_out.append(f"what is beyond {ARTIFACT_FILES} files")
                     break

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from gepa.core.callbacks import EvaluationEndEvent, IterationStartEvent, ReflectiveDatasetBuiltEvent
 from gepa.core.state import GEPAState
@@ -13,11 +13,10 @@ from gepa.strategies.acceptance import AcceptanceCriterion
 from gepa.strategies.proposal_selection import SelectionStrategy
 
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.reflection_strategies import TextProposal
-from gepa_client.gepa.reflective_datasets import Records
+from gepa_client.gepa.reflection_strategies import ReflectionStrategy, TextProposal
 from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import Emit, ProposalBegun, ProposalEvaluated, ProposalMade, UnusableAnswer
-from gepa_client.steering.in_force import InForce
+from gepa_client.steering.active_requests import ActiveRequests
 
 Proposal = CandidateProposal[Any]
 State = GEPAState[Any, Any]
@@ -34,15 +33,15 @@ class Outcome:
 
 
 @dataclass
-class ProposalWatcher:
+class ProposalWatcher(ReflectionStrategy):
     """A GEPA callback, and GEPA's reflection and selection strategies, whose order GEPA keeps.
 
-    `reflection`, `selection`: the strategies that propose and select; texts by hand are those that are `in_force`.
+    `reflection`, `selection`: the strategies that propose and select; `active_requests`: texts by hand.
     """
 
     emit: Emit
     adapter: RemoteAdapter
-    in_force: InForce
+    active_requests: ActiveRequests
     reflection: Any
     selection: SelectionStrategy
     dropped: dict[str, None] = field(default_factory=dict, init=False)
@@ -104,22 +103,16 @@ class ProposalWatcher:
         """Return the number of the proposal that enters the pool next; None for a merge."""
         return self._kept.popleft().proposal if self._kept else None
 
-    def reflect(
-        self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
-    ) -> tuple[TextProposal, Self]:
-        """Do one job of `reflect_many`."""
-        return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
-
-    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[TextProposal, Self]]:
+    def propose(self, jobs: Sequence[ReflectionJob]) -> list[TextProposal]:
         """Return one proposal per job, in order."""
-        hints = self.in_force.hints()
-        if self.in_force.current is not None:
-            found = [self.in_force.propose(self.adapter.journal)]
+        hints = self.active_requests.hints()
+        if self.active_requests.current is not None:
+            found = [self.active_requests.propose(self.adapter.journal)]
         else:
             found = [proposal for proposal, _ in self.reflection.reflect_many(jobs)]
-            self.in_force.reflected(len(jobs))
+            self.active_requests.count_proposals(len(jobs))
         self._made(jobs, found, hints)
-        return [(proposal, self) for proposal in found]
+        return found
 
     def select(self, proposals: list[Proposal], state: State, acceptance: AcceptanceCriterion) -> list[Proposal]:
         """Return the proposals that the other strategy selects. Raises: as that."""

@@ -28,8 +28,8 @@ from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.run.run_counters import RunCounters
 from gepa_client.run.run_errors import stop_reason
 from gepa_client.run.strategies import sampled_rows
-from gepa_client.settings.groups import TrackingSettings
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.run_settings import TrackingSettings
 from gepa_client.transport.event_loop import CancelToken
 
 

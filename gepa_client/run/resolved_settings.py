@@ -11,8 +11,8 @@ from evolverpc_common.redaction import secrets_of
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ConnectionLost, Refused
 from gepa_client.fleet.endpoints_file import line_address, read_endpoints_file
-from gepa_client.settings.groups import Evolve, parse_secret_header
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.run_settings import Evolve, parse_secret_header
 from gepa_client.settings.secret_settings import secret_parts
 from gepa_client.transport.address import Address, find_token
 from protocol import DiscoverResult

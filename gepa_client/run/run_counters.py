@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from evolverpc_common.display_text import line
+from evolverpc_common.display_text import one_line
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.journal.entries import now
@@ -97,7 +97,7 @@ class RunCounters:
         with self._lock:
             if self._live:
                 self._figures |= self._view.figures()
-            warnings = dict.fromkeys(line(text, LONGEST_DETAIL) for text in self._view.warnings)
+            warnings = dict.fromkeys(one_line(text, LONGEST_DETAIL) for text in self._view.warnings)
             figures = {
                 **self._figures,
                 "active_seconds": round(self.active_seconds, 3),
@@ -120,7 +120,7 @@ class RunCounters:
         shown = [_endpoint(each) for each in endpoints[:ENDPOINTS_LISTED]]
         known = {each["name"] for each in shown}
         refused = [
-            {"name": url, "state": "refused", "detail": line(detail, LONGEST_DETAIL)}
+            {"name": url, "state": "refused", "detail": one_line(detail, LONGEST_DETAIL)}
             for url, detail in view.refused_endpoints.items()
             if url not in known
         ]
@@ -128,7 +128,7 @@ class RunCounters:
             "phase": view.phase,
             **{name: getattr(view, name) for name in ("evaluated", "in_flight", "slots")},
             "waiting": view.waiting_calls,
-            "waiting_for": line(view.waiting.detail, LONGEST_DETAIL) if view.waiting is not None else None,
+            "waiting_for": one_line(view.waiting.detail, LONGEST_DETAIL) if view.waiting is not None else None,
             "waiting_since": self._since.get("waiting"),
             "reflecting": [name for proposal in view.reflecting for name in proposal.components],
             "reflecting_since": self._since.get("reflecting"),
@@ -168,5 +168,5 @@ def _endpoint(endpoint: Endpoint) -> dict[str, Any]:
         "state": state,
         "slots": endpoint.slots,
         "in_flight": endpoint.in_flight,
-        "detail": line(endpoint.last_warning, LONGEST_DETAIL) or None,
+        "detail": one_line(endpoint.last_warning, LONGEST_DETAIL) or None,
     }

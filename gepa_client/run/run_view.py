@@ -270,11 +270,6 @@ class RunView:
         known = self.model_calls.refused if self.model_calls is not None else 0
         return max(known, sum(refusal.times for refusal in self.refusals))
 
-    @property
-    def improved_only_minibatches(self) -> int:
-        """Proposals that were better on their minibatch alone, if the seed is still the best candidate."""
-        return len(self.candidates) - 1 + self.races.lost
-
     def rate(self) -> float | None:
         """Examples per second over the last half minute, until now; None before two readings."""
         if len(self._pace) < 2:

@@ -8,8 +8,8 @@ from typing import Any
 from gepa.core.state import GEPAState
 from gepa.utils import MaxCandidateProposalsStopper, NoImprovementStopper, ScoreThresholdStopper, StopperProtocol
 
-from gepa_client.settings.groups import ON_SAMPLE
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.run_settings import ON_SAMPLE
 from gepa_client.steering.candidate_pool import PoolWithout
 from gepa_client.steering.steering import Steering
 

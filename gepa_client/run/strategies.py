@@ -31,9 +31,10 @@ from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcc
 from gepa_client.selection.race import RacedSelection, RacingAdapter, behind_best, races
 from gepa_client.selection.race_blocks import fewest_rows, race_pays
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.in_force import InForce
+from gepa_client.settings.run_settings import GEPA_MINIBATCH
+from gepa_client.steering.active_requests import ActiveRequests
 from gepa_client.steering.steered_strategies import steered
-from protocol import Candidate, DiscoverResult
+from protocol import DiscoverResult
 from protocol.code import GIT_BRANCH
 
 PASSED = (
@@ -42,9 +43,6 @@ PASSED = (
     *("cache_evaluation", "max_metric_calls", "use_merge", "seed"),
 )
 """Settings that `gepa.optimize` takes unchanged."""
-
-MINIBATCH = 3
-"""GEPA's default."""
 
 
 def arguments(config: RunConfig) -> dict[str, Any]:
@@ -72,7 +70,7 @@ def acceptance_arguments(config: RunConfig, arguments: Mapping[str, Any], train:
     acceptance = PairedAcceptance(
         arguments["adapter"],
         train,
-        config.reflection_minibatch_size or MINIBATCH,
+        config.reflection_minibatch_size or GEPA_MINIBATCH,
         seed=config.seed,
     )
     return {
@@ -123,14 +121,10 @@ def racing(
     if not races(config, adapter.discovery):
         return None
     selection = arguments["selection_strategy"]
-    on_lost = selection.lineage.lost if isinstance(selection, ScoringSelection) else _ignored
+    on_lost = selection.lineage.lost if isinstance(selection, ScoringSelection) else lambda _candidate: None
     race = RacedSelection(selection, adapter, val, config.seed, config.perfect_score, on_lost, dropped)
     arguments |= {"selection_strategy": race, "adapter": RacingAdapter(arguments["adapter"], race)}
     return race
-
-
-def _ignored(_candidate: Candidate) -> None:
-    """Do nothing: the program's code does not evolve."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +140,12 @@ class SearchPlan:
 
 
 def search_plan(
-    config: RunConfig, adapter: RemoteAdapter, reflection: Any, emit: Emit, splits: Splits, in_force: InForce
+    config: RunConfig,
+    adapter: RemoteAdapter,
+    reflection: Any,
+    emit: Emit,
+    splits: Splits,
+    active_requests: ActiveRequests,
 ) -> SearchPlan:
     """Return how a run searches, with what users asked of it. `reflection`, `emit`: as of `evolution_arguments`.
 
@@ -155,8 +154,8 @@ def search_plan(
     """
     val = sampled_rows(config, splits)
     found = arguments(config) | evolution_arguments(config, adapter, reflection, emit)
-    race = racing(found, adapter, val, config, in_force.dropped)
-    found = steered(found, in_force, *([behind_best] if config.sample else []))
+    race = racing(found, adapter, val, config, active_requests.dropped)
+    found = steered(found, active_requests, *([behind_best] if config.sample else []))
     found |= acceptance_arguments(config, found, splits.train)
     return SearchPlan(found, val, (lambda _proposal: {}) if race is None else race.rejecting)
 

@@ -15,8 +15,8 @@ from gepa_client.journal.history import all_rows
 from gepa_client.journal.http_messages import plain
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import TIME_FIELDS
-from gepa_client.settings.groups import FleetSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.loading import from_record
+from gepa_client.settings.run_settings import FleetSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
 
 FORMAT = "evolverpc-run"

@@ -33,8 +33,8 @@ from gepa_client.sandboxing.session_messages import (
     pool_log,
     refusal_log,
 )
-from gepa_client.settings.groups import MUTATION_LIMIT_S
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.run_settings import MUTATION_LIMIT_S
 from gepa_client.transport.address import socket_of
 from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted, SandboxError
 from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall

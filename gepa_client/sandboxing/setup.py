@@ -13,8 +13,8 @@ from evolverpc_common.network_addresses import Network
 from evolverpc_common.open_connections import raise_descriptor_limit
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
 from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage, Setup
-from gepa_client.settings.groups import parse_secret_header
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.run_settings import parse_secret_header
 from sandbox_runtime import (
     GatewaySession,
     Open,

@@ -19,7 +19,6 @@ from evolverpc_common.settings.sources import (
     validated,
 )
 from gepa_client.journal.entries import RESUMED_BY
-from gepa_client.settings.groups import STDIN
 from gepa_client.settings.run_config import (
     ALTERNATIVES,
     DEPENDS,
@@ -28,8 +27,8 @@ from gepa_client.settings.run_config import (
     ROW_SETTINGS,
     SETTINGS,
     RunConfig,
-    leaves_rows,
 )
+from gepa_client.settings.run_settings import STDIN
 from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
 
 NO_SERVER = (
@@ -102,7 +101,7 @@ def from_record(
             "use the version that started the run"
         )
     newer = _given(path, flags) if calls else from_flags(SETTINGS, flags, Path())
-    if leaves_rows(newer.values.get("validation"), recorded.get("validation")):
+    if newer.values.get("validation") == "race" and str(recorded.get("validation")).startswith("race"):  # rows stay
         newer = replace(newer, values={name: value for name, value in newer.values.items() if name != "validation"})
     gone = {*without, "store", *newer.values, *replaced(newer.values)}
     defaults = RunConfig.model_construct().model_dump(mode="json")  # a setting at its default was not given

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import model_validator
 
 from evolverpc_common.settings.definition import anchored, settings_of
-from gepa_client.settings.groups import (
+from gepa_client.settings.run_settings import (
     LEAST_RACE_ROWS,
     RACE_ROWS,
     RECORDED_ROWS,
@@ -108,11 +108,6 @@ def validation_rows(text: str) -> tuple[int | None, int | None]:
     match = VALIDATION.fullmatch(text)
     sample, others = match.groups() if match is not None else (None, None)
     return (None if sample is None else int(sample), None if others is None else int(others))
-
-
-def leaves_rows(given: str | None, recorded: str | None) -> bool:
-    """Return whether `validation` as given now leaves the numbers of rows as they were recorded."""
-    return given == "race" and str(recorded).startswith(given)
 
 
 TEXT_MARKS = ("<curr_param>", "<side_info>")

@@ -8,7 +8,7 @@ from protocol.code import CODE_COMPONENTS
 
 
 @dataclass(frozen=True)
-class Situation:
+class RequestContext:
     """What requests are checked against.
 
     `candidates`: texts by index. `best`: index of the best one that is not dropped. `pinned`: None if none is, or if
@@ -29,7 +29,7 @@ class Situation:
     proposals: Set[str] | None = None
 
 
-def objection(action: AnyAction, situation: Situation) -> str | None:
+def objection(action: AnyAction, situation: RequestContext) -> str | None:
     """Return why an action cannot be taken, and what to do instead; None if it can."""
     match action:
         case Propose():
@@ -50,13 +50,13 @@ def objection(action: AnyAction, situation: Situation) -> str | None:
     return None
 
 
-def _unknown(index: int, situation: Situation) -> str | None:
+def _unknown(index: int, situation: RequestContext) -> str | None:
     if index < len(situation.candidates):
         return None
     return f"the run has no candidate {index}: it has 0 to {len(situation.candidates) - 1}"
 
 
-def _against_proposal(action: Propose, situation: Situation) -> str | None:
+def _against_proposal(action: Propose, situation: RequestContext) -> str | None:
     parent = situation.best if action.parent is None else action.parent
     if (unknown := _unknown(parent, situation)) is not None:
         return unknown
@@ -81,7 +81,7 @@ def _against_proposal(action: Propose, situation: Situation) -> str | None:
     return None
 
 
-def _against_drop(index: int, situation: Situation) -> str | None:
+def _against_drop(index: int, situation: RequestContext) -> str | None:
     if (unknown := _unknown(index, situation)) is not None:
         return unknown
     if index in situation.dropped:
@@ -93,7 +93,7 @@ def _against_drop(index: int, situation: Situation) -> str | None:
     return None
 
 
-def _against_budget(action: SetBudget, situation: Situation) -> str | None:
+def _against_budget(action: SetBudget, situation: RequestContext) -> str | None:
     if not action.limits:
         return "a budget names at least one limit: metric calls, cost or seconds"
     for name, value in action.limits.items():

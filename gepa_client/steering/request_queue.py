@@ -15,9 +15,9 @@ from gepa_client.journal.entries import SteeringRequest, StoredRun, now
 from gepa_client.journal.steer_entries import AnyAction, Cancel, Pause
 from gepa_client.journal.store import Store, named_store
 from gepa_client.journal.stored_fields import OVER
-from gepa_client.settings.extension import NO_EXTENSION, extension
+from gepa_client.settings.raised_limits import NO_LIMIT, flags_to_continue
 from gepa_client.settings.run_config import ENDINGS
-from gepa_client.steering.objections import Situation, objection
+from gepa_client.steering.objections import RequestContext, objection
 
 POLL_S = 0.25
 STOP_WAIT_S = 1.0
@@ -69,12 +69,11 @@ def request(
 
 def _refusal(store: Store, run: StoredRun, action: AnyAction, waiting: int) -> str | None:
     if run.status in OVER and (not isinstance(action, Cancel) or run.status == "completed"):
-        further = extension(run) if run.status == "completed" else []
+        further = flags_to_continue(run) if run.status == "completed" else []
         if run.status == "completed" and not further:
-            return f"run {run.id} is completed, and no process drives it: {NO_EXTENSION}"
-        how = "with a larger limit" if further else "as it is"
+            return f"run {run.id} is completed, and no process drives it: {NO_LIMIT}"
         again = run.resumed_by or command("resume", run.id, *further, store=named_store(store.url))
-        return f"run {run.id} is {run.status}, and no process drives it: continue it {how}, then ask again: {again}"
+        return f"run {run.id} is {run.status}, and no process drives it: continue it, then ask again: {again}"
     if isinstance(action, Pause) and run.claim.owner is None and run.status != "running":
         return f"run {run.id} is {run.status}, and no process drives it: there is nothing to pause"
     if waiting >= MOST_WAITING:
@@ -84,7 +83,7 @@ def _refusal(store: Store, run: StoredRun, action: AnyAction, waiting: int) -> s
         return None
     dropped = {kept.index for kept in candidates if kept.dropped is not None}
     counters, config = run.counters, run.config
-    situation = Situation(
+    situation = RequestContext(
         candidates=[kept.texts for kept in candidates],
         best=best_of([kept.score for kept in candidates], dropped),
         dropped=dropped,

@@ -22,9 +22,9 @@ from gepa_client.journal.steer_entries import (
     described,
 )
 from gepa_client.journal.stored_fields import plain
+from gepa_client.steering.active_requests import ActiveRequests, ProposalByHand
 from gepa_client.steering.candidate_pool import State
-from gepa_client.steering.in_force import InForce, ProposalByHand
-from gepa_client.steering.objections import Situation, objection
+from gepa_client.steering.objections import RequestContext, objection
 from gepa_client.steering.request_queue import PolledQueue
 
 MOST_TRIES = 10
@@ -36,9 +36,9 @@ OPTIMIZER = "the optimizer"
 
 @dataclass
 class Steering:
-    """Takes requests of users and puts them in force. GEPA's thread alone uses it.
+    """Takes requests of users and applies them. GEPA's thread alone uses it.
 
-    `queue`: None for a replay, for which nothing waits. `max_tokens`, `program_proposes`, `fixed`: as in `Situation`.
+    `queue`: None for a replay, for which nothing waits. `max_tokens`, `program_proposes`, `fixed`: of `RequestContext`.
     `used`: returns what a limit must exceed, by name, for a number of metric calls. `set_limits`: records and applies
     new limits; it is not called on replay, as the limits of a resumed run are in its settings. `on_taken`: called with
     each entry and its number, after it is in force, and whether it is replayed.
@@ -46,7 +46,7 @@ class Steering:
 
     journal: Journal
     emit: Emit
-    in_force: InForce
+    active_requests: ActiveRequests
     queue: PolledQueue | None = None
     max_tokens: int | None = None
     program_proposes: bool = False
@@ -62,14 +62,14 @@ class Steering:
         Raises:
             Interrupted: as `Journal.ask`. JournalError: the store cannot be used.
         """
-        self.in_force.current = None
+        self.active_requests.current = None
         while (recorded := self.journal.steer_entry()) is not None:
             entry = SteerEntry.model_validate_json(recorded.answer)
             [asked] = self.journal.ask([_key(entry)])
             self._apply(entry, asked.number, state, replayed=True)
         if self.journal.replaying or self.queue is None:
             return
-        proposals = self.in_force.proposals
+        proposals = self.active_requests.proposals
         if proposals and proposals[0].tries >= MOST_TRIES:
             self._give_up(proposals[0], state)
         for request in self.queue.waiting(at_once=at_once):
@@ -99,7 +99,7 @@ class Steering:
             return
         if isinstance(action, Propose) and action.parent is None:
             action = action.model_copy(
-                update={"parent": best_of(state.program_full_scores_val_set, self.in_force.dropped)}
+                update={"parent": best_of(state.program_full_scores_val_set, self.active_requests.dropped)}
             )
         if isinstance(action, SetBudget):
             self.set_limits(action.limits)  # first: a request that is not recorded is taken again
@@ -122,20 +122,20 @@ class Steering:
 
     def _apply(self, entry: SteerEntry, number: int, state: State, *, replayed: bool) -> None:
         self._numbers[entry.id] = number
-        self.in_force.apply(entry, state)
+        self.active_requests.apply(entry, state)
         self.on_taken(entry, number, state, replayed)
 
-    def _situation(self, state: State) -> Situation:
-        return Situation(
+    def _situation(self, state: State) -> RequestContext:
+        return RequestContext(
             candidates=state.program_candidates,
-            best=best_of(state.program_full_scores_val_set, self.in_force.dropped),
-            dropped=self.in_force.dropped,
-            pinned=self.in_force.pinned,
+            best=best_of(state.program_full_scores_val_set, self.active_requests.dropped),
+            dropped=self.active_requests.dropped,
+            pinned=self.active_requests.pinned,
             max_tokens=self.max_tokens,
             program_proposes=self.program_proposes,
             used=self.used(state.total_num_evals),
             fixed=self.fixed,
-            proposals={each.request for each in self.in_force.proposals},
+            proposals={each.request for each in self.active_requests.proposals},
         )
 
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
-from evolverpc_common.display_text import counted, line
+from evolverpc_common.display_text import counted, one_line
 from gepa_client.analysis.explanation import Change, paired_scores
 from gepa_client.analysis.mutation_outcomes import CodeHistory
 from gepa_client.analysis.proposals import COMPARED, ComparedRow
@@ -123,7 +123,7 @@ def _show_compared(console: Console, rows: Sequence[ComparedRow], *, full: bool)
 
 def _value(text: str, longest: int) -> str:
     """Return a value as one line of at most `longest` characters, which ends between two words if it is cut."""
-    shown = line(text, longest)
+    shown = one_line(text, longest)
     whole, _, last = shown.rpartition(" ")
     if len(shown) == longest and last.endswith("…") and len(whole) > longest // 2:
         shown = f"{whole} …"

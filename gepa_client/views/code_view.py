@@ -9,7 +9,7 @@ from rich.table import Table
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome
 from gepa_client.evolution.names import branch_run_name, code_label
-from gepa_client.views.console import echo, one_line, safe_line
+from gepa_client.views.console import cut_cell, echo, safe_line
 
 REASONS = 10
 """Different reasons for rejections that are shown."""
@@ -85,7 +85,7 @@ def _table(run_id: str, record: CodeHistory) -> Table:
             str(len(made.files)) if made is not None else "-",
             _outcome(outcome) + (" [bold green]best[/]" if best is not None and best.number == outcome.number else ""),
             *([safe_line((made.branch if made is not None else None) or "-", 140)] if apart else []),
-            one_line(safe_line(outcome.why, REQUEST)),
+            cut_cell(safe_line(outcome.why, REQUEST)),
         )
     return table
 

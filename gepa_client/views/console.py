@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from evolverpc_common.display_text import line, plain, plain_json
+from evolverpc_common.display_text import one_line, plain, plain_json
 from evolverpc_common.exact_values import readable
 from gepa_client.sandboxing.session_interface import Log
 
@@ -118,7 +118,7 @@ def log_markup(log: Log) -> str:
 
 def safe_line(text: str, limit: int = 300) -> str:
     """Escape a text as one line of at most `limit` characters."""
-    return escape(line(text, limit))
+    return escape(one_line(text, limit))
 
 
 def fail(message: str) -> None:
@@ -142,7 +142,7 @@ def plain_table(*left: str, right: Iterable[str] = ()) -> Table:
     return table
 
 
-def one_line(markup: str) -> Text:
+def cut_cell(markup: str) -> Text:
     """Return the text of a table's cell that is cut instead of wrapped."""
     text = Text.from_markup(markup, overflow="ellipsis")
     text.no_wrap = True
@@ -153,7 +153,7 @@ def value_cell(value: Any, absent: str) -> Text:
     """Return the cell of an input or output; `absent` in its place if it is None."""
     value = readable(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return one_line(f"[dim]{absent}[/]" if value is None else safe_line(text, CELL))
+    return cut_cell(f"[dim]{absent}[/]" if value is None else safe_line(text, CELL))
 
 
 def print_json(value: Any, *, indent: int | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from evolverpc_common.display_text import command, counted, line, money
+from evolverpc_common.display_text import command, counted, money, one_line
 from gepa_client.analysis.proposals import text_changes
 from gepa_client.certificate.certificate import caveats, shortfall
 from gepa_client.evolution.checkout import holds_commit
@@ -47,14 +47,14 @@ class RunSummary:
     `connected`: the driver process knew the server and the rows.
     `store`: as it was typed. `replayed`: from its record. `by_hand`: the user stopped it. `resumed_by`: what continues
     it, None for the command. `typed`: the command that resumed it, to be given again if the run could not start.
-    `in_replay`: it ended before its record was replayed, and `record` is from the store.
+    `in_replay`: it ended before its record was replayed, and `view` is from the store.
     """
 
     settings: RunConfig
     run_id: str
     store: str | None
     output: Path | None
-    record: RunView
+    view: RunView
     finished: Finished
     connected: bool
     written: list[str]
@@ -68,7 +68,7 @@ class RunSummary:
     @property
     def falls_short(self) -> bool:
         """Whether a complete run lacks the certificate that its settings require."""
-        required, found = self.settings.require, self.record.certificate
+        required, found = self.settings.require, self.view.certificate
         if required is None or self.finished.status != "completed":
             return False
         return found is None or shortfall(required, found.verdict, found.leaks) is not None
@@ -78,7 +78,7 @@ class RunSummary:
         """The exit status; a replay succeeds if its record ends."""
         if self.falls_short and not self.replayed:
             return NOT_MET
-        if self.replayed and self.finished.status not in ("failed", "refused") and self.record.started is not None:
+        if self.replayed and self.finished.status not in ("failed", "refused") and self.view.started is not None:
             return 0
         return STOPPED if self.by_hand and self.finished.status == "paused" else EXIT[self.finished.status]
 
@@ -99,7 +99,7 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
         "name": ended.settings.name,
         "status": ended.finished.status,
         "reason": ended.finished.reason,
-        **ended.record.ending(),
+        **ended.view.ending(),
         "seconds": round(ended.seconds, 3),
         "output": None if ended.output is None else str(ended.output),
         "files": ended.written,
@@ -127,7 +127,7 @@ def show(ended: RunSummary, console: Console) -> None:
         console.print(Text.from_markup(f"[{colour}]{shown_reason}"), soft_wrap=True)
         if finished.details:
             console.print(f"[dim]{safe(finished.details.rstrip())}[/]", soft_wrap=True)
-    if finished.status != "completed" and (failed := ended.record.failed_examples) is not None:
+    if finished.status != "completed" and (failed := ended.view.failed_examples) is not None:
         for text in first_failure(failed.groups[0], LINES_SHOWN).splitlines():
             console.print(f"[dim]  {safe(text)}[/]", soft_wrap=True)
     echo_facts(console, list(_facts(ended)), FACT_SHOWN)
@@ -137,24 +137,24 @@ def show(ended: RunSummary, console: Console) -> None:
 
 def _facts(ended: RunSummary) -> Iterator[tuple[str, str]]:
     """Yield label and text of each line between how a run ended and its scores."""
-    record, best = ended.record, ended.record.best
-    if (failed := record.failed_examples) is not None:
+    view, best = ended.view, ended.view.best
+    if (failed := view.failed_examples) is not None:
         listed = command("show", ended.run_id, "--failures", store=ended.store)
         yield "failed", f"{failure_summary(failed)}; `{listed}` lists them"
     yield from _certified(ended)
-    if not ended.replayed and not ended.in_replay and (reasons := no_improvement(record)):
+    if not ended.replayed and not ended.in_replay and (reasons := no_improvement(view)):
         words = [text if label in ("no improvement", "because") else f"{label} {text}" for label, text in reasons]
         yield "no improvement", "; ".join(words)
-    if best is None or record.seed is None or best.index == 0:
+    if best is None or view.seed is None or best.index == 0:
         return
-    if failed is None and (changes := _changes(record.seed.texts, best.texts)):
+    if failed is None and (changes := _changes(view.seed.texts, best.texts)):
         yield "changed", changes
     if ended.output is None:
         return
-    if record.certificate is not None and record.certificate.verdict == "worse":
+    if view.certificate is not None and view.certificate.verdict == "worse":
         yield "use it", "no: the test rows show that it is worse than the seed"
     elif files.BEST_CANDIDATE in ended.written and not ended.replayed:
-        yield "use it", _load_call(record, _shown(ended.output))
+        yield "use it", _load_call(view, _shown(ended.output))
 
 
 def _changes(seed: dict[str, str], best: dict[str, str]) -> str:
@@ -167,7 +167,7 @@ def _changes(seed: dict[str, str], best: dict[str, str]) -> str:
         parts.append(f"{change.component} (+{len(added):,} -{len(removed):,} words): {' '.join(added)}")
     code = code_label(best)
     parts += [f"code {code}"] if code is not None and code != code_label(seed) else []
-    return "; ".join(line(part, CHANGE_SHOWN) for part in parts)
+    return "; ".join(one_line(part, CHANGE_SHOWN) for part in parts)
 
 
 def _between_words(text: str, console: Console) -> str:
@@ -186,17 +186,17 @@ def _between_words(text: str, console: Console) -> str:
 def score_line(ended: RunSummary) -> str:
     """Return `python: score 0.00 -> 0.91, 412 metric calls, 6.2 s (60 test rows)`, as markup."""
     prefix = f"{safe(ended.settings.name)}: " if ended.settings.name else ""
-    headline = ended.record.headline()
+    headline = ended.view.headline()
     if headline is None:
         return f"{prefix}no score: {_NO_SEED}, {ended.seconds:.1f} s"
-    used, budget = ended.record.metric_calls, ended.record.budget
+    used, budget = ended.view.metric_calls, ended.view.budget
     if ended.in_replay:
         return (
             f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {used:,} metric calls "
             f"({headline.rows}), as recorded: this ended before it had replayed them, and nothing is lost"
         )
-    calls = f"{used:,} metric calls" + (budget_note(ended.record) if budget is not None and used > budget else "")
-    if more := ended.record.uncounted:
+    calls = f"{used:,} metric calls" + (budget_note(ended.view) if budget is not None and used > budget else "")
+    if more := ended.view.uncounted:
         calls += f" ({more} more results are recorded, of a batch that counts when it is complete)"
     return (
         f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {calls}, {_cost(ended.finished)}"
@@ -215,17 +215,17 @@ def _seconds(ended: RunSummary) -> str:
     """Return the seconds that the run was driven, as in the report; of a replay, its own."""
     if ended.replayed:
         return f"{ended.seconds:.1f} s"
-    resumed = ended.record.started is not None and ended.record.started.resumed
-    return f"{ended.record.active_seconds:.1f} s{' in all' if resumed else ''}"
+    resumed = ended.view.started is not None and ended.view.started.resumed
+    return f"{ended.view.active_seconds:.1f} s{' in all' if resumed else ''}"
 
 
 def _certified(ended: RunSummary) -> list[tuple[str, str]]:
     """Return what the certificate states, and what weakens it, or why there is none if there could be one."""
-    record = ended.record
-    found = record.certificate
+    view = ended.view
+    found = view.certificate
     if found is None:
-        reason = record.no_certificate
-        return [("no certificate", reason)] if reason and (record.sealed or ended.settings.require) else []
+        reason = view.no_certificate
+        return [("no certificate", reason)] if reason and (view.sealed or ended.settings.require) else []
     missing = shortfall(ended.settings.require, found.verdict, found.leaks)
     leaks = fields.leak_summary(found.leaks) if found.leaks.rows else None
     verdict = f"{found.verdict} on {counted(found.test.rows, 'sealed test row')}"
@@ -238,9 +238,9 @@ def _shown(output: Path) -> Path:
     return output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
 
 
-def _load_call(record: RunView, output: Path) -> str:
+def _load_call(view: RunView, output: Path) -> str:
     """Return the call that loads the best candidate, in the language of the program."""
-    in_typescript = by_typescript.get() or fields.is_typescript(record)
+    in_typescript = by_typescript.get() or fields.is_typescript(view)
     return f"{'loadCandidate' if in_typescript else 'evolverpc.load_candidate'}({json.dumps(str(output))})"
 
 
@@ -252,9 +252,9 @@ def _next_command(ended: RunSummary) -> str:
     if ended.output is None or ended.finished.status == "failed":
         log = ended.output / files.LOG if ended.output is not None else None
         return shlex.join(["less", str(_shown(log))]) if log is not None else command("runs", store=ended.store)
-    if _runs_other_code(ended.record):
+    if _runs_other_code(ended.view):
         repo = ended.settings.repo
-        seed = code_at(ended.record.seed.texts)[1] if ended.record.seed is not None else None
+        seed = code_at(ended.view.seed.texts)[1] if ended.view.seed is not None else None
         if repo is not None and Path(repo).is_dir():
             return command("branches", ended.run_id, "--check-out", "--repo", repo, store=ended.store)
         if seed is not None and holds_commit(Path(), seed):
@@ -263,7 +263,7 @@ def _next_command(ended: RunSummary) -> str:
     return command("watch", ended.run_id, store=ended.store)
 
 
-def _runs_other_code(record: RunView) -> bool:
+def _runs_other_code(view: RunView) -> bool:
     """Return whether the best candidate runs other code than the seed."""
-    seed, best = record.seed, record.best
+    seed, best = view.seed, view.best
     return seed is not None and best is not None and code_at(seed.texts)[1] != code_at(best.texts)[1]

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from evolverpc_common.display_text import plain_json
 from gepa_client.journal import run_events as events
-from gepa_client.report.event_words import PHASES, Line, clock, event_line, named
+from gepa_client.report.event_words import PHASES, EventText, clock, event_line, named
 from gepa_client.report.state_words import (
     calls_text,
     changes_text,
@@ -27,7 +27,7 @@ from gepa_client.report.state_words import (
     waiting_line,
 )
 from gepa_client.run.run_view import RunView
-from gepa_client.views.console import echo, one_line, safe, safe_line
+from gepa_client.views.console import cut_cell, echo, safe, safe_line
 
 PLAIN_EVERY_S = 10.0
 
@@ -197,7 +197,7 @@ class LiveDisplay(Display):
             return
         line = event_line(event)
         text = markup(line)
-        if line.stays:
+        if line.is_kept:
             echo(self._console, text)
         elif text and not isinstance(event, events.Phase | events.MutationProgress):  # the frame has lines for those
             self._latest.append(f"[dim]{event.seconds:7.1f} s[/]  {text}")
@@ -221,7 +221,7 @@ class LiveDisplay(Display):
         return frame(self._view, list(self._latest), min(self._console.width - SPARE, WIDEST))
 
 
-def markup(shown: Line) -> str:
+def markup(shown: EventText) -> str:
     """Return a line as markup, the texts of servers and models in it escaped."""
     text = safe(shown.text) if shown.whole else safe_line(shown.text, LONGEST)
     lead = safe_line(shown.lead) or text
@@ -253,7 +253,7 @@ def frame(view: RunView, latest: list[str], width: int) -> RenderableType:
         facts.add_row("pace", Text(pace))
     facts.add_row("pool", pool_text(view))
     if view.started is not None and view.started.evolve != "prompts":
-        facts.add_row("code", one_line(safe(changes_text(view))))
+        facts.add_row("code", cut_cell(safe(changes_text(view))))
     latest_lines = [_fitted(text, width - FRAME) for text in latest]
     now = f"{PHASES[view.phase]} · {clock(view.seconds)}"
     name = safe(title(view.started)) if view.started else "evolverpc"
@@ -270,7 +270,7 @@ def frame(view: RunView, latest: list[str], width: int) -> RenderableType:
 
 def _fitted(markup: str, columns: int) -> Text:
     """Return an event as one line, which ends between two words if it is cut."""
-    text = one_line(markup)
+    text = cut_cell(markup)
     if text.cell_len > columns:
         text.truncate(columns - 2)
         between = text.plain.rfind(" ")

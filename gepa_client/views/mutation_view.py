@@ -15,7 +15,7 @@ from gepa_client.evolution.manual_mutation import ManualMutation, Result, score_
 from gepa_client.evolution.names import short_commit_name
 from gepa_client.evolution.patches import totals
 from gepa_client.views.candidate_view import diff_size, show_diff
-from gepa_client.views.console import CELL, echo, one_line, plain_table, safe, safe_line, value_cell
+from gepa_client.views.console import CELL, cut_cell, echo, plain_table, safe, safe_line, value_cell
 from protocol import ApplyMutationResult, Usage
 from protocol.errors import MutationRejected
 
@@ -182,7 +182,7 @@ def _score(result: Result) -> str:
 def _outcome(result: Result) -> Text:
     error = result.get("error")
     if error:
-        return one_line(f"[red]{safe_line(_error_text(error), CELL)}[/]")
+        return cut_cell(f"[red]{safe_line(_error_text(error), CELL)}[/]")
     return value_cell(result.get("output"), "")
 
 

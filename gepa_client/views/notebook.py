@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
-from evolverpc_common.display_text import line, plain
+from evolverpc_common.display_text import one_line, plain
 from gepa_client.evolution.names import component_texts
 from gepa_client.evolution.patches import Words, changed_words
 from gepa_client.views.console import make_console
@@ -43,7 +43,7 @@ def texts_compared(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     for name in dict.fromkeys([*old, *new]):
         words = changed_words(old.get(name, ""), new.get(name, ""))
         unchanged = "" if any(part.kind in MARKS for part in words) else ", unchanged"
-        parts.append(f"<h4>{escape(line(name, 200))}{unchanged}</h4><pre>{''.join(map(_marked, words))}</pre>")
+        parts.append(f"<h4>{escape(one_line(name, 200))}{unchanged}</h4><pre>{''.join(map(_marked, words))}</pre>")
     return "\n".join(parts)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evolverpc_common.signal_handlers import signals_handled
 from gepa_client.journal.store import Store
-from gepa_client.settings.groups import SandboxKind
+from gepa_client.settings.run_settings import SandboxKind
 from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs.front_port import Forward

@@ -51,22 +51,18 @@ def started_session(
         session = SandboxSession(settings, order.id, setup, size=settings.sandboxes)
         try:
             try:
-                session.start(show, _ignored, spent_usd=spent_usd)
+                session.start(show, lambda _progress: None, spent_usd=spent_usd)
             except SessionNotStarted as error:
                 if not error.must_publish:
                     raise
                 session.close()
                 asyncio.run(_published(settings, show))
                 session = SandboxSession(settings, order.id, setup, size=settings.sandboxes)
-                session.start(show, _ignored, spent_usd=spent_usd)
+                session.start(show, lambda _progress: None, spent_usd=spent_usd)
             yield session, front
         finally:
             if not session.close():
                 show(CLOSED_LATE)
-
-
-def _ignored(_progress: str) -> None:
-    return
 
 
 async def _published(settings: RunConfig, show: Show) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from evolverpc_common.network_addresses import Network
-from gepa_client.settings.groups import ROW_SUFFIXES, SandboxSettings, parse_secret_header
 from gepa_client.settings.run_config import SETTINGS, RunConfig
+from gepa_client.settings.run_settings import ROW_SUFFIXES, SandboxSettings, parse_secret_header
 from gepa_service.jobs.job_environment import may_be_secret
 from gepa_service.repositories.destinations import (
     DestinationRefused,

@@ -43,6 +43,6 @@ def main() -> None:
         sys.stderr.write(f"evolverpc serve: {trouble}\n")
         sys.exit(2)
     gc.disable()  # garbage collection takes a fifth of the imports' time; the server enables it
-    from rpc_server.cli.flags import run
+    from rpc_server.cli.serve_command import run
 
     run(sys.argv[1:])

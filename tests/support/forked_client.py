@@ -402,7 +402,7 @@ def _command(folder: str, arguments: list[str], address: str) -> int:
 
 def _server(arguments: list[str]) -> int:
     """Be what `python -I -m rpc_server ARGUMENTS` is; return the exit status."""
-    from rpc_server.cli.flags import run
+    from rpc_server.cli.serve_command import run
 
     sys.argv = ["gepa-server", *arguments]
     return _status_of(lambda: run(arguments))

@@ -22,9 +22,9 @@ from gepa_client.evolution.checkout import LocalCheckout, holds_commit
 from gepa_client.evolution.names import BY_HAND, branch_run_name
 from gepa_client.journal.entries import StoredRun
 from gepa_client.run.output_folder import BEST_CANDIDATE
-from gepa_client.settings.flag_words import Typed
-from gepa_client.settings.groups import RECORDED_ROWS, SandboxSettings
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.run_settings import RECORDED_ROWS, SandboxSettings
+from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views.candidate_view import show_diff
 from gepa_client.views.code_view import outcome_as_json, show_code
 from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
@@ -142,7 +142,7 @@ def _instead(asked: _BranchesRequest) -> str:
     given = {name: ROWS if value == RECORDED_ROWS else value for name, value in given.items()}
     given = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in given.items()}
     limit = config.get("max_metric_calls") or SUGGESTED_METRIC_CALLS
-    started = Typed(_servers(config), None, {"reflection_lm": MODEL, **given})
+    started = GivenArguments(_servers(config), None, {"reflection_lm": MODEL, **given})
     return started.command("optimize", evolve="code", max_metric_calls=limit, store=asked.store)
 
 

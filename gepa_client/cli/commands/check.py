@@ -9,8 +9,8 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight_model
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.foreground.program_check import run_check
-from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.loading import load
+from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views.console import echo, log_markup, make_console, refuse
 
 CHECK = "check"
@@ -32,7 +32,7 @@ def check(
         preflight_model(settings)
     except SettingsError as error:
         refuse(str(error))
-    typed = Typed(tuple(url or ()), config, given)
+    typed = GivenArguments(tuple(url or ()), config, given)
     with sandboxed(settings, CHECK, typed.command("check"), quiet=json_output, count=1) as sandboxes:
         status = run_check(
             sandboxes.settings, typed, json_output=json_output, examples=examples, repeats=repeats, verbose=verbose

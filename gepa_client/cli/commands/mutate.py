@@ -15,7 +15,7 @@ from rich.console import Console
 
 from evolverpc_common.display_text import command, shell_line
 from evolverpc_common.git import GitError
-from evolverpc_common.settings.command_line import settings_command, with_flags
+from evolverpc_common.settings.settings_command import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile, access_flags, read_object, read_text
 from gepa_client.cli.commands.sandbox_session import sandboxed
@@ -26,10 +26,10 @@ from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
 from gepa_client.run.output_folder import write_json
 from gepa_client.run.splits import ListServerRows, rows_of
-from gepa_client.settings.flag_words import Typed
-from gepa_client.settings.groups import SandboxSettings, is_remote
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import REPLACED, SETTINGS, RunConfig
+from gepa_client.settings.run_settings import SandboxSettings, is_remote
+from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.transport.address import Address
 from gepa_client.views.console import (
     PAUSED,
@@ -194,7 +194,7 @@ def _mutate(
     }
     own |= {"--examples": examples, "--limit": None if limit == TRIED else limit, "--output": output}
     words = [str(word) for flag, value in own.items() if value is not None for word in (flag, value)]
-    typed = Typed((), None, given)
+    typed = GivenArguments((), None, given)
     again = f"{typed.command('mutate')} {shlex.join([*([] if request is None else [request]), *words])}".rstrip()
     with _server(settings, url or "", token_file, again, allow_insecure=allow_insecure, quiet=as_json) as server:
         step = _made(asked, server)
@@ -292,7 +292,7 @@ def _made(asked: _Mutation, server: Address) -> ManualMutation:
         raise typer.Exit(STOPPED) from None
 
 
-def _show_home(asked: _Mutation, made: ApplyMutationResult, typed: Typed, output: Path | None) -> None:
+def _show_home(asked: _Mutation, made: ApplyMutationResult, typed: GivenArguments, output: Path | None) -> None:
     """Print where the branch is, and the commands that follow."""
     if made.branch is None:
         return

@@ -17,8 +17,8 @@ from gepa_client.journal.entries import ITS_ID
 from gepa_client.journal.store import default_store, open_store
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.sandboxing.session_interface import NoSandboxes
-from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.loading import load
+from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.transport.address import rpc_url
 from gepa_client.views.console import STOPPED, USAGE, echo, fail, log_markup, make_console, refuse
 from gepa_client.views.event_stream import EventStream
@@ -39,7 +39,7 @@ def optimize(
             preflight_model(settings)
     except (SettingsError, ClientError) as error:
         refuse(summary(error))
-    typed = Typed(tuple(url or ()), config, given)
+    typed = GivenArguments(tuple(url or ()), config, given)
     run_id = new_run_id(settings.name)
     with sandboxed(settings, run_id, typed.command("optimize"), quiet=json_events) as sandboxes:
         status = _go(sandboxes, run_id, typed, watch, json_events, EventStream(events_fd), console)
@@ -49,7 +49,7 @@ def optimize(
 def _go(
     sandboxes: NoSandboxes,
     run_id: str,
-    typed: Typed,
+    typed: GivenArguments,
     watch: bool,
     json_events: bool,
     stream: EventStream,

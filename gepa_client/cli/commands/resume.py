@@ -17,10 +17,10 @@ from gepa_client.journal.history import end_of
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import default_store
 from gepa_client.run import output_folder as files
-from gepa_client.settings.extension import NO_EXTENSION, ended_by, extension
-from gepa_client.settings.flag_words import Typed
-from gepa_client.settings.groups import FleetSettings, SandboxSettings
+from gepa_client.settings.raised_limits import NO_LIMIT, flags_to_continue
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.run_settings import FleetSettings, SandboxSettings
+from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views.console import PAUSED, echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.views.event_stream import EventStream
 
@@ -70,7 +70,7 @@ def resume(
             stream=stream,
             console=make_console(),
             sandboxes=sandboxes,
-            typed=Typed((found.id, *(url or ())), config, given).command("resume"),
+            typed=GivenArguments((found.id, *(url or ())), config, given).command("resume"),
             **continued(found),
         ).run()
     raise typer.Exit(ended.exit_status)
@@ -110,7 +110,7 @@ def _write_report(run: StoredRun, store: str | None, stream: EventStream, *, as_
 
 
 def _print_complete(run: StoredRun, store: str | None, stream: EventStream, *, as_json: bool) -> None:
-    further = extension(run)
+    further = flags_to_continue(run)
     more = command("resume", run.id, *further, store=store) if further else command("watch", run.id, store=store)
     ended = {"status": run.status, "reason": run.reason, "output": run.output}
     spent = {name: run.counters.get(name, 0.0) for name in ("spent_usd", "active_seconds")}
@@ -120,6 +120,6 @@ def _print_complete(run: StoredRun, store: str | None, stream: EventStream, *, a
         print_json(summary)
         return
     console = make_console()
-    how = "it has a perfect score, and `past_perfect`" if ended_by(run) == "perfect_score" else "a larger limit"
-    echo(console, f"{safe_line(run.id)}: this run is complete; {f'{how} extends it' if further else NO_EXTENSION}")
+    how = "to continue it all the same:" if further else NO_LIMIT
+    echo(console, f"{safe_line(run.id)}: this run is completed ({safe_line(run.reason or '')}); {how}")
     echo_next(console, stream.resumed_by(run.id) or more)

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from evolverpc_common.display_text import command, duration, line, seconds_since, without_password
+from evolverpc_common.display_text import command, duration, one_line, seconds_since, without_password
 from gepa_client.cli.arguments import StoreUrl
 from gepa_client.cli.commands.store_access import (
     FIRST_COMMAND,
@@ -133,7 +133,7 @@ def _ago(moment: str | None) -> str:
 
 def _name(run: StoredRun, longest: int) -> str:
     """Return the name, shortened if it is too long."""
-    text = line(run.name or "", UNBOUNDED)
+    text = one_line(run.name or "", UNBOUNDED)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 

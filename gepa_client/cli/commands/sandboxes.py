@@ -17,9 +17,9 @@ from rich.console import Console
 from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, command, duration
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
-from gepa_client.settings.flag_words import Typed
-from gepa_client.settings.groups import SandboxKind
 from gepa_client.settings.loading import load
+from gepa_client.settings.run_settings import SandboxKind
+from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views.console import (
     PAUSED,
     STOPPED,
@@ -202,7 +202,9 @@ def _publish(given: dict[str, Any]) -> None:
         refuse(str(error), PAUSED)
     typed = {name: value for name, value in given.items() if value is not None}
     count = MANY if settings.sandbox == "modal" else min(MANY, os.cpu_count() or 1)
-    following = Typed((), None, typed).command("optimize", sandboxes=count, max_metric_calls=SUGGESTED_METRIC_CALLS)
+    following = GivenArguments((), None, typed).command(
+        "optimize", sandboxes=count, max_metric_calls=SUGGESTED_METRIC_CALLS
+    )
     echo(console, f"the environment is ready\nnext: {safe(following)}")
 
 

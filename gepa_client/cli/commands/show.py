@@ -99,14 +99,14 @@ def show(
 
 
 def _as_json(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]) -> dict[str, Any]:
-    record, spending = view_of(store, run), store.spending(run.id)
+    view, spending = view_of(store, run), store.spending(run.id)
     return {
         **run_as_json(run),
         "discovery": discovery(store, run.id),
         "rows": row_counts(store, run.id),
         "entries": store.parts(run.id),
-        **record.as_json(),
-        "candidates": [asdict(kept) | {"front": kept.index in record.front} for kept in candidates],
+        **view.as_json(),
+        "candidates": [asdict(kept) | {"front": kept.index in view.front} for kept in candidates],
         "spending": [asdict(spent) for spent in spending],
         "spent_usd": sum(spent.cost_usd for spent in spending),
         "unpriced": sum(spent.unpriced for spent in spending),
@@ -130,29 +130,29 @@ def _show_run(
     full: bool,
     url: str | None,
 ) -> None:
-    record = view_of(store, run)
+    view = view_of(store, run)
     colour = COLOURS.get(run.status, "default")
     echo(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
-    for message in record.warnings:
+    for message in view.warnings:
         echo(console, f"[yellow]warning:[/] {safe(message)}")
-    echo_facts(console, _run_facts(store, run, record, full=full), LONGEST if full else LONGEST_FACT)
+    echo_facts(console, _run_facts(store, run, view, full=full), LONGEST if full else LONGEST_FACT)
     if candidates:
-        scored = f"mean score on {counted(len(candidates[0].scores), f'{record.selection} row')}"
+        scored = f"mean score on {counted(len(candidates[0].scores), f'{view.selection} row')}"
         echo(console, f"\n[bold]candidates[/] [dim]({scored}; at: entries of the journal by then)[/]")
-        best = record.best.index if record.best is not None else 0
-        console.print(candidate_tree(candidates, set(record.front), best, console.width))
+        best = view.best.index if view.best is not None else 0
+        console.print(candidate_tree(candidates, set(view.front), best, console.width))
     spending = store.spending(run.id)
     if spending:
         _show_spending(console, spending, running=run.status == "running")
-    if record.failed_examples is not None:
+    if view.failed_examples is not None:
         echo(console, f"[dim]rows and tracebacks:[/] {safe_line(command('show', run.id, '--failures', store=url))}")
-    _show_gateway(console, record)
-    if record.best is not None and record.best.index:
-        echo(console, f"\n[bold]the best candidate ({record.best.index}) against the seed[/]")
-        show_changes(console, candidates[0], candidates[record.best.index], full=full)
+    _show_gateway(console, view)
+    if view.best is not None and view.best.index:
+        echo(console, f"\n[bold]the best candidate ({view.best.index}) against the seed[/]")
+        show_changes(console, candidates[0], candidates[view.best.index], full=full)
         if (explained := explain(store, run)) is not None and explained.overall is not None:
             show_moved_rows(console, explained.overall, full=full)
-    if record.best is not None and code_label(record.best.texts) is not None:
+    if view.best is not None and code_label(view.best.texts) is not None:
         echo(console, f"\n[dim]its code, and all attempts:[/] {safe_line(command('branches', run.id, store=url))}")
 
 
@@ -188,11 +188,11 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
         echo(console, f"[yellow]{counted(lost, 'attempt')} without a response: their cost is unknown[/]")
 
 
-def _show_gateway(console: Console, record: RunView) -> None:
+def _show_gateway(console: Console, view: RunView) -> None:
     """Print the models that programs called, the hosts that they connected to, and refused requests."""
-    for heading, columns, rows in fields.gateway_tables(record):
+    for heading, columns, rows in fields.gateway_tables(view):
         _show_figures(console, heading.lower(), columns, rows)
-    if refused := record.refusals:
+    if refused := view.refusals:
         echo(console, "\n[bold]refused[/]")
         for event in refused[:REFUSALS_SHOWN]:
             echo(console, safe_line(words.refusal_text(event)))
@@ -219,16 +219,16 @@ def _outcome(outcome: str | None) -> str:
     return f"[green]{outcome}[/]" if outcome == "ok" else f"[yellow]{safe_line(outcome, 40)}[/]"
 
 
-def _run_facts(store: Store, run: StoredRun, record: RunView, *, full: bool) -> list[tuple[str, str]]:
+def _run_facts(store: Store, run: StoredRun, view: RunView, *, full: bool) -> list[tuple[str, str]]:
     """Return what the record states, and what only the store has, line by line. `full`: no value is cut."""
     named = named_store(store.url)
     waiting, steering = len(store.requests(run.id, waiting=True)), command("steer", "list", run.id, store=named)
     lines = [
         ("name", run.name),
-        *fields.summary_facts(record),
+        *fields.summary_facts(view),
         ("iterations", f"{run.counters['iteration']:,}" if run.counters.get("iteration") else None),
         ("gain", _gain(run, named)),
-        ("requests", f"{waiting:,} waiting: {steering}" if waiting or record.steered else None),
+        ("requests", f"{waiting:,} waiting: {steering}" if waiting or view.steered else None),
         ("time", _time(run)),
         ("driven by", run.driver if run.claim.owner is not None else None),
         ("asked for", run.requested_action),

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, model_validator
 
 from evolverpc_common.exact_values import with_integers_packed
-from gepa_client.settings.groups import Evolve
+from gepa_client.settings.run_settings import Evolve
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented

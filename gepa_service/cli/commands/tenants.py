@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evolverpc_common.settings.command_line import with_flags
+from evolverpc_common.settings.settings_command import with_flags
 from gepa_client.views.console import echo, make_console, plain_table, print_json, refuse, safe_line
 from gepa_service.cli.arguments import DEFAULT_DATABASE, AsJson, Database, TenantName, find_tenant, open_cli_records
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant

@@ -1,11 +1,11 @@
 """A page lists the lines of events that stay on the terminal, a bounded number of them."""
 
 from gepa_client.journal.run_events import NoProposal, StepFailed
-from gepa_client.page.event_lines import DECISIONS_LISTED, LinesOfRun
+from gepa_client.page.event_lines import DECISIONS_LISTED, EventListBuilder
 
 
 def test_the_last_lines_follow_the_warnings_newest_first_up_to_the_place_shown() -> None:
-    whole, earlier = LinesOfRun(None), LinesOfRun(3)
+    whole, earlier = EventListBuilder(None), EventListBuilder(3)
     for at in range(DECISIONS_LISTED + 7):
         for lines in (whole, earlier):
             lines.add(NoProposal(at=at, iteration=at, reason="every score is perfect"))

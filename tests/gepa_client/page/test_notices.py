@@ -7,7 +7,7 @@ import pytest
 
 from gepa_client.journal.run_events import FailureGroup
 from gepa_client.page.moment_events import CommandHint, FailureCounts, LongInFlight, Notice, Now, Run
-from gepa_client.page.notices import Situation, failed_at
+from gepa_client.page.notices import NoticeInput, failed_at
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "/a/b.py", line 3, in run\n    f()\n'
@@ -55,9 +55,9 @@ def failures(status: Any, count: int) -> FailureCounts:
     return FailureCounts(failed=count, evaluated=900, groups=[shown], words=[""], cells={}, first=41)
 
 
-def situation(found: FailureCounts | None = None, *, seed_failed: bool = False, **changed: Any) -> Situation:
+def situation(found: FailureCounts | None = None, *, seed_failed: bool = False, **changed: Any) -> NoticeInput:
     run = {name: changed.pop(name) for name in ("status", "driven", "reason", "reflection_model") if name in changed}
-    return Situation(Run(**(RUN | run)), Now(**(CALM | changed)), found, seed_failed, "my runs.db")
+    return NoticeInput(Run(**(RUN | run)), Now(**(CALM | changed)), found, seed_failed, "my runs.db")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_examples_are_stuck_that_wait_much_longer_than_usual(
     assert situation(failures("timeout", timed_out) if timed_out else None, **changed).stuck_s == stuck_s
 
 
-def one(found: Situation) -> Notice:
+def one(found: NoticeInput) -> Notice:
     [notice] = found.notices()
     return notice
 

@@ -6,7 +6,7 @@ import pytest
 
 from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.run.stop_conditions import FAILURE_WINDOW, FailureStop
-from gepa_client.settings.groups import Evolve
+from gepa_client.settings.run_settings import Evolve
 from gepa_client.transport.event_loop import CancelToken
 
 FAILED = ExampleDone("7", "program_error", None, 0.1, 0, None, {"type": "KeyError", "message": "no"})

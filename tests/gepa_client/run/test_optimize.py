@@ -17,8 +17,8 @@ from aiohttp import web
 
 from evolverpc import load_candidate
 from gepa_client import load_result
-from gepa_client.settings.groups import RECORDED_ROWS
 from gepa_client.settings.run_config import ROW_SETTINGS
+from gepa_client.settings.run_settings import RECORDED_ROWS
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve, Start, environment
 from tests.gepa_client.exported_page import page_text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gepa_client.gepa.row_loaders import Row, RowLoader, rows_left, search_rows
-from gepa_client.settings.groups import RACE_ROWS
+from gepa_client.settings.run_settings import RACE_ROWS
 from tests.gepa_client.conftest import Cli, Ran
 from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run
@@ -90,13 +90,13 @@ def test_proposals_that_lose_a_race_are_reported_and_a_fork_ends_as_the_run(
     assert ran.status == 0, ran.stderr
     lost = [event for event in ran.events if event["event"] == "rejected" and event["race"] is not None]
     assert lost
-    assert all(event["reason"].startswith("raced out: on ") for event in lost)
+    assert all(event["reason"].startswith("lost its race: on ") for event in lost)
     summary = ran.event("summary")
     assert summary["raced_out"] == len(lost)
     saved, calls = (sum(event["race"][name] for event in lost) for name in ("saved", "calls"))
     assert summary["saved_calls"] == saved == VAL * len(lost) - calls
     assert summary["metric_calls"] == len(program.server.called("evaluate"))
-    assert f"raced out\n{len(lost)} proposal" in page_text(only_run(tmp_path) / "report.html")
+    assert f"races\n{len(lost)} proposal" in page_text(only_run(tmp_path) / "report.html")
     assert cli("fork", "last", "--at", 200).status == 0
     assert found(cli("resume", "last", "--json")) == found(ran)
 

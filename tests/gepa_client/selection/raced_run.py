@@ -13,7 +13,7 @@ from gepa_client.run import strategies
 from gepa_client.run.proposal_watcher import ProposalWatcher
 from gepa_client.selection.race import RacedSelection
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.in_force import InForce
+from gepa_client.steering.active_requests import ActiveRequests
 from protocol import Example
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.scripted_server import Host, ScriptedServer, ok
@@ -105,7 +105,7 @@ def run(
     proposals = ProposalWatcher(
         lambda _event: None,
         adapter,
-        InForce(),
+        ActiveRequests(),
         arguments["reflection_strategy"],
         arguments["selection_strategy"],
     )

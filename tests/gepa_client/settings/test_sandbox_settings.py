@@ -8,9 +8,9 @@ import pytest
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.run.transfer import imported_settings
-from gepa_client.settings.groups import SandboxSettings
 from gepa_client.settings.loading import from_record, load
 from gepa_client.settings.run_config import SANDBOX_ONLY, RunConfig
+from gepa_client.settings.run_settings import SandboxSettings
 
 URL = "http://127.0.0.1:1"
 

@@ -15,10 +15,10 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.run.fingerprint import IDENTITY_SETTINGS, identity_settings
 from gepa_client.run.strategies import PASSED
 from gepa_client.settings import loading
-from gepa_client.settings.flag_words import flag_words
-from gepa_client.settings.groups import BudgetSettings, OutputSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.loading import from_record, load
 from gepa_client.settings.run_config import REPLACED, SETTINGS, RunConfig
+from gepa_client.settings.run_settings import BudgetSettings, OutputSettings, SandboxSettings, TrackingSettings
+from gepa_client.settings.shell_arguments import flag_arguments
 
 URL = "http://127.0.0.1:1"
 
@@ -108,7 +108,7 @@ def test_a_range_of_scores_is_two_numbers_that_grow_and_its_flag_is_written_as_i
     for given in ("-1,1", (-1.0, 1.0), [-1, 1]):
         found = load(None, {"url": [URL], "max_metric_calls": 5, "score_range": given})
         assert found.score_range == (-1, 1)
-        assert flag_words("score_range", found.recorded()["score_range"]) == ["--score-range=-1.0,1.0"]
+        assert flag_arguments("score_range", found.recorded()["score_range"]) == ["--score-range=-1.0,1.0"]
     for wrong, rule in (("3,1", "then the highest one"), ("0", "such as 0,100"), ("a,b", "such as 0,100")):
         assert rule in fault(score_range=wrong)
 

@@ -9,10 +9,10 @@ import pytest
 from gepa_client.journal.steer_entries import AnyAction, Drop, Hint, Pin, Propose, SetBudget, Withdraw
 from gepa_client.run.stoppers import perfect_stop, stoppers
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.objections import Situation, objection
+from gepa_client.steering.objections import RequestContext, objection
 
 CANDIDATES = [{"rules": "a", "git_branch": "main"}, {"rules": "b", "git_branch": "main"}, {"rules": "c"}]
-SITUATION = Situation(CANDIDATES, best=1, used={"max_metric_calls": 40, "max_seconds": 1.5}, proposals={"mine"})
+SITUATION = RequestContext(CANDIDATES, best=1, used={"max_metric_calls": 40, "max_seconds": 1.5}, proposals={"mine"})
 
 
 @pytest.mark.parametrize(

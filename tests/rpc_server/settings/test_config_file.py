@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from rpc_server.cli.flags import with_one_command
+from rpc_server.cli.serve_command import with_one_command
 from rpc_server.settings.settings import _FOR, load_settings
 
 

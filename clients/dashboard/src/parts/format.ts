@@ -7,7 +7,7 @@ export const OUTCOMES: Record<Proposal["outcome"], string> = {
   pending: "pending",
   kept: "kept",
   rejected: "rejected",
-  raced_out: "raced out",
+  raced_out: "lost its race",
   empty: "no new text",
   unfinished: "not decided",
 };

@@ -36,7 +36,7 @@ export function ProgressView({ view }: ViewProps) {
     <>
       <p class="about">
         How the best score on the {selectingRow(view)}s rose with metric calls, time or money, and which proposals were
-        kept, rejected or raced out.
+        kept, were rejected or lost their race.
       </p>
       <div class="row tools">
         <Choice legend="Over" options={AXES} value={axis} onChange={setAxis} />
@@ -221,7 +221,7 @@ function marks(withEstimate: boolean): Parameters<typeof Legend>[0]["marks"] {
     [<path key="best" d="M0 9H8V3H16" fill="none" stroke="var(--accent)" stroke-width="2" />, "best so far"],
     [<circle key="kept" cx="8" cy="6" r="3.5" fill="var(--good)" />, "kept candidate"],
     [mark("bad", 0), "rejected"],
-    [mark("ink", 1), "raced out"],
+    [mark("ink", 1), "lost its race"],
     [mark("quiet", 2), "no new text, or not decided"],
     ...(withEstimate ? [ESTIMATE] : []),
   ];

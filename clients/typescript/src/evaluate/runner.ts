@@ -26,8 +26,8 @@ import {
 import type { ExampleRow } from "../rows/rows.js";
 import { watchAiSdk } from "../steps/ai-sdk-telemetry.js";
 import { runExample } from "../steps/spans.js";
-import { StepRecorder } from "../steps/step-recorder.js";
 import { parseFailure, unrecordedStep } from "../steps/steps.js";
+import { TrajectoryRecorder } from "../steps/trajectory-recorder.js";
 import type { Call } from "../wire/call.js";
 import { ExampleCalls } from "../wire/example-calls.js";
 import { whileRunning } from "../wire/place.js";
@@ -217,7 +217,7 @@ export class Runner {
     });
     const components = Object.keys(candidate);
     const { readsTrajectory = false } = program;
-    const recorder = captureTraces || readsTrajectory ? new StepRecorder(candidate, this.#notices) : undefined;
+    const recorder = captureTraces || readsTrajectory ? new TrajectoryRecorder(candidate, this.#notices) : undefined;
     const { step = unrecordedStep } = recorder ?? {};
     const ending = await this.#timed(
       async (signal) => {

@@ -5,9 +5,9 @@ import type { Notices } from "../base/notices.js";
 import { joined } from "../base/usage.js";
 import type { Step } from "../generated/types.js";
 import type { Candidate } from "../program/program.js";
-import { checkComponent, StepNode } from "./recorded-step.js";
 import type { Span } from "./span-attributes.js";
 import { stepOfSpan } from "./span-values.js";
+import { checkComponent, StepNode } from "./step-node.js";
 
 /** A step whose values are those of a span. */
 export class SpanStep extends StepNode {

@@ -13,7 +13,7 @@ import {
 } from "./opentelemetry.js";
 import type { Span } from "./span-attributes.js";
 import { spanKind } from "./span-values.js";
-import type { StepRecorder } from "./step-recorder.js";
+import type { TrajectoryRecorder } from "./trajectory-recorder.js";
 
 /** What of a span processor is used here. */
 interface SpanProcessor {
@@ -24,7 +24,7 @@ interface SpanProcessor {
 type StartedSpan = Span & { parentSpanContext?: SpanContext; parentSpanId?: string };
 
 /** The examples that run; each with what records its steps if its trajectory is wanted. */
-const openExamples = new Set<{ readonly recorder: StepRecorder | undefined }>();
+const openExamples = new Set<{ readonly recorder: TrajectoryRecorder | undefined }>();
 /** The searches before and after the first example whose trajectory is wanted: each takes a while. */
 const searches = new Map<"before" | "after", Promise<string | undefined>>();
 const watched = new WeakSet<SpanProcessor>();
@@ -35,7 +35,7 @@ const minimal = minimalProvider(
 
 /** Run the program on an example. A span without an asynchronous context belongs to the only example that runs. */
 export async function runExample<Output>(
-  recorder: StepRecorder | undefined,
+  recorder: TrajectoryRecorder | undefined,
   onUsage: Place["onUsage"],
   program: () => Output | Promise<Output>,
 ): Promise<Output> {
@@ -109,12 +109,12 @@ function addSpan(span: Span, parentId: string | undefined): boolean {
 }
 
 /** The examples that run, without those that have timed out and do not stop. */
-function runningExamples(): { readonly recorder: StepRecorder | undefined }[] {
+function runningExamples(): { readonly recorder: TrajectoryRecorder | undefined }[] {
   return [...openExamples].filter(({ recorder }) => recorder === undefined || !recorder.ended);
 }
 
 /** What records the only example that runs; undefined if there are several. */
-function soleRecorder(span: Span): StepRecorder | undefined {
+function soleRecorder(span: Span): TrajectoryRecorder | undefined {
   const open = runningExamples();
   if (open.length === 1) return open[0]?.recorder;
   const traced = open.find(({ recorder }) => recorder)?.recorder;

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from evolverpc_common.installation import stated_version
-from evolverpc_common.settings.command_line import settings_command, with_flags
+from evolverpc_common.settings.settings_command import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.settings.settings import SETTINGS
 

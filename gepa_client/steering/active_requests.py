@@ -1,4 +1,4 @@
-"""What users asked of a run that is in force now; GEPA's thread alone uses it."""
+"""The requests of users that change the search at present; GEPA's thread alone uses it."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -23,27 +23,27 @@ class ProposalByHand:
 
 
 @dataclass
-class _HintInForce:
+class _ActiveHint:
     text: str
     left: int | None
 
 
 @dataclass
-class InForce:
+class ActiveRequests:
     """`proposals`: those that are not evaluated yet; `current`: the one that this iteration evaluates."""
 
     pinned: int | None = None
     dropped: set[int] = field(default_factory=set)
     proposals: deque[ProposalByHand] = field(default_factory=deque)
     current: ProposalByHand | None = None
-    _hints: list[_HintInForce] = field(default_factory=list)
+    _hints: list[_ActiveHint] = field(default_factory=list)
 
     def hints(self) -> tuple[str, ...]:
         """Return the texts that prompts of reflection show now."""
         return tuple(hint.text for hint in self._hints)
 
-    def reflected(self, proposals: int) -> None:
-        """Note that so many proposals were asked for with these hints."""
+    def count_proposals(self, proposals: int) -> None:
+        """Count down the hints that hold for a number of proposals."""
         for hint in self._hints:
             hint.left = None if hint.left is None else hint.left - proposals
         self._hints = [hint for hint in self._hints if hint.left is None or hint.left > 0]
@@ -70,7 +70,7 @@ class InForce:
         return TextProposal(dict(found.texts), by_hand=found.author, request=found.request)
 
     def apply(self, entry: SteerEntry, state: State) -> None:
-        """Put a request in force; limits of the run are not part of it."""
+        """Apply a request; limits of the run are not part of it."""
         match entry.action:
             case Propose(texts=texts, parent=parent):
                 self.proposals.append(ProposalByHand(entry.id, entry.author, parent or 0, dict(texts)))
@@ -84,6 +84,6 @@ class InForce:
                 self.dropped.add(index)
                 leave_fronts(state, index, self.dropped)
             case Hint(text=text, proposals=proposals):
-                self._hints.append(_HintInForce(text, proposals))
+                self._hints.append(_ActiveHint(text, proposals))
             case ClearHints():
                 self._hints = []

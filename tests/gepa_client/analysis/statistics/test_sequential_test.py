@@ -4,7 +4,7 @@ import itertools
 import random
 from collections.abc import Sequence
 
-from gepa_client.analysis.statistics.sequential import last_look
+from gepa_client.analysis.statistics.sequential_test import last_look
 
 SIZES = (3, 6, 12)
 

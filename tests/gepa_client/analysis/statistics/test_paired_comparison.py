@@ -4,7 +4,8 @@ from statistics import fmean, stdev
 
 import pytest
 
-from gepa_client.analysis.statistics import paired, student_t
+from gepa_client.analysis.statistics import paired_comparison as paired
+from gepa_client.analysis.statistics import student_t
 
 
 def once(scores):

@@ -38,6 +38,9 @@ def _comparable(score: float) -> float:
 
 Score = Annotated[float, AfterValidator(_comparable)]
 
+GEPA_MINIBATCH = 3
+"""Examples per reflection by GEPA's default."""
+
 
 def _ends(text: str) -> tuple[float, float]:
     """Return the two numbers of a text such as `-1,1`."""
@@ -263,7 +266,9 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
         parse=object_or_text,
         anchor=_template,
     )
-    reflection_minibatch_size: PositiveInt | None = setting(None, "Examples per reflection.", shown="GEPA's: 3")
+    reflection_minibatch_size: PositiveInt | None = setting(
+        None, "Examples per reflection.", shown=f"GEPA's: {GEPA_MINIBATCH}"
+    )
     reflection_prompt_tokens: Annotated[int, Field(ge=1000)] | None = setting(
         None,
         "Tokens of a prompt: longer records are cut in the middle. A token is counted as 4 bytes.",

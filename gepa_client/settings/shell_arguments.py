@@ -12,7 +12,7 @@ from gepa_client.settings.run_config import CHECK_SETTINGS, SETTINGS
 from gepa_client.settings.secret_settings import without_secrets
 
 
-def flag_words(name: str, value: Any) -> list[str]:
+def flag_arguments(name: str, value: Any) -> list[str]:
     """Return the flag of a setting and its value, without secrets. `value`: not None; a list repeats the flag."""
     setting = SETTINGS[name]
     if isinstance(value, bool):
@@ -32,7 +32,7 @@ def flag_words(name: str, value: Any) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Typed:
+class GivenArguments:
     """What the user typed: the URLs, the file of settings, and the flags by the names of their settings."""
 
     urls: tuple[str, ...]
@@ -49,5 +49,5 @@ class Typed:
             words += ["--config", str(self.config)]
         for setting, value in {**self.given, **instead}.items():
             if value is not None and (name != "check" or setting in CHECK_SETTINGS):
-                words += flag_words(setting, value)
+                words += flag_arguments(setting, value)
         return shell_line(words)

@@ -8,10 +8,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from evolverpc_common.settings.command_line import settings_command, with_flags
+from evolverpc_common.settings.settings_command import settings_command, with_flags
 from gepa_client.cli.arguments import AsJson, RunName
 from gepa_client.report.calling_program import by_typescript
-from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.run_config import (
     CHECK_REPEATS,
     CHECK_SETTINGS,
@@ -21,6 +20,7 @@ from gepa_client.settings.run_config import (
     REPLACED,
     SETTINGS,
 )
+from gepa_client.settings.shell_arguments import GivenArguments
 
 COMMAND = settings_command(SETTINGS, REPLACED)
 
@@ -165,7 +165,7 @@ def _stopped(name: str, given: Mapping[str, Any]) -> NoReturn:
         typer.echo("stopped by hand", err=True)
         raise typer.Exit(STOPPED)
     settings = {key: value for key, value in given.items() if key not in DECLARED[name].own}
-    again = Typed((given["run"], *(given["url"] or ())), given["config"], settings).command(name)
+    again = GivenArguments((given["run"], *(given["url"] or ())), given["config"], settings).command(name)
     typer.echo("stopped by hand; everything recorded of the run is kept, and so are its results", err=True)
     typer.echo(f"{'next':<15} {again}")
     raise typer.Exit(STOPPED)

@@ -36,7 +36,7 @@ export abstract class StepNode {
   }
 }
 
-export class RecordedStep extends StepNode implements StepHandle {
+export class ProgramStep extends StepNode implements StepHandle {
   usage: Usage = {};
   readonly #started = performance.now();
   readonly #inputs: JsonValue;

@@ -6,18 +6,18 @@ import type { Candidate } from "../program/program.js";
 import type { RunStep } from "../program/run-step.js";
 import { currentPlace, inPlace } from "../wire/place.js";
 import { activeContext, spanContextOf } from "./opentelemetry.js";
-import { checkComponent, RecordedStep, type StepNode } from "./recorded-step.js";
 import type { Span } from "./span-attributes.js";
 import { SpanStep } from "./span-steps.js";
 import { spanKind } from "./span-values.js";
+import { checkComponent, ProgramStep, type StepNode } from "./step-node.js";
 import { checkLabel, partsOf, titleOf, unrecordedStep } from "./steps.js";
 
 declare module "../wire/place.js" {
   interface Place {
     /** What records the steps of the example, if its trajectory is wanted. */
-    recorder?: StepRecorder | undefined;
+    recorder?: TrajectoryRecorder | undefined;
     /** The step of the program's own that runs. */
-    around?: RecordedStep;
+    around?: ProgramStep;
   }
 }
 
@@ -27,7 +27,7 @@ const DEEPEST = 50;
 const UNFINISHED = { type: "unfinished", message: "the step did not end before its example" };
 
 /** Records the steps of one attempt at an example, of which a trajectory is wanted: those of the program's own, and those of spans. */
-export class StepRecorder {
+export class TrajectoryRecorder {
   readonly #steps: StepNode[] = [];
   /** By the ids of their spans. */
   readonly #spanSteps = new Map<string, SpanStep>();
@@ -48,7 +48,7 @@ export class StepRecorder {
     }
     const { component } = partsOf(label);
     if (component !== undefined) checkComponent(component, this.candidate, this.notices);
-    const recorded = new RecordedStep(label, inputs);
+    const recorded = new ProgramStep(label, inputs);
     this.#add(recorded, this.#spanSteps.get(spanContextOf(activeContext())?.spanId ?? ""));
     const end = <Value>(value: Value): Value => {
       recorded.end(value);

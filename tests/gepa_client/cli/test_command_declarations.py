@@ -1,7 +1,7 @@
 """Flags are the settings; what GEPA takes and we replace is refused with the reason."""
 
 from gepa_client.cli.app import COMMANDS
-from gepa_client.settings.flag_words import Typed
+from gepa_client.settings.shell_arguments import GivenArguments
 from tests.gepa_client.conftest import Cli
 
 
@@ -12,7 +12,7 @@ def test_a_command_to_paste_repeats_what_was_typed_as_far_as_the_command_takes_i
         "seed": 3,
         "check": "off",
     }
-    typed = Typed(("http://127.0.0.1:1", "http://127.0.0.1:2"), None, given)
+    typed = GivenArguments(("http://127.0.0.1:1", "http://127.0.0.1:2"), None, given)
     urls = "http://127.0.0.1:1 http://127.0.0.1:2"
     assert typed.command("check") == f"evolverpc check {urls} --score-with http://127.0.0.1:3"
     optimize = typed.command("optimize", patience=4)
