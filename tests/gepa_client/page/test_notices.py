@@ -131,5 +131,5 @@ def test_a_stopped_run_states_why_and_what_recorded_failures_count_as_if_the_pro
     again = one(situation(failures("program_error", 7), seed_failed=True, **stopped))
     assert "start a new run: the seed failed" in again.text[2]
     lost = one(situation(lost=True))
-    assert lost.title == "The optimizer sends no heartbeat" and len(lost.commands) == 1
+    assert lost.title == "The optimizer sends no heartbeat" and "resume 4f2" in lost.commands[0].command
     assert situation(**{**stopped, "status": "completed"}).notices() == []

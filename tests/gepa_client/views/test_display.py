@@ -96,7 +96,7 @@ def test_a_candidate_that_is_worse_on_the_test_rows_is_not_recommended(tmp_path:
         run_id="r1",
         store=None,
         output=tmp_path / "runs" / "r1",
-        record=record,
+        view=record,
         finished=Finished(status="completed", metric_calls=600),
         connected=True,
         written=["best_candidate.json"],

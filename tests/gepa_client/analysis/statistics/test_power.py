@@ -3,7 +3,9 @@ import random
 
 import pytest
 
-from gepa_client.analysis.statistics import bounded_mean, noise, paired, power
+from gepa_client.analysis.statistics import bounded_mean, power
+from gepa_client.analysis.statistics import noise_estimate as noise
+from gepa_client.analysis.statistics import paired_comparison as paired
 
 
 def pair(draw, rows, repeats, *, gain, spread):
