@@ -13,7 +13,7 @@ from sandbox_runtime.backends.modal.runtime import ModalRuntime
 from tests.sandbox_runtime.modal.echo_server import published, spec
 from tests.support.modal_cloud import Cloud
 
-RECIPE = Recipe(python=">=3.11", node="20", files={"requirements.txt": b"attrs==25.1.0\n"}, packages=("idna",))
+RECIPE = Recipe(python=">=3.11", node="20", files={"package.json": b"{}"}, packages=("idna",))
 
 
 async def test_an_unpublished_recipe_is_an_error_with_the_command_that_publishes_it(

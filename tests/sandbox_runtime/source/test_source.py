@@ -60,7 +60,8 @@ async def test_a_folder_resolves_to_its_commit_and_its_path_in_the_repository(re
     checkout = await ready(str(repository / "app"), cache)
     assert (checkout.commit, checkout.branch) == (git(repository, "rev-parse", "HEAD"), "trunk")
     assert (checkout.folder, checkout.cwd) == ("app", "program/app")
-    assert checkout.needs.recipe.files == {"requirements.txt": b"x\n"}
+    assert checkout.needs.recipe.install is not None
+    assert checkout.needs.recipe.install.decided_by == "app/requirements.txt"
 
 
 async def test_only_the_commit_is_unpacked_without_remotes_hooks_or_settings(
