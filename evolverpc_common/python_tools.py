@@ -21,7 +21,12 @@ _TOOLS = {
 """Locks, the first of which decides in a folder, and the command that is run there."""
 
 _UNKNOWN = ("Pipfile.lock", "Pipfile", "environment.yml", "environment.yaml")
-_READ = {PYPROJECT, PYTHON_VERSION, *_TOOLS, *("setup.py", "setup.cfg", "uv.toml", "poetry.toml", "pdm.toml")}
+_READ = {
+    PYPROJECT,
+    PYTHON_VERSION,
+    *_TOOLS,
+    *("setup.py", "setup.cfg", "hatch_build.py", "uv.toml", "poetry.toml", "pdm.toml"),
+}
 """Files that these tools and build backends read, in any folder of the repository."""
 
 TOOL_VARIABLES = {
@@ -126,8 +131,8 @@ def python_install(
             (decided, command), *others = choices
             read = {path for path in ids if posixpath.basename(path) in _READ or path.endswith((".whl", ".tar.gz"))}
             read |= documents.keys() | _named(ids, documents.values())
-            lines = "".join(f"{path} {ids[path]}\n" for path in sorted(read))
-            digest = hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+            entries = "".join(f"{path}\0{ids[path]}\0" for path in sorted(read))
+            digest = hashlib.sha256(entries.encode("utf-8", "surrogateescape")).hexdigest()
             unused = (*(path for path, _ in others if posixpath.basename(path) != PYPROJECT), *unknown)
             return PythonInstall(where, command, decided, digest, unused), set()
         if unknown:

@@ -17,7 +17,8 @@ class Recipe:
     """What the program's manifests ask to install, for Python, Node or both.
 
     `python`: the required version (`3.12`, `>=3.10`), None if the program needs no Python. `node`: the same for Node.
-    `install`: the tool that installs the Python program, in a checkout that the commands of `checkout` make. `files`:
+    `install`: the tool that installs the Python program, in a checkout that the commands of `checkout` make; `origin`:
+    the address of its repository, whose build scripts may have run, so that no other gets the environment. `files`:
     manifests and lock files of Node, by their paths from one folder: `package.json`, `package-lock.json`,
     `pnpm-lock.yaml`, `.npmrc`. `packages`: further Python packages, as pip accepts them. `node_folders`: the folders of
     `files` that npm or pnpm runs in, one after the other; the first is that of the program or of its npm workspaces.
@@ -29,12 +30,13 @@ class Recipe:
     packages: tuple[str, ...] = ()
     node_folders: tuple[str, ...] = ("",)
     install: PythonInstall | None = None
+    origin: str = ""
     checkout: "tuple[Command, ...]" = field(default=(), compare=False, repr=False)
 
     @property
     def digest(self) -> str:
         """Return 24 hex digits that change with any part of it."""
-        described = (self.python, self.node, self.packages, self.node_folders, self.install)
+        described = (self.python, self.node, self.packages, self.node_folders, self.install, self.origin)
         hashed = hashlib.sha256(repr(described).encode())
         for name, content in sorted(self.files.items()):
             hashed.update(f"{name} {len(content)}\n".encode())

@@ -119,7 +119,7 @@ class Commit:
 def ids_of(listed: bytes, place: int) -> dict[str, str]:
     """Return the ids by path that git has listed, one as the word at this `place` before each path."""
     entries = (entry.decode("utf-8", "surrogateescape").partition("\t") for entry in listed.split(b"\0") if entry)
-    return {path: words.split(" ")[place] for words, _, path in entries}
+    return {path: "".join(words.split(" ")[place : place + 1]) for words, _, path in entries}
 
 
 def _archive(repository: Path, tar: Path) -> None:

@@ -136,7 +136,8 @@ class Source:
         for words in left_out:
             on_progress(words)
         made = Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, left_out, is_configured)
-        recipe = replace(needs.recipe, checkout=(made.unpack_command(),))
+        origin_of_builds = "" if install is None else str(self._address)
+        recipe = replace(needs.recipe, checkout=(made.unpack_command(),), origin=origin_of_builds)
         return replace(made, needs=replace(needs, recipe=recipe))
 
     def _make_private(self) -> None:

@@ -122,10 +122,7 @@ class Workspace:
             plain = zlib.decompressobj(wbits=31).decompress(written, MANIFESTS_BYTES)
         except zlib.error as error:
             raise SandboxError(f"sandbox {self.sandbox.id}: the list of its files cannot be read: {error}") from None
-        try:
-            return ids_of(plain, place=1)
-        except IndexError:
-            raise SandboxError(f"sandbox {self.sandbox.id}: git lists its files in no known form") from None
+        return ids_of(plain, place=1)
 
     async def packed(self, folder: str) -> bytes:
         """Return a tar of what is in a folder, from the repository's top, cut off at `ARTIFACTS_BYTES`.
