@@ -1,6 +1,7 @@
 """Describe a sandbox: the environment of its program, its resource limits, and everything needed to start it."""
 
 import hashlib
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -112,6 +113,13 @@ class Command:
         folder = PurePosixPath(self.cwd)
         if folder.is_absolute() or ".." in folder.parts:
             raise ValueError(f"{self.cwd!r} is not a folder of the workspace: it must be relative, and without '..'")
+
+    def write_input(self, file: Path) -> None:
+        """Write its input to a file. Blocks."""
+        if isinstance(self.stdin, Path):
+            shutil.copyfile(self.stdin, file)
+        else:
+            file.write_bytes(self.stdin)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ import asyncio
 import os
 import posixpath
 import re
-import shutil
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -157,10 +156,7 @@ class BuildFolder:
         for needed in (self.files, self.folder / _SCRATCH, *(self.files / name for name in folders)):
             needed.mkdir(parents=True, exist_ok=True)
         for number, command in enumerate(checkout):
-            if isinstance(command.stdin, Path):
-                shutil.copyfile(command.stdin, self._input(number))
-            else:
-                self._input(number).write_bytes(command.stdin)
+            command.write_input(self._input(number))
         for folder in (self.folder.parent, self.folder, *(path for path in self.folder.rglob("*") if path.is_dir())):
             folder.chmod(0o755)  # for any umask: a sandbox may have a user of its own
 

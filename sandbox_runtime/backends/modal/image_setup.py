@@ -65,12 +65,9 @@ def prepared(recipe: Recipe, image: str) -> PreparedEnvironment:
 
 def write_recipe(recipe: Recipe, folder: Path) -> None:
     """Write a recipe as `install` reads it."""
-    plain = []
     for number, command in enumerate(recipe.checkout):
-        given = command.stdin.read_bytes() if isinstance(command.stdin, Path) else command.stdin
-        (folder / f"input-{number}").write_bytes(given)
-        plain.append(replace(command, stdin=b""))
-    (folder / "recipe.json").write_bytes(_RECIPE.dump_json(replace(recipe, checkout=tuple(plain))))
+        command.write_input(folder / f"input-{number}")
+    (folder / "recipe.json").write_bytes(_RECIPE.dump_json(recipe, exclude={"checkout": {"__all__": {"stdin"}}}))
 
 
 def read_recipe(folder: Path) -> Recipe:
