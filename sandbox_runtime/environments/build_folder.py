@@ -226,4 +226,4 @@ class BuildFolder:
             raise EnvironmentMissing(
                 f"the environment cannot be built: {name} exited with status {status}\n{end}{hint}"
             )
-        return output.decode("utf-8", "surrogateescape")
+        return output.decode("utf-8", "replace")

@@ -117,9 +117,10 @@ class Commit:
 
 
 def ids_of(listed: bytes, place: int) -> dict[str, str]:
-    """Return the ids by path that git has listed, one as the word at this `place` before each path."""
+    """Return the ids by path of the files that git has listed, but links: the word at this `place` before each path."""
     entries = (entry.decode("utf-8", "surrogateescape").partition("\t") for entry in listed.split(b"\0") if entry)
-    return {path: "".join(words.split(" ")[place : place + 1]) for words, _, path in entries}
+    found = ((path, words.split(" ")) for words, _, path in entries)
+    return {path: words[place] for path, words in found if words[0].encode() in _FILE_MODES and len(words) > place}
 
 
 def _archive(repository: Path, tar: Path) -> None:
