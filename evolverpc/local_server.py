@@ -31,7 +31,7 @@ from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.program.with_proposer import Propose, WithProposer
 from rpc_server.settings.settings import Settings, load_settings
-from rpc_server.worker.json_form import json_form
+from rpc_server.worker.encode import json_form
 
 HeldRows = Mapping[str, list[Any]]
 """Rows by split, each a `dspy.Example`."""

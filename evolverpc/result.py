@@ -55,7 +55,7 @@ class Result:
 
     `status`: `completed`; another one, such as `paused`, in an `OptimizeError`. `reason`: what ended the run.
     `best_candidate`: the best texts, by component; the seed's if none is better. `best_score`, `seed_score`: on the
-    validation rows, after a race on the sample and the rows of the comparison at the end. `test_score`,
+    validation rows; after a search on a sample, on that and the rows compared at the end. `test_score`,
     `seed_test_score`: of the best candidate and of the seed on the test rows; None if there are none. `verdict`: of the
     run's certificate, whether the test rows show a gain: `improved`, `no difference` or `worse`; None if there is no
     certificate. `candidates`: all that were kept, in the order in which they were found. `spent_usd`: what is known to

@@ -1,10 +1,11 @@
-"""Text for people: untrusted text made safe to show, counts, and commands to paste into a shell."""
+"""Text for people: untrusted text made safe to show, counts, durations, and commands to paste into a shell."""
 
 import os
 import re
 import shlex
 import unicodedata
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 LINE_LENGTH = 2000
 
@@ -47,6 +48,25 @@ def money(usd: float, unpriced: int = 0, unreported: int = 0) -> str:
         without = f"{counted(unknown, 'result')} without a price"
         return f"{known} + {without}" if usd else f"unknown ({without})"
     return known if usd or not unreported else "none reported"
+
+
+def seconds_since(moment: str) -> float | None:
+    """Return the seconds from an ISO 8601 time to now; None if it is invalid."""
+    try:
+        then = datetime.fromisoformat(moment)
+    except ValueError:
+        return None
+    return max(0.0, (datetime.now(UTC) - then.replace(tzinfo=then.tzinfo or UTC)).total_seconds())
+
+
+def duration(seconds: float | None) -> str:
+    """Return `3 s`, `12 min`, `5 h`, `9 d`."""
+    if seconds is None:
+        return "?"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _replaced(text: str, escape: Callable[[str], str]) -> str:

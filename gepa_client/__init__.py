@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gepa_client.gepa.reflection_strategies import ConcurrentReflection, ProgramReflection
     from gepa_client.gepa.row_loaders import Row, RowLoader, ServerRow, load_rows
     from gepa_client.journal.requests import Tally
-    from gepa_client.transport.rpc import RpcClient
+    from gepa_client.transport.rpc_client import RpcClient
 
 __all__ = [
     "BadResponse",
@@ -63,7 +63,7 @@ _HOMES = {
     "gepa.reflection_strategies": ("ConcurrentReflection", "ProgramReflection"),
     "analysis.gepa_result": ("load_result",),
     "gepa.row_loaders": ("ServerRow", "Row", "RowLoader", "load_rows"),
-    "transport.rpc": ("RpcClient",),
+    "transport.rpc_client": ("RpcClient",),
     "gepa.batch_evaluator": ("ExampleDone",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -42,6 +42,12 @@ class ClientError(Exception):
     """The base of every error this package raises for a call that did not succeed."""
 
 
+NO_SCORE = (
+    "the program has no score function: write `score(example, output)` beside `run`, which returns a number or "
+    "(number, feedback), or name a server that scores its results as `score_with`"
+)
+"""Why results without a score end a run, also one that ignores the other findings of the check."""
+
 NO_ANSWER = "no answer from"
 """How the message of a `ConnectionLost` begins after a connection that was made, but stayed silent."""
 

@@ -9,19 +9,21 @@ from pydantic import TypeAdapter
 from evolverpc.applicable_settings import KEYWORDS
 from evolverpc_common.settings.definition import Setting
 from gepa_client.journal.run_events import Event
+from gepa_client.page.event_log import KEYS
 from gepa_client.page.page_answers import AnyPageAnswer
 from gepa_client.page.page_events import AnyPageEvent
 from gepa_client.settings.run_config import RunConfig
 from protocol import errors
-from rpc_server.worker import span_attributes
+from rpc_server.worker import model_apis, response_body, span_attributes
 
 
 def schemas() -> dict[str, Any]:
-    """Return those of the settings of `optimize`, of its events, and of the page of a run; errors; names in spans."""
+    """Return those of the settings of `optimize`, of its events, and a run's page; errors; marks of spans and calls."""
     return {
         "settings": {name: _property(setting) for name, setting in KEYWORDS.items()},
         "events": _schema(Event),
         "pageEvents": _schema(AnyPageEvent, "validation"),
+        "pageEventKeys": KEYS,
         "pageAnswers": _schema(AnyPageAnswer),
         "spans": {
             name: getattr(span_attributes, name)
@@ -29,6 +31,17 @@ def schemas() -> dict[str, Any]:
                 *("OPERATIONS", "OPENINFERENCE_KINDS", "SYSTEM_ROLES", "CALL_TYPES", "TEXT_TYPES", "TOKENS"),
                 *("SHORTEST_TEXT", "LONGEST_MODEL"),
             )
+        },
+        "wire": {
+            **{
+                name: getattr(model_apis, name).pattern
+                for name in ("PATH", "PATH_OF_MODELS", "MODEL_IN_PATH", "TRANSIENT", "LASTING")
+            },
+            "ASKED": sorted(model_apis.ASKED),
+            "WITHOUT_A_NAME": model_apis.WITHOUT_A_NAME,
+            "MAX_NAME": model_apis.MAX_NAME,
+            "HAS_AN_END": response_body.HAS_AN_END.pattern.decode(),
+            "ENDS": "|".join(mark.pattern.decode() for mark in response_body.ENDS),
         },
         "errors": {kind.__name__: inspect.getdoc(kind) for kind in errors.ALL},
     }

@@ -20,6 +20,17 @@ class SettingsGroup(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
+@dataclass(frozen=True)
+class Limit:
+    """How a setting ends a run. `counter`: what it limits, by its name among the run's counters, or `score`.
+
+    `doubled`: twice its value extends the run; else a little more does.
+    """
+
+    counter: str = ""
+    doubled: bool = True
+
+
 def setting(
     default: Any,
     description: str,
@@ -32,14 +43,15 @@ def setting(
     short: str | None = None,
     parse: Callable[[str], Any] | None = None,
     anchor: Anchor | None = None,
+    limit: Limit | None = None,
 ) -> Any:
     """Return the field of one setting.
 
     `default`: a value, or a function that makes it. `everyday` settings come first in the help, `rare` ones only under
     `--help-all`. `shown`: the default as the help prints it, if the value does not show it. `variable`: the environment
     variable, by default `GEPA_` and the name; None if there is none. `short`: a shorter name for its flag, which has
-    both. `parse`: reads a flag or variable of a type that
-    has no parser here. `anchor`: for paths in other types than `Path`.
+    both. `parse`: reads a flag or variable of a type that has no parser here. `anchor`: for paths in other types than
+    `Path`. `limit`: for what ends a run.
     """
     extra: Any = {
         "everyday": everyday,
@@ -50,6 +62,7 @@ def setting(
         "short": short,
         "parse": parse,
         "anchor": anchor,
+        "limit": limit,
     }
     made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
     return Field(description=description, json_schema_extra=extra, **made)
@@ -81,6 +94,7 @@ class Setting:
     short: str | None
     parse: Callable[[str], Any] | None
     anchor: Anchor | None
+    limit: Limit | None
 
     @property
     def flag(self) -> str:

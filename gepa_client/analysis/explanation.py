@@ -21,7 +21,7 @@ from gepa_client.analysis.proposals import (
 from gepa_client.analysis.ties import ancestry, best_candidate, pool_at
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import CandidateRecord, StoredRun
-from gepa_client.journal.history import Results, entries, evaluation_numbers, results_at, score_of, selection_rows
+from gepa_client.journal.history import Results, entries, evaluation_numbers, results, score_of, selection_rows
 from gepa_client.journal.store import Store
 
 STEPS_SHOWN = 40
@@ -205,7 +205,7 @@ def _changes(
     failure_score = float(run.config.get("failure_score") or 0.0)
     excerpts = partial(row_result, failure_score=failure_score)
     numbers = evaluation_numbers(store, run.id, until)
-    recorded = results_at(store, run.id, places.values(), numbers, excerpts)
+    recorded = results(store, run.id, places.values(), excerpts, numbers)
 
     def group(before: CandidateRecord, after: CandidateRecord, moved_rows: Sequence[int]) -> MovedRows:
         shown = [by_id[row] for row in moved_rows[:ROWS_SHOWN] if row in by_id]

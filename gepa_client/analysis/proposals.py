@@ -178,7 +178,7 @@ class Recorded:
     def outcome(self) -> Outcome:
         """Its outcome; `unfinished` if there is none, or not yet."""
         if isinstance(self.decided, Rejected):
-            return "rejected" if self.decided.race is None else "raced_out"
+            return self.decided.outcome
         if self.decided is not None:
             return "kept"
         return "unfinished" if self.last is None else "empty"
@@ -196,10 +196,10 @@ class Recorded:
         match self.decided:
             case CandidateFound():
                 return f"better on its minibatch: {scores}"
-            case Rejected(race=race, reason=reason) if race is not None:
-                return f"better on its minibatch ({scores}), but {reason}"
-            case Rejected(is_by_score=False, reason=reason):
-                return f"better on its minibatch ({scores}), but not kept: {reason}"
+            case Rejected(is_by_score=False, reason=reason, outcome=outcome):
+                return (
+                    f"better on its minibatch ({scores}), but {'not kept: ' if outcome == 'rejected' else ''}{reason}"
+                )
             case Rejected():
                 return f"not better on its minibatch: {scores}"
         if self.unusable and not self.texts:
@@ -248,6 +248,12 @@ class RecordedProposals:
             case _:
                 found.decided = event
         return [found]
+
+    @property
+    def awaited(self) -> list[ProposalBegun]:
+        """The proposals of the last iteration whose new texts are awaited."""
+        last = next(reversed(self.found.values())).begun.iteration if self.found else 0
+        return [each.begun for each in self._last(last) if each.made is None and each.ended is None]
 
     def _last(self, iteration: int) -> list[Recorded]:
         of_iteration = itertools.takewhile(

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gepa_client.analysis.proposals import Outcome, Recorded, by_hand_note
-from gepa_client.journal.entries import CONTROL, SEARCH, STEER, StoredRun
-from gepa_client.journal.history import entries, entries_at
+from gepa_client.journal.entries import CONTROL, SEARCH, StoredRun
+from gepa_client.journal.history import entries, entries_at, recorded_events
+from gepa_client.journal.run_events import Steered
 from gepa_client.journal.steer_entries import Propose, SteerEntry, Withdraw
 from gepa_client.journal.store import Store
 
@@ -22,11 +23,8 @@ class TakenRequest:
 
 def steered(store: Store, run: StoredRun) -> list[TakenRequest]:
     """Return the requests that a run took, in the order of its entries; those that stopped it last."""
-    numbers = (
-        [entry.number for entry in entries(store, run.id, SEARCH, largest=0) if entry.kind == STEER]
-        if run.counters.get("steered")
-        else []
-    )
+    events = recorded_events(store, run.id) if run.counters.get("steered") else ()
+    numbers = [event.number for event in events if isinstance(event, Steered) and event.number is not None]
     return [
         TakenRequest(part, entry.number, SteerEntry.model_validate_json(entry.answer))
         for part, found in (

@@ -75,7 +75,7 @@ class SealedTest(_CertificatePart):
 class Validation(_CertificatePart):
     """Mean scores on the validation rows. `best` is too high: the candidate was chosen among `compared` by this score.
 
-    `complete`: those of them that have a score on every row; the others were dropped in a race. `estimate`: without the
+    `complete`: those of them that have a score on every row; the others were dropped before. `estimate`: without the
     luck of the choice among the complete ones, with the 95 % interval `low` to `high`; None with a single row.
     `left`: validation rows that the search left out, on which the best candidate and the seed were scored after it;
     `left_seed`: the seed's mean on them. `estimate` then follows from these rows. Absent if there are fewer than two.

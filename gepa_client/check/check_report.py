@@ -150,7 +150,7 @@ class RunEstimate(_ReportModel):
     `at_once`: over all servers that answer. `run_s`: what `budget` metric calls would take, from every slot busy to one
     minibatch at a time; None, as `budget` and `run_usd`, if another limit ends the run. `proposals_calls`: metric calls
     of the seed's evaluation and of `proposals` proposals, if none is accepted and if all are; `proposals_usd`: what
-    these cost. `race_rows`: on how many validation rows candidates would be scored with `--validation race`, if on
+    these cost. `race_rows`: on how many validation rows a search on a sample would score candidates, if on
     fewer; `race_calls`: what `proposals` proposals take then at most. `warm`: the calls that were measured are not the
     first ones, with which the program also starts.
     """
@@ -259,13 +259,6 @@ def examples_verdict(examples: Sequence[CheckedExample], *, evolves: bool) -> tu
     if evolves:
         return "warning", f"the program fails on {failed}; code mutations may fix that; {steps}"
     return "failed", f"the program failed on {failed} examples; 10 % are tolerated; {steps}"
-
-
-NO_SCORE = (
-    "the program has no score function: write `score(example, output)` beside `run`, which returns a number or "
-    "(number, feedback), or name a server that scores its results as `score_with`"
-)
-"""No run can do without: not one that ignores the other findings of the check."""
 
 
 def scores_verdict(

@@ -19,7 +19,7 @@ from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import Address
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.responses import example_results
-from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport.rpc_client import RpcClient
 from protocol import Candidate, DiscoverResult, EvaluateResult, JsonValue
 from protocol.errors import RpcError
 

@@ -74,7 +74,7 @@ def preflight_connection(settings: RunConfig, allowed: Sequence[Network] | None 
 
 async def discovered(servers: Sequence[Address], *, resend: bool) -> "list[DiscoverResult | ClientError | RpcError]":
     """Return what each server describes, or why it is unavailable. `resend`: wait for one that is about to start."""
-    from gepa_client.transport.rpc import RpcClient
+    from gepa_client.transport.rpc_client import RpcClient
 
     async def discover(server: Address) -> "DiscoverResult | ClientError | RpcError":
         try:

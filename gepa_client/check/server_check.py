@@ -16,7 +16,6 @@ from evolverpc_common.model_prices import PriceTable, priced
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.check_report import (
     IGNORABLE,
-    NO_SCORE,
     SYSTEM_ERRORS,
     TOLERATED,
     CheckedExample,
@@ -43,16 +42,15 @@ from gepa_client.check.missing_fields import missing_fields
 from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
 from gepa_client.check.preflight import discovered
 from gepa_client.check.reflection_model import call_reflection_model
-from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
+from gepa_client.errors import NO_SCORE, BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
-from gepa_client.fleet.example_retries import evaluated_alone
+from gepa_client.fleet.example_retries import HostEvidence, evaluated_alone
 from gepa_client.fleet.handshake import (
     OWN_RECORDS,
     changed_since_start,
     differences,
     lacking,
 )
-from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.gepa.noise_warning import noise_warning
 from gepa_client.gepa.reflective_records import customary_records
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, default_sample, list_server_rows, rows_searched
@@ -65,7 +63,7 @@ from gepa_client.settings.run_config import NO_PROPOSER, RunConfig, score_range_
 from gepa_client.transport.address import Address, rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S
 from gepa_client.transport.event_loop import GroupTask, run_group
-from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport.rpc_client import RpcClient
 from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 from protocol.errors import RpcError
@@ -543,10 +541,9 @@ class _ServerCheck:
         each_usd = mean(costs) if costs else None
         size = self.config.reflection_minibatch_size or 3
         minibatch = min(size, self.at_once)
-        raced = self._race_rows()
-        races = self.config.races
-        fewer = raced < self.validation_rows and not races
-        calls = proposal_calls(raced if races else self.validation_rows, size)
+        sampled, is_sampled = self._sampled_rows(), bool(self.config.sample)
+        fewer = sampled < self.validation_rows and not is_sampled
+        calls = proposal_calls(sampled if is_sampled else self.validation_rows, size)
         self.report.timing = RunEstimate(
             example_s=each_s,
             slowest_s=max(self.seconds),
@@ -559,12 +556,12 @@ class _ServerCheck:
             proposals=PROPOSALS,
             proposals_calls=calls,
             proposals_usd=(calls[0] * each_usd, calls[1] * each_usd) if each_usd is not None else None,
-            race_rows=raced if fewer else None,
-            race_calls=proposal_calls(raced, size)[1] if fewer else None,
+            race_rows=sampled if fewer else None,
+            race_calls=proposal_calls(sampled, size)[1] if fewer else None,
         )
 
-    def _race_rows(self) -> int:
-        """Return on how many validation rows the search of a raced run scores candidates."""
+    def _sampled_rows(self) -> int:
+        """Return on how many validation rows a search on a sample scores candidates."""
         if self.training_only or self.discovery.limits.whole_batches:
             return self.validation_rows
         given = self.config.race_rows

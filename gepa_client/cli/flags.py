@@ -10,6 +10,7 @@ import typer
 
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from gepa_client.cli.arguments import AsJson, RunName
+from gepa_client.report.calling_program import by_typescript
 from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.run_config import (
     CHECK_REPEATS,
@@ -20,7 +21,6 @@ from gepa_client.settings.run_config import (
     REPLACED,
     SETTINGS,
 )
-from gepa_client.views.calling_program import by_typescript
 
 COMMAND = settings_command(SETTINGS, REPLACED)
 

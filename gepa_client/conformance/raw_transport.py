@@ -5,6 +5,7 @@ that never end or never come, absent headers, and connections closed in the midd
 """
 
 import asyncio
+import shlex
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from typing import Literal, Self
 import aiohttp
 from multidict import CIMultiDict
 
+from gepa_client.conformance.case_language import MAX_INLINE_BYTES, in_file
 from gepa_client.errors import summary
-from gepa_client.transport.address import find_token, http_url, rpc_url
+from gepa_client.transport.address import TOKEN_VARIABLE, find_token, http_url, rpc_url, socket_of
 from gepa_client.transport.http_transport import connector, unconnected
 
 MAX_ANSWER_BYTES = 256 * 2**20
@@ -130,6 +132,32 @@ class RawTransport:
             elapsed_s=time.monotonic() - started,
         )
 
+    def shell_line(self, request: RawRequest) -> str:
+        """Return the request as a line to paste into a shell, by curl; the token is `$GEPA_TOKEN`."""
+        words = ["curl", "--silent", "--include"]
+        if request.verb != "POST":
+            words += ["--request", request.verb]
+        if request.close_after_s is not None:
+            words += ["--max-time", f"{request.close_after_s:g}"]
+        socket = socket_of(self.address)
+        if socket is not None:
+            words += ["--unix-socket", shlex.quote(socket)]
+        words.append(_quoted(self.url_of(request), self.token))
+        headers = self.headers_of(request)
+        for name, value in headers.items():
+            words += ["--header", _quoted(f"{name}: {value}" if value else f"{name};", self.token)]
+        if "Content-Type" not in headers:
+            words += ["--header", "Content-Type:"]
+        if request.upload == "endless":
+            printed = f"printf %s {shlex.quote(request.body.decode())}; head -c {request.upload_bytes} /dev/zero"
+            words += ["--header", "'Transfer-Encoding: chunked'", "--data-binary", "@-"]
+            return f"{{ {printed} | tr '\\0' ' '; }} | {' '.join(words)}"
+        if request.upload == "chunked":
+            words += ["--header", "'Transfer-Encoding: chunked'"]
+        if request.body or request.verb == "POST":
+            words += ["--data-binary", _body(request.body)]
+        return " ".join(words)
+
     def headers_of(self, request: RawRequest) -> CIMultiDict[str]:
         """Return the headers that a request has."""
         headers: dict[str, str | list[str] | None] = {"Content-Type": "application/json"}
@@ -186,3 +214,28 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
             raise NoAnswer(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+def _body(body: bytes) -> str:
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        text = None
+    if text is not None and len(body) <= MAX_INLINE_BYTES and "\0" not in text and not text.startswith("@"):
+        return shlex.quote(text)
+    return f"@{in_file(body)}"
+
+
+def _quoted(text: str, token: str | None) -> str:
+    """Return the text as one word of a shell, in which a variable stands for the token, and for a form of it."""
+    if not token:
+        return shlex.quote(text)
+    name = TOKEN_VARIABLE
+    forms = {token: f"${{{name}}}", token[:-1]: f"${{{name}%?}}"}
+    forms.setdefault(token.swapcase(), f'$(printf %s "${name}" | tr a-zA-Z A-Za-z)')
+    form = next((form for form in forms if form and form in text), None)
+    if form is None:
+        return shlex.quote(text)
+    around = [part.translate({ord(special): f"\\{special}" for special in '\\"$`'}) for part in text.split(form)]
+    ends_word = form == token and around[1:] == [""]
+    return f'"{(f"${name}" if ends_word else forms[form]).join(around)}"'

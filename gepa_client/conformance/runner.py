@@ -14,10 +14,9 @@ from gepa_client.conformance.cases import CORE, Check, load_checks
 from gepa_client.conformance.check_run import CheckFailed, CheckRun, NotJson, read
 from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawRequest, RawTransport
 from gepa_client.conformance.report import CheckOutcome, ConformanceReport, Verdict
-from gepa_client.conformance.shell_lines import as_command, without_token
 from gepa_client.conformance.stdio_transport import StdioTransport, stdio_transport
 from gepa_client.errors import ConnectionLost
-from gepa_client.transport.address import refused
+from gepa_client.transport.address import TOKEN_VARIABLE, refused
 from protocol import DiscoverResult, JsonValue
 from protocol.errors import Unauthorized
 
@@ -155,14 +154,18 @@ class _Run:
         return self._broken(check, failure, step, time.monotonic() - started)
 
     def _broken(self, check: Check, failure: CheckFailed, step: str = "", seconds: float = 0.0) -> CheckOutcome:
-        token = self._transport.token
+        transport, token = self._transport, self._transport.token
+
+        def without_token(text: str) -> str:
+            return text.replace(token, f"${TOKEN_VARIABLE}") if token else text
+
         return CheckOutcome(
             check,
             Verdict.FAILED if check.level == "must" else Verdict.WARNED,
-            without_token(f"{step}{failure}", token),
-            expected=without_token(failure.expected, token),
-            found=without_token(failure.found, token),
-            request=partial(as_command, self._transport, failure.request) if failure.request is not None else str,
+            without_token(f"{step}{failure}"),
+            expected=without_token(failure.expected),
+            found=without_token(failure.found),
+            request=partial(transport.shell_line, failure.request) if failure.request is not None else str,
             seconds=seconds,
         )
 

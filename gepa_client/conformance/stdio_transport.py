@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
-from gepa_client.conformance.case_language import as_json
+from gepa_client.conformance.case_language import MAX_INLINE_BYTES, as_json, in_file
 from gepa_client.conformance.raw_transport import MAX_ANSWER_BYTES, NoAnswer, NotConnected, RawAnswer, RawRequest
 from gepa_client.errors import Refused
 from protocol.over_stdio import filled_discovery, filled_result
@@ -126,6 +126,17 @@ class StdioTransport:
                 await asyncio.wait_for(other._process.wait(), within_s)
             except TimeoutError as error:
                 raise NoAnswer(f"no exit within {within_s:g} s") from error
+
+    def shell_line(self, request: RawRequest) -> str:
+        """Return the request as a line to paste into a shell: a pipe into the program."""
+        messages = enumerate(self.messages(json.loads(request.body)), 1)
+        lines = [as_json({**message, "id": number}) for number, message in messages]
+        if sum(map(len, lines)) > MAX_INLINE_BYTES:
+            newline = b"\n"
+            source = f"cat {in_file(newline.join([*lines, b'']))}"
+        else:
+            source = f"printf '%s\\n' {' '.join(shlex.quote(line.decode()) for line in lines)}"
+        return f"{{ {source}; sleep 2; }} | {self.address}"
 
     def messages(self, message: Message) -> list[Message]:
         """Return the messages that are sent for one: of one about several examples, a message for each example."""

@@ -164,7 +164,7 @@ class CodeReflection:
     ) -> TextProposal:
         """Return the proposal with the candidate that the mutation made in place of the change request."""
         if isinstance(made, Exception):
-            return TextProposal({}, answers=proposal.answers)
+            return replace(proposal, new_texts={}, prompts={}, raw_lm_outputs={})
         applied = made.applied if made is not None else None
         texts = {name: text for name, text in proposal.new_texts.items() if name != GIT_BRANCH}
         new_texts = _new_texts(parent, texts, applied.candidate if applied is not None else parent)

@@ -16,7 +16,7 @@ from protocol import ApplyMutationResult, Candidate, JsonValue, Progress
 from protocol.errors import RpcError
 
 if TYPE_CHECKING:
-    from gepa_client.transport.rpc import RpcClient  # heavy
+    from gepa_client.transport.rpc_client import RpcClient  # heavy
 
 Report = Callable[[str], None]
 """Called with progress messages; some come from the server."""
@@ -109,8 +109,7 @@ async def _results(
     client: "RpcClient", candidate: Candidate, rows: Sequence[AnyRow], when: str, report: Report, traces: bool
 ) -> list[Result]:
     """Return one result per row, even if the calls fail: a program that does not start is a reason to change it."""
-    from gepa_client.fleet.example_retries import evaluated_alone  # heavy
-    from gepa_client.fleet.host_evidence import HostEvidence
+    from gepa_client.fleet.example_retries import HostEvidence, evaluated_alone  # heavy
 
     if client.discovery is None:
         raise LookupError("discover the server first")

@@ -11,7 +11,7 @@ from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused
 from gepa_client.fleet.cooldown import Cooldown, cooldown_s
 from gepa_client.transport.address import RPC_PATH, Address
 from gepa_client.transport.calls import AttemptLog, Call, FailedTry, Reply
-from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport.rpc_client import RpcClient
 from protocol import DiscoverResult
 from protocol.errors import RpcError, Unauthorized
 

@@ -13,6 +13,7 @@ from gepa_client.errors import ClientError, ConnectionLost, Interrupted, NoVerdi
 from gepa_client.fleet.cooldown import Cooldown, requested_pause_s
 from gepa_client.fleet.endpoint import Bundle, Endpoint, FleetEvent, FleetEventKind
 from gepa_client.fleet.endpoints_file import file_changes, read_endpoints_file
+from gepa_client.fleet.example_retries import HostEvidence
 from gepa_client.fleet.handshake import (
     SplitChoice,
     changed_since_start,
@@ -23,14 +24,13 @@ from gepa_client.fleet.handshake import (
     lacking,
     none_answers,
 )
-from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.fleet.routed_call import CallExecution
 from gepa_client.fleet.seed_comparison import SeedComparison
 from gepa_client.fleet.slots import InFlightLimit, Outage, Pin, Shutdown, Slots
 from gepa_client.transport.address import Address
 from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.event_loop import GroupTask, run_group
-from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport.rpc_client import RpcClient
 from protocol import DiscoverResult
 from protocol.errors import Overloaded, RpcError
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from evolverpc_common.display_text import plain
 from gepa_client.errors import ClientError, ConnectionLost, summary
 from gepa_client.fleet.endpoint import Endpoint
-from gepa_client.transport.rpc import RESENDS
+from gepa_client.transport.rpc_client import RESENDS
 from protocol import Candidate, DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, code_at
 from protocol.errors import RpcError

@@ -23,10 +23,10 @@ from gepa_client.journal.run_events import Finished
 from gepa_client.journal.store import default_store, open_store
 from gepa_client.page import embedded
 from gepa_client.page.built_page import PageMissing
-from gepa_client.report.recorded_run import record_of
-from gepa_client.report.run_record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
+from gepa_client.run.recorded_run import view_of
+from gepa_client.run.run_view import RunView
 from gepa_client.run.supervisor import HASH_SEED, DriverProcess, LaunchDriver, launch_here
 from gepa_client.sandboxing.session_interface import Log, NoSandboxes
 from gepa_client.settings.loading import from_record
@@ -118,7 +118,7 @@ class ForegroundRun:
         def show(log: Log) -> None:
             display.note(log_markup(log))
 
-        record = RunRecord()
+        record = RunView()
         began = time.monotonic()
         with self._log() as log, DriverProcess(job, log, self.hash_seed, self.launch) as process:
             with _StopOnSignals(process, display).handled() as stops, sandboxes.reporting_to(process), display:
@@ -177,7 +177,7 @@ class ForegroundRun:
             final_summary.show(ended, self.console)
         return ended
 
-    def _record_late(self, sandboxes: NoSandboxes, record: RunRecord) -> None:
+    def _record_late(self, sandboxes: NoSandboxes, record: RunView) -> None:
         """End the sandboxes and record the model calls that ended after the driver."""
         if not sandboxes.has_gateway:
             return
@@ -192,7 +192,7 @@ class ForegroundRun:
         except ClientError as error:
             fail(f"the last calls of models are not in the run's record: {summary(error)}")
 
-    def _write_connections(self, sandboxes: NoSandboxes, record: RunRecord) -> None:
+    def _write_connections(self, sandboxes: NoSandboxes, record: RunView) -> None:
         """Write which hosts programs in sandboxes connected to, print the totals, and record those of the whole run."""
         try:
             file = None if self.output is None else self.output / files.CONNECTIONS
@@ -202,13 +202,13 @@ class ForegroundRun:
         except (OSError, ValueError) as error:
             fail(f"the connections of sandboxes are not in the report: {error}")
 
-    def _recorded(self, finished: Finished) -> RunRecord | None:
+    def _recorded(self, finished: Finished) -> RunView | None:
         """Return what is recorded of a run that was stopped before its replay was complete; None for any other end."""
         if self.replays or not (finished.in_replay or finished.status == "paused"):
             return None
         try:
             with closing(open_store(self.store)) as store:
-                record = record_of(store, store.run(self.run_id))
+                record = view_of(store, store.run(self.run_id))
         except JournalError as error:
             fail(f"what is recorded of the run cannot be read: {summary(error)}")
             return None
@@ -219,7 +219,7 @@ class ForegroundRun:
         names = (files.BEST_CANDIDATE, files.RESULT, files.CERTIFICATE, files.REPORT)
         return [name for name in names if self.output is not None and (self.output / name).exists()]
 
-    def _results(self, record: RunRecord, finished: Finished) -> list[str]:
+    def _results(self, record: RunView, finished: Finished) -> list[str]:
         """Write the certificate and the report, if the run started here; return their names."""
         if self.output is None or record.started is None or finished.status == "refused":
             return []
@@ -237,7 +237,7 @@ class ForegroundRun:
         with closing(open_store(self.store)) as store:
             return embedded.write(output, store, self.store, self.run_id, self.until)
 
-    def _certify(self, record: RunRecord, output: Path) -> list[str]:
+    def _certify(self, record: RunView, output: Path) -> list[str]:
         """Write the certificate, or remove that of an earlier end; return its name if there is one."""
         try:
             with closing(open_store(self.store)) as store:
@@ -258,7 +258,7 @@ class ForegroundRun:
         with tempfile.TemporaryDirectory(prefix="gepa-replay-") as folder:
             yield Path(folder) / files.LOG
 
-    def _died(self, job: DriverJob, status: int, signals: int, tail: str, record: RunRecord) -> Finished:
+    def _died(self, job: DriverJob, status: int, signals: int, tail: str, record: RunView) -> Finished:
         """Return the last event of a process that could not emit it, and release its lease."""
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         reason = "stopped by hand, at once" if signals > 1 else f"the driver process {how} before its run was over"

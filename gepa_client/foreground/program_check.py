@@ -10,9 +10,11 @@ from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, counted
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.estimate_text import CENT, about_usd, brief_lines, run_estimate, span
 from gepa_client.errors import ClientError, summary
+from gepa_client.report.calling_program import blocked_hint, by_typescript, where_of
+from gepa_client.report.event_words import clock
 from gepa_client.settings.flag_words import Typed
+from gepa_client.settings.groups import ON_SAMPLE
 from gepa_client.settings.run_config import CALL_BUDGETS, CHECKED_ROWS, MOST_CHECKED_ROWS, RunConfig
-from gepa_client.views.calling_program import blocked_hint, by_typescript, where_of
 from gepa_client.views.console import (
     STOPPED,
     USAGE,
@@ -26,7 +28,6 @@ from gepa_client.views.console import (
     safe_line,
     value_cell,
 )
-from gepa_client.views.event_text import clock
 from protocol.errors import RpcError
 
 if TYPE_CHECKING:
@@ -280,7 +281,7 @@ def _of_proposals(timing: "RunEstimate") -> str:
     if timing.race_rows is not None:
         text += (
             f"; on {timing.race_rows} of the validation rows, chosen at random, they take {timing.race_calls:,} at "
-            "most: give these as `valset`, or set `validation` to race, which also compares the best candidate with "
-            "the seed on other rows"
+            f"most: give these as `valset`, or {ON_SAMPLE}, which also compares the best candidate with the seed on "
+            "other rows"
         )
     return text

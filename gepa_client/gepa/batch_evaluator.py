@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evolverpc_common.model_prices import PriceTable
-from gepa_client.errors import AnswerTooLarge, BadResponse, ClientError
+from gepa_client.errors import NO_SCORE, AnswerTooLarge, BadResponse, ClientError
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.fleet.example_retries import PROBED_FOR, SUCCESSES
 from gepa_client.gepa.evaluation_results import Results, as_rollout, instance_of, reply_with, with_score
@@ -298,10 +298,7 @@ class BatchEvaluator:
     async def _scored(self, rows: Sequence[AnyRow], results: Results, request: RecordedRequest) -> Results:
         """Return the same results with the scores of another endpoint."""
         if self.scorers is None:
-            raise BadResponse(
-                "the program has no score function, so its results have no scores: write `score(example, output)` "
-                "beside `run`, or name a server that scores them as `score_with`"
-            )
+            raise BadResponse(NO_SCORE)
         at = [position for position, result in enumerate(results) if result["status"] == ROLLOUT]
         call = self._score_call([rows[position] for position in at], [results[position] for position in at])
         call = replace(call, probe=functools.partial(self._probe, request, of_scorers=True))

@@ -8,7 +8,7 @@ from gepa.core.adapter import EvaluationBatch
 
 from evolverpc_common.exact_values import readable
 from evolverpc_common.model_prices import PriceTable, priced
-from gepa_client.errors import BadResponse
+from gepa_client.errors import NO_SCORE, BadResponse
 from gepa_client.gepa.row_loaders import AnyRow
 from gepa_client.journal.history import score_of
 from gepa_client.transport.calls import INCONCLUSIVE, Reply
@@ -64,10 +64,7 @@ class BatchBuilder:
             BadResponse: results wait for a score that this program cannot give.
         """
         if any(result["status"] == "rollout" for result in results):
-            raise BadResponse(
-                "the program has no score function: write `score(example, output)` beside `run`, or name endpoints "
-                "that score its results with `score_with`"
-            )
+            raise BadResponse(NO_SCORE)
         trajectories = None
         if traced is not None:
             numbered = zip(rows, results, traced, strict=True)

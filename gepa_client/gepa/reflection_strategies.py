@@ -18,7 +18,7 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, extracted, wants_block, with_paragraph
 from gepa_client.gepa.hooks import Failures
 from gepa_client.gepa.reflection_prompt import TEXT, FittedRecords, Prompt, RecordBudget, filled
-from gepa_client.gepa.reflective_datasets import ProposedTexts, Records, images_described
+from gepa_client.gepa.reflective_datasets import Records, images_described
 from gepa_client.journal.completion_entries import CUT_OFF, HALF_CHARACTER, CompletionEntry
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal, execute_missing
@@ -39,11 +39,9 @@ HINTS = "# Hints from the person who runs this optimization"
 class Unusable:
     """A proposed text that was not evaluated, or only after a second prompt. `reason`: what was wrong with it first.
 
-    `job`: the place of its proposal in the iteration. `asked_again`: a model was asked once more. `then`: what was
-    wrong with its second answer, None if it was usable.
+    `asked_again`: a model was asked once more. `then`: what was wrong with its second answer, None if it was usable.
     """
 
-    job: int
     component: str
     reason: UnusableReason
     asked_again: bool = False
@@ -57,24 +55,17 @@ class Unusable:
 
 @dataclass
 class TextProposal(ReflectionProposal):
-    """A proposal with what it was made from; the fields are those of `ProposalMade`."""
+    """A proposal with what it was made from; the fields are those of `ProposalMade`, and the texts it has not."""
 
     answers: list[TextAnswer] = field(default_factory=list)
+    unusable: list[Unusable] = field(default_factory=list)
     mutation: int | None = None
     by_hand: str | None = None
     request: str | None = None
 
 
 class _ReflectionStrategy(ABC):
-    """GEPA's interface of a reflection strategy, over `propose`. `unusable`: what it did not propose, until taken."""
-
-    def __init__(self) -> None:
-        self._unusable: list[Unusable] = []
-
-    def take_unusable(self) -> list[Unusable]:
-        """Return the unusable answers since the last call, in order; each is returned once."""
-        taken, self._unusable = self._unusable, []
-        return taken
+    """GEPA's interface of a reflection strategy, over `propose`."""
 
     @abstractmethod
     def propose(self, jobs: Sequence[ReflectionJob]) -> list[TextProposal]: ...
@@ -102,7 +93,8 @@ class ConcurrentReflection(_ReflectionStrategy):
     processes of the same run, and records new ones. `budget`: of tokens, without a limit by default.
     `shows_images`: False for a model that takes none, which then reads their type and size. `check`: what an answer
     must be; a model that gives another one is asked once more, with the reason, and then proposes nothing for the
-    component. Without it every answer is proposed, as GEPA does.
+    component. Without it every answer is proposed, as GEPA does. `hints`: returns what a user wants prompts to show
+    beside the records.
 
     Raises:
         ValueError: a template lacks `<curr_param>` or `<side_info>`.
@@ -119,8 +111,8 @@ class ConcurrentReflection(_ReflectionStrategy):
         *,
         shows_images: bool = True,
         check: AnswerCheck | None = None,
+        hints: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        super().__init__()
         for template in prompt_template.values() if isinstance(prompt_template, dict) else [prompt_template]:
             InstructionProposalSignature.validate_prompt_template(template)
         self.lm = lm
@@ -131,9 +123,9 @@ class ConcurrentReflection(_ReflectionStrategy):
         self.budget = budget or RecordBudget()
         self.shows_images = shows_images
         self.check = check
-        self.hints: Callable[[], Sequence[str]] = tuple
-        """Returns what a user wants prompts to show beside the records."""
-        self._read: list[tuple[int, TextAnswer]] = []  # of the present call of `propose`, by job
+        self.hints = hints
+        self._read: list[tuple[int, TextAnswer]] = []  # of the present call of `propose`, by job, as the next ones
+        self._unusable: list[tuple[int, Unusable]] = []
         self._gives_blocks = True  # until a second prompt for a block is answered with a text, but without one
 
     @property
@@ -153,7 +145,7 @@ class ConcurrentReflection(_ReflectionStrategy):
         """
         tasks: list[_Task] = []
         proposals = [TextProposal({}) for _ in jobs]
-        self._read = []
+        self._read, self._unusable = [], []
         failed: set[int] = set()
         for at, (candidate, records, components) in enumerate(jobs):
             try:
@@ -176,6 +168,8 @@ class ConcurrentReflection(_ReflectionStrategy):
         found = [TextProposal({}) if at in failed else each for at, each in enumerate(proposals)]
         for job, read in self._read:
             found[job].answers.append(read)
+        for job, unusable in self._unusable:
+            found[job].unusable.append(unusable)
         return found
 
     def prompt(self, candidate: Mapping[str, str], records: Records, name: str) -> Prompt:
@@ -232,7 +226,7 @@ class ConcurrentReflection(_ReflectionStrategy):
             answers[at] = answer if then is None else None
             if isinstance(answer, Exception):
                 continue
-            self._unusable.append(Unusable(task.job, task.component, reason, asked_again=True, then=then))
+            self._unusable.append((task.job, Unusable(task.component, reason, asked_again=True, then=then)))
             if then is None and task.form.lacks_block(answer.text):
                 self._gives_blocks = False
         return answers
@@ -353,7 +347,6 @@ class ProgramReflection(_ReflectionStrategy):
     total_cost = 0.0
 
     def __init__(self, adapter: RemoteAdapter, check: AnswerCheck | None = None) -> None:
-        super().__init__()
         if not adapter.offers("proposals"):
             raise ValueError("the program does not propose new texts (capability `proposals`); give a reflection model")
         self.adapter = adapter
@@ -364,25 +357,20 @@ class ProgramReflection(_ReflectionStrategy):
     def propose(self, jobs: Sequence[ReflectionJob]) -> list[TextProposal]:
         """Return the program's proposals."""
         first = self.adapter.journal.next_number
-        return [
-            TextProposal(
-                {} if isinstance(texts, Exception) else self._usable(at, texts, jobs[at][0]),
-                answers=[TextAnswer(component=None, number=first + at)],
-            )
-            for at, texts in enumerate(self.adapter.propose(jobs))
-        ]
+        found = [TextProposal({}, answers=[TextAnswer(component=None, number=first + at)]) for at in range(len(jobs))]
+        for (candidate, *_), proposal, texts in zip(jobs, found, self.adapter.propose(jobs), strict=True):
+            for name, text in () if isinstance(texts, Exception) else texts.items():
+                reason = self._judged(text, candidate[name])
+                if text is not None and reason is None:
+                    proposal.new_texts[name] = text
+                elif reason is not None:
+                    proposal.unusable.append(Unusable(name, reason))
+        return found
 
-    def _usable(self, job: int, texts: ProposedTexts, candidate: Mapping[str, str]) -> dict[str, str]:
-        usable: dict[str, str] = {}
-        for name, text in texts.items():
-            reason: UnusableReason | None = "not text"
-            if text is not None:
-                reason = self.check.judged(text, candidate[name]) if self.check else None
-            if text is not None and reason is None:
-                usable[name] = text
-            elif reason is not None:
-                self._unusable.append(Unusable(job, name, reason))
-        return usable
+    def _judged(self, text: str | None, before: str) -> UnusableReason | None:
+        if text is None:
+            return "not text"
+        return self.check.judged(text, before) if self.check else None
 
 
 async def _in_thread(call: Callable[[], Any]) -> Any:

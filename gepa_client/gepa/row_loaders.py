@@ -18,7 +18,7 @@ from gepa_client.settings.groups import RACE_ROWS
 from protocol import JsonValue
 
 if TYPE_CHECKING:
-    from gepa_client.transport.rpc import RpcClient  # heavy
+    from gepa_client.transport.rpc_client import RpcClient  # heavy
 
 
 EXACT_VALUES = "exact_values"
@@ -181,7 +181,7 @@ SearchRows = RowLoader | RowSample
 
 
 def default_sample(slots: int) -> int:
-    """Return how many validation rows a raced search samples by default.
+    """Return how many validation rows a search on a sample has by default.
 
     `slots`: how many examples the servers take at once. Fewer rows would leave slots idle and save no time.
     """

@@ -103,28 +103,22 @@ def score_of(result: Mapping[str, Any], failure_score: float) -> float:
     return float(result["score"]) if result.get("status") == "ok" else failure_score
 
 
-def results(store: Store, run_id: str, places: Iterable[Place], keep: Callable[[dict[str, Any]], T]) -> Results[T]:
+def results(
+    store: Store,
+    run_id: str,
+    places: Iterable[Place],
+    keep: Callable[[dict[str, Any]], T],
+    numbers: Mapping[str, Sequence[int]] | None = None,
+) -> Results[T]:
     """Return what `keep` returns of each candidate's recorded result on a row; pairs without one are absent.
 
     A row may have been run with a candidate more than once. The result meant is the one that gave the score GEPA kept;
     without such a score, the last before the candidate entered the pool. Traced results count only without others.
+
+    `numbers`: as of `evaluation_numbers`, if they are known.
     """
-    return _meant(_requests(places), entries(store, run_id, SEARCH), keep)
-
-
-def results_at(
-    store: Store,
-    run_id: str,
-    places: Iterable[Place],
-    numbers: Mapping[str, Sequence[int]],
-    keep: Callable[[dict[str, Any]], T],
-) -> Results[T]:
-    """Return the same, but only the results of these pairs are read.
-
-    `numbers`: of the entries of evaluations, by the digest of their request.
-    """
-    requests = _requests(places)
-    wanted = (number for digest in requests for number in numbers.get(digest, ()))
+    requests, known = _requests(places), numbers if numbers is not None else evaluation_numbers(store, run_id)
+    wanted = (number for digest in requests for number in known.get(digest, ()))
     return _meant(requests, entries_at(store, run_id, SEARCH, wanted), keep)
 
 

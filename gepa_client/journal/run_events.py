@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -28,8 +28,19 @@ class _Event(_Part):
     at: int | None = None
     """How many numbers of the journal GEPA had requested by then; None while there was no journal."""
 
+    once: ClassVar[bool] = False
+    """Whether a display shows alike ones once."""
 
-class Started(_Event):
+
+class Decision(_Event):
+    """What GEPA decides in the search, or follows from that: the journal has it, and a resumed run makes it again."""
+
+
+class OfProcess(_Event):
+    """How a process begins, and what it comes to after the search: a resumed run may test another candidate."""
+
+
+class Started(OfProcess):
     """The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.
 
     `evolve`: what is changed: the program's code, its texts, or both. `training_only`: there are no validation rows, so
@@ -136,14 +147,14 @@ class FleetChanged(_Event):
     after: float | None
 
 
-class Budget(_Event):
+class Budget(Decision):
     """Metric calls as GEPA counts them."""
 
     event: Literal["budget"] = "budget"
     metric_calls: int
 
 
-class CandidateFound(_Event):
+class CandidateFound(Decision):
     """A candidate entered the pool; index 0 is the seed. `score` is its mean over the validation rows.
 
     `front`: the indices now on the Pareto front. `best`: the index with the best score. `metric_calls`: GEPA's count
@@ -177,6 +188,11 @@ class RacedOut(_Part):
     mean: float
     bound: float
 
+    def rejecting(self) -> dict[str, Any]:
+        """Return the fields of `Rejected` by which a proposal that lost differs from others."""
+        below = f"its mean score is {-self.mean:.3g} below that of the best candidate"
+        return {"race": self, "reason": f"raced out: on {self.compared:,} of {self.rows:,} rows {below}"}
+
 
 class LostRaces(_Part):
     """All races that proposals of a run lost: how many, and the sums of the fields of `RacedOut`."""
@@ -193,13 +209,7 @@ class LostRaces(_Part):
         return cls(lost=len(races), **sums)
 
 
-def race_text(compared: int, rows: int, mean: float) -> str:
-    """Return how a proposal lost its race, by the fields of `RacedOut`."""
-    below = f"its mean score is {-mean:.3g} below that of the best candidate"
-    return f"raced out: on {compared:,} of {rows:,} rows {below}"
-
-
-class Rejected(_Event):
+class Rejected(Decision):
     """A proposal was not kept. Scores are sums over its minibatch, before and after; null for a merge.
 
     `candidate`: the beginning of its digest, as `FailureGroup` has it. `unchanged`: it has the texts of its parent.
@@ -219,6 +229,11 @@ class Rejected(_Event):
     race: RacedOut | None = None
 
     @property
+    def outcome(self) -> Literal["rejected", "raced_out"]:
+        """What it was rejected by."""
+        return "rejected" if self.race is None else "raced_out"
+
+    @property
     def is_by_score(self) -> bool:
         """Whether it was not better on its minibatch; else: a duplicate, a merge, not selected, raced out."""
         return (
@@ -229,7 +244,7 @@ class Rejected(_Event):
         )
 
 
-class NoProposal(_Event):
+class NoProposal(Decision):
     """An iteration ended with nothing to evaluate. `perfect`: all scores of its minibatch are; `empty`: no new text."""
 
     event: Literal["no_proposal"] = "no_proposal"
@@ -242,7 +257,7 @@ class NoProposal(_Event):
 UnusableReason = Literal["truncated", "empty", "unchanged", "monologue", "ambiguous", "not text", "too long"]
 
 
-class ProposalBegun(_Event):
+class ProposalBegun(Decision):
     """The records of a minibatch are there, and new texts of `components` are asked for.
 
     `proposal`: the number of the entry with the records, by which later events name the proposal. `rows`: the ids of
@@ -271,7 +286,7 @@ class TextAnswer(_Part):
     again: UnusableReason | None = None
 
 
-class ProposalMade(_Event):
+class ProposalMade(Decision):
     """What was proposed; of one iteration, all proposals are made at once.
 
     `texts`: the new texts by component, as GEPA gets them; empty if there is nothing to evaluate. `answers`: those of
@@ -290,7 +305,7 @@ class ProposalMade(_Event):
     request: str | None = None
 
 
-class ProposalEvaluated(_Event):
+class ProposalEvaluated(Decision):
     """A proposal was evaluated on its minibatch. `results`: the numbers of the entries; `score`: their sum.
 
     `candidate`, `unchanged`: as of `Rejected`.
@@ -315,7 +330,7 @@ class ReflectionRetried(_Event):
 MutationKind = Literal["change_request", "merge"]
 
 
-class RecordsCut(_Event):
+class RecordsCut(Decision):
     """The records of a component do not fit into the prompt: of `records`, some were `shortened` and some `left_out`.
 
     `tokens`: about how many are missing. `setting`: what to raise so that fewer are.
@@ -351,7 +366,7 @@ class RecordCuts(_Part):
         return cls(prompts=len(cuts), **sums, first=first, last=last, settings=settings)
 
 
-class UnusableAnswer(_Event):
+class UnusableAnswer(Decision):
     """An answer of reflection that held no new text of a component, which is never evaluated. `reason`: why.
 
     `asked_again`: the model was asked once more, with the reason; `then`: why its second answer was unusable too, None
@@ -359,6 +374,7 @@ class UnusableAnswer(_Event):
     """
 
     event: Literal["unusable_answer"] = "unusable_answer"
+    once: ClassVar[bool] = True
     iteration: int
     proposal: int | None = None
     component: str
@@ -477,7 +493,7 @@ class MutationRejected(_MutationEvent):
     cost_usd: float | None = None
 
 
-class StepFailed(_Event):
+class StepFailed(Decision):
     """A step of an iteration failed; GEPA continues with the next one."""
 
     event: Literal["failure"] = "failure"
@@ -543,7 +559,7 @@ class RetriedExamples(_Event):
     groups: list[RetryGroup]
 
 
-class Steered(_Event):
+class Steered(Decision):
     """A user's request to the run was taken, or `refused` for this reason. `action`: its kind; `text`: in words.
 
     `number`: of its entry in the journal. `author`: `user@host`; `created`: when it was made, by the author's clock.
@@ -570,7 +586,7 @@ class Sealed(_Event):
     digest: str
 
 
-class TiesCompared(_Event):
+class TiesCompared(OfProcess):
     """The best candidates were compared on `rows` fresh rows: with `tie_rows` all that tie; after a race, the seed too.
 
     `best`: the one with the highest mean over validation and fresh rows. `validation_rows`: those of the search.
@@ -588,7 +604,7 @@ class TiesCompared(_Event):
     metric_calls: int
 
 
-class Tested(_Event):
+class Tested(OfProcess):
     """A candidate's mean score over the test rows, each of which was scored `repeats` times."""
 
     event: Literal["tested"] = "tested"
@@ -598,7 +614,7 @@ class Tested(_Event):
     repeats: int = 1
 
 
-class Finalized(_Event):
+class Finalized(OfProcess):
     """The best candidate was reported to the program; `error`: why that failed. `endpoint`: the server's URL."""
 
     event: Literal["finalized"] = "finalized"
@@ -607,7 +623,7 @@ class Finalized(_Event):
     endpoint: str | None = None
 
 
-class Finished(_Event):
+class Finished(OfProcess):
     """The last event. `files` are the names written into the output folder; costs are those that were reported.
 
     `model_usd`: what programs' calls of models cost, where a gateway counted them; then no other cost of theirs is.
@@ -673,6 +689,9 @@ Event = (
     | Finalized
     | Finished
 )
+
+ShownDecision = Budget | Steered
+"""Decisions that a page of the run gets as they are."""
 
 Emit = Callable[[Event], None]
 

@@ -105,7 +105,7 @@ class SetBudget(_Action):
     @property
     def limits(self) -> dict[str, float]:
         """The limits that are replaced, by the names of their settings."""
-        return {name: value for name in LIMITS if (value := getattr(self, name)) is not None}
+        return self.model_dump(exclude={"kind"}, exclude_none=True)
 
 
 class Pause(_Action):
@@ -119,8 +119,6 @@ class Cancel(_Action):
 
     kind: Literal["cancel"] = "cancel"
 
-
-LIMITS = ("max_metric_calls", "max_cost_usd", "max_seconds")
 
 Action = Annotated[
     Propose | Withdraw | Pin | Unpin | Drop | Hint | ClearHints | SetBudget | Pause | Cancel,

@@ -1,6 +1,6 @@
 """Entries that decide which of the best candidates is the best by fresh rows: the plan, number 0, and the decision, 1.
 
-Fresh rows are validation rows that the search of a raced run left out, and training rows that no minibatch had.
+Fresh rows are validation rows that a search on a sample left out, and training rows that no minibatch had.
 """
 
 from pydantic import BaseModel, ConfigDict

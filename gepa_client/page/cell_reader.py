@@ -7,7 +7,7 @@ import orjson
 
 from gepa_client.analysis.proposals import row_result
 from gepa_client.journal.entries import EVALUATE, SEARCH, CandidateRecord
-from gepa_client.journal.history import RecordedRow, entries, entries_at, results_at, validation_rows
+from gepa_client.journal.history import RecordedRow, entries, entries_at, results, validation_rows
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 from gepa_client.page.page_answers import Cell, StepShown
@@ -67,7 +67,7 @@ class CellReader:
         digests = [evaluate_key(candidate, example, row.id, trace).digest for trace in (True, False)]
         self._read_on()
         numbers = {digest: self._numbers.get(bytes.fromhex(digest), []) for digest in digests}
-        found = results_at(self._store, self._id, [(kept, row)], numbers, dict).get((kept.index, row.row_id))
+        found = results(self._store, self._id, [(kept, row)], dict, numbers).get((kept.index, row.row_id))
         if found is None:
             return None, None
         last = [number for each in numbers.values() for number in each]

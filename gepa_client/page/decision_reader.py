@@ -1,6 +1,5 @@
 """Read what GEPA decided, as the run recorded it: the candidates of its pool, and the outcome of each proposal."""
 
-from evolverpc_common.display_text import line
 from gepa_client.analysis.proposals import Recorded, RecordedProposals
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal import run_events
@@ -10,10 +9,11 @@ from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import CandidateFound, Rejected
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
+from gepa_client.page.event_lines import LinesOfRun
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
+from gepa_client.page.page_events import Candidate, CodeVersion, Proposal
 from gepa_client.page.page_fact import sent_text
-from gepa_client.page.search_events import Candidate, CodeVersion, Proposal
 from protocol.code import code_at
 
 SENT_AT_ONCE = 50
@@ -24,11 +24,12 @@ class DecisionReader:
     """The decisions of one run; `read` adds what is new.
 
     `candidates`: those of the store, by index. `digests`: of their texts, by the beginning of it. `proposed`: the same
-    of all proposals that have texts. `proposals`: all of them.
+    of all proposals that have texts. `proposals`: all of them. `lines`: about those that a page lists.
     """
 
-    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows) -> None:
+    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows, lines: LinesOfRun) -> None:
         self._store, self._id, self._log, self._rows = store, run_id, log, rows
+        self.lines = lines
         self.candidates: list[CandidateRecord] = []
         self.digests: dict[str, str | None] = {}
         self.proposed: dict[str, str] = {}
@@ -58,16 +59,13 @@ class DecisionReader:
         return index < len(self.candidates)
 
     def _add(self, event: run_events.Event) -> None:
-        match event:
-            case CandidateFound():
-                self._log.add(self._candidate(event))
-                if event.index % SENT_AT_ONCE == SENT_AT_ONCE - 1:
-                    self._log.published()
-            case run_events.Budget() | run_events.NoProposal() | run_events.Steered():
-                self._log.add(event)
-            case run_events.StepFailed():
-                message = line(f"iteration {event.iteration}: {event.step} failed: {event.message}")
-                self._log.add(run_events.Warned(at=event.at, message=message))
+        self.lines.add(event)
+        if isinstance(event, CandidateFound):
+            self._log.add(self._candidate(event))
+            if event.index % SENT_AT_ONCE == SENT_AT_ONCE - 1:
+                self._log.published()
+        if isinstance(event, run_events.ShownDecision):
+            self._log.add(event)
         if isinstance(event, CandidateFound | Rejected) and len(event.parents) > 1:
             self._log.add(_merge(event))
         for changed in self.proposals.apply(event):
@@ -86,7 +84,6 @@ class DecisionReader:
             metric_calls=kept.metric_calls,
             found=kept.found,
             cost_usd=kept.cost_usd,
-            objective_scores=kept.objective_scores,
             scores=list(map(kept.scores.get, self._rows.names)),
             texts={name: sent_text(text) for name, text in component_texts(kept.texts).items()},
             code=CodeVersion(branch=branch, commit=commit) if commit is not None else None,
@@ -115,7 +112,6 @@ class DecisionReader:
             why=one.why,
             candidate=one.candidate,
             digest=digest,
-            race=one.decided.race if isinstance(one.decided, Rejected) else None,
             mutation=None if one.made is None else one.made.mutation,
         )
 

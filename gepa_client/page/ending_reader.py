@@ -1,35 +1,34 @@
-"""Read what is known once a run has ended for now: its certificate, its summary, what was copied from rows."""
+"""Read what is known once a run has ended for now: its certificate and its summary."""
 
 from collections.abc import Sequence
 
 from evolverpc_common.display_text import line
 from gepa_client.analysis.explanation import Explanation, explain
-from gepa_client.analysis.proposals import Excerpt
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.run_events import Budget, Warned
+from gepa_client.journal.run_events import Budget
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.moment_events import CertificateFound, FailedStep, StatedFact, Summary, SummaryTable
-from gepa_client.page.page_fact import TEXT_SENT
+from gepa_client.page.page_fact import sent_text
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.no_improvement import no_improvement, unused_iterations
-from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
-from gepa_client.report.recorded_run import record_of
-from gepa_client.report.run_record import RunRecord
+from gepa_client.run.recorded_run import view_of
+from gepa_client.run.run_view import RunView
 
 _FAILED_STEPS = 20
 """Failed iterations that are listed, the first ones."""
 
 
 class EndingReader:
-    """The ends of one run, each read once. `until`: as of `record_of`."""
+    """The ends of one run, each read once. `until`: as of `view_of`. `warnings`: those of the last end."""
 
     def __init__(self, store: Store, run_id: str, log: EventLog, until: int | None) -> None:
         self._store, self._id, self._log, self._until = store, run_id, log, until
         self._read: tuple[str, str] | None = None
+        self.warnings: list[str] = []
 
     def is_read(self, run: StoredRun) -> bool:
         """Return whether this end was read."""
@@ -42,28 +41,23 @@ class EndingReader:
         self._read = _mark(run)
         if run.status == "pending" or run.identity is None:
             return
-        record = record_of(self._store, run, self._until)
-        for message in record.warnings:
-            self._log.add(Warned(message=message))
+        record = view_of(self._store, run, self._until)
+        self.warnings = record.warnings
         if record.ties is not None:
             self._log.add(record.ties)
             self._log.add(Budget(at=record.ties.at, metric_calls=record.ties.metric_calls))
-        for tested in record.tested.values():
-            self._log.add(tested)
-        if record.copied is not None:
-            self._log.add(record.copied)
         if run.status in OVER and record.sealed is not None and self._until is None:
             self._add_certificate(run, record)
         self._log.add(summary_of(record, explain(self._store, run, self._until)))
 
-    def _add_certificate(self, run: StoredRun, record: RunRecord) -> None:
+    def _add_certificate(self, run: StoredRun, record: RunView) -> None:
         try:
             found = record.certificate = certify(self._store, run)
         except NoCertificate as error:
             record.no_certificate = str(error)
-            self._log.add(CertificateFound(none=record.no_certificate))
             return
-        self._log.add(CertificateFound(certificate=found))
+        low, high = found.validation.low, found.validation.high
+        self._log.add(CertificateFound(candidate=found.candidate, low=low, high=high))
 
 
 def _mark(run: StoredRun) -> tuple[str, str]:
@@ -71,7 +65,7 @@ def _mark(run: StoredRun) -> tuple[str, str]:
     return run.status, run.updated
 
 
-def summary_of(record: RunRecord, explained: Explanation | None) -> Summary:
+def summary_of(record: RunView, explained: Explanation | None) -> Summary:
     """Return the summary; `explained`: None if the run holds no candidate."""
     facts = fields.summary_facts(record)
     if record.finalized is not None:
@@ -79,14 +73,6 @@ def summary_of(record: RunRecord, explained: Explanation | None) -> Summary:
         facts.append(("finalize failed" if record.finalized.error else "finalize", line(answer)))
     if (unused := unused_iterations(record)) is not None:
         facts.append(("unused", unused))
-    tables = (
-        ("Records cut for reflection", fields.CUT_COLUMNS, fields.cut_rows(record)),
-        ("Answers that were not used", UNUSABLE_COLUMNS, unusable_rows(record)),
-        ("Copied from training rows", COPY_COLUMNS, copied_table(record)),
-        ("Model calls", fields.MODEL_CALL_COLUMNS, fields.model_call_rows(record)),
-        ("Hosts that sandboxes connected to", fields.HOST_COLUMNS, fields.host_rows(record)),
-        ("Refused", ("request", "reason"), [(event.what, fields.refusal_text(event)) for event in record.refusals]),
-    )
     return Summary(
         story=fields.story(record, explained),
         certificate=_stated(fields.certificate_facts(record)),
@@ -95,14 +81,13 @@ def summary_of(record: RunRecord, explained: Explanation | None) -> Summary:
         settings=fields.changed_settings(record.started.config) if record.started is not None else {},
         tables=[
             SummaryTable(heading=heading, columns=list(columns), rows=[list(row) for row in rows])
-            for heading, columns, rows in tables
-            if rows
+            for heading, columns, rows in fields.tables(record)
         ],
         failed_steps=[
             FailedStep(
                 iteration=failure.iteration,
                 step=failure.step,
-                text=_beginning(f"{failure.message}\n{failure.details or ''}".rstrip()),
+                text=sent_text(f"{failure.message}\n{failure.details or ''}".rstrip()),
             )
             for failure in record.failures[:_FAILED_STEPS]
         ],
@@ -111,7 +96,3 @@ def summary_of(record: RunRecord, explained: Explanation | None) -> Summary:
 
 def _stated(facts: Sequence[tuple[str, str]]) -> list[StatedFact]:
     return [StatedFact(label=label, text=text) for label, text in facts]
-
-
-def _beginning(text: str) -> Excerpt:
-    return Excerpt(text=text[:TEXT_SENT], omitted=max(0, len(text) - TEXT_SENT))

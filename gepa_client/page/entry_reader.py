@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import orjson
 
-from evolverpc_common.display_text import line
-from gepa_client.evolution.names import branch_run_name
 from gepa_client.journal.entries import EVALUATE, MUTATION, SEARCH, STOP, Entry
 from gepa_client.journal.history import entries_at
 from gepa_client.journal.mutation_entries import MutationEntry
@@ -16,8 +14,8 @@ from gepa_client.journal.stored_fields import PAGE
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.page_fact import TEXT_BEGINNING, sent_text
-from gepa_client.page.search_events import Mutation, Results
+from gepa_client.page.page_events import Mutation, Results
+from gepa_client.page.page_fact import sent_text
 
 PAGES_AT_ONCE = 8
 """Pages of entries that one poll reads at most, so that what it found is sent soon."""
@@ -70,16 +68,12 @@ class EntryReader:
         usage = made.usage if made is not None else refused.usage if refused is not None else None
         return Mutation(
             at=entry.number,
-            kind=found.kind,
-            branch=f"evolve/{branch_run_name(self._id)}/{entry.number}",
             commit=made.commit if made is not None else None,
-            parent_commit=found.parent,
             request=sent_text(found.request),
-            location=found.location,
             stage=refused.stage if refused is not None else None,
-            reason=line(refused.reason, TEXT_BEGINNING) if refused is not None else None,
+            reason=sent_text(refused.reason) if refused is not None else None,
             files=list(made.files) if made is not None else [],
-            summary=made.summary if made is not None else None,
+            summary=sent_text(made.summary) if made is not None else None,
             cost_usd=usage.cost_usd if usage is not None else None,
         )
 
@@ -104,15 +98,13 @@ class EntryReader:
             self._log.add(self._results(numbers[start : start + PAGE], places))
 
     def _results(self, numbers: Sequence[int], places: dict[int, tuple[str, int]]) -> Results:
-        found = Results(candidates=[], rows=[], numbers=[], scores=[], statuses=[])
+        found = Results(candidates=[], rows=[], numbers=[], scores=[])
         for entry in entries_at(self._store, self._id, SEARCH, numbers):
             if entry.kind == EVALUATE:
-                result = orjson.loads(entry.answer)
                 found.candidates.append(places[entry.number][0])
                 found.rows.append(places[entry.number][1])
                 found.numbers.append(entry.number)
-                found.scores.append(result.get("score"))
-                found.statuses.append(str(result.get("status")))
+                found.scores.append(orjson.loads(entry.answer).get("score"))
         return found
 
     def _place(self, entry: Entry, about: EvaluatedExample, digest: str) -> int | None:

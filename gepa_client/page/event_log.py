@@ -18,11 +18,8 @@ KEYS = {
     "steered": "number",
     "budget": "at",
     "proposal": "key",
-    "no_proposal": "at",
     "mutation": "at",
     "steer": "key",
-    "warning": "message",
-    "tested": "index",
     "rows": "start",
 }
 """The field by which events of a kind differ. Of the other kinds a later event replaces an earlier one."""

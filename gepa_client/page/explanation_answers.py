@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from gepa_client.analysis.explanation import Change, Explanation, explain
 from gepa_client.analysis.proposals import ComparedRow
+from gepa_client.analysis.ties import ancestry
 from gepa_client.evolution.names import component_texts
 from gepa_client.evolution.patches import changed_words
 from gepa_client.journal.entries import CandidateRecord
@@ -25,9 +26,9 @@ from gepa_client.page.proposal_answers import proposals
 from gepa_client.report import summary_fields as fields
 
 
-def explanation(store: Store, run_id: str) -> Explained:
-    """Return why the best candidate of a run is better than the seed."""
-    found = explain(store, store.run(run_id))
+def explanation(store: Store, run_id: str, until: int | None) -> Explained:
+    """Return why the best candidate of a run is better than the seed. `until`: before this number of the journal."""
+    found = explain(store, store.run(run_id), until)
     if found is None:
         raise NotThere("the seed has not been scored")
     return explained(found)
@@ -46,6 +47,7 @@ def explained(found: Explanation) -> Explained:
 def _change(change: Change) -> ChangeShown:
     return ChangeShown(
         candidate=change.candidate,
+        against=change.against,
         title=fields.step_title(change),
         origin=fields.step_origin(change),
         moved=fields.moved_rows(change.scores),
@@ -74,8 +76,7 @@ def provenance(
     }
     made = proposals(store, run_id, [number for number in numbers.values() if number not in known]) | {**known}
     components = {
-        name: [ProvenanceSpan(text=part, candidate=index, proposal=numbers.get(index)) for part, index in spans]
-        for name, spans in found.items()
+        name: [ProvenanceSpan(text=part, candidate=index) for part, index in spans] for name, spans in found.items()
     }
     origins = [_origin(candidates, index, numbers.get(index), made) for index in used]
     return Provenance(components=components, origins=origins)
@@ -114,25 +115,13 @@ def _spans_of(candidates: Sequence[CandidateRecord], index: int) -> dict[str, _S
     A candidate brings the words that no parent has at their place; a merge takes each text from the parent that has it.
     """
     known: dict[int, dict[str, _Spans]] = {}
-    for each in _line(candidates, index):
+    for each in sorted(ancestry(candidates, candidates[index])):
         texts = component_texts(candidates[each].texts)
         parents = candidates[each].parents
         known[each] = {
             name: _spans(text, each, _nearest(name, text, parents, candidates, known)) for name, text in texts.items()
         }
     return known[index]
-
-
-def _line(candidates: Sequence[CandidateRecord], index: int) -> list[int]:
-    """Return the candidate and its ancestors, parents first."""
-    found: set[int] = set()
-    waiting = [index]
-    while waiting:
-        each = waiting.pop()
-        if each not in found:
-            found.add(each)
-            waiting += candidates[each].parents
-    return sorted(found)
 
 
 def _nearest(

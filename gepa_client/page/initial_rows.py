@@ -1,16 +1,13 @@
-"""What a run began with, as the page needs it: the program's description, the rows, the sealed test rows."""
+"""What a run began with, as the page needs it: the program's description, the rows."""
 
 from typing import Any
 
-import orjson
-
-from gepa_client.journal.entries import COMMITMENT, START
+from gepa_client.journal.entries import START
 from gepa_client.journal.history import DISCOVERY, RecordedRow, discovery, row_counts, selection_rows
 from gepa_client.journal.requests import digest_of
-from gepa_client.journal.run_events import Sealed
 from gepa_client.journal.store import Store
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.search_events import Rows
+from gepa_client.page.page_events import Rows
 
 ROWS_SENT = 5_000
 """Ids of rows in one event."""
@@ -67,10 +64,5 @@ class InitialRows:
             self.places.setdefault(repr(row.id), []).append(place)
         for start in range(0, len(self.val), ROWS_SENT):
             part = self.val[start : start + ROWS_SENT]
-            held = "split" in part[0].example
             ids = [row.id for row in part]
-            self._log.add(Rows(start=start, ids=ids, total=len(self.val), held_by_server=held, training=not own))
-        sealed = self._store.entries(self._id, COMMITMENT, 0, 1)
-        if sealed:
-            answer = orjson.loads(sealed[0].answer)
-            self._log.add(Sealed(rows=len(answer["rows"]), digest=answer["digest"]))
+            self._log.add(Rows(start=start, ids=ids, total=len(self.val), training=not own))

@@ -5,8 +5,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from gepa_client.analysis.proposals import Excerpt
-from gepa_client.certificate.certificate import Certificate
-from gepa_client.journal.run_events import FailureGroup, ModelTally, PhaseName
+from gepa_client.journal.run_events import FailureGroup, PhaseName
 from gepa_client.page.page_fact import Part
 
 
@@ -17,19 +16,12 @@ class CommandHint(Part):
     what: str
 
 
-class ParentRun(Part):
-    """The run that this one was forked from, and the number from which on it is another run."""
-
-    run: str
-    at: int | None
-
-
 class Run(Part):
     """The record of the run. `settings`: without secrets. `budget`: metric calls, None without that limit.
 
     `splits`: rows by split. `sampled`: on how many validation rows the search scores candidates; None if on all.
-    `driver`: the driving process in words; `driven`: it holds the lease. Times are ISO 8601 in UTC.
-    `reflection_model`: None if the program proposes.
+    `parent`: the run that this one was forked from, and where. `driver`: the driving process in words; `driven`: it
+    holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
     """
 
     event: Literal["run"] = "run"
@@ -47,10 +39,9 @@ class Run(Part):
     components: list[str]
     splits: dict[str, int]
     sampled: int | None
-    evolve: Literal["code", "prompts", "both"]
     reflection_model: str | None
     output: str | None
-    parent: ParentRun | None
+    parent: str | None
     driver: str | None
     driven: bool
     store: str
@@ -60,8 +51,8 @@ class Run(Part):
 class Steer(Part):
     """What a user asked of the run. All are kept, by `key`.
 
-    `at`: the place after its entry in the search, None without one. `detail`: the action as it was posted.
-    `outcome`: in the words of `evolverpc steer list`; None while it waits.
+    `at`: the place after its entry in the search, None without one. `text`: the action in words. `outcome`: in the
+    words of `evolverpc steer list`; None while it waits.
     """
 
     event: Literal["steer"] = "steer"
@@ -70,52 +61,41 @@ class Steer(Part):
     action: str
     requested: str | None
     by: str | None
-    detail: dict[str, JsonValue]
+    text: str
     outcome: str | None
 
 
 class FailureCounts(Part):
     """Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
 
-    `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest. `first`: the
-    place of the first failed example in the journal; None if only test rows failed.
+    `words`: of each group, on which rows, with which candidates and messages. `cells`: places of the validation rows on
+    which a candidate failed, by the beginning of its digest. `first`: the place of the first failed example in the
+    journal; None if only test rows failed.
     """
 
     event: Literal["failures"] = "failures"
     failed: int
     evaluated: int
     groups: list[FailureGroup]
+    words: list[str]
     cells: dict[str, list[int]]
     first: int | None = None
 
 
-class KindSpending(Part):
-    """What attempts of one kind cost: `evaluate`, `completion`, ... `unpriced`: results without a price.
+class SummaryTable(Part):
+    """A table; each row begins with a name."""
 
-    `unreported`: those of them that came without any usage.
-    """
-
-    kind: str
-    calls: int
-    examples: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float
-    seconds: float
-    unpriced: int
-    unreported: int
+    heading: str
+    columns: list[str]
+    rows: list[list[str]]
 
 
 class SpendingSoFar(Part):
-    """What the run spent, by kind, and through a gateway by model. `refused`: calls that the gateway refused."""
+    """What the run spent: its `cost` in words; `table`: by kind of attempts, and through a gateway by model."""
 
     event: Literal["spending"] = "spending"
-    cost_usd: float
-    unpriced: int
-    unreported: int
-    kinds: list[KindSpending]
-    models: dict[str, ModelTally]
-    refused: int
+    cost: str
+    table: SummaryTable
 
 
 class EndpointNow(Part):
@@ -179,11 +159,26 @@ class Now(Part):
     reflecting_since: str | None = None
     reflecting: list[str] = Field(default_factory=list)
     endpoints: list[EndpointNow] = Field(default_factory=list)
-    spent_usd: float | None
     active_seconds: float | None
     beat_age_s: float | None
     lost: bool
     forecast: Forecast | None
+
+
+class Notice(Part):
+    """What a reader needs first, in words. `kind`: `lost`: no heartbeat; `stuck`: no result; `stopped`: not driven."""
+
+    kind: Literal["lost", "stuck", "waiting", "stopped"]
+    title: str
+    text: list[str]
+    commands: list[CommandHint]
+
+
+class Notices(Part):
+    """What is to be stated of the run at this moment."""
+
+    event: Literal["notices"] = "notices"
+    notices: list[Notice]
 
 
 class Position(Part):
@@ -207,11 +202,16 @@ class StoreTrouble(Part):
 
 
 class CertificateFound(Part):
-    """The certificate, or in `none` why there is none."""
+    """The run has a certificate, of this candidate.
+
+    `low` to `high`: the 95 % interval of its score on the validation rows without the luck of the choice; None with a
+    single row.
+    """
 
     event: Literal["certificate"] = "certificate"
-    certificate: Certificate | None = None
-    none: str | None = None
+    candidate: int
+    low: float | None
+    high: float | None
 
 
 class StatedFact(Part):
@@ -219,14 +219,6 @@ class StatedFact(Part):
 
     label: str
     text: str
-
-
-class SummaryTable(Part):
-    """A table; each row begins with a name."""
-
-    heading: str
-    columns: list[str]
-    rows: list[list[str]]
 
 
 class FailedStep(Part):

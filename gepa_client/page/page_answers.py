@@ -7,24 +7,18 @@ from gepa_client.page.page_fact import Part, TextPart
 
 
 class RunListed(Part):
-    """A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component.
-
-    `unpriced`: results without a price; `unreported`: those of them without any usage.
-    """
+    """A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component."""
 
     run_id: str
     name: str | None
     status: str
     program: str | None
     created: str
-    completed: str | None
     seed_score: float | None
     best_score: float | None
     candidates: int
     metric_calls: int | None
-    cost_usd: float | None
-    unpriced: int
-    unreported: int
+    cost: str
     curve: list[tuple[int, float]]
     settings: dict[str, JsonValue]
     best_texts: dict[str, Excerpt]
@@ -116,7 +110,6 @@ class ProvenanceSpan(Part):
 
     text: str
     candidate: int
-    proposal: int | None
 
 
 class Origin(Part):
@@ -146,10 +139,11 @@ class RowGroup(Part):
 class ChangeShown(Part):
     """A candidate against one of its parents, or the seed. `proposal`: where its proposal begins.
 
-    `origin`, `moved`: in words.
+    `against`: the other candidate. `origin`, `moved`: in words.
     """
 
     candidate: int
+    against: int
     title: str
     origin: str
     moved: str
@@ -170,17 +164,10 @@ class Explained(Part):
     steps_omitted: int
 
 
-class TranscriptEntry(Part):
-    """A part of a change of code: the request, the summary, the reason of its rejection, its log."""
-
-    role: str
-    text: Excerpt
-
-
 class Transcript(Part):
-    """A change of code: its request, its outcome, and its diff."""
+    """What is long of a change of code: its diff, and the log of a rejected one."""
 
-    entries: list[TranscriptEntry]
+    log: Excerpt | None
     diff: TextPart | None
 
 

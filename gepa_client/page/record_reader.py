@@ -1,8 +1,11 @@
 """Read a run's record as the page gets it: what the run is, does at this moment, and was asked for by users."""
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from pydantic import ValidationError
 
 from evolverpc_common.display_text import command, without_password
 from gepa_client.analysis.failed_examples import EntryNames
@@ -12,14 +15,15 @@ from gepa_client.gepa.row_loaders import rows_searched
 from gepa_client.journal.entries import CONTROL, EVALUATE, RESUMED_BY, SEARCH, Entry, SteeringRequest, StoredRun
 from gepa_client.journal.history import selection_rows
 from gepa_client.journal.lease import lease_seconds
-from gepa_client.journal.steer_entries import SteerEntry, action_of
+from gepa_client.journal.steer_entries import SteerEntry, action_of, described
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.moment_events import CommandHint, Forecast, LongInFlight, Now, ParentRun, Run, Steer
-from gepa_client.page.page_fact import TEXT_BEGINNING
+from gepa_client.page.moment_events import CommandHint, Forecast, LongInFlight, Now, Run, Steer
+from gepa_client.run.output_folder import BEST_CANDIDATE
+from gepa_client.settings.run_config import validation_rows
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 
 
@@ -37,9 +41,8 @@ def run_event(
     `end`: the entries of the search. `url`: of the store; `named`: what commands call it. `driven`: a process drives
     the run.
     """
-    declared, program, config = rows.declared or {}, rows.program, run.config
+    program, config = rows.program, run.config
     seed = program.get("seed_candidate") or {}
-    offered = GIT_BRANCH in seed and "mutations" in (declared.get("capabilities") or [])
     return Run(
         run_id=run.id,
         name=run.name,
@@ -55,7 +58,6 @@ def run_event(
         components=[*(name for name in seed if name not in CODE_COMPONENTS)],
         splits=rows.splits,
         sampled=_sampled(config, rows),
-        evolve=config.get("evolve") or ("both" if offered else "prompts"),
         reflection_model=config.get("reflection_lm"),
         output=run.output,
         parent=_parent(run.parent),
@@ -67,17 +69,18 @@ def run_event(
 
 
 def _sampled(config: Mapping[str, Any], rows: InitialRows) -> int | None:
-    if not str(config.get("validation")).startswith("race:") or rows.val is rows.train:
+    sample, _ = validation_rows(str(config.get("validation")))
+    if sample is None or rows.val is rows.train:
         return None
-    searched = rows_searched(len(rows.val), int(config["validation"].split(":")[1]))
+    searched = rows_searched(len(rows.val), sample)
     return searched if searched < len(rows.val) else None
 
 
-def _parent(parent: dict[str, Any] | None) -> ParentRun | None:
+def _parent(parent: dict[str, Any] | None) -> str | None:
     if parent is None:
         return None
     at = parent.get("at")
-    return ParentRun(run=str(parent.get("run")), at=at if isinstance(at, int) else None)
+    return str(parent.get("run")) + (f" at entry {at:,}" if isinstance(at, int) else "")
 
 
 def _commands(run: StoredRun, store: str | None, *, end: int, has_code: bool) -> Iterator[CommandHint]:
@@ -101,6 +104,10 @@ def _commands(run: StoredRun, store: str | None, *, end: int, has_code: bool) ->
         yield CommandHint(
             command=fork, what=f"make a new run that begins with all {end:,} recorded entries of this one"
         )
+    yield CommandHint(command=command("watch", run.id, store=store), what="open this page again")
+    if run.output is not None and run.status != "running":
+        load = f"evolverpc.load_candidate({json.dumps(run.output)})"
+        yield CommandHint(command=load, what=f"load the best texts in a program; {BEST_CANDIDATE} there has them")
 
 
 _OF_A_DRIVER = ("in_flight", "rate", "no_result_s", "timeouts")
@@ -135,7 +142,6 @@ class HeartbeatReader:
                 "iteration": counters.get("iteration"),
                 "metric_calls": counters.get("metric_calls"),
                 "longest": self._longest(found.get("longest") or (), tests=tests) if driven else [],
-                "spent_usd": counters.get("spent_usd"),
                 "active_seconds": counters.get("active_seconds"),
                 "beat_age_s": None if age is None else float(int(age)),
                 "lost": age is not None and age > lease_seconds(run),
@@ -178,10 +184,6 @@ def _forecast(run: StoredRun, now: dict[str, Any]) -> Forecast | None:
     )
 
 
-_DETAILS = 20
-"""Texts of a proposal by hand that its event names."""
-
-
 class RequestReader:
     """The requests to one run. `proposals`: those that are read."""
 
@@ -206,22 +208,20 @@ class RequestReader:
                     action=str(asked.action.get("kind")),
                     requested=asked.created,
                     by=asked.author,
-                    detail={name: _bounded(value) for name, value in asked.action.items()},
+                    text=_in_words(asked),
                     outcome=_outcome(asked, part, outcomes.get(asked.id)),
                 )
             )
+
+
+def _in_words(asked: SteeringRequest) -> str:
+    try:
+        return described(action_of(asked.action))
+    except ValidationError:  # another version, or another program, wrote it: the run refuses it
+        return str(asked.action.get("kind"))
 
 
 def _outcome(asked: SteeringRequest, part: str, texts: TextsOutcome | None) -> str | None:
     if asked.outcome == "taken" and asked.number is not None:
         return taken_text(part, asked.number, texts)
     return asked.outcome if asked.reason is None else f"{asked.outcome}: {asked.reason}"
-
-
-def _bounded(value: Any) -> Any:
-    """Return a member of an action with the beginnings of its texts: a text by hand has up to a million characters."""
-    if isinstance(value, dict):
-        return {name: _bounded(part) for name, part in list(value.items())[:_DETAILS]}
-    if isinstance(value, str) and len(value) > TEXT_BEGINNING:
-        return f"{value[:TEXT_BEGINNING]} [{len(value) - TEXT_BEGINNING:,} more characters]"
-    return value

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from gepa_client.journal.entries import MUTATION, SEARCH, Entry
+from gepa_client.journal.entries import MUTATION, SEARCH
 from gepa_client.journal.mutation_entries import MutationEntry
 from gepa_client.journal.store import Store
 from gepa_client.page.cell_reader import CellReader
 from gepa_client.page.explanation_answers import explanation, provenance
-from gepa_client.page.page_answers import Transcript, TranscriptEntry
-from gepa_client.page.page_fact import NotThere, part_of, sent_text, text_part
+from gepa_client.page.page_answers import Transcript
+from gepa_client.page.page_fact import NotThere, part_of, shown, text_part
 from gepa_client.page.proposal_answers import proposal
 
 DETAILS = ("cell", "text", "proposal", "provenance", "explanation", "transcript")
@@ -52,7 +52,7 @@ class RunDetails:
             case "provenance":
                 return provenance(store, run_id, _number(query, "candidate"))
             case "explanation":
-                return explanation(store, run_id)
+                return explanation(store, run_id, _number(query, "until") if "until" in query else None)
             case _:
                 return transcript(store, run_id, _number(query, "at"))
 
@@ -71,19 +71,10 @@ def transcript(store: Store, run_id: str, at: int) -> Transcript:
     found = [entry for entry in store.entries_at(run_id, SEARCH, [at]) if entry.kind == MUTATION]
     if not found:
         raise NotThere(f"no change of code was requested at {at}")
-    return _transcript(found[0])
-
-
-def _transcript(entry: Entry) -> Transcript:
-    found = MutationEntry.model_validate_json(entry.answer)
-    parts = [TranscriptEntry(role="change request", text=sent_text(found.request))]
-    diff: str | None = None
-    if found.applied is not None:
-        parts.append(TranscriptEntry(role="summary", text=sent_text(found.applied.summary)))
-        diff = found.applied.diff
-    if found.rejected is not None:
-        parts.append(TranscriptEntry(role=f"rejected at {found.rejected.stage}", text=sent_text(found.rejected.reason)))
-        if found.rejected.log_tail:
-            parts.append(TranscriptEntry(role="log", text=sent_text(found.rejected.log_tail)))
-        diff = found.rejected.diff
-    return Transcript(entries=parts, diff=None if diff is None else part_of(diff))
+    change = MutationEntry.model_validate_json(found[0].answer)
+    made, refused = change.applied, change.rejected
+    diff = refused.diff if refused is not None else made.diff if made is not None else None
+    return Transcript(
+        log=shown(refused.log_tail or None) if refused is not None else None,
+        diff=None if diff is None else part_of(diff),
+    )

@@ -1,5 +1,6 @@
 """The runs of a store with their curves and best texts, as the page compares them."""
 
+from evolverpc_common.display_text import money
 from gepa_client.errors import JournalError
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import StoredRun
@@ -32,14 +33,14 @@ def _listed(store: Store, run: StoredRun) -> RunListed:
         status=run.status,
         program=run.program,
         created=run.created,
-        completed=run.completed,
         seed_score=seed,
         best_score=(run.best or {}).get("score"),
         candidates=len(candidates),
         metric_calls=run.counters.get("metric_calls"),
-        cost_usd=run.counters.get("spent_usd"),
-        unpriced=sum((run.counters.get("unpriced") or {}).values()),
-        unreported=sum((run.counters.get("unreported") or {}).values()),
+        cost=money(
+            run.counters.get("spent_usd") or 0.0,
+            *(sum((run.counters.get(name) or {}).values()) for name in ("unpriced", "unreported")),
+        ),
         curve=best,
         settings=run.config,
         best_texts={name: sent_text(each) for name, each in component_texts(dict(texts)).items()},

@@ -2,14 +2,15 @@
 
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.run_events import Warned
 from gepa_client.journal.store import Store, named_store
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.ending_reader import EndingReader
 from gepa_client.page.entry_reader import EntryReader
+from gepa_client.page.event_lines import LinesOfRun
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.moment_events import Position, StoreTrouble
+from gepa_client.page.moment_events import FailureCounts, Notices, Position, StoreTrouble
+from gepa_client.page.notices import Situation
 from gepa_client.page.record_reader import HeartbeatReader, RequestReader, run_event
 from gepa_client.page.totals_reader import TotalsReader
 
@@ -24,7 +25,7 @@ class RunReader:
 
     `url`: of the store. `totals`: what the run spent and which examples failed; another thread may read it, with its
     own store, if `reads_totals` is false: `poll` then reads it at the end of the run only. `ended`: the run is shown as
-    it is recorded, though a driver may continue it; `until`: as of `record_of`.
+    it is recorded, though a driver may continue it; `until`: as of `view_of`.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class RunReader:
         self._store, self._named, self._id, self._log = store, named_store(url), run_id, log
         self._is_ended, self._reads_totals = ended, reads_totals
         self._rows = InitialRows(store, run_id, log)
-        self._decisions = DecisionReader(store, run_id, log, self._rows)
+        self._decisions = DecisionReader(store, run_id, log, self._rows, LinesOfRun(until))
         self._heartbeats = HeartbeatReader(store, run_id, self._decisions)
         self._entries = EntryReader(store, run_id, log, self._rows, self._decisions)
         self.totals = TotalsReader(run_id, log, self._rows, self._decisions)
@@ -82,10 +83,7 @@ class RunReader:
     def _read(self, run: StoredRun, *, driven: bool) -> bool:
         """Read everything once, what the first paint needs first; return whether there is more to read at once."""
         self._rows.read()
-        self._log.add(
-            run_event(run, self._rows, end=self._entries.end, url=self._store.url, named=self._named, driven=driven)
-        )
-        self._log.add(self._heartbeats.event(run, driven=driven))
+        self._read_moment(run, driven=driven)
         self._log.published()
         more = False
         if self._rows.val:
@@ -94,14 +92,37 @@ class RunReader:
             more = self._entries.read()
         self._requests.read(run)
         ended = not driven and not more
-        for message in run.counters.get("warnings") or ():
-            self._log.add(Warned(message=str(message)))
+        self._add_lines(run)
         if ended and not self._ending.is_read(run):
             self._log.add(Position(end=self._entries.end, complete=False))  # what follows takes seconds of a long run
             self._log.published()
             self.totals.read(self._store, at_once=True)
             self._ending.read(run)
+            self._add_lines(run)
+            self._read_moment(run, driven=driven)  # its failures are known now
         elif self._reads_totals:
             self.totals.read(self._store)
         self._log.add(Position(end=self._entries.end, complete=ended))
         return more
+
+    def _add_lines(self, run: StoredRun) -> None:
+        recorded = map(str, run.counters.get("warnings") or ())
+        self._log.add(self._decisions.lines.with_warnings([*recorded, *self._ending.warnings]))
+
+    def _read_moment(self, run: StoredRun, *, driven: bool) -> None:
+        url, end = self._store.url, self._entries.end
+        stated = run_event(run, self._rows, end=end, url=url, named=self._named, driven=driven)
+        now = self._heartbeats.event(run, driven=driven)
+        failures = self.totals.failures
+        situation = Situation(stated, now, failures, self._seed_failed(failures), self._named)
+        if situation.stuck_s is not None:
+            now.forecast = None
+        for event in (stated, now, Notices(notices=situation.notices())):
+            self._log.add(event)
+
+    def _seed_failed(self, failures: FailureCounts | None) -> bool:
+        """Return whether the program failed on every example, or with the seed on every validation row."""
+        if failures is None:
+            return False
+        seed = next(iter(self._decisions.digests), "")
+        return failures.failed >= failures.evaluated or len({*failures.cells.get(seed, ())}) == len(self._rows.val)

@@ -4,14 +4,17 @@ import threading
 import time
 from collections.abc import Sequence
 
+from evolverpc_common.display_text import money
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.journal.entries import SEARCH, Entry, Spending
 from gepa_client.journal.requests import evaluate_key, evaluated_of
+from gepa_client.journal.run_events import FailureGroup
 from gepa_client.journal.store import Store
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.moment_events import FailureCounts, KindSpending, SpendingSoFar
+from gepa_client.page.moment_events import FailureCounts, SpendingSoFar, SummaryTable
+from gepa_client.report.event_words import failure_messages, failure_places
 from gepa_client.run.gateway_record import recorded_gateway_events
 
 SHARE = 0.05
@@ -19,8 +22,8 @@ SHARE = 0.05
 
 LEAST_PAUSE_S = 1.0
 
-FIGURES = [name for name in KindSpending.model_fields if name not in ("kind", "calls")]
-"""What is added up over the outcomes of a kind of attempts."""
+COLUMNS = ("kind", "calls", "examples", "input tokens", "output tokens", "cost", "seconds")
+"""Of a table of what was spent."""
 
 
 class Periodic:
@@ -48,6 +51,8 @@ class TotalsReader:
         self._lock = threading.Lock()
         self._spending, self._failures = Periodic(), Periodic()
         self._outcomes: object = None
+        self.failures: FailureCounts | None = None
+        """The last that were read."""
 
     def read(self, store: Store, *, at_once: bool = False) -> None:
         """Read the totals that are due; all of them if `at_once`: what is shown of a run that has ended is whole."""
@@ -66,21 +71,18 @@ class TotalsReader:
         self._log.published()
 
     def _add_spending(self, store: Store, spending: Sequence[Spending]) -> None:
-        kinds: dict[str, KindSpending] = {}
+        kinds: dict[str, list[Spending]] = {}
         for spent in spending:
-            before = kinds.get(spent.kind)
-            figures = {name: getattr(spent, name) + getattr(before, name, 0) for name in FIGURES}
-            calls = spent.attempts + (before.calls if before is not None else 0)
-            kinds[spent.kind] = KindSpending(kind=spent.kind, calls=calls, **figures)
-        gateway, _ = recorded_gateway_events(store, self._id)
+            kinds.setdefault(spent.kind, []).append(spent)
+        rows = [[kind, *_figures(each)] for kind, each in kinds.items()]
+        for model, tally in recorded_gateway_events(store, self._id)[0].by_model.items():
+            failed = f"{tally.failed:,} failed" if tally.failed else ""
+            figures = f"{tally.input_tokens:,}", f"{tally.output_tokens:,}", money(tally.cost_usd, tally.unpriced), ""
+            rows.append([f"through the gateway: {model}", f"{tally.calls:,}", failed, *figures])
         self._log.add(
             SpendingSoFar(
-                cost_usd=sum(each.cost_usd for each in kinds.values()),
-                unpriced=sum(each.unpriced for each in kinds.values()),
-                unreported=sum(each.unreported for each in kinds.values()),
-                kinds=list(kinds.values()),
-                models=gateway.by_model,
-                refused=gateway.refused,
+                cost=_cost(spending),
+                table=SummaryTable(heading="What was spent on what", columns=[*COLUMNS], rows=rows),
             )
         )
 
@@ -95,8 +97,15 @@ class TotalsReader:
 
         failed = failed_examples(store, self._id, add)
         if failed is not None:
-            found = {"failed": failed.failed, "evaluated": failed.evaluated, "groups": failed.groups}
-            self._log.add(FailureCounts(**found, cells=cells, first=min(numbers, default=None)))
+            self.failures = FailureCounts(
+                failed=failed.failed,
+                evaluated=failed.evaluated,
+                groups=failed.groups,
+                words=list(map(_words, failed.groups)),
+                cells=cells,
+                first=min(numbers, default=None),
+            )
+            self._log.add(self.failures)
 
     def _add_failed_cell(self, cells: dict[str, list[int]], entry: Entry) -> None:
         """Add the validation row of a failed example of the search, if it is one."""
@@ -109,3 +118,21 @@ class TotalsReader:
             if digest is None or key.digest == entry.digest:
                 cells.setdefault(about.candidate, []).append(place)
                 break
+
+
+def _words(group: FailureGroup) -> str:
+    return "; ".join(filter(None, (failure_places(group), failure_messages(group))))
+
+
+def _cost(spent: Sequence[Spending]) -> str:
+    usd, unpriced, unreported = (
+        sum(getattr(each, n) for each in spent) for n in ("cost_usd", "unpriced", "unreported")
+    )
+    return money(usd, unpriced, unreported)
+
+
+def _figures(spent: Sequence[Spending]) -> list[str]:
+    """Return the figures of the attempts of a kind, by their outcomes."""
+    names = ("attempts", "examples", "input_tokens", "output_tokens")
+    counts = [sum(getattr(each, name) for each in spent) for name in names]
+    return [*(f"{n:,}" for n in counts), _cost(spent), f"{sum(each.seconds for each in spent):,.0f}"]

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from evolverpc_common.display_text import counted, line
 from gepa_client.journal.run_events import FailureGroup, MutationRejected, Rejected
-from gepa_client.report.proposed_texts import unusable_hints
-from gepa_client.report.run_record import RunRecord
-from gepa_client.report.summary_fields import failure_name, is_by_model, is_typescript, perfect_score, setting_of
+from gepa_client.report.event_words import dropped_texts, failure_name
+from gepa_client.report.summary_fields import is_by_model, is_typescript, perfect_score, setting_of
+from gepa_client.run.run_view import RunView
 
 EXAMPLES, HINTS = 3, 3
 """Rejected proposals and suggestions that the end of a run without improvement shows."""
@@ -22,94 +22,89 @@ FEW = 10
 """Proposals below which more of them are suggested first."""
 
 
-def no_improvement(record: RunRecord) -> list[tuple[str, str]]:
+def no_improvement(view: RunView) -> list[tuple[str, str]]:
     """Return label and plain text of each line about a run without improvement; none for other runs.
 
     It was completed, or paused after the program failed on most proposals. A seed that is perfect needs no improvement.
     """
-    seed, best, finished = record.seed, record.best, record.finished
+    seed, best, finished = view.seed, view.best, view.finished
     if seed is None or best is None or best.index != 0 or finished is None:
         return []
-    if finished.status != "completed" and not (finished.status == "paused" and _most_failed(record)):
+    if finished.status != "completed" and not (finished.status == "paused" and _most_failed(view)):
         return []
-    if seed.score == perfect_score(record):
+    if seed.score == perfect_score(view):
         return []
-    facts = [("no improvement", f"{_tried(record)}; the seed is still the best candidate")]
-    if outcomes := _outcomes(record):
+    facts = [("no improvement", f"{_tried(view)}; the seed is still the best candidate")]
+    if outcomes := _outcomes(view):
         facts.append(("because", ", ".join(f"{count:,} {what}" for what, count in outcomes.items())))
-    if examples := _examples(record):
+    if examples := _examples(view):
         facts.append(("for example", examples))
-    hints = list(_hints(record))[:HINTS]
+    hints = list(_hints(view))[:HINTS]
     return facts + [("try" if at == 0 else "or", hint) for at, hint in enumerate(hints)]
 
 
-def unused_iterations(record: RunRecord) -> str | None:
+def unused_iterations(view: RunView) -> str | None:
     """Return how many iterations of a completed run had nothing to learn from; None if at most half, or few."""
-    if record.finished is None or record.finished.status != "completed" or record.best is None or not record.best.index:
+    if view.finished is None or view.finished.status != "completed" or view.best is None or not view.best.index:
         return None
-    unused, last = sum(event.perfect for event in record.skipped), _iterations(record)
+    unused, last = sum(event.perfect for event in view.skipped), view.iteration
     if unused < FEW or unused <= last / 2:
         return None
     found = (
         f"{unused:,} of {last:,} iterations proposed nothing, as the training rows of their minibatch were right "
-        f"already, while the mean score of the {record.selection} rows is {record.best.score:.4g}"
+        f"already, while the mean score of the {view.selection} rows is {view.best.score:.4g}"
     )
     advice = []
-    if record.best.score < perfect_score(record) and not record.training_only:
+    if view.best.score < perfect_score(view) and not view.training_only:
         advice.append(
             "give more training rows, of the kinds of validation rows that are still wrong (the report lists them)"
         )
-    if not setting_of(record, "patience", 0):
+    if not setting_of(view, "patience", 0):
         advice.append("end sooner with `patience`")
     return ": ".join(filter(None, (found, ", or ".join(advice))))
 
 
-def _iterations(record: RunRecord) -> int:
-    kept, others = [each.iteration for each in record.candidates], [each.iteration for each in record.rejected]
-    return max([*kept, *others, *(each.iteration for each in record.skipped)], default=0)
+def _tried(view: RunView) -> str:
+    return f"{counted(_proposals(view), 'proposal')} in {counted(view.iteration, 'iteration')}"
 
 
-def _tried(record: RunRecord) -> str:
-    return f"{counted(_proposals(record), 'proposal')} in {counted(_iterations(record), 'iteration')}"
-
-
-def _outcomes(record: RunRecord) -> Counter[str]:
+def _outcomes(view: RunView) -> Counter[str]:
     """Return how many proposals and iterations ended in which way, the most frequent first."""
-    failing = _failing(record)
-    found = Counter({f"not better on the {record.selection} rows": len(record.candidates) - 1})
-    found.update(_rejection(event, failing, record.selection) for event in record.rejected)
-    found.update(f"without a proposal ({line(event.reason, 60)})" for event in record.skipped)
-    found.update(f"failed in {line(event.step, 40)}" for event in record.failures)
-    refused = (event for event in record.mutations if isinstance(event, MutationRejected))
+    failing = _failing(view)
+    found = Counter({f"not better on the {view.selection} rows": len(view.candidates) - 1})
+    found.update(_rejection(event, failing, view.selection) for event in view.rejected)
+    found.update(f"without a proposal ({line(event.reason, 60)})" for event in view.skipped)
+    found.update(f"failed in {line(event.step, 40)}" for event in view.failures)
+    refused = (event for event in view.mutations if isinstance(event, MutationRejected))
     found.update(f"changes of code refused at stage {line(event.stage, 20)}" for event in refused)
     return Counter({what: count for what, count in found.most_common() if count})
 
 
-def _failing(record: RunRecord) -> dict[str | None, FailureGroup]:
+def _failing(view: RunView) -> dict[str | None, FailureGroup]:
     """Return the failure that the program had on most rows of a proposal, by the beginning of the proposal's digest."""
-    proposed = Counter(event.candidate for event in record.rejected)
+    proposed = Counter(event.candidate for event in view.rejected)
     found: dict[str | None, FailureGroup] = {}
-    for group in record.failed_examples.groups if record.failed_examples is not None else ():
+    for group in view.failed_examples.groups if view.failed_examples is not None else ():
         for candidate, count in group.candidates.items():
-            if 2 * count > proposed[candidate] * _minibatch(record) > 0:
+            if 2 * count > proposed[candidate] * _minibatch(view) > 0:
                 found[candidate] = group
     return found
 
 
-def _most_failed(record: RunRecord) -> list[FailureGroup]:
+def _most_failed(view: RunView) -> list[FailureGroup]:
     """Return the failure of each proposal on which the program failed; none unless these are most proposals."""
-    failing = _failing(record)
-    failed = [failing[event.candidate] for event in record.rejected if event.candidate in failing]
-    return failed if 2 * len(failed) > _proposals(record) else []
+    failing = _failing(view)
+    failed = [failing[event.candidate] for event in view.rejected if event.candidate in failing]
+    return failed if 2 * len(failed) > _proposals(view) else []
 
 
-def _proposals(record: RunRecord) -> int:
-    return len(record.rejected) + len(record.candidates) - 1
+def _proposals(view: RunView) -> int:
+    return len(view.rejected) + len(view.candidates) - 1
 
 
 def _rejection(event: Rejected, failing: Mapping[str | None, FailureGroup], selection: str) -> str:
-    if event.race is not None:
-        return f"raced out on the {selection} rows"
+    if event.outcome != "rejected":
+        return f"{event.outcome.replace('_', ' ')} on the {selection} rows"
     if not event.is_by_score:
         return line(event.reason, 80)
     if (group := failing.get(event.candidate)) is not None:
@@ -121,35 +116,33 @@ def _rejection(event: Rejected, failing: Mapping[str | None, FailureGroup], sele
     )
 
 
-def _judged(record: RunRecord) -> list[Rejected]:
+def _judged(view: RunView) -> list[Rejected]:
     """Return the proposals with new texts that ran and were not better on their minibatch."""
-    failing = _failing(record)
+    failing = _failing(view)
     return [
-        event
-        for event in record.rejected
-        if event.is_by_score and not event.unchanged and event.candidate not in failing
+        event for event in view.rejected if event.is_by_score and not event.unchanged and event.candidate not in failing
     ]
 
 
-def _examples(record: RunRecord) -> str:
+def _examples(view: RunView) -> str:
     """Return three proposals with their scores before and after: first, middle and last of those rejected by score."""
-    scored = _judged(record)
+    scored = _judged(view)
     if not scored:
         return ""
     chosen = [scored[at] for at in sorted({0, len(scored) // 2, len(scored) - 1})][:EXAMPLES]
     shown = ", ".join(f"{event.old_score:g} -> {event.new_score:g} (iteration {event.iteration})" for event in chosen)
-    return f"{shown}; sums over minibatches of {counted(_minibatch(record), 'row')}"
+    return f"{shown}; sums over minibatches of {counted(_minibatch(view), 'row')}"
 
 
-def _hints(record: RunRecord) -> Iterator[str]:
+def _hints(view: RunView) -> Iterator[str]:
     """Yield what to try next, the most promising first; more proposals only if nothing else was found."""
-    proposals = _proposals(record)
-    faults = sorted(_faults(record, proposals), key=lambda fault: -fault[0])
+    proposals = _proposals(view)
+    faults = sorted(_faults(view, proposals), key=lambda fault: -fault[0])
     yield from (hint for _, hint in faults)
-    scored = _judged(record)
+    scored = _judged(view)
     same = sum(event.new_score == event.old_score for event in scored)
-    size, is_small = _minibatch(record), False
-    only = len(record.candidates) - 1 + record.races.lost
+    size, is_small = _minibatch(view), False
+    only = view.improved_only_minibatches
     if not faults and scored and not any(event.old_score or event.new_score for event in scored):
         yield "a score with values between 0 and 1: every minibatch scored 0 before and after, which shows no progress"
     elif not faults and same > len(scored) / 2:
@@ -163,39 +156,39 @@ def _hints(record: RunRecord) -> Iterator[str]:
     if len(scored) - same > proposals / 2:
         yield (
             "feedback that states what was expected and why the output is wrong"
-            + (", or another `reflection_lm`" if is_by_model(record) else "")
+            + (", or another `reflection_lm`" if is_by_model(view) else "")
             + ": most proposals made their minibatch worse"
         )
-    if only and not record.training_only:
+    if only and not view.training_only:
         yield (
             "more training rows, and of the same kinds as the validation rows: "
             f"{counted(only, 'proposal')} improved a minibatch only"
         )
     elif only and not is_small:
         yield f"`reflection_minibatch_size` {2 * size}: {counted(only, 'proposal')} improved a minibatch only"
-    if proposals < FEW and not faults and record.budget is not None:
-        yield f"`max_metric_calls` {2 * record.metric_calls}: {counted(proposals, 'proposal')} may be too few"
+    if proposals < FEW and not faults and view.budget is not None:
+        yield f"`max_metric_calls` {2 * view.metric_calls}: {counted(proposals, 'proposal')} may be too few"
 
 
-def _faults(record: RunRecord, proposals: int) -> Iterator[tuple[int, str]]:
+def _faults(view: RunView, proposals: int) -> Iterator[tuple[int, str]]:
     """Yield how often what kept proposals from being judged by their scores, with the hint; more would end the same."""
-    proposer, iterations = _proposer(record), counted(_iterations(record), "iteration")
-    perfect, empty = (sum(getattr(event, name) for event in record.skipped) for name in ("perfect", "empty"))
-    unchanged = sum(event.unchanged for event in record.rejected)
-    if record.failures:
-        first = record.failures[0]
-        yield len(record.failures), f"the log: {first.step} failed first with {line(first.message, 200)}"
-    if failed := _most_failed(record):
+    proposer, iterations = _proposer(view), counted(view.iteration, "iteration")
+    perfect, empty = (sum(getattr(event, name) for event in view.skipped) for name in ("perfect", "empty"))
+    unchanged = sum(event.unchanged for event in view.rejected)
+    if view.failures:
+        first = view.failures[0]
+        yield len(view.failures), f"the log: {first.step} failed first with {line(first.message, 200)}"
+    if failed := _most_failed(view):
         group = failed[0]
         yield (
             len(failed),
             f"a fix of the program, or of {proposer}: on {len(failed):,} of {counted(proposals, 'proposal')} the "
             f"program failed, as with {line(failure_name(group), 60)}: {line(group.message, 200)}",
         )
-    scores = [score for event in record.rejected for score in (event.old_score, event.new_score)]
-    if (scores or empty) and not any([*scores, *(event.score for event in record.candidates)]):
+    scores = [score for event in view.rejected for score in (event.old_score, event.new_score)]
+    if (scores or empty) and not any([*scores, *(event.score for event in view.candidates)]):
         yield (
-            len(record.rejected) - len(failed) + empty,
+            len(view.rejected) - len(failed) + empty,
             "a fix of the score function: every score of this run was 0; is it given the field that holds the expected "
             "answer, and does it read the output as the program writes it?",
         )
@@ -205,23 +198,23 @@ def _faults(record: RunRecord, proposals: int) -> Iterator[tuple[int, str]]:
             f"another {proposer}: {unchanged:,} of {counted(proposals, 'proposal')} had the texts of their parent, "
             "unchanged",
         )
-    texts = {event.candidate for event in record.rejected}
-    if len(record.rejected) >= SAME and len(texts) == 1 and None not in texts and not unchanged:
-        count = len(record.rejected)
+    texts = {event.candidate for event in view.rejected}
+    if len(view.rejected) >= SAME and len(texts) == 1 and None not in texts and not unchanged:
+        count = len(view.rejected)
         yield count, f"another {proposer}: all {count:,} proposals that were not kept have the same texts"
     if perfect > proposals:
         yield perfect, f"training rows that the seed fails on: {perfect:,} of {iterations} had perfect scores already"
-    yield from unusable_hints(record, proposer)
+    yield from dropped_texts(view, proposals, proposer)
     if empty > proposals:
         yield empty, f"another {proposer}: {empty:,} of {iterations} had no new text"
 
 
-def _proposer(record: RunRecord) -> str:
+def _proposer(view: RunView) -> str:
     """Return the name, as the user writes it, of what proposes new texts."""
-    if is_by_model(record):
+    if is_by_model(view):
         return "`reflection_lm`"
-    return "`proposeNewTexts`" if is_typescript(record) else "`propose_new_texts`"
+    return "`proposeNewTexts`" if is_typescript(view) else "`propose_new_texts`"
 
 
-def _minibatch(record: RunRecord) -> int:
-    return int(setting_of(record, "reflection_minibatch_size", GEPA_MINIBATCH))
+def _minibatch(view: RunView) -> int:
+    return int(setting_of(view, "reflection_minibatch_size", GEPA_MINIBATCH))

@@ -29,7 +29,6 @@ from gepa_client.journal.run_events import Emit, Finished, FleetChanged, Phase, 
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, named_store, open_store
 from gepa_client.run import initial_state, splits
-from gepa_client.run.activity import Activity
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import placed, progress_reported, record, redacting
 from gepa_client.run.fingerprint import changed_code, changed_data, check_fingerprint, fingerprint_of
@@ -46,17 +45,14 @@ from gepa_client.run.resolved_settings import (
     evolve_of,
     known_secrets,
     metric_call_budget,
-    race_sample,
-    races,
     with_reflection_model,
 )
+from gepa_client.run.run_counters import RunCounters
 from gepa_client.run.run_errors import finished_by, stop_reason
-from gepa_client.run.run_watcher import RunCounters
 from gepa_client.run.seed_results import seed_comparison
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
-from gepa_client.run.strategies import sampled_rows
+from gepa_client.run.strategies import late_drops, sampled_rows
 from gepa_client.run.tie_break import final_rows
-from gepa_client.selection.race_blocks import fewest_rows, race_pays
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.request_queue import PolledQueue
 from gepa_client.steering.stopping import PAUSE, record_stop
@@ -145,9 +141,8 @@ class _DriverRun:
         if run.status == "running":  # its driver is dead
             before |= {"status": "paused", "reason": "its driver gave no sign of life any more"}
         spend = SpendingTotals(self.store.spending(job.run_id))
-        activity = Activity()
-        self.emit = redacting(self.secrets, activity.observed(self.emit))  # what is noted is stored
-        counters = RunCounters(run.counters, spend, activity)
+        counters = RunCounters(run.counters, spend)
+        self.emit = redacting(self.secrets, counters.observed(self.emit))  # what is noted is stored
         finished: Finished | None = None
         try:
             self._check_requested_action(run)
@@ -229,7 +224,7 @@ class _DriverRun:
     def _release(self, counters: RunCounters, **last: Any) -> None:
         """Write the last state and release the lease; warn if another process has it, or the store is unavailable."""
         self.on_drainable()
-        counters.activity.end()
+        counters.end()
         if last["reason"] is not None:
             last["reason"] = self.secrets.redact_text(last["reason"])
         try:
@@ -253,7 +248,7 @@ class _DriverRun:
         failure_stop = FailureStop(run.id, store_name, self.config.failure_stop, self.cancel_token)
 
         def example_done(example: ExampleDone) -> None:
-            counters.activity.example_done(example)
+            counters.example_done(example)
             failure_stop.done(example)
 
         self.emit(Phase(phase="connecting"))
@@ -267,10 +262,10 @@ class _DriverRun:
                 ) as between_examples,
                 PolledQueue(self.store, run.id) as requests,
             ):
-                counters.activity.endpoints = lambda: adapter.fleet.endpoints
+                counters.endpoints = lambda: adapter.fleet.endpoints
                 self.gateway.begin(journal, self.store, self.emit, between_examples.capped)
                 if not resumed:
-                    self._resolve_race_rows(run, adapter.slots)
+                    self._resolve_sample(run, adapter.slots)
                 initial = self._initial_state(run, journal, adapter)
                 self._resolve_budget(run, initial, counters)
                 self._resolve_final_rows(run, initial)
@@ -378,17 +373,7 @@ class _DriverRun:
             messages.append(
                 f"max_metric_calls is {budget}, and scoring the seed on {named} uses it up: no candidate will be tried"
             )
-        if races(self.config, initial.discovery) and not race_pays(len(initial.splits.val), slots):
-            least = fewest_rows(slots)
-            when = (
-                f"is evaluated on all {rows} rows of its race and never dropped"
-                if least >= rows
-                else f"is dropped after {least} of the {rows} rows of its race at the earliest"
-            )
-            messages.append(
-                f"validation is race, but the servers take {slots} examples at once, so a proposal {when}: with a "
-                "smaller `concurrency` it is dropped earlier, and the run takes longer"
-            )
+        messages += late_drops(self.config, initial.discovery, len(initial.splits.val), rows, slots)
         limit = self.config.max_component_tokens
         messages += [
             f"component {name} of the seed has about {tokens_of(text):,} tokens, more than the {limit:,} of "
@@ -402,16 +387,16 @@ class _DriverRun:
         for message in messages:
             self.emit(Warned(message=message))
 
-    def _resolve_race_rows(self, run: StoredRun, slots: int) -> None:
+    def _resolve_sample(self, run: StoredRun, slots: int) -> None:
         """Record the default size of the sample: a resume needs the same number."""
-        if self.config.races and self.config.race_rows is None:
-            self._change_settings(run, validation=f"race:{default_sample(slots)}")
+        if self.config.sample and self.config.race_rows is None:
+            self._change_settings(run, validation=self.config.sampled_on(default_sample(slots)))
 
     def _resolve_final_rows(self, run: StoredRun, initial: InitialState) -> None:
         """Record on how many validation rows the best candidates are compared at the end; a later budget keeps it."""
-        if race_sample(self.config) and self.config.race_final_rows is None:
+        if self.config.sample and self.config.race_final_rows is None:
             rows = final_rows(self.config, initial.splits)
-            self._change_settings(run, validation=f"race:{race_sample(self.config)}:{rows}")
+            self._change_settings(run, validation=self.config.sampled_on(self.config.sample, rows))
 
     def _resolve_budget(self, run: StoredRun, initial: InitialState, counters: RunCounters) -> None:
         """Turn `auto` into a number of metric calls, and record it."""

@@ -16,25 +16,15 @@ from gepa_client.errors import unreadable
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import (
-    Budget,
     CandidateFound,
+    Decision,
     Emit,
     Event,
-    Finalized,
     Finished,
-    NoProposal,
+    OfProcess,
     Progress,
-    ProposalBegun,
-    ProposalEvaluated,
-    ProposalMade,
-    RecordsCut,
-    Rejected,
     Started,
     Steered,
-    StepFailed,
-    Tested,
-    TiesCompared,
-    UnusableAnswer,
     Warned,
 )
 from gepa_client.run.gateway_record import GatewayRecord
@@ -113,16 +103,6 @@ class _EventsFile:
         self._begun, self._before = True, []
 
 
-DECISIONS = (
-    *(ProposalBegun, ProposalMade, ProposalEvaluated, Rejected, CandidateFound, NoProposal, StepFailed),
-    *(Budget, RecordsCut, UnusableAnswer, Steered),
-)
-"""What GEPA decides in the search."""
-
-OF_PROCESSES = (Started, TiesCompared, Tested, Finalized, Finished)
-"""How a process begins, and what it comes to after the search: a resumed run may test another candidate."""
-
-
 def placed(emit: Emit, journal: Journal) -> Emit:
     """Return `emit` with the place in the journal added to each event. Each is recorded, too, as `record` describes."""
 
@@ -139,9 +119,9 @@ def record(event: Event, journal: Journal) -> None:
     without = {"seconds", "max_metric_calls"} if isinstance(event, Steered) else {"seconds"}
     without |= {"texts"} if isinstance(event, CandidateFound) else set()  # the store has them
     fields = event.model_dump(mode="json", exclude=without, exclude_defaults=True)
-    if isinstance(event, DECISIONS) and not (isinstance(event, Steered) and event.number is None):
+    if isinstance(event, Decision) and not (isinstance(event, Steered) and event.number is None):
         journal.decided(event.event, fields)
-    elif isinstance(event, OF_PROCESSES) and not journal.replays:
+    elif isinstance(event, OfProcess) and not journal.replays:
         journal.noted(event.event, fields)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from evolverpc_common.display_text import plain
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.requests import digest_of
-from gepa_client.run.resolved_settings import evolve_of, is_deterministic, race_sample
+from gepa_client.run.resolved_settings import evolve_of, is_deterministic
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secret_settings import NOT_RECORDED
 from protocol import Candidate, DiscoverResult, ProgramInfo
@@ -37,9 +37,6 @@ REPLAY_VERSION = 1
 _DIGEST = "program.digest: "
 """How a line of `differences` begins that only a digest distinguishes."""
 
-_REACHED_BY = frozenset(f"settings.reflection_lm_kwargs.{name}" for name in REACHED_BY)
-"""Left out of a comparison: earlier versions recorded some of them as part of the identity."""
-
 
 def identity_settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings of `IDENTITY_SETTINGS` as JSON, equal if they mean the same, without secrets.
@@ -55,7 +52,7 @@ def identity_settings(config: RunConfig) -> dict[str, Any]:
         for key, value in (recorded["reflection_lm_kwargs"] or {}).items()
         if value != NOT_RECORDED and key not in REACHED_BY
     }
-    found["validation"] = f"race:{race_sample(config)}" if config.races else "full"
+    found["validation"] = config.sampled_on(config.sample)
     return found
 
 
@@ -104,9 +101,7 @@ def _program_identity(discovery: DiscoverResult) -> dict[str, Any]:
 
 def differences(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     """Return a line such as `settings.seed: 0 -> 1` for each difference."""
-    before, after = (
-        {key: value for key, value in _flat(side).items() if key not in _REACHED_BY} for side in (recorded, found)
-    )
+    before, after = _flat(recorded), _flat(found)
     return [
         f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}"
         for key in sorted(before.keys() | after.keys())

@@ -4,19 +4,16 @@ from dataclasses import replace
 
 from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals
-from gepa_client.journal.run_events import Event
 from gepa_client.journal.store import Store, named_store
 from gepa_client.run.initial_state import InitialState
-from gepa_client.run.optimizer import Optimization
-from gepa_client.run.run_watcher import RunCounters
+from gepa_client.run.replay_run import repeated
 from gepa_client.settings.flag_words import flag_words
-from gepa_client.settings.groups import FleetSettings, SandboxSettings, TrackingSettings
+from gepa_client.settings.groups import FleetSettings, SandboxSettings
 from gepa_client.settings.run_config import ROW_SETTINGS, SETTINGS, RunConfig
 from protocol import Candidate
 
@@ -44,24 +41,12 @@ def _repeated(store: Store, run: StoredRun, config: RunConfig, initial: InitialS
     end = end_of(store, run.id, SEARCH)
     storage = JournalBuffer(store, run.id, run.id, lambda _error: None, reads_only=True)
     journal = Journal(run.id, storage, SpendingTotals(store.spending(run.id)), replays=True)
-    untracked = RunConfig(
-        **{
-            name: value
-            for name, value in config.model_dump(mode="json", exclude_unset=True).items()
-            if name not in TrackingSettings.model_fields
-        }
-    )
-    with RemoteAdapter(failure_score=config.failure_score, journal=journal, recorded=initial.discovery) as adapter:
-        optimization = Optimization(untracked, None, _ignored, adapter, initial, RunCounters({}, journal.spending))
+    with repeated(journal, config, initial, None, lambda _event: None) as optimization:
         try:
             optimization.run(optimization.reflection())
         except SettingsError:
             return 0  # a fork with these settings could not begin either
     return min(end, journal.next_number if journal.differs_at is None else journal.differs_at)
-
-
-def _ignored(_event: Event) -> None:
-    """Do nothing: the events of the replay are those of the recorded run."""
 
 
 def _changed_flags(run: StoredRun, config: RunConfig) -> list[str]:

@@ -41,15 +41,15 @@ from gepa_client.run import strategies
 from gepa_client.run.guards import FailureGuard, RunWarnings
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.proposal_watcher import ProposalWatcher
-from gepa_client.run.resolved_settings import is_deterministic, race_sample
+from gepa_client.run.resolved_settings import is_deterministic
+from gepa_client.run.run_counters import RunCounters
 from gepa_client.run.run_errors import error_details, stop_for, stop_reason
-from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
+from gepa_client.run.run_watcher import FailFastCallback, RunWatcher
 from gepa_client.run.stoppers import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
-from gepa_client.selection.race import behind_best
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
+from gepa_client.steering.in_force import InForce
 from gepa_client.steering.request_queue import PolledQueue
-from gepa_client.steering.steered_strategies import steered
 from gepa_client.steering.steering import Steering
 from protocol.code import GIT_BRANCH
 from protocol.errors import RpcError
@@ -118,6 +118,8 @@ class Optimization:
     noise: Callable[[], Noise | None] = lambda: None
     requests: PolledQueue | None = None
     on_limits: Callable[[Mapping[str, float]], None] = lambda _limits: None
+    in_force: InForce = field(default_factory=InForce, init=False)
+    """What users asked of the search."""
 
     def run(self, reflection: Any) -> Finished:
         """Search, score the test rows and finalize; emit every event but the last, which is returned.
@@ -196,6 +198,7 @@ class Optimization:
             budget=RecordBudget(config.reflection_prompt_tokens),
             shows_images=config.reflection_images is not False,
             check=check,
+            hints=self.in_force.hints,
         )
 
     def _search(self, reflection: Any) -> _SearchEnd:
@@ -208,71 +211,52 @@ class Optimization:
             self.emit,
             is_hopeless if config.reflection_lm is not None else None,
         )
-        arguments = strategies.arguments(config) | strategies.evolution_arguments(
-            config, self.adapter, reflection, self.emit
-        )
-        val = strategies.sampled_rows(config, splits)
-        race = strategies.racing(arguments, self.adapter, val, config)
-        steering = self._steering(reserved)
-        if race is not None:
-            race.dropped = steering.dropped
-        if isinstance(reflection, ConcurrentReflection):
-            reflection.hints = steering.hints
-        arguments = steered(arguments, steering, behind_best) if race_sample(config) else steered(arguments, steering)
+        dropped = self.in_force.dropped
+        plan = strategies.search_plan(config, self.adapter, reflection, self.emit, splits, self.in_force)
+        arguments = plan.arguments
         perfect_score = config.perfect_score if config.skip_perfect_score else None
         datasets = ConcurrentDatasets(arguments["adapter"], arguments["module_selector"], perfect_score)
-        arguments["module_selector"] = datasets
-        arguments |= strategies.acceptance_arguments(config, arguments, splits.train)
-        proposals = ProposalWatcher(
-            self.emit,
-            self.adapter,
-            steering,
-            arguments["reflection_strategy"],
-            arguments["selection_strategy"],
-            reflection.take_unusable,
-        )
-        arguments |= {"reflection_strategy": proposals, "selection_strategy": proposals}
+        strategy, selection = arguments["reflection_strategy"], arguments["selection_strategy"]
+        proposals = ProposalWatcher(self.emit, self.adapter, self.in_force, strategy, selection)
         watcher = RunWatcher(
             self.emit,
             self._best,
             journal,
-            self.counters,
+            self.counters.live,
             self.kept,
             seed=config.seed,
             use_merge=config.use_merge,
             proposals=proposals,
             fitted=reflection.fitted if isinstance(reflection, ConcurrentReflection) else None,
-            race_lost=race.lost_by if race is not None else lambda _proposal: None,
-            dropped=steering.dropped,
+            rejecting=plan.rejecting,
+            dropped=dropped,
         )
-        steering.on_taken = watcher.on_steered
         warnings = RunWarnings(config, journal, self.emit)
-        own_callbacks = [datasets, proposals, watcher, guard, warnings]
         if is_deterministic(config, self.adapter.discovery):
             self.adapter.known = KnownResults(journal, lambda message: self.emit(Warned(message=message)))
             arguments["cache_evaluation"] = True  # GEPA's own look-up, before it evaluates validation rows
-        arguments["callbacks"] = [*arguments["callbacks"], *map(FailFastCallback, own_callbacks)]
-        selection = selection_name(training_only=splits.training_only)
-        perfect = perfect_stop(config.perfect_score, steering.dropped, selection, sampled=len(val) < len(splits.val))
-        budget = BudgetStop(
-            arguments.pop("max_metric_calls"),
-            reserved,
-            lambda: journal.recorded_further,
-            partial(steering.advance, at_once=True),
-        )
+        chosen_by = selection_name(training_only=splits.training_only)
+        perfect = perfect_stop(config.perfect_score, dropped, chosen_by, sampled=len(plan.val) < len(splits.val))
         stops: list[Stop] = [
             *([] if config.past_perfect else [perfect]),
-            *stoppers(config, steering.dropped),
+            *stoppers(config, dropped),
             *([] if self.adapter.known is None else [NothingNewStop()]),
         ]
-        steering.set_limits = partial(self._set_limits, budget=budget, warnings=warnings)
-        stop_all = SteeredStops(steering, stops, budget)
-        arguments["stop_callbacks"] = [stop_all]
+        budget = BudgetStop(arguments.pop("max_metric_calls"), reserved, lambda: journal.recorded_further)
+        stop_all = SteeredStops(self._steering(watcher, budget, warnings), stops, budget)
+        callbacks = (datasets, proposals, watcher, guard, warnings)
+        arguments |= {
+            "module_selector": datasets,
+            "reflection_strategy": proposals,
+            "selection_strategy": proposals,
+            "callbacks": [*arguments["callbacks"], *map(FailFastCallback, callbacks)],
+            "stop_callbacks": [stop_all],
+        }
         try:
             result: GEPAResult[Any, int] = optimize(
                 seed_candidate=dict(self.initial.seed_candidate),
                 trainset=splits.train,
-                valset=val,
+                valset=plan.val,
                 logger=_GepaLog(),
                 **arguments,
             )
@@ -283,7 +267,7 @@ class Optimization:
         except Exception as error:  # noqa: BLE001 - the results are kept and the cause is reported
             stop, more = stop_for(error), error_details(error)
         else:
-            found = best_of_rest(result, steering.dropped)
+            found = best_of_rest(result, dropped)
             reused = self._reused(watcher)
             ended = Finished(
                 status="completed", reason=stop_all.reason, metric_calls=0, search_complete=True, reused=reused
@@ -298,14 +282,14 @@ class Optimization:
             reused=self._reused(watcher),
             infrastructure=stop.infrastructure,
         )
-        return _SearchEnd(ended, best_of_rest(watcher.result(), steering.dropped))
+        return _SearchEnd(ended, best_of_rest(watcher.result(), dropped))
 
-    def _steering(self, reserved: int) -> Steering:
-        """Return what users ask of the run, still without effect on anything."""
+    def _steering(self, watcher: RunWatcher, budget: BudgetStop, warnings: RunWarnings) -> Steering:
+        """Return what takes the requests of users to this search."""
 
         def used(calls: int) -> dict[str, float]:
             return {
-                "max_metric_calls": calls + reserved,
+                "max_metric_calls": calls + budget.reserved,
                 "max_cost_usd": self.adapter.journal.spending.cost_usd,
                 "max_seconds": self.counters.active_seconds,
             }
@@ -313,11 +297,14 @@ class Optimization:
         return Steering(
             self.adapter.journal,
             self.emit,
+            self.in_force,
             self.requests,
             max_tokens=self.config.max_component_tokens,
             program_proposes=self.config.reflection_lm is None,
             used=used,
             fixed={"max_cost_usd": SPEND_CAP} if self.adapter.journal.metered else {},
+            set_limits=partial(self._set_limits, budget=budget, warnings=warnings),
+            on_taken=watcher.on_steered,
         )
 
     def _set_limits(self, limits: Mapping[str, float], budget: BudgetStop, warnings: RunWarnings) -> None:
@@ -351,11 +338,6 @@ class Optimization:
         except (ClientError, RpcError) as error:
             self.emit(Warned(message=f"the best candidates could not be compared: {stop_reason(error)}"))
             return ending
-        best = found.best_idx
-        if found is not ending.result:
-            best_score, seed_score = best_and_seed_scores(found)
-            self.counters.set(metric_calls=found.total_metric_calls, seed_score=seed_score)
-            self.counters.found_best(best, best_score, found.candidates[best])
         return replace(ending, result=found)
 
     def _reused(self, watcher: RunWatcher) -> int | None:

@@ -1,8 +1,8 @@
 """Follow each proposal of an iteration through GEPA: its records, its texts, its results, its outcome."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from gepa.core.callbacks import EvaluationEndEvent, IterationStartEvent, ReflectiveDatasetBuiltEvent
@@ -13,11 +13,11 @@ from gepa.strategies.acceptance import AcceptanceCriterion
 from gepa.strategies.proposal_selection import SelectionStrategy
 
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.reflection_strategies import TextProposal, Unusable
+from gepa_client.gepa.reflection_strategies import TextProposal
 from gepa_client.gepa.reflective_datasets import Records
 from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import Emit, ProposalBegun, ProposalEvaluated, ProposalMade, UnusableAnswer
-from gepa_client.steering.steering import Steering
+from gepa_client.steering.in_force import InForce
 
 Proposal = CandidateProposal[Any]
 State = GEPAState[Any, Any]
@@ -37,18 +37,16 @@ class Outcome:
 class ProposalWatcher:
     """A GEPA callback, and GEPA's reflection and selection strategies, whose order GEPA keeps.
 
-    `reflection`, `selection`: the strategies that propose and select; the texts of a proposal by hand are those that
-    `steering` has. `take_unusable`: returns the answers of reflection that were not used since it was last called;
-    `on_unusable`: gets them as events, before the event of their proposal.
+    `reflection`, `selection`: the strategies that propose and select; texts by hand are those that are `in_force`.
     """
 
     emit: Emit
     adapter: RemoteAdapter
-    steering: Steering
+    in_force: InForce
     reflection: Any
     selection: SelectionStrategy
-    take_unusable: Callable[[], list[Unusable]]
-    on_unusable: Callable[[UnusableAnswer], None] = lambda _event: None
+    dropped: dict[str, None] = field(default_factory=dict, init=False)
+    """Why proposals of the iteration have no new text of a component, each reason once."""
     _iteration: int = field(default=0, init=False)
     _begun: list[int] = field(default_factory=list, init=False)
     _children: deque[tuple[int, str, bool]] = field(default_factory=deque, init=False)
@@ -60,7 +58,7 @@ class ProposalWatcher:
     def on_iteration_start(self, event: IterationStartEvent) -> None:
         """Forget the proposals of the iteration before."""
         self._iteration = event["iteration"]
-        self._begun, self._evaluated = [], []
+        self._begun, self._evaluated, self.dropped = [], [], {}
         self._children, self._rejected, self._kept = deque(), deque(), deque()
 
     def on_reflective_dataset_built(self, event: ReflectiveDatasetBuiltEvent) -> None:
@@ -114,12 +112,12 @@ class ProposalWatcher:
 
     def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[TextProposal, Self]]:
         """Return one proposal per job, in order."""
-        hints = self.steering.hints()
-        if self.steering.current is not None:
-            found = [self.steering.propose()]
+        hints = self.in_force.hints()
+        if self.in_force.current is not None:
+            found = [self.in_force.propose(self.adapter.journal)]
         else:
             found = [proposal for proposal, _ in self.reflection.reflect_many(jobs)]
-            self.steering.reflected(len(jobs))
+            self.in_force.reflected(len(jobs))
         self._made(jobs, found, hints)
         return [(proposal, self) for proposal in found]
 
@@ -131,21 +129,12 @@ class ProposalWatcher:
 
     def _made(self, jobs: Sequence[ReflectionJob], proposals: Sequence[TextProposal], hints: Sequence[str]) -> None:
         """Emit the proposals of the iteration, after the answers that were not used for them."""
-        unusable = self.take_unusable()
-        for at, ((parent, _, _), made) in enumerate(zip(jobs, proposals, strict=True)):
-            number = self._begun[at]
-            for found in (each for each in unusable if each.job == at):
-                self.on_unusable(
-                    UnusableAnswer(
-                        iteration=self._iteration,
-                        proposal=number,
-                        component=found.component,
-                        reason=found.reason,
-                        asked_again=found.asked_again,
-                        then=found.then,
-                        dropped=found.dropped,
-                    )
-                )
+        for number, (parent, _, _), made in zip(self._begun, jobs, proposals, strict=True):
+            for found in made.unusable:
+                if found.dropped:
+                    self.dropped[found.then or found.reason] = None
+                fields = {**asdict(found), "dropped": found.dropped}
+                self.emit(UnusableAnswer(iteration=self._iteration, proposal=number, **fields))
             if made.new_texts:
                 texts = {**parent, **made.new_texts}
                 self._children.append((number, digest_of(texts)[:SHOWN], texts == parent))

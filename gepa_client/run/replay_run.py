@@ -1,7 +1,9 @@
 """Replay a recorded run from its journal alone, and the events at the start and the end of any run."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from evolverpc_common.display_text import plain
 from evolverpc_common.redaction import Secrets
@@ -9,7 +11,7 @@ from gepa_client.analysis.copied_text import copied_examples
 from gepa_client.analysis.failed_examples import failed_examples, retried_examples
 from gepa_client.errors import JournalError
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.journal.buffer import JournalBuffer, JournalStorage
+from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import Emit, Event, FailedExamples, Finished, ModelCalls, Sealed, Started, Warned
@@ -20,11 +22,11 @@ from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import placed
 from gepa_client.run.fingerprint import check_fingerprint, fingerprint_of
 from gepa_client.run.gateway_record import REFUSALS_EMITTED, recorded_gateway_events
-from gepa_client.run.initial_state import recorded_initial_state
+from gepa_client.run.initial_state import InitialState, recorded_initial_state
 from gepa_client.run.optimizer import Optimization
 from gepa_client.run.resolved_settings import evolve_of
+from gepa_client.run.run_counters import RunCounters
 from gepa_client.run.run_errors import stop_reason
-from gepa_client.run.run_watcher import RunCounters
 from gepa_client.run.strategies import sampled_rows
 from gepa_client.settings.groups import TrackingSettings
 from gepa_client.settings.run_config import RunConfig
@@ -38,30 +40,14 @@ def replay_run(job: DriverJob, store: Store, emit: Emit, cancel_token: CancelTok
         JournalError: the run was never started, or its journal is damaged. RunMismatch: the settings are other ones.
     """
     check_sound(store, job.run_id)
-    storage = JournalBuffer(store, job.run_id, job.owner, cancel_token.cancel, reads_only=True)
-    journal = replay_journal(store, job, storage, cancel_token)
-    finished = replay_with(journal, store, job, emit)
-    if job.until is None:
-        emit_analyses(store, job.run_id, emit)
-    return finished
-
-
-def replay_journal(store: Store, job: DriverJob, storage: JournalStorage, cancel_token: CancelToken) -> Journal:
-    """Return the journal of a recorded run, which returns what is recorded and nothing else."""
     run = store.run(job.run_id)
+    storage = JournalBuffer(store, job.run_id, job.owner, cancel_token.cancel, reads_only=True)
     spend = SpendingTotals(store.spending(run.id))
     journal = Journal(
         run.id, storage, spend, cancel_token, Secrets(), replays=True, until=job.until, inherited=run.inherited
     )
     journal.store = named_store(job.store)
-    return journal
-
-
-def replay_with(journal: Journal, store: Store, job: DriverJob, emit: Emit) -> Finished:
-    """Replay a run with the journal of `replay_journal`. Raises: as `replay_run`."""
-    run = store.run(job.run_id)
-    # experiment trackers have received the run already
-    config = RunConfig(**{key: value for key, value in job.config.items() if key not in TrackingSettings.model_fields})
+    config, own_emit = RunConfig(**job.config), emit
     emit = placed(emit, journal)
     initial = recorded_initial_state(journal)
     if initial is None or run.identity is None:
@@ -69,17 +55,28 @@ def replay_with(journal: Journal, store: Store, job: DriverJob, emit: Emit) -> F
     found = fingerprint_of(config, initial.discovery, initial.seed_candidate, None, run.identity["data"])
     found |= {"scorer": run.identity["scorer"]}
     check_fingerprint(run.id, run.identity, found)
-    with RemoteAdapter(failure_score=config.failure_score, journal=journal, recorded=initial.discovery) as adapter:
-        optimization = Optimization(config, job.output, emit, adapter, initial, RunCounters({}, journal.spending))
+    with repeated(journal, config, initial, job.output, emit) as optimization:
         reflection = optimization.reflection()
-        emit_started(emit, job, store, config, optimization, resumed=True)
+        emit_started(emit, job, store, optimization.config, optimization, resumed=True)
         calls, refusals = recorded_gateway_events(store, run.id)
         if calls != ModelCalls():
             emit(calls)
         for refusal in refusals[:REFUSALS_EMITTED]:
             emit(refusal)
         finished = optimization.run(reflection)
-        return finished.model_copy(update={"active_seconds": run.counters.get("active_seconds")})
+    if job.until is None:
+        emit_analyses(store, job.run_id, own_emit)
+    return finished.model_copy(update={"active_seconds": run.counters.get("active_seconds")})
+
+
+@contextmanager
+def repeated(
+    journal: Journal, config: RunConfig, initial: InitialState, output: Path | None, emit: Emit
+) -> Iterator[Optimization]:
+    """Yield the optimization that a journal repeats, without any server; experiment trackers have received it."""
+    given = config.model_dump(mode="json", exclude_unset=True, exclude=set(TrackingSettings.model_fields))
+    with RemoteAdapter(failure_score=config.failure_score, journal=journal, recorded=initial.discovery) as adapter:
+        yield Optimization(RunConfig(**given), output, emit, adapter, initial, RunCounters({}, journal.spending))
 
 
 def emit_started(

@@ -11,7 +11,7 @@ from evolverpc_common.redaction import secrets_of
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ConnectionLost, Refused
 from gepa_client.fleet.endpoints_file import line_address, read_endpoints_file
-from gepa_client.settings.groups import RACE_ROWS, Evolve, parse_secret_header
+from gepa_client.settings.groups import Evolve, parse_secret_header
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secret_settings import secret_parts
 from gepa_client.transport.address import Address, find_token
@@ -73,27 +73,6 @@ def is_deterministic(config: RunConfig, discovery: DiscoverResult) -> bool:
     """Return whether results are reused, by the settings or by what the program declares."""
     declared = discovery.program.deterministic
     return bool(declared if config.deterministic is None else config.deterministic)
-
-
-def races(config: RunConfig, discovery: DiscoverResult) -> bool:
-    """Return whether proposals race on validation rows.
-
-    Raises:
-        SettingsError: they would, but the program evaluates whole batches.
-    """
-    if config.races and discovery.limits.whole_batches:
-        raise SettingsError(
-            "`validation` is race, but the program evaluates whole batches (it is a GEPAAdapter), and a race evaluates "
-            "single rows: leave `validation` out, or serve functions that evaluate one example"
-        )
-    return config.races
-
-
-def race_sample(config: RunConfig) -> int:
-    """Return how many validation rows are sampled for races; 0 for all of them, and without races."""
-    if not config.races:
-        return 0
-    return RACE_ROWS if config.race_rows is None else config.race_rows
 
 
 def metric_call_budget(config: RunConfig, *, texts: int, train: int, val: int | None) -> int | None:

@@ -39,7 +39,7 @@ def stop_reason(error: BaseException) -> str:
     if isinstance(error, Interrupted):
         return error.reason
     if isinstance(error, ValueError) and "Total of weights must be greater than zero" in str(error):
-        return merge_unusable("a common ancestor of two candidates scores 0 or less")
+        return no_merge("a common ancestor of two candidates scores 0 or less")
     return summary(error)
 
 
@@ -48,7 +48,7 @@ def error_details(error: BaseException) -> str | None:
     return None if isinstance(error, SettingsError | ClientError) else details(error) or None
 
 
-def merge_unusable(why: str) -> str:
+def no_merge(why: str) -> str:
     """Return the sentence about a run that `use_merge` cannot continue."""
     return (
         f"use_merge cannot be used here: {why}, and GEPA 0.1.4 fails when it draws a common ancestor among candidates "

@@ -1,8 +1,6 @@
 """Turn GEPA's callbacks into events, and keep the last complete state for a run that is interrupted."""
 
 import sys
-import threading
-import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,7 +29,6 @@ from gepa_client.gepa.reflection_prompt import FittedRecords
 from gepa_client.gepa.reflective_datasets import Records
 from gepa_client.journal.entries import CandidateRecord, now
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import (
     Budget,
     CandidateFound,
@@ -39,64 +36,15 @@ from gepa_client.journal.run_events import (
     NoProposal,
     Phase,
     PhaseName,
-    RacedOut,
     RecordsCut,
     Rejected,
     Steered,
-    UnusableAnswer,
-    race_text,
 )
 from gepa_client.journal.steer_entries import Drop, SetBudget, SteerEntry, described
-from gepa_client.run.activity import Activity
 from gepa_client.run.guards import PERFECT
 from gepa_client.run.proposal_watcher import Proposal, ProposalWatcher
-from gepa_client.run.run_errors import merge_unusable, stop_for
+from gepa_client.run.run_errors import no_merge, stop_for
 from protocol.code import CODE_COMPONENTS, added_to
-
-
-class RunCounters:
-    """Written by the run, read by its heartbeat; safe to use from any thread.
-
-    `before`: the counters in the store. Active seconds continue from there, on a monotonic clock. `activity`: what the
-    run is doing at this moment.
-    """
-
-    def __init__(self, before: Mapping[str, Any], spend: SpendingTotals, activity: Activity | None = None) -> None:
-        self.activity = activity or Activity()
-        self._lock = threading.Lock()
-        self._figures = {name: value for name, value in before.items() if name != "now"}
-        self._best: dict[str, Any] | None = None
-        self._spend = spend
-        self._active_before = float(before.get("active_seconds") or 0.0)
-        self._began = time.monotonic()
-
-    @property
-    def active_seconds(self) -> float:
-        """Seconds that processes have driven this run, pauses excluded."""
-        return self._active_before + time.monotonic() - self._began
-
-    def set(self, **figures: Any) -> None:
-        """Set counters by name: iteration, metric_calls, candidates, ..."""
-        with self._lock:
-            self._figures.update(figures)
-
-    def found_best(self, index: int, score: float, texts: Mapping[str, str]) -> None:
-        """Note a candidate that beats all before it."""
-        with self._lock:
-            self._best = {"index": index, "score": score, "texts": dict(texts)}
-
-    def changes(self) -> dict[str, Any]:
-        """Return the counters as fields of `StoredRun`."""
-        with self._lock:
-            figures = {
-                **self._figures,
-                "active_seconds": round(self.active_seconds, 3),
-                "spent_usd": self._spend.cost_usd,
-                "unpriced": self._spend.unpriced,
-                "unreported": self._spend.unreported,
-                **self.activity.changes(),
-            }
-            return {"counters": figures} | ({"best": self._best} if self._best is not None else {})
 
 
 @dataclass
@@ -104,12 +52,12 @@ class RunWatcher:
     """A GEPA callback.
 
     `on_best` is called with the seed and with every candidate that beats all before it; `journal` records each
-    candidate, `counters` what the run's store shows. During a replay they receive nothing but candidates that are not
-    among the `kept` ones; the rest follows at its end. `result()` is GEPA's result at the last complete candidate; None
+    candidate. During a replay they receive nothing but candidates that are not among the `kept` ones; the rest follows
+    at its end, after a call of `on_live`. `result()` is GEPA's result at the last complete candidate; None
     while the seed is being scored. `fitted`: returns the records of a component as the prompt shows them, by candidate,
     dataset and name; None if the program proposes. `proposals`: follows those of an iteration; its callbacks come
-    first. `race_lost`: returns how a proposal lost its race; None if it was rejected without one. `dropped`: candidates
-    that a user dropped.
+    first. `rejecting`: returns the fields of `Rejected` by which the selection states why it rejected a proposal.
+    `dropped`: candidates that a user dropped.
 
     `validated_from_cache`: validation scores that GEPA's cache had, so that they were not evaluated.
     """
@@ -117,31 +65,27 @@ class RunWatcher:
     emit: Emit
     on_best: Callable[[dict[str, str]], None]
     journal: Journal
-    counters: RunCounters
+    on_live: Callable[[], None]
     kept: Mapping[int, CandidateRecord]
     seed: int
     use_merge: bool
     proposals: ProposalWatcher
     fitted: Callable[[Mapping[str, str], Records, str], FittedRecords] | None = None
-    race_lost: Callable[[Proposal], RacedOut | None] = lambda _proposal: None
+    rejecting: Callable[[Proposal], Mapping[str, Any]] = lambda _proposal: {}
     dropped: Set[int] = frozenset()
 
     def __post_init__(self) -> None:
         self._state: GEPAState[Any, int] | None = None
         self._complete: GEPAResult[Any, int] | None = None
-        self._figures: dict[str, Any] = {}
-        self._best: tuple[int, float, dict[str, str]] | None = None  # not shown yet
+        self._best: dict[str, str] | None = None  # not shown yet
         self._front = [0]
         self._proposed = False
         self._texts: dict[int, dict[str, str]] = {}
         self._skipped, self._perfect = "", False
-        self._dropped: dict[str, None] = {}
         self._phase: PhaseName | None = None
         self._over = False
         self._records: dict[int, CandidateRecord] = {}
-        self._steered = 0
         self.validated_from_cache = 0
-        self.proposals.on_unusable = self._on_unusable
 
     def result(self) -> GEPAResult[Any, int] | None:
         """Return the complete candidates, with the metric calls counted up to now."""
@@ -165,11 +109,10 @@ class RunWatcher:
         self._state = event["state"]
         if not self.journal.replaying:
             self._enter("optimizing")
-        self._note(iteration=event["iteration"], metric_calls=self._state.total_num_evals)
         if self._complete is None:
             self._keep()
             self._keep_objectives_of_the_seed()
-        self._proposed, self._skipped, self._perfect, self._dropped = False, "", False, {}
+        self._proposed, self._skipped, self._perfect = False, "", False
 
     def on_pareto_front_updated(self, event: ParetoFrontUpdatedEvent) -> None:
         """Note the front; called just before `on_valset_evaluated` of the candidate that moved it."""
@@ -184,7 +127,7 @@ class RunWatcher:
         scores = list(state.program_full_scores_val_set) if state is not None else [event["average_score"]]
         best = best_of(scores, self.dropped)
         if best == index:
-            self._best = (index, event["average_score"], dict(event["candidate"]))
+            self._best = dict(event["candidate"])
         found_at = state.num_metric_calls_by_discovery[index] if state is not None else 0
         if state is not None:
             self.validated_from_cache += event["num_examples_evaluated"] - (state.total_num_evals - found_at)
@@ -205,8 +148,7 @@ class RunWatcher:
         if index not in self.kept or not self.journal.replaying:
             self.journal.add_candidate(kept)
         self._records[index] = kept
-        seed = {"seed_score": event["average_score"], "metric_calls": event["num_examples_evaluated"]}
-        self._note(candidates=index + 1, **(seed if index == 0 else {}))
+        self._show_if_live()
         self.emit(
             CandidateFound(
                 index=index,
@@ -224,7 +166,7 @@ class RunWatcher:
         if state is not None:
             self._keep()
         elif self.use_merge and event["average_score"] <= 0:
-            raise Interrupted("failed", merge_unusable(f"the seed's mean score is {event['average_score']:g}"))
+            raise Interrupted("failed", no_merge(f"the seed's mean score is {event['average_score']:g}"))
 
     def on_steered(self, entry: SteerEntry, number: int, state: GEPAState[Any, int], replayed: bool) -> None:
         """Emit a request of a user that is in force now; record the candidate that it drops."""
@@ -235,10 +177,9 @@ class RunWatcher:
             self._drop(entry.action.candidate, number)
             self._keep()
             if scores[best] < scores[entry.action.candidate] or best > entry.action.candidate:
-                self._best = (best, scores[best], dict(state.program_candidates[best]))
+                self._best = dict(state.program_candidates[best])
             self._front = sorted(set().union(*state.get_pareto_front_mapping().values()))
-        self._steered += 1
-        self._note(steered=self._steered)
+        self._show_if_live()
         self.emit(
             Steered(
                 action=entry.action.kind,
@@ -260,26 +201,17 @@ class RunWatcher:
 
     def on_budget_updated(self, event: BudgetUpdatedEvent) -> None:
         """Emit the metric calls that GEPA counted."""
-        self._note(metric_calls=event["metric_calls_used"])
         self.emit(Budget(metric_calls=event["metric_calls_used"]))
 
     def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
         """Emit a proposal that was not better on its minibatch."""
         found = self.proposals.next_rejected()
-        race = self.race_lost(found.made) if found is not None else None
-        self.emit(
-            Rejected(
-                iteration=event["iteration"],
-                old_score=event["old_score"],
-                new_score=event["new_score"],
-                reason=event["reason"] if race is None else race_text(race.compared, race.rows, race.mean),
-                proposal=found.proposal if found is not None else None,
-                parents=list(found.made.parent_program_ids) if found is not None else [],
-                candidate=found.candidate if found is not None else None,
-                unchanged=found is not None and found.unchanged,
-                race=race,
-            )
-        )
+        fields: dict[str, Any] = {"reason": event["reason"]}
+        if found is not None:
+            fields |= {name: getattr(found, name) for name in ("proposal", "candidate", "unchanged")}
+            fields |= {"parents": list(found.made.parent_program_ids), **self.rejecting(found.made)}
+        scores = {name: event[name] for name in ("iteration", "old_score", "new_score")}
+        self.emit(Rejected(**scores, **fields))
 
     def on_merge_rejected(self, event: MergeRejectedEvent) -> None:
         """Emit a merge that was worse than a parent; GEPA gives its scores in the reason only."""
@@ -321,15 +253,10 @@ class RunWatcher:
     def on_iteration_end(self, event: IterationEndEvent) -> None:
         """Emit an iteration without a proposal; GEPA ends an interrupted iteration in the same way."""
         if not self._proposed and not isinstance(sys.exception(), Interrupted):
-            dropped = f"no usable text: {', '.join(self._dropped)}" if self._dropped else "no new text"
-            empty = not self._skipped and not self._dropped
-            reason = self._skipped or dropped
+            dropped = self.proposals.dropped
+            empty = not self._skipped and not dropped
+            reason = self._skipped or (f"no usable text: {', '.join(dropped)}" if dropped else "no new text")
             self.emit(NoProposal(iteration=event["iteration"], reason=reason, perfect=self._perfect, empty=empty))
-
-    def _on_unusable(self, event: UnusableAnswer) -> None:
-        if event.dropped:
-            self._dropped[event.then or event.reason] = None
-        self.emit(event)
 
     def _show_withheld(self) -> None:
         """Show what was held back during the replay of the search; called from any thread, between two callbacks."""
@@ -341,18 +268,15 @@ class RunWatcher:
         except OSError as error:  # GEPA would swallow it
             raise stop_for(error, "writing the best candidate") from error
 
-    def _note(self, **figures: Any) -> None:
-        """Keep figures for the store, which has newer ones until the replay has ended."""
-        self._figures |= figures
+    def _show_if_live(self) -> None:
         if not self.journal.replaying:
             self._show()
 
     def _show(self) -> None:
-        self.counters.set(**self._figures)
+        self.on_live()
         if self._best is not None:
             best, self._best = self._best, None
-            self.counters.found_best(*best)
-            self.on_best(best[2])
+            self.on_best(best)
 
     def _enter(self, phase: PhaseName) -> None:
         if phase != self._phase:

@@ -13,7 +13,7 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.journal.journal import Journal
 from gepa_client.run.gateway_record import GatewayRecord
-from gepa_client.run.run_watcher import RunCounters
+from gepa_client.run.run_counters import RunCounters
 from gepa_client.settings.groups import Evolve
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.event_loop import CancelToken

@@ -8,6 +8,7 @@ from typing import Any
 from gepa.core.state import GEPAState
 from gepa.utils import MaxCandidateProposalsStopper, NoImprovementStopper, ScoreThresholdStopper, StopperProtocol
 
+from gepa_client.settings.groups import ON_SAMPLE
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.candidate_pool import PoolWithout
 from gepa_client.steering.steering import Steering
@@ -20,12 +21,23 @@ Stop = Callable[[State], str | None]
 LEAST_IDLE = 100
 """Iterations in a row that evaluate nothing before a search ends."""
 
-_STOPPERS: dict[str, Any] = {
-    "patience": NoImprovementStopper,
-    "target_score": ScoreThresholdStopper,
-    "max_iterations": MaxCandidateProposalsStopper,
+
+def _best(state: State) -> str:
+    scores = state.program_full_scores_val_set
+    return f"the best score is {max(scores):.4g}" if scores else "the best score is none"
+
+
+def _no_better(state: State, value: int) -> str:
+    iterations = "iteration" if value == 1 else f"{value:,} iterations"
+    return f"no better candidate in the last {iterations}; {_best(state)}"
+
+
+_STOPPERS: dict[str, tuple[Any, Callable[[State, Any], str]]] = {
+    "patience": (NoImprovementStopper, _no_better),
+    "target_score": (ScoreThresholdStopper, lambda state, _: _best(state)),
+    "max_iterations": (MaxCandidateProposalsStopper, lambda state, _: f"iterations done: {state.i + 1:,}"),
 }
-"""GEPA's own stoppers, by the setting that each comes from."""
+"""GEPA's own stoppers and what each found in GEPA's state, by the setting that gives its value."""
 
 
 def stoppers(config: RunConfig, dropped: Set[int] = frozenset()) -> list[Stop]:
@@ -35,7 +47,7 @@ def stoppers(config: RunConfig, dropped: Set[int] = frozenset()) -> list[Stop]:
     """
     given = {name: getattr(config, name) for name in _STOPPERS}
     return [
-        partial(_reached, name, value, _STOPPERS[name](value), dropped)
+        partial(_reached, name, value, _STOPPERS[name][0](value), dropped)
         for name, value in given.items()
         if value is not None
     ]
@@ -43,21 +55,7 @@ def stoppers(config: RunConfig, dropped: Set[int] = frozenset()) -> list[Stop]:
 
 def _reached(setting: str, value: float, stopper: StopperProtocol, dropped: Set[int], state: State) -> str | None:
     pool: Any = PoolWithout(state, dropped) if dropped and setting == "target_score" else state
-    return f"{setting} of {value:,g} is reached: {_found(setting, value, pool)}" if stopper(pool) else None
-
-
-def _found(setting: str, value: float, state: State) -> str:
-    """Return what the stopper found in GEPA's state."""
-    scores = state.program_full_scores_val_set
-    best = f"{max(scores):.4g}" if scores else "none"
-    match setting:
-        case "patience":
-            iterations = "iteration" if value == 1 else f"{value:,} iterations"
-            return f"no better candidate in the last {iterations}; the best score is {best}"
-        case "target_score":
-            return f"the best score is {best}"
-        case _:
-            return f"iterations done: {state.i + 1:,}"
+    return f"{setting} of {value:,g} is reached: {_STOPPERS[setting][1](pool, value)}" if stopper(pool) else None
 
 
 def perfect_stop(perfect: float, dropped: Set[int], selection: str, *, sampled: bool) -> Stop:
@@ -70,7 +68,7 @@ def perfect_stop(perfect: float, dropped: Set[int], selection: str, *, sampled: 
         for index, scores in enumerate(state.prog_candidate_val_subscores):
             if scores and index not in dropped and all(score == perfect for score in scores.values()):
                 which = "the seed" if index == 0 else f"candidate {index}"
-                more = "; a new run with `validation` set to race:N searches on more rows" if sampled else ""
+                more = f"; a new run searches on more rows: {ON_SAMPLE}:N" if sampled else ""
                 return (
                     f"perfect_score of {perfect:g} is reached: {which} has it on all {len(scores):,} "
                     f"{'sampled ' if sampled else ''}{selection} rows (`past_perfect` continues{more})"
@@ -104,34 +102,27 @@ class BudgetStop:
     """Ends a search when its metric calls are used up. `reserved`: those that it leaves to compare the best candidates.
 
     `max_metric_calls`: of the search, None for any number. `recorded`: whether the record has further entries; if calls
-    are reserved, the search then continues, since it was recorded with another limit. `last_requests`: called before it
-    ends the search, as users may raise the limit until then.
+    are reserved, the search then continues, since it was recorded with another limit.
     """
 
     max_metric_calls: int | None
     reserved: int
     recorded: Callable[[], bool]
-    last_requests: Callable[[State], None]
 
     def __call__(self, state: State) -> str | None:
         """Return why the search is over."""
-        if not self._used_up(state) or (self.reserved and self.recorded()):
-            return None
-        self.last_requests(state)
-        if not self._used_up(state):
+        used_up = self.max_metric_calls is not None and state.total_num_evals >= self.max_metric_calls
+        if not used_up or (self.reserved and self.recorded()):
             return None
         kept = f", {self.reserved:,} of them kept to compare the best candidates" if self.reserved else ""
         return f"max_metric_calls of {(self.max_metric_calls or 0) + self.reserved:,} is reached{kept}"
 
-    def _used_up(self, state: State) -> bool:
-        return self.max_metric_calls is not None and state.total_num_evals >= self.max_metric_calls
-
 
 @dataclass
 class SteeredStops:
-    """What ends a search, in this order, once the requests that users made of it are in force; the budget comes last.
+    """What ends a search, in this order, once the requests that users made of it are in force.
 
-    `reason`: why the search ended, None until it does.
+    The budget comes last, as users may raise it until then. `reason`: why the search ended, None until it does.
     """
 
     steering: Steering
@@ -144,8 +135,10 @@ class SteeredStops:
         self.steering.advance(gepa_state)
         if (recorded := self.steering.journal.recorded_stop()) is not None:
             raise recorded
-        stops: list[Stop] = [*self.stops, self.budget]
-        self.reason = next(filter(None, (stop(gepa_state) for stop in stops)), None)
+        self.reason = next(filter(None, (stop(gepa_state) for stop in self.stops)), None)
+        if self.reason is None and self.budget(gepa_state) is not None:
+            self.steering.advance(gepa_state, at_once=True)
+            self.reason = self.budget(gepa_state)
         return self.reason is not None
 
     @property

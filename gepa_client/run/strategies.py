@@ -1,9 +1,11 @@
 """Build GEPA's strategies from the settings, and what evolving code needs."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
 from typing import Any, cast
 
+from gepa.proposer.base import CandidateProposal
 from gepa.strategies.proposal_sampling import (
     IndependentSampling,
     PxNSampling,
@@ -22,12 +24,16 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection
 from gepa_client.gepa.row_loaders import RowLoader, SearchRows, search_rows
 from gepa_client.journal.run_events import Emit
-from gepa_client.run.resolved_settings import evolve_of, race_sample, races
+from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.run.run_watcher import FailFastCallback
 from gepa_client.run.splits import Splits
 from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
-from gepa_client.selection.race import RacedSelection, RacingAdapter
+from gepa_client.selection.race import RacedSelection, RacingAdapter, behind_best, races
+from gepa_client.selection.race_blocks import fewest_rows, race_pays
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.steering.in_force import InForce
+from gepa_client.steering.steered_strategies import steered
+from protocol import Candidate, DiscoverResult
 from protocol.code import GIT_BRANCH
 
 PASSED = (
@@ -100,23 +106,78 @@ def sampled_rows(config: RunConfig, splits: Splits) -> SearchRows:
 
     Without validation rows these are all training rows: none of them would be left for a fair comparison at the end.
     """
-    return splits.val if splits.training_only else search_rows(splits.val, race_sample(config), config.seed)
+    return splits.val if splits.training_only else search_rows(splits.val, config.sample, config.seed)
 
 
 def racing(
-    arguments: dict[str, Any], adapter: RemoteAdapter, val: SearchRows, config: RunConfig
+    arguments: dict[str, Any],
+    adapter: RemoteAdapter,
+    val: SearchRows,
+    config: RunConfig,
+    dropped: Set[int] = frozenset(),
 ) -> RacedSelection | None:
     """Have the proposals raced that `arguments` of `gepa.optimize` select, and return the race; None without one.
 
-    Raises: as `races`.
+    `dropped`: candidates that no race compares with. Raises: as `races`.
     """
     if not races(config, adapter.discovery):
         return None
-    race = RacedSelection(arguments["selection_strategy"], adapter, val, config.seed, config.perfect_score)
-    if isinstance(race.selection, ScoringSelection):
-        race.on_lost = race.selection.lineage.lost
+    selection = arguments["selection_strategy"]
+    on_lost = selection.lineage.lost if isinstance(selection, ScoringSelection) else _ignored
+    race = RacedSelection(selection, adapter, val, config.seed, config.perfect_score, on_lost, dropped)
     arguments |= {"selection_strategy": race, "adapter": RacingAdapter(arguments["adapter"], race)}
     return race
+
+
+def _ignored(_candidate: Candidate) -> None:
+    """Do nothing: the program's code does not evolve."""
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """The `arguments` of `gepa.optimize` that follow from the settings. `val`: the rows that candidates are scored on.
+
+    `rejecting`: returns the fields of `Rejected` by which the selection states why it rejected a proposal.
+    """
+
+    arguments: dict[str, Any]
+    val: SearchRows
+    rejecting: Callable[[CandidateProposal[Any]], Mapping[str, Any]]
+
+
+def search_plan(
+    config: RunConfig, adapter: RemoteAdapter, reflection: Any, emit: Emit, splits: Splits, in_force: InForce
+) -> SearchPlan:
+    """Return how a run searches, with what users asked of it. `reflection`, `emit`: as of `evolution_arguments`.
+
+    Raises:
+        SettingsError: as `evolution_arguments`, `races` and `acceptance_arguments`.
+    """
+    val = sampled_rows(config, splits)
+    found = arguments(config) | evolution_arguments(config, adapter, reflection, emit)
+    race = racing(found, adapter, val, config, in_force.dropped)
+    found = steered(found, in_force, *([behind_best] if config.sample else []))
+    found |= acceptance_arguments(config, found, splits.train)
+    return SearchPlan(found, val, (lambda _proposal: {}) if race is None else race.rejecting)
+
+
+def late_drops(config: RunConfig, discovery: DiscoverResult, val: int, searched: int, slots: int) -> list[str]:
+    """Return a warning if so many `slots` evaluate proposals on most rows before they can be dropped.
+
+    `val`: validation rows; `searched`: those that candidates are scored on. Raises: as `races`.
+    """
+    if not races(config, discovery) or race_pays(val, slots):
+        return []
+    least = fewest_rows(slots)
+    when = (
+        f"is evaluated on all {searched} rows of its race and never dropped"
+        if least >= searched
+        else f"is dropped after {least} of the {searched} rows of its race at the earliest"
+    )
+    return [
+        f"validation is race, but the servers take {slots} examples at once, so a proposal {when}: with a "
+        "smaller `concurrency` it is dropped earlier, and the run takes longer"
+    ]
 
 
 def evolution_arguments(config: RunConfig, adapter: RemoteAdapter, reflection: Any, emit: Emit) -> dict[str, Any]:

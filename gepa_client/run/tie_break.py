@@ -1,7 +1,7 @@
 """Compare the best candidates of a search on rows that it has not used.
 
-These are validation rows that the search of a raced run left out, and with `tie_rows` training rows that no minibatch
-had. With `tie_rows` the candidates that tie are compared, else the best one; after a race the seed too.
+These are validation rows that a search on a sample left out, and with `tie_rows` training rows that no minibatch had.
+With `tie_rows` the candidates that tie are compared, else the best one; after a search on a sample the seed too.
 """
 
 from collections.abc import Set

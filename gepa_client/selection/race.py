@@ -9,6 +9,7 @@ from gepa.proposer.base import CandidateProposal
 from gepa.strategies.acceptance import AcceptanceCriterion
 from gepa.strategies.proposal_selection import SelectionStrategy
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.ties import best_of, ties_with
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.evaluation_results import Batch
@@ -18,7 +19,8 @@ from gepa_client.journal.requests import digest_of
 from gepa_client.journal.run_events import RacedOut
 from gepa_client.selection.race_blocks import BlockRace, RacedProposal
 from gepa_client.selection.race_rule import race_order, targets
-from protocol import Candidate
+from gepa_client.settings.run_config import RunConfig
+from protocol import Candidate, DiscoverResult
 
 
 @dataclass
@@ -76,6 +78,11 @@ class RacedSelection:
         """Return how a proposal of the last selection lost its race; None if it did not."""
         return self._lost.get(id(proposal))
 
+    def rejecting(self, proposal: CandidateProposal[Any]) -> dict[str, Any]:
+        """Return the fields of `Rejected` by which a proposal that lost its race differs from others."""
+        lost = self.lost_by(proposal)
+        return {} if lost is None else lost.rejecting()
+
     def take_survivors(self) -> dict[str, Batch]:
         """Return the results of each survivor, by the digest of its texts; once after each selection.
 
@@ -114,6 +121,20 @@ class RacedSelection:
             saved=len(self.val) - len(loser.known) - len(loser.evaluated),
             rows=len(self.val),
         )
+
+
+def races(config: RunConfig, discovery: DiscoverResult) -> bool:
+    """Return whether proposals race on validation rows.
+
+    Raises:
+        SettingsError: they would, but the program evaluates whole batches.
+    """
+    if config.races and discovery.limits.whole_batches:
+        raise SettingsError(
+            "`validation` is race, but the program evaluates whole batches (it is a GEPAAdapter), and a race evaluates "
+            "single rows: leave `validation` out, or serve functions that evaluate one example"
+        )
+    return config.races
 
 
 class RacingAdapter:

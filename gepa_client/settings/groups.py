@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from evolverpc_common.exact_values import with_integers_packed
 from evolverpc_common.settings.definition import (
+    Limit,
     SettingsGroup,
     constant,
     json_object,
@@ -62,6 +63,9 @@ MUTATION_LIMIT_S = 3600.0
 
 RACE_ROWS, LEAST_RACE_ROWS = 40, 10
 """The number of validation rows that a race samples: the default and the smallest; decision 0022 has others."""
+
+ON_SAMPLE = "set `validation` to race"
+"""How messages name what has candidates scored on a sample of the validation rows, one of N rows with `:N` after it."""
 
 ROW_SUFFIXES = (".json", ".jsonl", ".csv")
 REGISTRIES = (
@@ -197,20 +201,26 @@ class BudgetSettings(SettingsGroup, title="Budget"):
         None,
         "Stop after N evaluated examples, those of the seed too; checked once per iteration.",
         everyday=True,
+        limit=Limit("metric_calls"),
     )
     auto: Literal["light", "medium", "heavy"] | None = setting(
-        None, "Compute max_metric_calls as `dspy.GEPA(auto=...)` does.", everyday=True
+        None, "Compute max_metric_calls as `dspy.GEPA(auto=...)` does.", everyday=True, limit=Limit()
     )
     max_cost_usd: PositiveFloat | None = setting(
-        None, "Stop after X US dollars, of the costs that servers and models report.", everyday=True
+        None,
+        "Stop after X US dollars, of the costs that servers and models report.",
+        everyday=True,
+        limit=Limit("spent_usd"),
     )
     max_seconds: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = setting(
-        None, "Stop after X seconds of work; pauses do not count.", everyday=True
+        None, "Stop after X seconds of work; pauses do not count.", everyday=True, limit=Limit("active_seconds")
     )
-    patience: PositiveInt | None = setting(None, "Stop after N iterations without a better candidate.")
-    target_score: Score | None = setting(None, "Stop at this score on the validation rows.")
+    patience: PositiveInt | None = setting(None, "Stop after N iterations without a better candidate.", limit=Limit())
+    target_score: Score | None = setting(
+        None, "Stop at this score on the validation rows.", limit=Limit("score", doubled=False)
+    )
     past_perfect: bool = setting(False, "Continue although a candidate has the perfect score on every validation row.")
-    max_iterations: PositiveInt | None = setting(None, "Stop after N iterations.")
+    max_iterations: PositiveInt | None = setting(None, "Stop after N iterations.", limit=Limit("iteration"))
     failure_stop: Annotated[float, Field(gt=0, le=1)] | None = setting(
         None,
         "Pause if more than this share of the last 50 examples fail in the program.",

@@ -23,10 +23,12 @@ from gepa_client.settings.groups import STDIN
 from gepa_client.settings.run_config import (
     ALTERNATIVES,
     DEPENDS,
+    ENDINGS,
     REPLACED,
     ROW_SETTINGS,
     SETTINGS,
     RunConfig,
+    leaves_rows,
 )
 from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
 
@@ -47,9 +49,8 @@ NO_CALLS = "none"
 REPO_AND_FLEET = (
     "`repo` and `fleet` are given: a repository to start servers from, or the file of running servers, not both"
 )
-NO_END = (
-    "no limit ends the run: give `max_metric_calls` "
-    "(or `auto`, `max_cost_usd`, `max_seconds`, `patience`, `target_score`, `max_iterations`)"
+NO_END = "no limit ends the run: give `{}` (or {})".format(
+    *(next(iter(ENDINGS)), ", ".join(f"`{name}`" for name in [*ENDINGS][1:]))
 )
 RECORD = "the run's record"
 
@@ -101,7 +102,7 @@ def from_record(
             "use the version that started the run"
         )
     newer = _given(path, flags) if calls else from_flags(SETTINGS, flags, Path())
-    if newer.values.get("validation") == "race" and str(recorded.get("validation")).startswith("race"):
+    if leaves_rows(newer.values.get("validation"), recorded.get("validation")):
         newer = replace(newer, values={name: value for name, value in newer.values.items() if name != "validation"})
     gone = {*without, "store", *newer.values, *replaced(newer.values)}
     defaults = RunConfig.model_construct().model_dump(mode="json")  # a setting at its default was not given

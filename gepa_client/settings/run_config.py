@@ -11,6 +11,7 @@ from pydantic import model_validator
 from evolverpc_common.settings.definition import anchored, settings_of
 from gepa_client.settings.groups import (
     LEAST_RACE_ROWS,
+    RACE_ROWS,
     RECORDED_ROWS,
     BudgetSettings,
     CodeSettings,
@@ -26,6 +27,9 @@ from gepa_client.settings.groups import (
 from gepa_client.settings.secret_settings import without_secrets
 from protocol.code import GIT_BRANCH
 
+ENDINGS = {name: each.limit for name, each in settings_of(BudgetSettings).items() if each.limit is not None}
+"""How settings end a run, by the setting."""
+
 REPLACED: dict[str, str] = {
     "seed_candidate": "the server's `discover` returns it",
     "adapter": "the server at `url` takes its place",
@@ -34,7 +38,7 @@ REPLACED: dict[str, str] = {
     "custom_candidate_proposer": "GEPA calls it serially; reflection here runs proposals at the same time and in order",
     "reflection_strategy": "`reflection_lm` makes it",
     "sampling_strategy": "`proposals` takes its values",
-    "stop_callbacks": "each has its own setting: patience, target_score, max_iterations, max_seconds, ...",
+    "stop_callbacks": f"each has its own setting: {', '.join(ENDINGS)}",
     "run_dir": "GEPA keeps pickled state there and evaluates the seed again; `output` holds readable files",
     "use_wandb": "`tracking` is wandb",
     "use_mlflow": "`tracking` is mlflow",
@@ -80,12 +84,6 @@ DEPENDS: dict[str, tuple[str, ...]] = {
 CALL_BUDGETS = ("max_metric_calls", "auto")
 """Settings each of which limits the metric calls; at most one of them is given."""
 
-ENDINGS = (
-    *(*CALL_BUDGETS, "max_cost_usd", "max_seconds", "patience", "target_score"),
-    "max_iterations",
-)
-"""Settings each of which ends a run."""
-
 ALTERNATIVES: dict[str, tuple[str, ...]] = {
     "url": ("fleet", "repo", *SANDBOX_ONLY),
     "fleet": ("url", "token_file", "repo", *SANDBOX_ONLY),
@@ -103,6 +101,20 @@ MODAL_ONLY = ("gateway", "modal_app")
 PROPOSALS = re.compile(r"([1-9]\d*)(?:x([1-9]\d*))?")
 SAMPLING = re.compile(r"single|(same_parent|independent):([1-9]\d*)|pxn:([1-9]\d*)x([1-9]\d*)")
 VALIDATION = re.compile(r"full|race(?::(\d+)(?::(\d+))?)?")
+
+
+def validation_rows(text: str) -> tuple[int | None, int | None]:
+    """Return how many validation rows are sampled, and how many others compare the best one; None where undecided."""
+    match = VALIDATION.fullmatch(text)
+    sample, others = match.groups() if match is not None else (None, None)
+    return (None if sample is None else int(sample), None if others is None else int(others))
+
+
+def leaves_rows(given: str | None, recorded: str | None) -> bool:
+    """Return whether `validation` as given now leaves the numbers of rows as they were recorded."""
+    return given == "race" and str(recorded).startswith(given)
+
+
 TEXT_MARKS = ("<curr_param>", "<side_info>")
 CODE_MARKS = ("<outline>", "<side_info>", "<lineage>")
 """What a prompt for a text, and one for code, has."""
@@ -242,17 +254,23 @@ class RunConfig(
     @property
     def race_rows(self) -> int | None:
         """How many validation rows are sampled for races; None if that is not decided."""
-        return self._validation_rows()[0]
+        return validation_rows(self.validation)[0]
 
     @property
     def race_final_rows(self) -> int | None:
         """How many other validation rows compare the best candidate with the seed; None if that is not decided."""
-        return self._validation_rows()[1]
+        return validation_rows(self.validation)[1]
 
-    def _validation_rows(self) -> tuple[int | None, int | None]:
-        match = VALIDATION.fullmatch(self.validation)
-        sample, final = match.groups() if match is not None else (None, None)
-        return (None if sample is None else int(sample), None if final is None else int(final))
+    @property
+    def sample(self) -> int:
+        """How many validation rows the search scores candidates on; 0 for all of them."""
+        if not self.races:
+            return 0
+        return RACE_ROWS if self.race_rows is None else self.race_rows
+
+    def sampled_on(self, rows: int, others: int | None = None) -> str:
+        """Return `validation` with numbers of rows: of the sample, if any, and of others that compare the best one."""
+        return ":".join(map(str, ("race", rows, *(() if others is None else (others,))))) if self.races else "full"
 
     @property
     def sandbox_workspace_mb(self) -> int:

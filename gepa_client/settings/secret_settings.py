@@ -1,7 +1,7 @@
 """Which settings may hold secrets, and how a record is kept free of them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 NOT_RECORDED = "(not recorded)"
@@ -24,15 +24,7 @@ _URL_WITH_CREDENTIALS = re.compile(r"[\w+.-]+://[^/\s]*@\S*")
 
 def without_secrets(key: str, value: Any) -> Any:
     """`value`, the setting of name `key` as JSON, without its parts that may be secrets."""
-    if value is None or key in _TEXTS:
-        return value
-    if is_secret(key, value):
-        return NOT_RECORDED
-    if isinstance(value, dict):
-        return {inner: without_secrets(str(inner), part) for inner, part in value.items()}
-    if isinstance(value, list):
-        return [without_secrets(key, part) for part in value]
-    return value
+    return _parted(key, value, [])
 
 
 def is_secret(key: str, value: Any) -> bool:
@@ -43,18 +35,25 @@ def is_secret(key: str, value: Any) -> bool:
     return bool(_SECRET.search(key)) and key not in _NOT_SECRET and not count
 
 
-def secret_parts(key: str, value: Any) -> Iterator[Any]:
-    """Yield the parts of a setting as JSON that `without_secrets` leaves out."""
+def secret_parts(key: str, value: Any) -> list[Any]:
+    """Return the parts of a setting as JSON that `without_secrets` leaves out."""
+    parts: list[Any] = []
+    _parted(key, value, parts)
+    return parts
+
+
+def _parted(key: str, value: Any, secrets: list[Any]) -> Any:
+    """Return the setting without its parts that may be secrets, which are added to `secrets`."""
     if value is None or key in _TEXTS:
-        return
+        return value
     if is_secret(key, value):
-        yield value
-    elif isinstance(value, dict):
-        for inner, part in value.items():
-            yield from secret_parts(str(inner), part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from secret_parts(key, part)
+        secrets.append(value)
+        return NOT_RECORDED
+    if isinstance(value, dict):
+        return {inner: _parted(str(inner), part, secrets) for inner, part in value.items()}
+    if isinstance(value, list):
+        return [_parted(key, part, secrets) for part in value]
+    return value
 
 
 def left_out(key: str, value: Any) -> str | None:

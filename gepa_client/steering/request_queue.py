@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Self
 
-from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, command
+from evolverpc_common.display_text import command
 from gepa_client.analysis.ties import best_of
 from gepa_client.errors import JournalError, SteeringRefused, StoreUnavailable
 from gepa_client.journal.entries import SteeringRequest, StoredRun, now
 from gepa_client.journal.steer_entries import AnyAction, Cancel, Pause
 from gepa_client.journal.store import Store, named_store
 from gepa_client.journal.stored_fields import OVER
+from gepa_client.settings.extension import NO_EXTENSION, extension
+from gepa_client.settings.run_config import ENDINGS
 from gepa_client.steering.objections import Situation, objection
 
 POLL_S = 0.25
@@ -67,12 +69,11 @@ def request(
 
 def _refusal(store: Store, run: StoredRun, action: AnyAction, waiting: int) -> str | None:
     if run.status in OVER and (not isinstance(action, Cancel) or run.status == "completed"):
-        named, larger = named_store(store.url), str(_more_calls(run))
-        if run.status == "completed":
-            how, again = "with a larger budget", command("resume", run.id, "--max-metric-calls", larger, store=named)
-        else:
-            how, again = "as it is", command("resume", run.id, store=named)
-        again = run.resumed_by or again
+        further = extension(run) if run.status == "completed" else []
+        if run.status == "completed" and not further:
+            return f"run {run.id} is completed, and no process drives it: {NO_EXTENSION}"
+        how = "with a larger limit" if further else "as it is"
+        again = run.resumed_by or command("resume", run.id, *further, store=named_store(store.url))
         return f"run {run.id} is {run.status}, and no process drives it: continue it {how}, then ask again: {again}"
     if isinstance(action, Pause) and run.claim.owner is None and run.status != "running":
         return f"run {run.id} is {run.status}, and no process drives it: there is nothing to pause"
@@ -89,18 +90,9 @@ def _refusal(store: Store, run: StoredRun, action: AnyAction, waiting: int) -> s
         dropped=dropped,
         max_tokens=config.get("max_component_tokens"),
         program_proposes=config.get("reflection_lm") is None,
-        used={
-            "max_metric_calls": counters.get("metric_calls") or 0,
-            "max_cost_usd": counters.get("spent_usd") or 0.0,
-            "max_seconds": counters.get("active_seconds") or 0.0,
-        },
+        used={name: counters.get(limit.counter) or 0 for name, limit in ENDINGS.items()},
     )
     return objection(action, situation)
-
-
-def _more_calls(run: StoredRun) -> int:
-    """Return twice the metric calls that the run had, or made without a limit on them."""
-    return 2 * (run.config.get("max_metric_calls") or run.counters.get("metric_calls") or SUGGESTED_METRIC_CALLS)
 
 
 class PolledQueue:

@@ -10,7 +10,7 @@ from gepa.strategies.component_selector import AllReflectionComponentSelector, R
 from gepa.strategies.proposal_sampling import ProposalTask, SamplingStrategy
 
 from gepa_client.steering.candidate_pool import PoolWithout, State
-from gepa_client.steering.steering import Steering
+from gepa_client.steering.in_force import InForce
 
 COMPONENT_SELECTORS = {"round_robin": RoundRobinReflectionComponentSelector, "all": AllReflectionComponentSelector}
 """GEPA's own, by the names that it takes for them."""
@@ -25,14 +25,14 @@ class SteeredParents:
     """Selects a candidate that is pinned, else one that is neither dropped nor one of the `no_parents`."""
 
     selector: CandidateSelector
-    steering: Steering
+    in_force: InForce
     no_parents: NoParents
 
     def select_candidate_idx(self, state: State) -> int:
         """Return the index of a parent."""
-        if self.steering.pinned is not None:
-            return self.steering.pinned
-        out = self.steering.dropped | self.no_parents(state, self.steering.dropped)
+        if self.in_force.pinned is not None:
+            return self.in_force.pinned
+        out = self.in_force.dropped | self.no_parents(state, self.in_force.dropped)
         if not out:
             return self.selector.select_candidate_idx(state)
         pool: Any = PoolWithout(state, out)
@@ -44,18 +44,18 @@ class SteeredSampling:
     """A sampling strategy of GEPA; a proposal by hand has an iteration of its own, with its parent."""
 
     sampling: SamplingStrategy[Any, Any]
-    steering: Steering
+    in_force: InForce
     no_parents: NoParents
 
     def sample_tasks(
         self, state: State, candidate_selector: CandidateSelector, batch_sampler: BatchSampler[Any, Any], trainset: Any
     ) -> list[ProposalTask[Any, Any]]:
         """Return the pairs of parent and minibatch of one iteration."""
-        if not self.steering.proposals:
-            parents: Any = SteeredParents(candidate_selector, self.steering, self.no_parents)
+        if not self.in_force.proposals:
+            parents: Any = SteeredParents(candidate_selector, self.in_force, self.no_parents)
             return self.sampling.sample_tasks(state, parents, batch_sampler, trainset)
-        proposal = self.steering.proposals[0]
-        self.steering.begin(proposal)
+        proposal = self.in_force.proposals[0]
+        self.in_force.begin(proposal)
         rows = batch_sampler.next_minibatch_ids(trainset, state)
         return [ProposalTask(proposal.parent, state.program_candidates[proposal.parent], rows, trainset.fetch(rows))]
 
@@ -65,7 +65,7 @@ class SteeredComponents:
     """A component selector of GEPA; those of a proposal by hand are given."""
 
     selector: ReflectionComponentSelector
-    steering: Steering
+    in_force: InForce
 
     def __call__(
         self,
@@ -76,20 +76,20 @@ class SteeredComponents:
         candidate: dict[str, str],
     ) -> list[str]:
         """Return the components that a task changes."""
-        if self.steering.current is not None:
-            return list(self.steering.current.texts)
+        if self.in_force.current is not None:
+            return list(self.in_force.current.texts)
         return self.selector(state, trajectories, subsample_scores, candidate_idx, candidate)
 
 
 def steered(
     arguments: dict[str, Any],
-    steering: Steering,
+    in_force: InForce,
     no_parents: NoParents = lambda _state, _dropped: frozenset(),
 ) -> dict[str, Any]:
     """Return the arguments of `gepa.optimize` with its strategies steered."""
     named = arguments["module_selector"]
     selector = COMPONENT_SELECTORS[named]() if isinstance(named, str) else named
     return arguments | {
-        "sampling_strategy": SteeredSampling(arguments["sampling_strategy"], steering, no_parents),
-        "module_selector": SteeredComponents(selector, steering),
+        "sampling_strategy": SteeredSampling(arguments["sampling_strategy"], in_force, no_parents),
+        "module_selector": SteeredComponents(selector, in_force),
     }

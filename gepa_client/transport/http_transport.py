@@ -23,7 +23,7 @@ PROXIED_TOKEN = "X-Gepa-Token"  # noqa: S105 - the name of a header, not a token
 """Carries the server's token if a proxy in front of it uses `Authorization`."""
 
 KEEP_ALIVE_S = 4.0
-"""Below the 5 s after which Node and uvicorn close an idle connection, so that no request races with the closing."""
+"""Below the 5 s after which Node and uvicorn close an idle connection, so that no request meets the closing."""
 
 
 def unconnected(url: str, error: Exception, within_s: float = CONNECT_TIMEOUT_S) -> str:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from evolverpc_common.exact_values import has_long_integers, loads, readable, with_integers_packed
 from gepa_client.errors import AnswerTooLarge, BadResponse, ConnectionLost, data_of
+from gepa_client.transport.calls import INCONCLUSIVE
 from protocol import EvaluateResult, JsonValue, ScoreResult, Usage
 from protocol.base import MAX_RESULT_NESTING, is_nested_deeper
 from protocol.errors import LimitExceeded, Overloaded, RpcError, Unauthorized
@@ -119,8 +120,6 @@ _CUT_AT = MAX_ANSWER_NESTING + 10  # still too deep after the cut
 
 # A string may lack its end: each byte is read once, in any body.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
-
-_NO_VERDICT = ("infra_error", "cancelled")
 
 
 def read(body: bytes) -> tuple[JsonValue, bool]:
@@ -281,7 +280,7 @@ def _failure(given: dict[str, Any], kind: str, message: str) -> dict[str, Any]:
     """Return the members of a failed result; an inconclusive result stays inconclusive."""
     status = given.get("status")
     return {
-        "status": status if status in _NO_VERDICT else "program_error",
+        "status": status if status in INCONCLUSIVE else "program_error",
         "score": None,
         "error": {"type": kind, "message": message},
     }

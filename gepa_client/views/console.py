@@ -4,7 +4,6 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import typer
@@ -160,22 +159,3 @@ def value_cell(value: Any, absent: str) -> Text:
 def print_json(value: Any, *, indent: int | None = None) -> None:
     """Print JSON to stdout, with control and bidirectional characters escaped."""
     print(plain_json(json.dumps(value, ensure_ascii=False, indent=indent)), flush=True)
-
-
-def seconds_since(moment: str) -> float | None:
-    """Return the seconds from an ISO 8601 time to now; None if it is invalid."""
-    try:
-        then = datetime.fromisoformat(moment)
-    except ValueError:
-        return None
-    return max(0.0, (datetime.now(UTC) - then.replace(tzinfo=then.tzinfo or UTC)).total_seconds())
-
-
-def duration(seconds: float | None) -> str:
-    """Return `3 s`, `12 min`, `5 h`, `9 d`."""
-    if seconds is None:
-        return "?"
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

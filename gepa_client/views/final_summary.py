@@ -18,12 +18,13 @@ from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields
+from gepa_client.report.calling_program import by_typescript
+from gepa_client.report.event_words import failure_summary, first_failure
 from gepa_client.report.no_improvement import no_improvement
-from gepa_client.report.run_record import RunRecord
-from gepa_client.report.steering_fields import steered_kinds
+from gepa_client.report.state_words import budget_note
 from gepa_client.run import output_folder as files
+from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.views.calling_program import by_typescript
 from gepa_client.views.console import LABEL, NOT_MET, PAUSED, STOPPED, USAGE, echo, echo_facts, echo_next, fail, safe
 from protocol.code import code_at
 
@@ -53,7 +54,7 @@ class RunSummary:
     run_id: str
     store: str | None
     output: Path | None
-    record: RunRecord
+    record: RunView
     finished: Finished
     connected: bool
     written: list[str]
@@ -92,31 +93,14 @@ class RunSummary:
 
 def as_json(ended: RunSummary) -> dict[str, Any]:
     """Return the last line of `--json`."""
-    headline = ended.record.headline()
     return {
         "event": "summary",
         "run_id": ended.run_id,
         "name": ended.settings.name,
         "status": ended.finished.status,
         "reason": ended.finished.reason,
-        "rows": headline.rows if headline is not None else None,
-        "seed_score": headline.seed if headline is not None else None,
-        "best_score": headline.best if headline is not None else None,
-        "metric_calls": ended.record.metric_calls,
-        "verdict": ended.record.certificate.verdict if ended.record.certificate is not None else None,
-        "raced_out": ended.record.races.lost,
-        "saved_calls": ended.record.races.saved,
-        "best_code": code_label(ended.record.best.texts) if ended.record.best is not None else None,
-        "model_calls": calls.total.model_dump(mode="json") if (calls := ended.record.model_calls) is not None else None,
-        "refused": fields.refusal_count(ended.record),
-        "failed_examples": ended.record.failed_examples.failed if ended.record.failed_examples is not None else 0,
-        "retried_examples": ended.record.retried.examples if ended.record.retried is not None else 0,
-        "steered": len(steered_kinds(ended.record)),
-        "unusable_answers": ended.record.unusable.model_dump(mode="json"),
-        "copied_examples": ended.record.copied.count if ended.record.copied is not None else 0,
-        "spent_usd": ended.record.spent_usd,
+        **ended.record.ending(),
         "seconds": round(ended.seconds, 3),
-        "active_seconds": round(ended.record.active_seconds, 3),
         "output": None if ended.output is None else str(ended.output),
         "files": ended.written,
         "exit_status": ended.exit_status,
@@ -144,7 +128,7 @@ def show(ended: RunSummary, console: Console) -> None:
         if finished.details:
             console.print(f"[dim]{safe(finished.details.rstrip())}[/]", soft_wrap=True)
     if finished.status != "completed" and (failed := ended.record.failed_examples) is not None:
-        for text in fields.first_failure(failed.groups[0], LINES_SHOWN).splitlines():
+        for text in first_failure(failed.groups[0], LINES_SHOWN).splitlines():
             console.print(f"[dim]  {safe(text)}[/]", soft_wrap=True)
     echo_facts(console, list(_facts(ended)), FACT_SHOWN)
     echo_next(console, _next_command(ended), f"{'next':<{LABEL}}")
@@ -156,7 +140,7 @@ def _facts(ended: RunSummary) -> Iterator[tuple[str, str]]:
     record, best = ended.record, ended.record.best
     if (failed := record.failed_examples) is not None:
         listed = command("show", ended.run_id, "--failures", store=ended.store)
-        yield "failed", f"{fields.failure_summary(failed)}; `{listed}` lists them"
+        yield "failed", f"{failure_summary(failed)}; `{listed}` lists them"
     yield from _certified(ended)
     if not ended.replayed and not ended.in_replay and (reasons := no_improvement(record)):
         words = [text if label in ("no improvement", "because") else f"{label} {text}" for label, text in reasons]
@@ -211,9 +195,7 @@ def score_line(ended: RunSummary) -> str:
             f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {used:,} metric calls "
             f"({headline.rows}), as recorded: this ended before it had replayed them, and nothing is lost"
         )
-    calls = f"{used:,} metric calls" + (
-        fields.budget_note(ended.record) if budget is not None and used > budget else ""
-    )
+    calls = f"{used:,} metric calls" + (budget_note(ended.record) if budget is not None and used > budget else "")
     if more := ended.record.uncounted:
         calls += f" ({more} more results are recorded, of a batch that counts when it is complete)"
     return (
@@ -256,7 +238,7 @@ def _shown(output: Path) -> Path:
     return output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
 
 
-def _load_call(record: RunRecord, output: Path) -> str:
+def _load_call(record: RunView, output: Path) -> str:
     """Return the call that loads the best candidate, in the language of the program."""
     in_typescript = by_typescript.get() or fields.is_typescript(record)
     return f"{'loadCandidate' if in_typescript else 'evolverpc.load_candidate'}({json.dumps(str(output))})"
@@ -281,7 +263,7 @@ def _next_command(ended: RunSummary) -> str:
     return command("watch", ended.run_id, store=ended.store)
 
 
-def _runs_other_code(record: RunRecord) -> bool:
+def _runs_other_code(record: RunView) -> bool:
     """Return whether the best candidate runs other code than the seed."""
     seed, best = record.seed, record.best
     return seed is not None and best is not None and code_at(seed.texts)[1] != code_at(best.texts)[1]

@@ -14,18 +14,28 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from evolverpc_common.display_text import counted, plain_json
+from evolverpc_common.display_text import plain_json
 from gepa_client.journal import run_events as events
-from gepa_client.report.run_record import RunRecord
-from gepa_client.report.summary_fields import budget_note, refusal_count
+from gepa_client.report.event_words import PHASES, Line, clock, event_line, named
+from gepa_client.report.state_words import (
+    calls_text,
+    changes_text,
+    pace_text,
+    pool_text,
+    reflection_text,
+    title,
+    waiting_line,
+)
+from gepa_client.run.run_view import RunView
 from gepa_client.views.console import echo, one_line, safe, safe_line
-from gepa_client.views.event_text import PHASES, clock, event_text, fleet_text
 
 PLAIN_EVERY_S = 10.0
-SHORTEST_WAIT_S = 1.0
-"""Seconds after which a wait for new texts is displayed."""
 
 WIDEST = 110
+
+LONGEST = 1000
+"""Characters of a line about an event."""
+
 SPARE = 3
 """Columns left free: a terminal prints ^C after the frame, and a wrapped line would break the redrawing."""
 
@@ -40,34 +50,33 @@ class Display(AbstractContextManager["Display"]):
     def __init__(self) -> None:
         self._paused: set[str] = set()
         self._failed: tuple[str, str] | None = None
-        self._unusable: set[tuple[str, str, str | None]] = set()
+        self._shown: set[str] = set()
 
     def __exit__(self, *_: object) -> None:
         pass
 
     @abstractmethod
-    def event(self, event: events.Event, record: RunRecord) -> None:
-        """Display an event that `record` already contains."""
+    def event(self, event: events.Event, view: RunView) -> None:
+        """Display an event that `view` already contains."""
 
     @abstractmethod
     def note(self, text: str) -> None:
         """Print something that is not an event; `text` is markup."""
 
-    def tick(self, record: RunRecord) -> None:
+    def tick(self, view: RunView) -> None:
         """Update what depends on time; without a frame nothing does."""
 
     def _repeats(self, event: events.Event) -> bool:
         """Return whether the event was displayed.
 
-        A failure as the last proposal's, a server that is paused already, an answer unusable for the same reasons.
+        A failure as the last proposal's, a server that is paused already, what is shown `once`.
         """
         if isinstance(event, events.StepFailed):
             before, self._failed = self._failed, (event.step, event.message)
             return before == self._failed
-        if isinstance(event, events.UnusableAnswer):
-            kind = (event.component, event.reason, event.then)
-            known = kind in self._unusable
-            self._unusable.add(kind)
+        if event.once:
+            known = (text := event_line(event).text) in self._shown
+            self._shown.add(text)
             return known
         if isinstance(event, events.CandidateFound | events.Rejected):
             self._failed = None
@@ -84,7 +93,7 @@ class Display(AbstractContextManager["Display"]):
 class JsonDisplay(Display):
     """Prints every event as a line of JSON on stdout."""
 
-    def event(self, event: events.Event, _record: RunRecord) -> None:
+    def event(self, event: events.Event, _view: RunView) -> None:
         """Print the event on one line, with control and bidirectional characters escaped."""
         print(plain_json(event.model_dump_json()), flush=True)
 
@@ -101,32 +110,32 @@ class PlainDisplay(Display):
         self._console = console
         self._printed_s = 0.0
 
-    def event(self, event: events.Event, record: RunRecord) -> None:
+    def event(self, event: events.Event, view: RunView) -> None:
         """Print the event, if it is notable."""
         if (
             isinstance(event, events.Progress | events.MutationProgress)
             and event.seconds - self._printed_s < PLAIN_EVERY_S
         ):
             return
-        code_evolves = record.started is not None and record.started.evolve != "prompts"
+        code_evolves = view.started is not None and view.started.evolve != "prompts"
         if isinstance(event, events.NoProposal) or self._repeats(event):
             return
         if isinstance(event, events.Rejected) and not code_evolves:  # many, and cheap
             return
         if isinstance(event, events.Progress):
-            text = f"{calls(record)} · {_pace(record)} · {_pool(record)}"
+            text = safe(f"{calls_text(view)} · {pace_text(view)} · {pool_text(view)}")
         else:
-            text = event_text(event)
+            text = markup(event_line(event))
         if text:
             self._printed_s = event.seconds
             self.note(f"{event.seconds:7.1f} s  {text}")
 
-    def tick(self, record: RunRecord) -> None:
+    def tick(self, view: RunView) -> None:
         """Print, every ten seconds, which new texts are awaited."""
-        text = _reflection(record)
-        if text and record.seconds - max(self._printed_s, record.reflecting[0].seconds) >= PLAIN_EVERY_S:
-            self._printed_s = record.seconds
-            self.note(f"{record.seconds:7.1f} s  {text}")
+        text = safe(reflection_text(view))
+        if text and view.seconds - max(self._printed_s, view.reflecting[0].seconds) >= PLAIN_EVERY_S:
+            self._printed_s = view.seconds
+            self.note(f"{view.seconds:7.1f} s  {text}")
 
     def note(self, text: str) -> None:
         """Print a line; `text` is markup."""
@@ -163,7 +172,7 @@ class LiveDisplay(Display):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
-        self._record = RunRecord()
+        self._view = RunView()
         self._latest: deque[str] = deque(maxlen=self.LINES)
         self._live = self._screen()
         self._drawn_s = 0.0
@@ -179,23 +188,24 @@ class LiveDisplay(Display):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def event(self, event: events.Event, record: RunRecord) -> None:
-        """Add the event to the frame; warnings and the commitment stay above it."""
-        self._record = record
-        if isinstance(event, events.Finished) and record.started is None:
+    def event(self, event: events.Event, view: RunView) -> None:
+        """Add the event to the frame; a line that stays is printed above it."""
+        self._view = view
+        if isinstance(event, events.Finished) and view.started is None:
             self._live.transient = True  # there was nothing to see
         if self._repeats(event):
             return
-        text = event_text(event)
-        if isinstance(event, events.Warned | events.Sealed | events.Finalized):
+        line = event_line(event)
+        text = markup(line)
+        if line.stays:
             echo(self._console, text)
         elif text and not isinstance(event, events.Phase | events.MutationProgress):  # the frame has lines for those
             self._latest.append(f"[dim]{event.seconds:7.1f} s[/]  {text}")
         self._draw()
 
-    def tick(self, record: RunRecord) -> None:
+    def tick(self, view: RunView) -> None:
         """Update the clock while no event arrives."""
-        self._record = record
+        self._view = view
         self._draw()
 
     def _draw(self) -> None:
@@ -208,42 +218,50 @@ class LiveDisplay(Display):
         echo(self._console, text)
 
     def _frame(self) -> RenderableType:
-        return frame(self._record, list(self._latest), min(self._console.width - SPARE, WIDEST))
+        return frame(self._view, list(self._latest), min(self._console.width - SPARE, WIDEST))
 
 
-def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
+def markup(shown: Line) -> str:
+    """Return a line as markup, the texts of servers and models in it escaped."""
+    text = safe(shown.text) if shown.whole else safe_line(shown.text, LONGEST)
+    lead = safe_line(shown.lead) or text
+    styled = f"[{shown.style}]{lead}[/]" if shown.style and lead else lead
+    return f"{styled} {text}".rstrip() if shown.lead else styled
+
+
+def frame(view: RunView, latest: list[str], width: int) -> RenderableType:
     """Build the frame of a run, `width` columns wide: four lines of facts and the latest events."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(ratio=1)
-    facts.add_row("score", Text.from_markup(_scores(record)))
+    facts.add_row("score", Text.from_markup(_scores(view)))
     bar = Table.grid(padding=(0, 2))
     bar.add_column()
     bar.add_column(no_wrap=True)
-    if record.budget is not None:
-        done = min(record.metric_calls, record.budget)
+    if view.budget is not None:
+        done = min(view.metric_calls, view.budget)
         bar.add_row(
-            ProgressBar(total=record.budget, completed=done, width=24),
-            f"{record.metric_calls:,} of {record.budget:,} metric calls",
+            ProgressBar(total=view.budget, completed=done, width=24),
+            f"{view.metric_calls:,} of {view.budget:,} metric calls",
         )
     else:
-        bar.add_row(calls(record))
+        bar.add_row(calls_text(view))
     facts.add_row("calls", bar)
-    if record.waiting is not None:
-        facts.add_row("pace", Text.from_markup(_waiting(record)))
-    elif pace := _reflection(record) or safe(_pace(record)):
-        facts.add_row("pace", Text.from_markup(pace))
-    facts.add_row("pool", _pool(record))
-    if record.started is not None and record.started.evolve != "prompts":
-        facts.add_row("code", one_line(_code(record)))
+    if (waiting := waiting_line(view)) is not None:
+        facts.add_row("pace", Text.from_markup(markup(waiting)))
+    elif pace := reflection_text(view) or pace_text(view):
+        facts.add_row("pace", Text(pace))
+    facts.add_row("pool", pool_text(view))
+    if view.started is not None and view.started.evolve != "prompts":
+        facts.add_row("code", one_line(safe(changes_text(view))))
     latest_lines = [_fitted(text, width - FRAME) for text in latest]
-    now = f"{PHASES[record.phase]} · {clock(record.seconds)}"
-    title = _title(record.started) if record.started else "evolverpc"
+    now = f"{PHASES[view.phase]} · {clock(view.seconds)}"
+    name = safe(title(view.started)) if view.started else "evolverpc"
     return Panel(
         Group(facts, *([Text("")] if latest_lines else []), *latest_lines),
-        title=f"[bold]{title}[/]",
+        title=f"[bold]{name}[/]",
         title_align="left",
-        subtitle=now if record.finished is None else record.finished.status,  # the last line has the run's time
+        subtitle=now if view.finished is None else view.finished.status,  # the last line has the run's time
         subtitle_align="left",
         border_style="dim",
         width=width,
@@ -262,89 +280,8 @@ def _fitted(markup: str, columns: int) -> Text:
     return text
 
 
-def _title(started: events.Started) -> str:
-    """Return the run's own name first, as several programs often have the same name."""
-    own = started.config.get("name") or started.run_id
-    return f"{safe_line(str(own), 40)} · {safe_line(started.program, 40)}"
-
-
-def _scores(record: RunRecord) -> str:
-    if record.seed is None or record.best is None:
+def _scores(view: RunView) -> str:
+    if view.seed is None or view.best is None:
         return "[dim]not known yet[/]"
-    best = "the seed itself" if record.best.index == 0 else f"candidate {record.best.index}"
-    return f"seed {record.seed.score:.2f} · best [bold green]{record.best.score:.2f}[/] ({best})"
-
-
-def calls(record: RunRecord) -> str:
-    """Return `412 of 3,000 metric calls`."""
-    return f"{record.metric_calls:,}{budget_note(record)} metric calls"
-
-
-def _pace(record: RunRecord) -> str:
-    rate, left = record.rate(), record.seconds_left()
-    parts = [] if record.finished is not None else [f"{record.in_flight} in flight"]
-    if record.endpoints > 1:
-        parts.append(f"{record.up} of {record.endpoints} servers")
-    if record.spent_usd:
-        parts.append(f"${record.spent_usd:.4f}")
-    if record.model_calls is not None and record.model_calls.total.calls:
-        parts.append(counted(record.model_calls.total.calls, "model call"))
-    if refused := refusal_count(record):
-        parts.append(f"{refused:,} refused")
-    if rate and record.finished is None:
-        parts.append(f"{rate:,.1f} examples/s")
-    if left:
-        parts.append(f"about {clock(left)} left")
-    return " · ".join(parts)
-
-
-def _waiting(record: RunRecord) -> str:
-    """Return an outage with the time left before the run pauses."""
-    event = record.waiting
-    if event is None or event.after is None:
-        return fleet_text(event) if event is not None else ""
-    left = max(0.0, event.after - (record.seconds - event.seconds))
-    return fleet_text(event.model_copy(update={"after": left}))
-
-
-def _reflection(record: RunRecord) -> str:
-    """Return what new texts are awaited from the proposer, and for how long, as markup; empty before a second."""
-    if not record.reflecting or record.started is None or record.mutating:
-        return ""
-    first, count = record.reflecting[0], len(record.reflecting)
-    waited_s = record.seconds - first.seconds
-    if waited_s < SHORTEST_WAIT_S:
-        return ""
-    components = dict.fromkeys(name for proposal in record.reflecting for name in proposal.components)
-    proposals = f", {count} proposals" if count > 1 else ""
-    failed = f"; asked again after: {safe_line(record.reflection_error, 160)}" if record.reflection_error else ""
-    return (
-        f"waiting {clock(waited_s)} for {safe_line(record.started.proposer, 40)}: "
-        f"{safe_line(', '.join(components), 60)} (iteration {first.iteration}{proposals}){failed}"
-    )
-
-
-def _pool(record: RunRecord) -> str:
-    count = len(record.candidates)
-    parts = [f"{count} candidate{'' if count == 1 else 's'}", f"{len(record.front)} on the front"]
-    if record.rejected:
-        lost = record.races.lost
-        parts.append(f"{len(record.rejected)} rejected{f', {lost} of them raced out' if lost else ''}")
-    if record.skipped:
-        parts.append(f"{counted(len(record.skipped), 'iteration')} without a proposal")
-    if record.failures:
-        parts.append(f"{len(record.failures)} failed")
-    if record.unusable.dropped:
-        reasons = ", ".join(record.unusable.reasons)
-        parts.append(f"{record.unusable.dropped} dropped ({reasons})")
-    return " · ".join(parts)
-
-
-def _code(record: RunRecord) -> str:
-    """Return `3 changes made · 1 refused · 2 being made: the agent reads a.py`, as markup."""
-    made = sum(isinstance(mutation, events.Mutated) for mutation in record.mutations)
-    parts = [f"{counted(made, 'change')} made", f"{len(record.mutations) - made} refused"]
-    if record.mutating:
-        latest = next((message for message in reversed(record.mutating.values()) if message), "")
-        parts.append(f"{len(record.mutating)} being made" + (f": {safe_line(latest, WIDEST)}" if latest else ""))
-    return " · ".join(parts)
+    best = f"{named(view.best.index)}{'' if view.best.index else ' itself'}"
+    return f"seed {view.seed.score:.2f} · best [bold green]{view.best.score:.2f}[/] ({best})"

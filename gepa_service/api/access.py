@@ -9,7 +9,7 @@ from gepa_service.api.app_state import Service, service_of
 from gepa_service.api.problems import Problem
 from gepa_service.api.session_cookie import signed_in
 from gepa_service.api.threads import in_thread
-from gepa_service.auth.principal import Permission, Principal
+from gepa_service.auth.permissions import Permission, Principal
 from gepa_service.records.store import TenantRecords
 
 SCHEME = "bearer "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gepa_client.journal.store import Store, open_store
-from gepa_service.auth.principal import Principal
+from gepa_service.auth.permissions import Principal
 from gepa_service.auth.sessions import Sessions
 from gepa_service.jobs.month_spending import SpendingReader
 from gepa_service.records.store import RecordStore

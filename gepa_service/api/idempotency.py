@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gepa_service.api.access import recognized
 from gepa_service.api.audit_log import WRITES
 from gepa_service.api.problems import Problem
-from gepa_service.auth.principal import Principal
+from gepa_service.auth.permissions import Principal
 from gepa_service.model.tenant import IdempotentResponse
 from gepa_service.records.record import now
 from gepa_service.records.store import LARGEST_PAGE, RecordChanged, RecordError, RecordExists, RecordStore, changed

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, JsonValue
 
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.moment_events import Run, StatedFact, StoreTrouble, Summary
+from gepa_client.page.moment_events import Notices, Run, StatedFact, StoreTrouble, Summary
 from gepa_client.page.page_events import PageEvent
 from gepa_client.page.watched_runs import WatchedRun
 from gepa_service.api.checked_keys import CheckedKeys
@@ -80,6 +80,8 @@ class JobEventLog(EventLog):
             self.is_gone = False
             hidden: dict[str, Any] = {"output": None, "driver": None, "store": "", "commands": []}
             event = event.model_copy(update={**hidden, "settings": shown_settings(event.settings)})
+        elif isinstance(event, Notices):
+            event = Notices(notices=[each.model_copy(update={"commands": []}) for each in event.notices])
         elif isinstance(event, Summary):
             facts = [_without_address(fact) for fact in event.facts]
             event = event.model_copy(update={"facts": facts, "settings": shown_settings(event.settings)})

@@ -7,7 +7,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Route
 
-from gepa_service.auth.principal import Permission
+from gepa_service.auth.permissions import Permission
 
 
 def routes_of(app: FastAPI) -> list[Route]:

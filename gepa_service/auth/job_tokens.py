@@ -8,7 +8,7 @@ import jwt
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from gepa_service.auth.principal import Principal
+from gepa_service.auth.permissions import Principal
 from gepa_service.model.work import Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore

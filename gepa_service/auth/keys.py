@@ -7,7 +7,7 @@ import secrets
 import time
 from datetime import datetime
 
-from gepa_service.auth.principal import Principal
+from gepa_service.auth.permissions import Principal
 from gepa_service.model.tenant import TENANTS, ApiKey, Role
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore, changed

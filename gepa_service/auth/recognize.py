@@ -6,7 +6,7 @@ from gepa_service.auth.job_tokens import JobTokens, is_job_token
 from gepa_service.auth.keys import PREFIX, check_key
 from gepa_service.auth.members import memberships
 from gepa_service.auth.oidc import OidcTokens
-from gepa_service.auth.principal import Principal
+from gepa_service.auth.permissions import Principal
 from gepa_service.records.store import RecordStore
 
 LONGEST_TOKEN = 16_384

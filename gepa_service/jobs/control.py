@@ -11,17 +11,12 @@ from gepa_client.errors import NoSuchRun, SteeringRefused
 from gepa_client.journal.steer_entries import SetBudget
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
+from gepa_client.settings.loading import replaced
 from gepa_client.steering.request_queue import request
 from gepa_service.jobs.announcements import announce
 from gepa_service.model.work import ENDED, NAMES, Status, Work
 from gepa_service.records.record import now
 from gepa_service.records.store import TenantRecords
-
-BUDGETS = ("max_metric_calls", "max_cost_usd", "max_seconds", "max_iterations")
-"""The settings that can be changed while a job runs."""
-
-STEERED = ("max_metric_calls", "max_cost_usd", "max_seconds")
-"""Those that a running optimizer takes; others hold when the job is continued."""
 
 
 class ControlRefused(Exception):
@@ -89,13 +84,15 @@ def resume(records: TenantRecords, job: Work) -> Work:
 
 
 def set_budget(records: TenantRecords, store: Store, job: Work, by: str, budget: Mapping[str, float]) -> Work:
-    """Change limits of `BUDGETS`: of the running optimizer too, which takes `STEERED` ones before its next proposal.
+    """Change limits: of the running optimizer too, which takes those of `SetBudget` before its next proposal.
+
+    Others hold when the job is continued.
 
     Raises:
         ControlRefused: the job has ended, or its run cannot take the limit. StoreUnavailable: nothing was changed.
     """
     _refuse_ended(job)
-    steered = {name: value for name, value in budget.items() if name in STEERED}
+    steered = {name: value for name, value in budget.items() if name in SetBudget.model_fields}
     if steered and job.status == "running":
         try:
             with contextlib.suppress(NoSuchRun):  # it begins with the new limits
@@ -105,7 +102,8 @@ def set_budget(records: TenantRecords, store: Store, job: Work, by: str, budget:
 
     def change(found: Work) -> Work:
         _refuse_ended(found)
-        return found.model_copy(update={"settings": {**found.settings, **budget}})
+        kept = {name: value for name, value in found.settings.items() if name not in replaced(budget)}
+        return found.model_copy(update={"settings": {**kept, **budget}})
 
     return records.change(job, change)
 

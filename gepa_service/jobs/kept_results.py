@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evolverpc_common.redaction import Secrets
+from gepa_client.transport.calls import INCONCLUSIVE
 from gepa_service.jobs.kept import Kept
 from gepa_service.jobs.month_spending import month_id
 from gepa_service.jobs.month_usage import add_usage
@@ -15,9 +16,6 @@ from gepa_service.model.work import Status, TaskResult, Work, task_result_id
 from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordExists
-
-INCONCLUSIVE = frozenset({"infra_error", "cancelled"})
-"""Statuses of results that are not of the program."""
 
 LATE_S = 300.0
 """Seconds beside `timeout_s` for the start of the sandboxes; then the process is ended."""

@@ -15,7 +15,6 @@ from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
-from gepa_service.jobs.control import BUDGETS
 from gepa_service.jobs.evolved_code import with_code
 from gepa_service.jobs.kept import Kept, ResultsUnread
 from gepa_service.jobs.month_spending import month_of
@@ -57,10 +56,9 @@ class KeptRun(Kept):
         return OptimizeOrder(
             **common,
             folder=folder,
-            settings={name: value for name, value in settings.items() if name not in BUDGETS},
+            settings=settings,
             api=self._parts.api,
             token_file=self._token,
-            budget={name: settings[name] for name in BUDGETS if settings.get(name) is not None},
             isolated=self._parts.sandbox == "bubblewrap",
         )
 

@@ -22,13 +22,13 @@ from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE, HttpStore
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import Store
-from gepa_client.report.run_record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.run.resolved_settings import listed_endpoints
+from gepa_client.run.run_view import RunView
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import Log
 from gepa_client.settings.loading import from_record
-from gepa_client.settings.run_config import CHECKED_ROWS, RunConfig
+from gepa_client.settings.run_config import CHECKED_ROWS, ENDINGS, RunConfig
 from gepa_client.transport.event_loop import run_to_end
 from gepa_client.views.console import make_console
 from gepa_client.views.live_display import JsonDisplay
@@ -117,17 +117,17 @@ def _known_run(store: Store, run_id: str) -> StoredRun | None:
 
 
 def _settings(order: OptimizeOrder, run: StoredRun | None, gateway: Mapping[str, Any]) -> RunConfig:
-    """Return the settings of a new run; those recorded, with the present budget, of one that has begun.
+    """Return the settings of a new run; those recorded, with the present limits, of one that has begun.
 
     A run that has not begun has recorded none of the rows that the job's settings hold. `gateway`: the settings by
     which sandboxes at Modal reach it now.
     """
     if run is None or run.identity is None:
         pinned = {} if run is None or not run.config.get("ref") else {"ref": run.config["ref"]}
-        return RunConfig(**{**order.settings, **order.budget, **pinned, **gateway})
-    again = ("repo", "sandbox", "sandboxes", "git_token_file", "model_providers", "secret_headers")
+        return RunConfig(**{**order.settings, **pinned, **gateway})
+    again = ("repo", "sandbox", "sandboxes", "git_token_file", "model_providers", "secret_headers", *ENDINGS)
     given = {name: order.settings[name] for name in again if name in order.settings}
-    return from_record(run.config, {**given, **order.budget, **gateway})
+    return from_record(run.config, {**given, **gateway})
 
 
 def _check(session: SandboxSession, order: OptimizeOrder) -> Ended | None:
@@ -187,5 +187,5 @@ def _print(log: Log) -> None:
 class _Quiet(JsonDisplay):
     """Prints notes alone: the journal holds the events."""
 
-    def event(self, event: run_events.Event, record: RunRecord) -> None:
+    def event(self, event: run_events.Event, record: RunView) -> None:
         """Print nothing."""

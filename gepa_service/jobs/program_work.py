@@ -15,14 +15,13 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.manual_mutation import mutate_once
 from gepa_client.fleet.endpoints_file import read_endpoints_file
-from gepa_client.fleet.example_retries import ATTEMPTS, ExampleRetries, pause_s
-from gepa_client.fleet.host_evidence import HostEvidence
+from gepa_client.fleet.example_retries import ATTEMPTS, ExampleRetries, HostEvidence, pause_s
 from gepa_client.gepa.row_loaders import Row
 from gepa_client.run.resolved_settings import endpoints
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import Address
-from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.job_sandboxes import started_session
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone
 from gepa_service.model.work import PROMPT

@@ -15,7 +15,7 @@ from gepa_client.journal.store import Store, default_store, open_store
 from gepa_client.page import embedded
 from gepa_client.page.built_page import PageMissing
 from gepa_client.report import summary_fields as fields
-from gepa_client.report.recorded_run import record_of
+from gepa_client.run.recorded_run import view_of
 from gepa_service.jobs.settings_of_jobs import DECIDED
 
 SHOWN_SETTINGS = frozenset({"trainset", "valset", "testset", "ref"})
@@ -44,7 +44,7 @@ def story_of(journals: str, job_id: str) -> list[str]:
     """
     with _recorded(journals, job_id) as (view, run):
         explained = explain(view, run)
-        record = record_of(view, run)
+        record = view_of(view, run)
         with contextlib.suppress(NoCertificate):
             record.certificate = certify(view, run)
         steps = explained.steps if explained is not None else ()

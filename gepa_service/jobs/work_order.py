@@ -48,14 +48,12 @@ class OptimizeOrder(WorkOrder):
     """Run or continue the run with the id of the work.
 
     `api`: the address of the service, where the journal is. `token_file`: holds the job's token, renewed by the worker.
-    `budget`: the limits that are in force now. `isolated`: the optimizer runs in a container, else in a process with an
-    environment of its own.
+    `isolated`: the optimizer runs in a container, else in a process with an environment of its own.
     """
 
     what: Literal["optimize"] = "optimize"
     api: str
     token_file: Path
-    budget: dict[str, int | float]
     isolated: bool
 
 

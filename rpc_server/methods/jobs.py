@@ -173,7 +173,7 @@ def _source(meta: Meta, example: Example) -> str:
 
 
 _SCORE_FIELDS = frozenset(
-    {"status", "score", "feedback", "objective_scores", "error", "usage", "seconds"},
+    {"status", "score", "feedback", "component_feedback", "objective_scores", "error", "usage", "seconds"},
 )
 """The fields of a scored result that come from the scoring; all others are kept as they came."""
 

@@ -18,9 +18,8 @@ from rpc_server.program.process import ProgramProcess
 from rpc_server.worker.dspy_programs import DspyProgram
 from rpc_server.worker.executors import EventLoopExecutor, ThreadExecutor
 from rpc_server.worker.functions import FunctionProgram
-from rpc_server.worker.output_streams import frames
 from rpc_server.worker.program_loading import Config
-from rpc_server.worker.stdio_server import Channel, Server, failure
+from rpc_server.worker.stdio_server import Channel, Server, failure, frames
 from rpc_server.worker.watching import watch
 
 NAMES = (

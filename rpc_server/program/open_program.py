@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from evolverpc_common.files import no_such_file
-from evolverpc_common.installation import installed_version
 from protocol import Candidate, ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
@@ -84,8 +83,7 @@ def _dspy_options(settings: Settings) -> dict[str, Any]:
 
 _WORKER_SETTINGS = (
     *("program", "adapter", "adapter_args", "name", "version", "concurrency"),
-    *("trust_results", "model_hosts"),
-    *("example_timeout_s", "max_batch_size", "max_request_bytes", "max_trace_bytes", "metric", "inputs"),
+    *("trust_results", "model_hosts", "example_timeout_s", "max_trace_bytes", "metric", "inputs"),
 )
 """Settings that the worker gets as they are."""
 
@@ -153,7 +151,6 @@ def _worker_config(settings: Settings, stated: dict[str, Any], jail: Jail | None
         "saved_program": None if settings.saved_program_json_path is None else str(settings.saved_program_json_path),
         "threads": _threads(settings),
         "prefers_forks": settings.workers is None or "concurrency" not in settings.model_fields_set,
-        "server_version": installed_version(),
         "digested": stated,
         "jailed": jail is not None,
     }

@@ -12,10 +12,10 @@ import time
 from collections import OrderedDict
 from typing import Any, Callable
 
-from . import dspy_traces, dspy_usage, encode, results
+from . import dspy_traces, encode, results
 from .adapters import BatchStore
 from .calls import ExampleCalls
-from .dspy_adapter import DspyModules
+from .dspy_adapter import DspyModules, counted
 from .dspy_metric import Metric, read_metric
 from .dspy_rows import Rows
 from .dspy_student import SavedProgram, Student
@@ -148,7 +148,7 @@ class DspyProgram:
         example_run = _DspyExampleRun(self._config.calls())
         started = time.monotonic()
         try:
-            with dspy_usage.counted(self._dspy.package) as example_run.counted, example_run.calls:
+            with counted(self._dspy.package) as example_run.counted, example_run.calls:
                 await executor.within(limit_s, self._run_example(example_run, given, candidate))
             outcome: dict[str, Any] = {"status": "ok", "output": self._shown(example_run.trajectory)}
             outcome.update(example_run.score._asdict() if example_run.score is not None else {})

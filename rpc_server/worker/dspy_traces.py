@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from .dspy_metric import Metric
-from .json_form import json_form
+from .encode import json_form
 from .steps import PARSE_FAILURE
 
 KEPT = "kept"

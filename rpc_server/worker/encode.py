@@ -1,11 +1,14 @@
-"""Strict JSON output: a value that cannot be written is named by its path."""
+"""Values as JSON: strictly, where one that cannot be written is named by its path; or in any form, for people."""
 
 from __future__ import annotations
 
+import base64
 import codecs
 import contextlib
+import enum
 import json
 import math
+import re
 from typing import Any
 
 from .exact_values import MARK, is_unicode
@@ -14,7 +17,7 @@ MAX_SAFE_INTEGER = 2**53 - 1
 MAX_DEPTH = 200
 _DEEPEST = 1_000  # also if the program has raised the limit of recursion
 _TOO_DEEP = "%s is nested too deep or contains itself"
-_MAX_SHOWN = 8_192  # characters of an output that is not JSON
+_MAX_SHOWN = 8_192  # characters of what is not JSON
 _ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
 _SIXTEEN_DIGITS = b"0" * 16  # as many as the first integer that is not safe
 _MARK = json.dumps(MARK).encode()
@@ -136,3 +139,48 @@ def to_bytes(text: str) -> bytes:
 def dotted(kind: type) -> str:
     """Return a type's readable name: `set`, `numpy.int64`."""
     return kind.__qualname__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__qualname__)
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+def json_form(value: Any, depth: int = 0) -> Any:
+    """Return JSON that is the same in each process: of objects their fields, of dates and the like their text."""
+    if isinstance(value, enum.Enum):
+        return json_form(value.value, depth + 1)
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (int, float)):
+        return value if isinstance(value, int) or math.isfinite(value) else str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    fields = _fields(value)
+    if depth > MAX_DEPTH:
+        return _described(value)
+    if fields is not None:
+        return {str(name): json_form(part, depth + 1) for name, part in fields.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_form(part, depth + 1) for part in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((json_form(part, depth + 1) for part in value), key=repr)
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return _described(value)
+
+
+def _fields(value: Any) -> dict[Any, Any] | None:
+    """Return what a mapping, a `dspy.Example`, a pydantic model or a dataclass holds, by name."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, type):
+        return None
+    if hasattr(value, "toDict"):  # DSPy's examples and predictions
+        return dict(value.items())
+    names = getattr(type(value), "model_fields", None) or getattr(type(value), "__dataclass_fields__", None)
+    return {name: getattr(value, name, None) for name in names} if isinstance(names, dict) else None
+
+
+def _described(value: Any) -> dict[str, str]:
+    if callable(value) and hasattr(value, "__qualname__"):
+        return {"type": dotted(type(value)), "repr": "%s.%s" % (value.__module__, value.__qualname__)}
+    return {"type": dotted(type(value)), "repr": _ADDRESS.sub("", repr(value))[:_MAX_SHOWN]}

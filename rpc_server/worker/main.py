@@ -14,10 +14,9 @@ from typing import Any, Iterator
 from .adapters import AdapterProgram
 from .executors import EventLoopExecutor, MainThreadExecutor, ThreadExecutor
 from .functions import FunctionProgram
-from .output_streams import replace_streams
 from .parent_death import die_with_parent
 from .program_loading import Config, import_adapter, import_program
-from .stdio_server import Channel, Server, failure, parse
+from .stdio_server import Channel, Server, failure, parse, replace_streams
 from .watching import watch
 from .zygote import ProcessReaper, Zygote, may_fork
 

@@ -7,28 +7,28 @@ import json
 import re
 from typing import Any, NamedTuple
 
-_PATH = re.compile(
+PATH = re.compile(
     r"/(completions|responses|embeddings|messages|chat|text/chat_stream|text/generation|text/generation_stream|generate"
     r"|embed|rerank|predictions|invoke|invocations)/?$|:(stream)?rawPredict$|:predict$",
     re.IGNORECASE,
 )
 """Of OpenAI, Anthropic, Cohere, Ollama, Vertex, Replicate, Bedrock, watsonx, Databricks, and what is compatible."""
 
-_PATH_OF_MODELS = re.compile(
+PATH_OF_MODELS = re.compile(
     r"/(chat/completions|images/(generations|edits|variations)|audio/(speech|transcriptions|translations)"
     r"|converse|converse-stream|invoke-with-response-stream)/?$|:(stream)?generateContent$|:(batch)?embedContents?$",
     re.IGNORECASE,
 )
 """That only models have: what is sent there asks one, also if its body cannot be read."""
 
-_ASKED = {
+ASKED = {
     *("messages", "message", "prompt", "input", "inputs", "inputText", "contents", "content", "requests"),
     *("texts", "query", "instances", "anthropic_version"),
 }
 """Fields of which a request to a model has one, beside the name of the model."""
 
-_MODEL_IN_PATH = re.compile(r"/(?:models?|deployments|engines|serving-endpoints|endpoints)/([^/:?]+)")
-_WITHOUT_A_NAME = "/chat/completions"
+MODEL_IN_PATH = re.compile(r"/(?:models?|deployments|engines|serving-endpoints|endpoints)/([^/:?]+)")
+WITHOUT_A_NAME = "/chat/completions"
 """A path that needs no name of a model: servers of a single one expect none."""
 
 _NAME = re.compile(rb'"model"\s*:\s*"([^"\\]+)"')
@@ -39,17 +39,17 @@ Not where the path names the model: there, arguments of tools are objects, and m
 
 _decode = json.JSONDecoder().decode  # unlike `json.loads`, it does not detect an encoding first
 
-_TRANSIENT = re.compile(
+TRANSIENT = re.compile(
     r"rate.?limit|too.?many|overload|quota|exhausted|unavailable|server.?error|^api_error$|internal|time.?d?.?out|deadline"
     r"|throttl|slow.?down|capacity|request.?limit.?exceeded|bandwidth.?limit|throughput.?exceeded|model.?stream.?error",
     re.IGNORECASE,
 )
-_LASTING = re.compile(
+LASTING = re.compile(
     r"invalid|auth|permission|forbidden|denied|not.?found|content|context|policy|safety|too.?large|unsupported|validation",
     re.IGNORECASE,
 )
 
-_MAX_NAME = 64
+MAX_NAME = 64
 """Characters of the name of an error; what is longer, or has spaces, is a sentence."""
 
 
@@ -87,7 +87,7 @@ def is_transient_status(status: int) -> bool:
 
 def is_transient_code(code: str) -> bool:
     """Return whether the name of an error, such as `rate_limit_exceeded`, is of a transient failure."""
-    return _TRANSIENT.search(code) is not None
+    return TRANSIENT.search(code) is not None
 
 
 @functools.lru_cache(maxsize=64)
@@ -100,13 +100,13 @@ def endpoint_of(method: str, url: str) -> Endpoint:
     if default and host.endswith(default):
         host = host[: -len(default)]
     path = (slash + path).partition("?")[0]
-    is_of_models = method == "POST" and _PATH_OF_MODELS.search(path) is not None
-    named = _MODEL_IN_PATH.search(path)
+    is_of_models = method == "POST" and PATH_OF_MODELS.search(path) is not None
+    named = MODEL_IN_PATH.search(path)
     return Endpoint(
         host[:_MAX_HOST],
         is_of_models,
-        is_of_models or (method == "POST" and _PATH.search(path) is not None),
-        path.rstrip("/").endswith(_WITHOUT_A_NAME),
+        is_of_models or (method == "POST" and PATH.search(path) is not None),
+        path.rstrip("/").endswith(WITHOUT_A_NAME),
         named and named.group(1),
     )
 
@@ -124,7 +124,7 @@ def read_request(endpoint: Endpoint, body: Any) -> Request:
     if asked is None:
         return Request(endpoint.is_of_models, endpoint.model)
     model = asked.get("model") or asked.get("model_id") or endpoint.model
-    if not _ASKED.intersection(asked) or not (model or endpoint.needs_no_name):
+    if not ASKED.intersection(asked) or not (model or endpoint.needs_no_name):
         return Request(False)
     return Request(True, model if isinstance(model, str) else None)
 
@@ -132,7 +132,7 @@ def read_request(endpoint: Endpoint, body: Any) -> Request:
 def prompt_of(body: Any) -> str | None:
     """Return what is equal for the bodies of requests that ask the same, also of another model; None if unreadable."""
     asked = _fields(body)
-    return None if asked is None else repr([(name, asked[name]) for name in sorted(_ASKED.intersection(asked))])
+    return None if asked is None else repr([(name, asked[name]) for name in sorted(ASKED.intersection(asked))])
 
 
 def _fields(body: Any) -> dict[str, Any] | None:
@@ -162,13 +162,13 @@ def stated_error(answer: Any, *, in_stream: bool = False, is_error: bool = False
         if number is not None and 400 <= number <= 599:
             return StatedError(str(number), is_transient_status(number))
     texts = [code for code in codes if isinstance(code, str) and code != "error"]
-    names = [text for text in texts if len(text) <= _MAX_NAME and " " not in text]
+    names = [text for text in texts if len(text) <= MAX_NAME and " " not in text]
     transient = next(filter(is_transient_code, names), None)
     if transient is not None:
         return StatedError(transient, True)
-    if any(map(_LASTING.search, names)):
+    if any(map(LASTING.search, names)):
         return StatedError(names[0], False)
-    words = next(filter(None, map(_TRANSIENT.search, texts)), None)
+    words = next(filter(None, map(TRANSIENT.search, texts)), None)
     if words is not None:
         return StatedError(words.group(), True)
     return StatedError(names[0] if names else "error", in_stream)

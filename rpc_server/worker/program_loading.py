@@ -150,10 +150,7 @@ class Config:
         self.trust_results: bool = given["trust_results"]
         self.model_hosts: list[str] = given["model_hosts"]
         self.example_timeout_s: float | None = given["example_timeout_s"]
-        self.max_batch_size: int = given["max_batch_size"]
-        self.max_request_bytes: int = given["max_request_bytes"]
         self.max_trace_bytes: int = given["max_trace_bytes"]
-        self.server_version: str = given["server_version"]
         self.digested: dict[str, Any] = given["digested"]
         self.functions: dict[str, str] = given.get("functions", {})
         self.jailed: bool = given["jailed"]

@@ -21,10 +21,10 @@ _LAST = 16
 
 _EVENTS = re.compile(r"event-stream|ndjson|jsonl|json-seq|stream\+json", re.IGNORECASE)
 _JSON = re.compile(r"json|^text/|^$", re.IGNORECASE)
-_HAS_AN_END = re.compile(rb'"(?:choices|message_start|response\.created|candidates)"|"created_at":.*"done"\s*:\s*false')
+HAS_AN_END = re.compile(rb'"(?:choices|message_start|response\.created|candidates)"|"created_at":.*"done"\s*:\s*false')
 """What streams of OpenAI, Anthropic, Gemini and Ollama show before their end."""
 
-_ENDS = [
+ENDS = [
     re.compile(mark)  # each begins with what occurs seldom, which is found fast
     for mark in (
         *(rb"\[DONE\]", rb'"finish_reason"\s*:\s*"', rb'"finishReason"\s*:\s*"', rb'"stop_reason"\s*:\s*"'),
@@ -137,7 +137,7 @@ class _Events(Body):
         kept = b"\n".join((self._first, *self._last))
         if not self._has_ended and not _shows_an_end(kept):
             is_empty = b"data" not in kept and b"{" not in kept
-            self.is_cut = (is_empty and self._needs_an_event) or _HAS_AN_END.search(kept) is not None
+            self.is_cut = (is_empty and self._needs_an_event) or HAS_AN_END.search(kept) is not None
         return b""
 
     def _take(self, text: bytes) -> None:
@@ -178,7 +178,7 @@ class _AmazonEvents(Body):
 
 
 def _shows_an_end(text: bytes) -> bool:
-    return any(mark.search(text) for mark in _ENDS)
+    return any(mark.search(text) for mark in ENDS)
 
 
 def _decoder(encoding: str) -> Callable[[bytes], bytes] | None:

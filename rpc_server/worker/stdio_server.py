@@ -1,21 +1,74 @@
-"""The channel to the server, and requests to responses: every exception becomes an error of the contract."""
+"""The channel to the server, the streams of user code, and the answers to requests, in which exceptions are errors."""
 
 from __future__ import annotations
 
-import binascii
 import contextlib
+import contextvars
+import io
 import json
 import os
+import select
 import sys
 import threading
-from typing import Any, BinaryIO, Coroutine, Protocol
+from typing import Any, BinaryIO, Coroutine, Iterator, Protocol
 
 from . import encode
 from .errors import Cancelled, ContractError, ProgramProblem, describe
 from .exact_values import MARK, unpack_params
-from .output_streams import current_request
 from .program_loading import Config
 from .transient import classify
+
+current_request: contextvars.ContextVar[int | None] = contextvars.ContextVar("request", default=None)
+"""The id of the request in which code runs; None in a thread that the program started without its context."""
+
+_PIPE_BYTES = getattr(select, "PIPE_BUF", 512)
+"""Bytes that a pipe takes at once, so that frames of threads and forked processes never mix."""
+_HEADER_BYTES = 24
+
+
+def frames(request: int, content: bytes) -> Iterator[bytes]:
+    """Yield the content in frames of the request, each of which a pipe takes at once."""
+    size = _PIPE_BYTES - _HEADER_BYTES
+    for start in range(0, len(content), size):
+        part = content[start : start + size]
+        yield b"\0%d:%d\0%b" % (request, len(part), part)
+
+
+class _OutputFile(io.RawIOBase):
+    """Writes to a descriptor at once, framed by a NUL, `ID:LENGTH` and a NUL while a request runs."""
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self._descriptor = descriptor
+        self.name = name
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def write(self, data: Any) -> int:
+        content = memoryview(data).cast("B")
+        request = current_request.get()
+        if request is None:
+            self._write(content)
+            return len(content)
+        for frame in frames(request, content.tobytes()):
+            self._write(frame)
+        return len(content)
+
+    def _write(self, data: bytes | memoryview) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+
+def replace_streams() -> None:
+    """Put such files in place of `sys.stdout` and `sys.stderr`, before user code keeps references to them."""
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        file = _OutputFile(descriptor, "<%s>" % name)
+        stream = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", write_through=True)
+        setattr(sys, name, stream)
 
 
 class Channel:
@@ -158,7 +211,6 @@ class Server:
         self.channel = channel
         self._program = program
         self._config = config
-        self._instance_id = binascii.hexlify(os.urandom(8)).decode()
 
     async def reply(self, request: dict[str, Any], executor: Executor) -> None:
         """Execute a request and respond."""
@@ -205,6 +257,7 @@ class Server:
         }
 
     def _discovery(self) -> dict[str, Any]:
+        """Describe the program; the server adds what it states itself, as for every program over stdio."""
         program = self._program
         program.prepare()
         info = program.info
@@ -213,22 +266,9 @@ class Server:
             for name, about in ((name, program.descriptions.get(name)) for name in info["seed_candidate"])
         ]
         return {
-            "protocol_versions": ["1"],
-            "server": {
-                "name": "evolverpc-worker",
-                "version": self._config.server_version,
-                "language": "python",
-                "instance_id": self._instance_id,
-            },
             "program": {**info, "components": components},
             "capabilities": [*program.capabilities, "exact_values", *(["cancel"] if program.mode == "async" else [])],
-            "limits": {
-                "max_concurrency": program.max_concurrency,
-                "max_batch_size": self._config.max_batch_size,
-                "max_request_bytes": self._config.max_request_bytes,
-                "example_timeout_s": self._config.example_timeout_s,
-                "whole_batches": program.whole_batches,
-            },
+            "limits": {"max_concurrency": program.max_concurrency, "whole_batches": program.whole_batches},
         }
 
 

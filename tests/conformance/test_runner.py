@@ -7,11 +7,15 @@ import re
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from gepa_client.conformance import ConformanceReport, Verdict, load_checks, run_conformance
 from gepa_client.conformance.cases import CaseStep, Expectation
+from gepa_client.conformance.check_run import CheckFailed, CheckRun
+from gepa_client.conformance.raw_transport import RawAnswer
 from protocol.errors import Unauthorized
 from tests.conformance.reference_server import TOKEN, Reference
 from tests.support.forked_client import ForkServer
@@ -146,3 +150,52 @@ async def test_text_of_a_server_is_printed_without_control_characters(command: C
         _, stdout, _ = await command(server.url, *FEW)
     assert "\x1b" not in stdout
     assert "[31mred[/]" in stdout
+
+
+EVALUATE = {"jsonrpc": "2.0", "id": 1, "method": "evaluate", "params": {"_meta": {"call_id": "c"}}}
+COLLECT = {**EVALUATE, "method": "get_result", "params": {"call_id": "c"}}
+GOOD = {"jsonrpc": "2.0", "id": 1, "result": {"results": [{"status": "ok", "score": 1, "output": "x", "seconds": 0}]}}
+ERROR = {"code": -32602, "message": "Invalid params", "data": {"retryable": False}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (json.dumps(GOOD).replace('"x"', "NaN"), "JSON"),
+        (json.dumps(GOOD).replace('"x"', '"\xff"'), "JSON"),
+        (json.dumps({**GOOD, "error": ERROR}), "a JSON-RPC response, with either `result` or `error`"),
+        (json.dumps({"id": 1, "result": GOOD["result"]}), "jsonrpc what the schema has"),
+        *((json.dumps({**GOOD, "id": other}), "id that of the request, 1") for other in (2, "1", 1.0, None)),
+        (json.dumps({"jsonrpc": "2.0", "id": 2, "error": ERROR}), "id that of the request, 1"),
+        (json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": 1}}), "error.message what the schema has"),
+        (json.dumps({**GOOD, "result": {"results": [{}]}}), "result.results[0].status what the schema has"),
+        (json.dumps({**GOOD, "result": {"pending": {}}}), "result.pending.call_id what the schema has"),
+    ],
+)
+async def test_every_answer_is_held_against_the_schema_also_a_collected_one_and_one_of_a_batch(
+    answer: str, expected: str
+) -> None:
+    good = json.dumps(GOOD)
+    batch = CaseStep(send=[EVALUATE], expect=Expectation(body={"$length": 1}))
+    steps = [CaseStep(send=EVALUATE), CaseStep(send=COLLECT), batch]
+    assert await _missed((good, good, f"[{good}]"), steps) == ""
+    assert expected in await _missed((answer,), steps)
+    assert expected in await _missed((good, answer), steps)
+    if "that of the request" not in expected:  # each case of a batch states the ids itself
+        assert expected in await _missed((good, good, f"[{answer}]"), steps)
+
+
+async def _missed(answers: tuple[str, ...], steps: list[CaseStep]) -> str:
+    """What was expected of the last of the answers and is not so."""
+    left = iter(answers)
+
+    async def send(_request: object, **_options: object) -> RawAnswer:
+        return RawAnswer(200, {}, next(left).encode("latin-1"), 0.0)
+
+    transport: Any = SimpleNamespace(token=None, send=send)
+    run = CheckRun(transport, {"program": {"seed_candidate": {}}, "limits": {"max_request_bytes": 1}})
+    try:
+        await run.check(load_checks()[0].model_copy(update={"steps": steps[: len(answers)]}))
+    except CheckFailed as failure:
+        return failure.expected
+    return ""

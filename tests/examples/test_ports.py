@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,9 @@ import gepa
 import pytest
 
 from gepa_client import RemoteAdapter
-from gepa_client.conformance import Verdict, load_checks, run_conformance
+from gepa_client.conformance import Verdict, run_conformance
 from sandbox_runtime import running_server
 from scripts.conformance import GEPA_SERVER, NODE_PROGRAM, missing
-from tests.examples.planted_bugs import BUGS, FLEETS, LOWER
 from tests.support.installed import INSTALLED
 
 ROOT = Path(__file__).parents[2]
@@ -94,21 +93,18 @@ func run(example json.RawMessage, candidate map[string]string) (Result, error) {
 
 @pytest.fixture
 def build(tmp_path: Path) -> Callable[..., str]:
-    """Builds the server in Go, around another program and with texts replaced if given; one build at a time."""
+    """Builds the server in Go, around another program if one is given; one build at a time."""
     if shutil.which("go") is None:
         pytest.skip("needs Go: apt-get install golang-go")
     INSTALLED.mkdir(exist_ok=True)
     cache = INSTALLED / "go-cache"
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOCACHE": str(cache)}
 
-    def run(program: str | None = None, edits: Sequence[tuple[str, str]] = ()) -> str:
+    def run(program: str | None = None) -> str:
         folder = tmp_path / f"server-{len(list(tmp_path.iterdir()))}"
         shutil.copytree(ROOT / "examples/ports/go", folder)
         if program is not None:
             (folder / "program.go").write_text(program, encoding="utf-8")
-        for right, wrong in edits:
-            path = next(path for path in folder.glob("*.go") if right in path.read_text(encoding="utf-8"))
-            path.write_text(path.read_text(encoding="utf-8").replace(right, wrong), encoding="utf-8")
         with cache.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             subprocess.run(["go", "build", "-o", "server", "."], cwd=folder, env=environment, check=True, timeout=110)
@@ -133,34 +129,6 @@ def test_the_program_in_ruby_passes_every_check_of_a_program_over_stdio() -> Non
     command = [EVOLVERPC, "conformance", "--command", f"ruby {ROOT / 'examples/ports/ruby/program.rb'}"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert (ended.returncode, "54 passed, 0 failed" in ended.stdout) == (0, True), ended.stdout
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("check_id", BUGS)
-async def test_a_bug_planted_into_the_server_in_go_fails_its_check(build: Callable[..., str], check_id: str) -> None:
-    checks = [check for check in load_checks() if check.id == check_id]
-    with running_server([build(edits=BUGS[check_id])], env={"GEPA_TOKEN": TOKEN, "PORT": "0"}) as server:
-        report = await run_conformance(server.url, TOKEN, checks=checks)
-    assert [outcome.verdict for outcome in report.outcomes] == [Verdict.FAILED]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", FLEETS)
-def test_a_server_whose_program_differs_from_the_first_ones_is_refused_by_a_row(
-    build: Callable[..., str], tmp_path: Path, name: str
-) -> None:
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8")
-    commands = {"right": [build(GO, FLEETS[name])], "wrong": [build(GO, FLEETS[name] + LOWER)]}
-    with serving(commands, tmp_path) as servers:
-        urls = [server.url for server in servers.values()]
-        command = [EVOLVERPC, "optimize", *urls, "--trainset", "rows.jsonl", "--reflection-lm", "openai/none"]
-        env = {**os.environ, "GEPA_TOKEN": TOKEN, "OPENAI_API_KEY": "none", "HOME": str(tmp_path)}
-        more = ["--check", "off", "--max-metric-calls", "40"]
-        ended = subprocess.run(
-            command + more, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False
-        )
-    assert ended.returncode == 2, ended.stderr
-    assert 'row 0: output "other" instead of "billing"' in ended.stdout + ended.stderr
 
 
 @contextlib.contextmanager

@@ -54,15 +54,6 @@ def until(wanted: Callable[[], bool], what: str, timeout_s: float = LONGEST_WAIT
         time.sleep(0.003)
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not waited for does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in ("Z", "X")
-
-
 def born(pid: int) -> str | None:
     """When a process began, in the kernel's ticks; with its id it identifies the process."""
     try:

@@ -20,6 +20,7 @@ from tests.faults.outcome import Executions, Outcome, executions_of, outcome_of
 from tests.faults.runs import Setup
 from tests.faults.serving import TOKEN
 from tests.support.forked_client import COMMAND, ForkedProcess, ForkServer
+from tests.support.processes import is_running
 
 LEASE_S = 1.0
 LONG_LEASE_S = 10.0
@@ -96,12 +97,12 @@ class Driver:
         targets = {"both": [parent, child], "parent": [parent], "child": [child]}[victim]
         hit = False
         for pid in targets:
-            if pid is not None and execution_log.alive(pid):
+            if pid is not None and is_running(pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                     hit = True
         if victim != "parent" and child is not None:
-            execution_log.until(lambda: not execution_log.alive(child), "a killed process to be gone")
+            execution_log.until(lambda: not is_running(child), "a killed process to be gone")
         return hit
 
     def wait(self, timeout_s: float = execution_log.LONGEST_WAIT_S) -> Ended:
@@ -109,7 +110,7 @@ class Driver:
         child = self.child
         status = self.process.wait(timeout_s)
         if child is not None:
-            execution_log.until(lambda: not execution_log.alive(child), "the optimizer's own process to end", timeout_s)
+            execution_log.until(lambda: not is_running(child), "the optimizer's own process to end", timeout_s)
         texts = []
         for stream in (self._out, self._err):
             stream.seek(0)
@@ -122,7 +123,7 @@ class Driver:
         self.process.kill()
         self.process.wait(10)
         for pid, born in self._family.items():
-            if born is not None and execution_log.born(pid) == born and execution_log.alive(pid):
+            if born is not None and execution_log.born(pid) == born and is_running(pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         self._out.close()

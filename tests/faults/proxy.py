@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-import threading
 from collections import Counter
 from dataclasses import dataclass
 from random import Random
-from typing import Self
 
-from tests.support.loops import cancel_others
+from tests.support.loops import TcpServer
 
 FAULTS = ("cut_before", "cut_after", "delay", "truncate", "duplicate", "502")
 LONGEST_DELAY_S = 0.2
@@ -28,7 +26,7 @@ class Message:
         return self.head + self.body
 
 
-class Proxy:
+class Proxy(TcpServer):
     """Stands before `upstream_port` on loopback; each request suffers a fault with probability `rate`.
 
     `cut_before`: the request never gets there. `cut_after`: it was answered, and the answer is lost. `truncate`: half
@@ -37,36 +35,11 @@ class Proxy:
     """
 
     def __init__(self, upstream_port: int, random: Random, rate: float) -> None:
+        super().__init__()
         self.upstream_port = upstream_port
         self.did: Counter[str] = Counter()
         self._random = random
         self._rate = rate
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
-        self._server: asyncio.Server | None = None
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        starting = asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self._server = asyncio.run_coroutine_threadsafe(starting, self._loop).result(10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-    @property
-    def url(self) -> str:
-        """Its own address."""
-        assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def _close(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        await cancel_others()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

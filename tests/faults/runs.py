@@ -15,7 +15,7 @@ LONGEST_MS = 20
 class Setup:
     """A run up to its seed: what is the same in the undisturbed run and in those that accidents happen to.
 
-    `race_rows`: of the sample. `tie_rows`: as the setting. 0 leaves each of them out.
+    `tie_rows`: as the setting; 0 leaves it out.
     """
 
     components: int = 3
@@ -24,16 +24,13 @@ class Setup:
     metric_calls: int = 190
     train: int = TRAIN
     val: int = VAL
-    raced: bool = False
-    race_rows: int = 0
     tie_rows: int = 0
     seed: int = 0
 
     @property
     def name(self) -> str:
         """For files of this setup."""
-        modes = f"{'merge-' if self.merge else ''}{'raced-' if self.raced else ''}{self.race_rows}-"
-        modes += f"{self.tie_rows}"
+        modes = f"{'merge-' if self.merge else ''}{self.tie_rows}"
         return f"{self.components}-{self.proposals}-{modes}-{self.train}-{self.val}-{self.metric_calls}-{self.seed}"
 
     def flags(self) -> list[str]:
@@ -48,7 +45,6 @@ class Setup:
     def _modes(self) -> list[str]:
         return [
             *(["--use-merge"] if self.merge else []),
-            *(["--validation", f"race:{self.race_rows}" if self.race_rows else "race"] if self.raced else []),
             *(["--tie-rows", str(self.tie_rows)] if self.tie_rows else []),
         ]
 

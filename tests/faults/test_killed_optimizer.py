@@ -4,8 +4,6 @@ import re
 import time
 from typing import cast
 
-import pytest
-
 from tests.faults import execution_log
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
@@ -15,18 +13,6 @@ from tests.faults.serving import PROCESSES
 
 VICTIMS = ("both", "parent", "child")
 MOST_KILLS = 3
-
-
-@pytest.mark.long
-def test_a_killed_optimizer_that_races_proposals_is_resumed_to_the_same_end(
-    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
-) -> None:
-    setup = Setup(seed=number // 10, val=50, raced=True, race_rows=30, metric_calls=520)
-    expected = undisturbed(setup)
-    assert expected.outcome.entries["search race"] > len(expected.outcome.candidates)
-    assert len([name for name in expected.outcome.entries if re.fullmatch(r"ties-left-\d+ evaluate", name)]) == 2
-    kills = kill_and_resume(run_ := run(setup, [shared_server(setup.components).url]), expected.lines, number)
-    check(run_, expected, lost_examples=kills * PROCESSES, lost_calls=kills * PROCESSES)
 
 
 def test_an_optimizer_killed_at_ties_and_at_test_rows_certifies_the_same(

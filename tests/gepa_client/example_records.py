@@ -18,7 +18,7 @@ from gepa_client.journal.run_events import (
     Progress,
     Started,
 )
-from gepa_client.report.run_record import RunRecord
+from gepa_client.run.run_view import RunView
 
 NASTY = "\x1b[2J[red]x[/]</pre><img src=x onerror=alert(1)>\u202e```"
 
@@ -49,8 +49,8 @@ def candidate(index: int, score: float, parents: list[int], text: str, best: int
     )  # fmt: skip
 
 
-def example_record(*more: Event) -> RunRecord:
-    record = RunRecord()
+def example_record(*more: Event) -> RunView:
+    record = RunView()
     for event in (
         started(),
         Phase(phase="seed"),
@@ -67,7 +67,7 @@ def example_record(*more: Event) -> RunRecord:
     return record
 
 
-def explanation(record: RunRecord, text: str = "a value") -> Explanation:
+def explanation(record: RunView, text: str = "a value") -> Explanation:
     """Every candidate of the record as a step on the way, with `text` wherever a program or a model may write."""
     value = Excerpt(text, 7)
     result = RowResult(text, 0.5, value, value, value, value, value)

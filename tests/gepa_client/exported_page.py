@@ -8,7 +8,7 @@ from typing import Any
 from gepa_client.analysis.explanation import Explanation
 from gepa_client.page.ending_reader import summary_of
 from gepa_client.page.explanation_answers import explained
-from gepa_client.report.run_record import RunRecord
+from gepa_client.run.run_view import RunView
 
 DATA = re.compile(rb'<script type="application/json" id="run-data">([^<]*)</script>')
 
@@ -25,7 +25,7 @@ def page_text(page: Path | bytes) -> str:
     return "\n".join(_strings(page_data(page)))
 
 
-def shown_text(record: RunRecord, found: Explanation | None) -> str:
+def shown_text(record: RunView, found: Explanation | None) -> str:
     """Return every string that the page's result is made from."""
     parts = [summary_of(record, found).model_dump(), None if found is None else explained(found).model_dump()]
     return "\n".join(_strings(parts))

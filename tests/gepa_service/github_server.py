@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from gepa_service.repositories.github_installations import GitHub, GitHubSettings
 from tests.sandbox_runtime.source.repositories import git, http_backend
+from tests.support.web_hosts import web_host
 
 APP_ID, SLUG, CLIENT_ID, CLIENT_SECRET, WEBHOOK_SECRET = "Iv23abc", "evolve", "client", "shh", "hook secret"
 INSTALLATION = 42
@@ -37,7 +38,8 @@ class LoopbackGitHub:
     """`root`: bare repositories as OWNER/NAME.git. `codes`: the installations of the user that a code stands for.
 
     `sizes`: KiB by OWNER/NAME. `installed`: repositories of the installation. `pulls`: pull requests that were opened.
-    `redirects`: questions about repositories, once.
+    `redirects`: questions about repositories, once. `claims`: of the App, in each request for a token. `refuses`: the
+    status that such a request gets, if it is not 0.
     """
 
     root: Path
@@ -50,6 +52,8 @@ class LoopbackGitHub:
     users: dict[str, list[int]] = field(default_factory=dict)
     pulls: list[dict[str, Any]] = field(default_factory=list)
     redirects: bool = False
+    claims: list[dict[str, Any]] = field(default_factory=list)
+    refuses: int = 0
 
     @property
     def host(self) -> str:
@@ -96,9 +100,11 @@ class LoopbackGitHub:
     async def access_tokens(self, request: web.Request) -> web.Response:
         bearer = request.headers["Authorization"].removeprefix("Bearer ")
         try:
-            jwt.decode(bearer, self.key.public_key(), algorithms=["RS256"], issuer=APP_ID)
+            self.claims.append(jwt.decode(bearer, self.key.public_key(), algorithms=["RS256"], issuer=APP_ID))
         except jwt.PyJWTError:
             return web.json_response({"message": "A JSON web token could not be decoded"}, status=401)
+        if self.refuses:
+            return web.json_response({"message": bearer}, status=self.refuses)
         if int(request.match_info["installation"]) != INSTALLATION:
             return web.json_response({"message": "Not Found"}, status=404)
         asked = await request.json()
@@ -179,11 +185,6 @@ async def loopback_github(root: Path) -> AsyncIterator[LoopbackGitHub]:
     app.router.add_get("/api/v3/repos/{owner}/{name}", github.repository)
     app.router.add_post("/api/v3/repos/{owner}/{name}/pulls", github.open_pull)
     app.router.add_route("*", "/{path:.*}", github.repositories_over_http)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        github.port = runner.addresses[0][1]
+    async with web_host(app) as host:
+        github.port = int(host.rpartition(":")[2])
         yield github
-    finally:
-        await runner.cleanup()

@@ -3,16 +3,18 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evolverpc_common.network_addresses import parse_networks
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.parts import Revealed, WorkerParts
+from gepa_service.jobs.queue import Queue
 from gepa_service.jobs.worker import Worker, worker_name
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import ENDED, Work
@@ -24,6 +26,7 @@ from gepa_service.repositories.policy import RepositoryPolicy
 from tests.faults.runs import Setup
 from tests.gepa_service.serving import served, service_of
 from tests.sandbox_runtime.source.repositories import commit
+from tests.support.processes import is_running
 
 PROGRAM = Path(__file__).parents[1] / "faults" / "served" / "logging_program.py"
 MASTER = b"a master key of a test, 32 bytes"
@@ -77,6 +80,15 @@ class Platform:
             created_by="key:test",
         )
         self.records.insert(job)
+        return job
+
+    def claimed(self, tenant: str) -> Work:
+        """Return a job of the tenant that a worker has begun, with an empty run."""
+        self.submit(self.folder, {"max_metric_calls": 5}, tenant)
+        job = Queue(self.records, f"worker of {tenant}", 10.0).claim()
+        assert job is not None
+        assert job.tenant == tenant
+        self.journals.create(StoredRun(id=job.id, config={"of": tenant}))
         return job
 
     def get(self, job: Work) -> Work:
@@ -160,10 +172,7 @@ def processes_of(job: Work) -> list[int]:
     """The job processes of a job and what they started on this machine: those that work in its folder."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            where, state = (folder / "cwd").readlink(), (folder / "stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if job.id in where.parts and state not in "ZX":
-            found.append(int(folder.name))
+        with suppress(OSError):  # it has ended
+            if job.id in (folder / "cwd").readlink().parts and is_running(int(folder.name)):
+                found.append(int(folder.name))
     return found

@@ -18,7 +18,7 @@ from gepa_service.api.connections import BoundedConnection
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key
 from gepa_service.auth.oidc import OidcTokens
-from gepa_service.auth.principal import Principal
+from gepa_service.auth.permissions import Principal
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.model.tenant import TENANTS, Role, Tenant
 from gepa_service.records.open_records import open_records

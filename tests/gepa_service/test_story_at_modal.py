@@ -19,7 +19,6 @@ from types import ModuleType, SimpleNamespace
 
 import httpx
 import pytest
-from cryptography.hazmat.primitives import serialization
 
 from gepa_service.auth.keys import make_key
 from gepa_service.cli import worker_parts
@@ -110,10 +109,9 @@ def app_of(github: LoopbackGitHub) -> dict[str, str]:
         "api": f"http://{github.host}/api/v3",
         "web": f"http://{github.host}",
     }
-    form, none = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     return {
         "GEPA_SERVICE_GITHUB_APP_TOML": "\n".join(f'{name} = "{value}"' for name, value in described.items()),
-        "GEPA_SERVICE_GITHUB_APP_KEY": github.key.private_bytes(serialization.Encoding.PEM, form, none).decode(),
+        "GEPA_SERVICE_GITHUB_APP_KEY": github.app().settings.key,
     }
 
 

@@ -10,11 +10,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
 
 
 async def wrong_cells(
-    running: Any, failures: Mapping[str, Iterable[str]], *, swallow: Iterable[bool] = (False,)
+    running: Any, failures: Mapping[str, Iterable[str]], *, swallow: Iterable[bool] = (False,), named: bool = False
 ) -> Any:
     """Each row whose status is wrong, and its result; `failures` by client, `swallow`: whether the program hides them.
 
-    A failure that a client brings about itself has its own name in place of a URL.
+    A failure that a client brings about itself has its own name in place of a URL. `named`: the error of a rejection
+    must have its status.
     """
     async with scripted_host() as urls:
         rows = [
@@ -29,6 +30,7 @@ async def wrong_cells(
         (row, str(result)[:400])
         for row, result in cells
         if result["status"] != EXPECTED.get(row["failure"], "infra_error")
+        or (named and result["status"] == "program_error" and f"[HTTP {row['failure']}" not in str(result["error"]))
     ]
 
 

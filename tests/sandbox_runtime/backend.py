@@ -120,7 +120,7 @@ async def parse_request(endpoint: ServerEndpoint, token: str | None = None, **as
 async def process_backend() -> AsyncIterator[BackendUnderTest]:
     from sandbox_runtime.backends.process.runtime import ProcessRuntime
 
-    with _short_folder() as base:
+    with short_folder() as base:
         folders = _Folders(base)
         made = ProcessRuntime(records=folders.records("process"), workspaces=folders.workspaces)
         async with made as runtime:
@@ -143,7 +143,7 @@ async def process_backend() -> AsyncIterator[BackendUnderTest]:
 async def bubblewrap_backend() -> AsyncIterator[BackendUnderTest]:
     from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 
-    with _short_folder() as base:
+    with short_folder() as base:
         folders = _Folders(base)
         made = BubblewrapRuntime(records=folders.records("bubblewrap"))
         async with made as runtime:
@@ -227,8 +227,8 @@ class _Folders:
 
 
 @contextlib.contextmanager
-def _short_folder() -> Iterator[Path]:
-    """Not pytest's own: the paths of sockets are bounded."""
+def short_folder() -> Iterator[Path]:
+    """A folder for sockets: pytest's own have paths that are too long."""
     folder = Path(tempfile.mkdtemp(prefix="ev", dir="/tmp"))
     try:
         yield folder

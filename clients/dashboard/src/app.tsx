@@ -1,7 +1,6 @@
 /** The frame of every view: the run and its state, the views, the place in the journal. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Answers, AnswersContext } from "./answers";
 import type { Status } from "./connection";
 import type { Embedded } from "./embedded";
 import { useKnown } from "./observed";
@@ -17,7 +16,6 @@ import { RunsView } from "./views/runs";
 
 export function App({ data }: { data: Embedded | null }) {
   const store = useMemo(() => new Store(data), [data]);
-  const answers = useMemo(() => new Answers(data), [data]);
   const known = useKnown(store);
   const route = useRoute();
   const [at, setAt] = useState(LIVE);
@@ -29,42 +27,39 @@ export function App({ data }: { data: Embedded | null }) {
   useEffect(() => {
     document.title = `${run?.name ?? run?.run_id ?? "Run"} \u2013 ${NAMES[route.view]}`;
   }, [run?.name, run?.run_id, route.view]);
-  useEffect(() => answers.forget(), [known.run, known.resets, answers]);
   useEffect(() => setAt(LIVE), [known.run]);
 
   const api = `/api/runs/${encodeURIComponent(run?.run_id ?? known.run ?? "last")}`;
   return (
-    <AnswersContext.Provider value={answers}>
-      <div class="page">
-        <button type="button" class="skip" onClick={() => main.current?.focus()}>
-          Skip to the view
-        </button>
-        <header class="top">
-          <Header view={view} status={known.status} />
-          {data !== null && <LeftOut data={data} />}
-          <Tabs
-            label="Views"
-            views={VIEWS.filter((name) => !(embedded && name === "runs")).map((name) => [href(name), NAMES[name]])}
-            current={href(route.view)}
-          />
-        </header>
-        <main ref={main} tabIndex={-1} id="view" aria-label={NAMES[route.view]}>
-          {route.view === "runs" ? (
-            <RunsView current={run?.run_id ?? null} onShow={(run) => store.show(run)} />
-          ) : run === undefined ? (
-            <Waiting status={known.status} />
-          ) : (
-            <RunView name={route.view} view={view} params={route.params} api={api} />
-          )}
-        </main>
-        {run !== undefined && route.view !== "runs" && (
-          <footer class="row travel">
-            <Travel end={view.latest.position?.end ?? 0} view={view} onChange={setAt} />
-            {!embedded && <Steering view={view} api={api} />}
-          </footer>
+    <div class="page">
+      <button type="button" class="skip" onClick={() => main.current?.focus()}>
+        Skip to the view
+      </button>
+      <header class="top">
+        <Header view={view} status={known.status} />
+        {data !== null && <LeftOut data={data} />}
+        <Tabs
+          label="Views"
+          views={VIEWS.filter((name) => !(embedded && name === "runs")).map((name) => [href(name), NAMES[name]])}
+          current={href(route.view)}
+        />
+      </header>
+      <main ref={main} tabIndex={-1} id="view" aria-label={NAMES[route.view]}>
+        {route.view === "runs" ? (
+          <RunsView current={run?.run_id ?? null} onShow={(run) => store.show(run)} />
+        ) : run === undefined ? (
+          <Waiting status={known.status} />
+        ) : (
+          <RunView name={route.view} view={view} params={route.params} api={api} />
         )}
-      </div>
-    </AnswersContext.Provider>
+      </main>
+      {run !== undefined && route.view !== "runs" && (
+        <footer class="row travel">
+          <Travel end={view.latest.position?.end ?? 0} view={view} onChange={setAt} />
+          {!embedded && <Steering view={view} api={api} />}
+        </footer>
+      )}
+    </div>
   );
 }
 

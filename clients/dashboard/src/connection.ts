@@ -1,6 +1,7 @@
 /** The connection to the server of the page: a session by the token of the address, then the events of one run. */
 
 import type { PageEvent } from "./generated/events";
+import { KEY, request } from "./request";
 
 export type Status =
   | { readonly kind: "connecting" }
@@ -35,9 +36,6 @@ export interface Session {
   readonly refused: string | null;
 }
 
-/** Where this page keeps the key that steering needs; pages of other ports, which get the cookie, cannot read it. */
-const KEY = "key";
-
 /** Exchange the token in the address (`#token=...&run=...`) for a cookie and a key, and take it out of the address. */
 export async function openSession(): Promise<Session> {
   const fragment = new URLSearchParams(location.hash.slice(1));
@@ -45,24 +43,10 @@ export async function openSession(): Promise<Session> {
   if (token === null) return { run: new URLSearchParams(location.search).get("run") ?? LAST, refused: null };
   const run = fragment.get("run") ?? LAST;
   showRun(run, "#/now");
-  const answer = await fetch("/session", {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ token }),
-  }).catch(() => null);
-  if (!answer?.ok) return { run, refused: REFUSED };
-  const { key } = (await answer.json()) as { key: string };
-  sessionStorage.setItem(KEY, key);
+  const answer = await request<{ key: string }>("POST", "/session", { token });
+  if (!answer.ok) return { run, refused: REFUSED };
+  sessionStorage.setItem(KEY, answer.value.key);
   return { run, refused: null };
-}
-
-/** Send what changes something, with the key of this page. */
-export function post(path: string, body: unknown): Promise<Response> {
-  return fetch(path, {
-    method: "POST",
-    headers: { "content-type": "application/json", "x-evolverpc-key": sessionStorage.getItem(KEY) ?? "" },
-    body: JSON.stringify(body),
-  });
 }
 
 /** Put the run into the address, so that a reloaded page shows it again. */
@@ -144,8 +128,9 @@ export function follow(followed: Followed, listener: Listener): () => void {
   };
   /** The browser gave up, for the server answered with an error: find out which. */
   const again = async () => {
-    const status = await statusOf(followed.status);
+    const answer = await request("GET", followed.status);
     if (closed) return;
+    const status = answer.ok ? 200 : answer.problem.status;
     if (status === 401 || status === 403) listener.status({ kind: "refused", message: followed.refused });
     else if (status === 404) listener.status({ kind: "deleted" });
     else connect();
@@ -157,12 +142,4 @@ export function follow(followed: Followed, listener: Listener): () => void {
     clearTimeout(retry);
     source?.close();
   };
-}
-
-async function statusOf(path: string): Promise<number | null> {
-  try {
-    return (await fetch(path)).status;
-  } catch {
-    return null;
-  }
 }

@@ -15,8 +15,13 @@ export interface Embedded {
   readonly command: string;
 }
 
+let held: Embedded | null | undefined;
+
 /** Return the data in the page; null if a server serves it. */
 export function embedded(): Embedded | null {
-  const text = document.getElementById("run-data")?.textContent;
-  return text ? (JSON.parse(text) as Embedded) : null;
+  if (held === undefined) {
+    const text = document.getElementById("run-data")?.textContent;
+    held = text ? (JSON.parse(text) as Embedded) : null;
+  }
+  return held;
 }

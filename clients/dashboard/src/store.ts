@@ -10,15 +10,13 @@ export interface Known {
   readonly run: string | null;
   readonly state: State;
   readonly status: Status;
-  /** How often everything came again. */
-  readonly resets: number;
 }
 
 export class Store extends Observed<Known> {
   private leave = () => {};
 
   constructor(data: Embedded | null) {
-    super({ run: null, state: EMPTY, status: { kind: "connecting" }, resets: 0 });
+    super({ run: null, state: EMPTY, status: { kind: "connecting" } });
     if (data === null) void this.connect();
     else {
       const state = reduce(EMPTY, data.events);
@@ -33,7 +31,7 @@ export class Store extends Observed<Known> {
     this.set({ run, state: EMPTY, status: { kind: "connecting" } });
     this.leave = follow(eventsOf(run), {
       events: (events: readonly PageEvent[]) => this.set({ state: reduce(this.known.state, events) }),
-      reset: () => this.set({ state: EMPTY, resets: this.known.resets + 1 }),
+      reset: () => this.set({ state: EMPTY }),
       status: (status) => this.set({ status }),
     });
   }

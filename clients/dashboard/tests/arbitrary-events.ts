@@ -23,7 +23,6 @@ const shapes: fc.Arbitrary<Record<string, unknown>>[] = [
       score: fc.constantFrom(0.1, 0.5, 0.9),
       metric_calls: fc.nat(100),
       scores: fc.array(score, { minLength: 6, maxLength: 6 }),
-      objective_scores: fc.constant(null),
       texts: fc.constant({}),
       front: fc.subarray([0, 1, 2, 3]),
       best: fc.nat(3),
@@ -37,6 +36,10 @@ const shapes: fc.Arbitrary<Record<string, unknown>>[] = [
     at,
     decided: fc.option(at),
     outcome: fc.constantFrom("pending", "kept", "rejected", "raced_out"),
+    before: score,
+    after: score,
+    why: fc.option(fc.constant("why")),
+    candidate: fc.option(fc.nat(3)),
   }),
   fc
     .array(fc.record({ digest: fc.constantFrom("d0", "d1", "x"), row: fc.nat(5), number: at, score }), { maxLength: 4 })
@@ -46,11 +49,10 @@ const shapes: fc.Arbitrary<Record<string, unknown>>[] = [
       rows: cells.map((cell) => cell.row),
       numbers: cells.map((cell) => cell.number),
       scores: cells.map((cell) => cell.score),
-      statuses: cells.map((cell) => (cell.score === null ? "timeout" : "ok")),
     })),
-  fc.record({ event: fc.constantFrom("mutation", "no_proposal"), at }),
+  fc.record({ event: fc.constant("mutation"), at }),
   fc.record({ event: fc.constant("steer"), key: fc.constantFrom("s1", "s2"), at: fc.option(at) }),
-  fc.record({ event: fc.constant("warning"), message: fc.constantFrom("w1", "w2"), at: fc.option(at) }),
+  fc.record({ event: fc.constant("lines"), lines: fc.array(fc.record({ at: fc.option(at) })), omitted: fc.nat(9) }),
   fc.record({ event: fc.constant("now"), metric_calls: fc.nat(200) }),
   fc.record({ event: fc.constantFrom("run", "spending", "position", "store"), some: fc.nat() }),
 ];

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { FailureCounts, Run } from "../src/generated/events";
-import { failedAt, failedRows, scaleOf } from "../src/state/failed-rows";
+import { failedRows, scaleOf } from "../src/state/failed-rows";
 
 const failures = { event: "failures", cells: { abc: [0, 2, 3] } } as unknown as FailureCounts;
 
@@ -17,11 +17,4 @@ test("Scores between 0 and 1 have the scale from 0 to 1, also if all are equal",
   expect(scaleOf([Float64Array.of(0, 0), Float64Array.of(Number.NaN)])).toEqual([0, 1]);
   expect(scaleOf([Float64Array.of(0.5, 0.7)])).toEqual([0, 1]);
   expect(scaleOf([Float64Array.of(-2, 40)])).toEqual([-2, 40]);
-});
-
-test("A traceback names the file, the line and its code where the program failed", () => {
-  const traceback =
-    'Traceback (most recent call last):\n  File "/a/b.py", line 3, in run\n    f()\n  File "/a/c.py", line 8, in f\n    raise KeyError("x")\nKeyError: \'x\'\n';
-  expect(failedAt(traceback)).toEqual({ file: "/a/c.py", line: 8, code: 'raise KeyError("x")' });
-  expect(failedAt("Error: x\n    at run (a.ts:3:4)")).toBeNull();
 });

@@ -25,7 +25,7 @@ function headline({ candidates = TIED, left = 18, at = LIVE }) {
 }
 
 test("After a search on a sample the scores of a run are those of all compared rows", () => {
-  expect(headline({})).toEqual({ seed: 0.35, best: 0.6, rows: 24, left: 18 });
+  expect(headline({})).toEqual({ seed: 0.35, best: 0.6, left: 18 });
 });
 
 test("A comparison counts until the pool changes", () => {
@@ -40,14 +40,14 @@ test("A comparison counts until the pool changes", () => {
   };
   const pool = { event: "steered", number: 500, at: 501, front: [1], best: 1 };
   const later = [...events, { ...ties }, pool] as unknown as PageEvent[];
-  expect(headlineOf(viewAt(reduce(EMPTY, later), LIVE))).toMatchObject({ rows: 6, left: 0 });
+  expect(headlineOf(viewAt(reduce(EMPTY, later), LIVE))).toMatchObject({ left: 0 });
   const again = [...later, { ...ties, at: 502 }] as PageEvent[];
   expect(headlineOf(viewAt(reduce(EMPTY, again), LIVE))).toMatchObject({ best: 0.6, left: 18 });
 });
 
 test("Without validation rows that the search left out, and at an earlier entry, they are those of the search", () => {
   const { candidates, best } = viewAt(reduce(EMPTY, events), LIVE);
-  const ofSearch = { seed: candidates[0]?.score, best: candidates[3]?.score, rows: 6, left: 0 };
+  const ofSearch = { seed: candidates[0]?.score, best: candidates[3]?.score, left: 0 };
   expect(headline({ left: 0 })).toEqual(ofSearch);
   expect(headline({ candidates: TIED.slice(0, 1) })).toEqual(ofSearch);
   expect(headline({ at: 1_000 })).toEqual({ ...ofSearch, best: candidates.find((each) => each.index === best)?.score });

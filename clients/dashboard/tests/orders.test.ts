@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import { heightOfNames } from "../src/parts/heat-map";
+import { placesLowest } from "../src/state/moved-rows";
 import { byCluster, byDifficulty, rowMeans } from "../src/state/order";
 import { between } from "../src/state/progress";
 import { layout } from "../src/state/tree";
@@ -60,4 +62,13 @@ test("The tree places children to the right of their parents, without overlaps, 
     [3, 2, 0],
     [7, 0, 2],
   ]);
+});
+
+test("The rows with the lowest score of a candidate are found, and those without a score are none", () => {
+  expect(placesLowest({ scores: Float64Array.of(0, 1, 0.5, Number.NaN, 0) })).toEqual([0, 4]);
+});
+
+test("The heat map has room for the names of all rows unless there are many", () => {
+  expect(heightOfNames(72)).toBeGreaterThan(72 * 10);
+  expect(heightOfNames(1_000)).toBe(0);
 });

@@ -1,28 +1,22 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { PageEvent } from "../src/generated/events";
-import { EMPTY, reduce, type State } from "../src/state/reduce";
+import { EMPTY, type RowResults, reduce, type State } from "../src/state/reduce";
 import { LIVE, viewAt } from "../src/state/view";
 import { events } from "./arbitrary-events";
 
 /** The state without the order in which its maps were filled and the room that its columns have left. */
-function canonical(state: State) {
-  return Object.fromEntries(
-    Object.entries(state).map(([name, facts]) => {
-      if (!(facts instanceof Map)) return [name, facts];
-      const entries = [...facts].sort(([a], [b]) => (a < b ? -1 : 1));
-      if (name !== "results") return [name, entries];
-      return [
-        name,
-        entries.map(([digest, { scores, numbers, statuses }]) => [
-          digest,
-          [...(numbers as Int32Array)].flatMap((number, row) =>
-            number < 0 ? [] : [[row, number, scores[row], statuses[row]]],
-          ),
-        ]),
-      ];
+function canonical({ latest, kept, results }: State) {
+  const sorted = (facts: ReadonlyMap<unknown, unknown>) =>
+    [...facts].sort(([a], [b]) => (String(a) < String(b) ? -1 : 1));
+  return {
+    latest,
+    kept: Object.values(kept).map(sorted),
+    results: sorted(results).map(([digest, found]) => {
+      const { scores, numbers } = found as RowResults;
+      return [digest, [...numbers].flatMap((number, row) => (number < 0 ? [] : [[row, number, scores[row]]]))];
     }),
-  );
+  };
 }
 
 function isKnownAt(event: PageEvent, n: number): PageEvent | null {
@@ -35,12 +29,14 @@ function isKnownAt(event: PageEvent, n: number): PageEvent | null {
       rows: pick(event.rows),
       numbers: pick(event.numbers),
       scores: pick(event.scores),
-      statuses: pick(event.statuses),
     };
   }
   if (event.event === "now") return null;
+  if (event.event === "lines") return { ...event, lines: event.lines.filter(({ at }) => at === null || at <= n) };
   const at = "at" in event ? event.at : null;
-  return at === null || at <= n ? event : null;
+  if (at !== null && at > n) return null;
+  if (event.event !== "proposal" || event.decided === null || event.decided <= n) return event;
+  return { ...event, decided: null, outcome: "pending", after: null, why: null, candidate: null };
 }
 
 test("Any batches of the same events give the same state", () => {
@@ -84,7 +80,7 @@ test("The view at a place is that of the facts up to it alone", () => {
         const view = viewAt(reduce(EMPTY, events), n);
         return {
           ...view,
-          latest: { ...view.latest, now: undefined },
+          latest: { ...view.latest, now: undefined, lines: undefined },
           front: [...view.front].sort(),
           steers: view.steers.filter(({ at }) => at !== null),
           partial: view.partial.map(({ scores, ...rest }) => ({ ...rest, scores: [...scores].slice(0, 6) })),
@@ -103,8 +99,8 @@ function keyOf(event: PageEvent): string | null {
     case "proposal":
     case "steer":
       return `${event.event} ${event.key}`;
-    case "warning":
-      return event.message;
+    case "steered":
+      return `steered ${event.number}`;
     default:
       return null;
   }
@@ -121,7 +117,6 @@ test("A thousand candidates on a thousand rows are reduced and viewed in bounded
     score: index / 1000,
     metric_calls: index,
     scores,
-    objective_scores: null,
     texts: {},
     front: Array.from({ length: index + 1 }, (_, each) => each),
     best: index,

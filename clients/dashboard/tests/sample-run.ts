@@ -57,7 +57,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     components: ["instructions", "style"].map((name) => text("component", name)),
     splits: { train: 40, val: rows, test: 25 },
     sampled: null,
-    evolve: code ? "both" : "prompts",
     reflection_model: text("model", "openai/gpt-5"),
     output: text("output", "runs/tickets"),
     parent: null,
@@ -74,7 +73,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     start: 0,
     ids: difficulty.map((_, row) => text("row", `ticket-${row}`)),
     total: rows,
-    held_by_server: false,
     training: false,
   });
   let best = 0;
@@ -104,7 +102,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       metric_calls: rows + index * (rows + 6),
       found: new Date(Date.UTC(2026, 0, 5, 10, 0) + index * 60_000).toISOString(),
       cost_usd: 0.013 * index,
-      objective_scores: null,
       scores,
       texts: {
         [text("component", "instructions")]: sent("text", words.join(" ")),
@@ -146,10 +143,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         candidate: kept ? index : null,
         digest: kept ? `d${index}` : `x${at}`,
         merge: kept && parent.length > 1,
-        race:
-          outcome === "raced_out"
-            ? { compared: 12, rows, calls: 12, saved: rows - 12, mean: -0.2, bound: -0.05 }
-            : null,
         mutation: code ? 20 + index * 60 : null,
       });
       if (size <= 40) found[`${api}/proposal?at=${at}`] = proposalAnswer(sent, text);
@@ -159,16 +152,12 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       list.push({
         event: "mutation",
         at: 20 + index * 60,
-        kind: "change_request",
-        branch: `evolve/x/${index}`,
         commit: index % 3 ? `c0ffee${index}` : null,
-        parent_commit: "c0ffee0",
         request: sent("request", "Cache the lookup of teams."),
-        location: null,
         stage: index % 3 ? null : text("stage", "check"),
-        reason: index % 3 ? null : text("reason", "2 tests failed"),
+        reason: index % 3 ? null : sent("reason", "2 tests failed"),
         files: [text("file", "src/teams.py")],
-        summary: text("summary", "Cache the lookup of teams"),
+        summary: sent("summary", "Cache the lookup of teams"),
         cost_usd: 0.12,
       });
     }
@@ -179,13 +168,13 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     rows: [0, 1],
     numbers: [size * 60, size * 60 + 1],
     scores: [0.5, null],
-    statuses: ["ok", "timeout"],
   });
   events.push({
     event: "failures",
     failed: 7,
     evaluated: 900,
     cells: {},
+    words: [text("words", "7 examples; on 2 rows: val ticket-3, ...; by candidates: 0 (4 times), 3 (3 times)")],
     first: 41,
     groups: [
       {
@@ -210,64 +199,27 @@ export function sampleRun(options: SampleOptions = {}): Sample {
   });
   events.push({
     event: "spending",
-    cost_usd: 1.4321,
-    unpriced: 2,
-    unreported: 0,
-    kinds: [
-      {
-        kind: text("kind", "evaluate"),
-        calls: 900,
-        examples: 900,
-        input_tokens: 100_000,
-        output_tokens: 9_000,
-        cost_usd: 1.1,
-        seconds: 410,
-        unpriced: 2,
-        unreported: 0,
-      },
-      {
-        kind: "completion",
-        calls: 33,
-        examples: 0,
-        input_tokens: 76_000,
-        output_tokens: 14_000,
-        cost_usd: 0.33,
-        seconds: 210,
-        unpriced: 0,
-        unreported: 0,
-      },
-    ],
-    models: {
-      [text("model", "openai/gpt-5-mini")]: {
-        calls: 900,
-        failed: 1,
-        input_tokens: 1,
-        output_tokens: 1,
-        cost_usd: 1,
-        unpriced: 0,
-      },
+    cost: "$1.4321 + 2 results without a price",
+    table: {
+      heading: "What was spent on what",
+      columns: ["kind", "calls", "examples", "input tokens", "output tokens", "cost", "seconds"],
+      rows: [
+        [text("kind", "evaluate"), "900", "900", "100,000", "9,000", "$1.1000", "410"],
+        [text("model", "through the gateway: openai/gpt-5-mini"), "900", "1 failed", "1", "1", "$1.0000", ""],
+      ],
     },
-    refused: 0,
   });
   events.push({
-    event: "warning",
-    at: null,
-    message: text("message", "2 of 30 validation rows have the same content"),
-  });
-  events.push({
-    event: "copied_examples",
-    count: 1,
-    candidates: [1],
-    copies: [
+    event: "lines",
+    lines: [
       {
-        candidate: 1,
-        component: text("component", "instructions"),
-        words: 9,
-        text: text("text", "the card was charged twice"),
-        rows: [text("row", "t1")],
-        row_count: 1,
+        at: null,
+        lead: "warning:",
+        text: text("message", "2 of 30 validation rows have the same content"),
+        tone: "warn",
       },
     ],
+    omitted: 0,
   });
   events.push({
     event: "steer",
@@ -276,7 +228,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     action: text("action", "pin"),
     requested: "2026-01-05T10:05:00Z",
     by: text("by", "ann@build-3"),
-    detail: { kind: "pin", candidate: 3, note: text("detail", "none") },
+    text: text("detail", "pin candidate 3"),
     outcome: text("outcome", "taken"),
   });
   events.push({
@@ -319,11 +271,23 @@ export function sampleRun(options: SampleOptions = {}): Sample {
           },
         ]
       : [],
-    spent_usd: 1.43,
     active_seconds: 1822,
     beat_age_s: driven ? 0.4 : null,
     lost: false,
     forecast: driven ? { limit: text("limit", "max_metric_calls"), seconds_left: 1500, cost_usd: 2.2 } : null,
+  });
+  events.push({
+    event: "notices",
+    notices: driven
+      ? [
+          {
+            kind: "waiting",
+            title: text("title", "Waits for a server that answers, for 2 min"),
+            text: [text("waiting", "no endpoint is left; last error: connection refused")],
+            commands: [],
+          },
+        ]
+      : [],
   });
   if (!driven) {
     const fact = (label: string, usual: string) => ({ label: text("label", label), text: text("fact", usual) });
@@ -347,36 +311,10 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     });
     events.push({
       event: "certificate",
-      none: null,
-      certificate: {
-        statement: text(
-          "statement",
-          `improved: on 25 sealed test rows the seed scores 0.42 and candidate ${best} 0.63 (difference +0.21, 96 % interval +0.12 to +0.3, p = 0.001); this is weakened by leaks: the best candidate contains texts of 1 validation or test row`,
-        ),
-        validation: {
-          estimate: (means[best] as number) - 0.02,
-          low: (means[best] as number) - 0.07,
-          high: (means[best] as number) + 0.03,
-        },
-        leaks: {
-          searched: { val: rows },
-          rows: 1,
-          listed: [
-            {
-              split: "val",
-              row: text("row", "ticket-9"),
-              component: text("component", "instructions"),
-              line: 1,
-              words: 9,
-              verbatim: true,
-              answer: false,
-            },
-          ],
-          shared: { train: 0, val: 0 },
-        },
-      },
+      candidate: best,
+      low: (means[best] as number) - 0.07,
+      high: (means[best] as number) + 0.03,
     });
-    events.push({ event: "tested", index: 0, score: 0.42, rows: 25, repeats: 1 });
   }
   events.push({
     event: "position",
@@ -407,7 +345,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       ],
     };
     answers[`${api}/transcript?at=${20 + index * 60}`] = {
-      entries: [{ role: text("role", "assistant"), text: sent("transcript", "I read src/teams.py and add a cache.") }],
+      log: sent("transcript", "I read src/teams.py and add a cache."),
       diff: sent(
         "diff",
         "--- a/src/teams.py\n+++ b/src/teams.py\n@@ -1,2 +1,3 @@\n import json\n-def team(x):\n+@cache\n+def team(x):",
@@ -438,6 +376,7 @@ function explanation(best: number, sent: Sent, text: Text) {
   const rows = proposalAnswer(sent, text).rows;
   const change = (candidate: number) => ({
     candidate,
+    against: 0,
     title: `Candidate ${candidate}: 0.52 -> 0.81 on validation`,
     origin: "From the seed. Iteration 1, after 36 metric calls.",
     moved: "9 rows are better, 1 is worse and 20 the same",
@@ -529,9 +468,7 @@ function runSummary(at: number, sent: Sent, text: Text) {
     best_score: 0.6 + at / 10,
     candidates: 5 + at,
     metric_calls: 1000,
-    cost_usd: at === 1 ? null : 1.2,
-    unpriced: 0,
-    unreported: 0,
+    cost: "$1.2000",
     curve: [
       [30, 0.4],
       [200 + 30 * at, 0.5],

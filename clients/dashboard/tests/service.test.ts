@@ -302,7 +302,7 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
     });
     await page.getByLabel("Metric calls").fill("500");
     await page.getByRole("button", { name: "Set the limits" }).click();
-    await page.getByText("the service does not answer").waitFor();
+    await page.getByText("the server does not answer").waitFor();
     await page.getByRole("button", { name: "Set the limits" }).click();
     await page.getByRole("dialog").waitFor({ state: "hidden" });
     expect([new Set(keys).size, keys.length], "sent again after a lost answer, it is the same write").toEqual([1, 2]);

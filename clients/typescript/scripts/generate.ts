@@ -41,9 +41,11 @@ const optimizer = JSON.parse(
   settings: Record<string, JSONSchema>;
   events: JSONSchema;
   pageEvents: JSONSchema;
+  pageEventKeys: Record<string, string>;
   pageAnswers: JSONSchema;
   errors: Record<string, string>;
   spans: object;
+  wire: object;
 };
 const contract = readJson(new URL(`schema/v${VERSION}.json`, protocolRoot)) as Contract;
 const wireTypes = contract.components.schemas;
@@ -271,11 +273,16 @@ const files: Record<string, string> = {
   "contract.ts": tables(),
   "errors.ts": errorClasses(),
   "spans.ts": `${banner}/** What spans name their values by, as in Python. */\nexport const SPANS = ${JSON.stringify(optimizer.spans, null, 2)} as const;\n`,
+  "wire.ts": `${banner}/** What calls of models look like, as in Python. */\nexport const WIRE = ${JSON.stringify(optimizer.wire, null, 2)} as const;\n`,
   "validators.js": validators(),
   "validators.d.ts": validatorTypes(),
   "openrpc.ts": openrpc(),
   "optimize.ts": await optimizeTypes(),
-  [`${dashboardTypes}events.ts`]: await pageTypes(optimizer.pageEvents, "PageEvent", "An event of the page."),
+  [`${dashboardTypes}events.ts`]: [
+    await pageTypes(optimizer.pageEvents, "PageEvent", "An event of the page."),
+    "/** The field by which events of a kind differ. Of the other kinds a later event replaces an earlier one. */\n",
+    `export const KEYS = ${JSON.stringify(optimizer.pageEventKeys, null, 2)} as const;\n`,
+  ].join(""),
   [`${dashboardTypes}answers.ts`]: await pageTypes(
     optimizer.pageAnswers,
     "PageAnswer",

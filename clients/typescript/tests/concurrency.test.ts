@@ -1,21 +1,25 @@
 import { expect, it } from "vitest";
 import { batchProgramOf, call, evaluate, gate, programOf, raw, served } from "./support.js";
 
-it("overlapping evaluations never mix candidates, and a program that changes its candidate affects no other evaluation", async () => {
-  const run = async (data: any, candidate: Record<string, string>) => {
-    const seen = candidate.rules;
-    await new Promise((resolve) => setTimeout(resolve, data.turn % 5));
+it("overlapping evaluations never mix candidates, and a program that changes candidate and row affects no other example", async () => {
+  const run = async (row: any, candidate: Record<string, string>) => {
+    const seen = `${candidate.rules} ${row.turn}`;
+    row.turn = "spoilt";
+    await new Promise((resolve) => setTimeout(resolve, seen.length % 5));
     const still = candidate.rules;
     candidate.rules = "spoilt";
-    return { turn: data.turn, seen, still };
+    return { seen, still };
   };
-  const server = await served(programOf({ run }), { concurrency: 8 });
   const turns = Array.from({ length: 40 }, (_, turn) => turn);
-  const all = await Promise.all(
-    turns.map((turn) => evaluate(server, [{ turn }, { turn }], { candidate: { rules: `rules ${turn}` } })),
-  );
-  for (const [turn, results] of all.entries()) {
-    for (const { output } of results) expect(output).toEqual({ turn, seen: `rules ${turn}`, still: `rules ${turn}` });
+  const datasets = { train: turns.map((turn) => ({ turn })) };
+  const server = await served(programOf({ datasets, run }), { concurrency: 8 });
+  const ask = (turn: number) => {
+    const batch = [0, turn].map((id) => ({ id: String(id), split: "train" }));
+    return call(server, "evaluate", { candidate: { rules: `rules ${turn}` }, batch });
+  };
+  for (const [turn, { result }] of (await Promise.all(turns.map(ask))).entries()) {
+    const expected = [0, turn].map((id) => ({ seen: `rules ${turn} ${id}`, still: `rules ${turn}` }));
+    expect(result.results.map(({ output }: any) => output)).toEqual(expected);
   }
 });
 

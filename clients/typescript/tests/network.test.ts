@@ -35,7 +35,7 @@ const OUTAGES: Record<string, readonly [type: object, body: string]> = {
   "no end of its response": [EVENTS, 'data: {"type": "response.created"}\n\n'],
   "no end of its message": [EVENTS, 'data: {"type": "message_start", "message": {"stop_reason": null}}\n\n'],
   "no end of its candidates": [EVENTS, 'data: {"candidates": [{"content": {}}]}\n\n'],
-  "no end of its lines": [LINES, '{"model": "m", "done": false}\n'],
+  "no end of its lines": [LINES, '{"model": "m", "created_at": "2026", "done": false}\n'],
 };
 const HEALTHY: Record<string, readonly [type: object, body: string | Uint8Array]> = {
   "an event of an error refuses it": [

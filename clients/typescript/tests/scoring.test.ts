@@ -61,10 +61,22 @@ it("the results of a program without `score` are scored by another", async () =>
   const { score: _, ...unscored } = programOf({ run: () => "x" });
   const results = await evaluate(await served(unscored), [{ want: "x" }], { capture_traces: true });
   expect(results[0]).toMatchObject({ status: "rollout", score: null, output: "x" });
-  const ref = { ...results[0], metric_calls: 2 };
-  const batch = [{ id: "0", data: { want: "x" } }];
-  const [scored] = (await call(await served(judge()), "score", { batch, results: [ref] })).result.results;
-  expect(scored).toEqual({ ...ref, status: "ok", score: 1, feedback: "right", seconds: expect.any(Number) });
+  const before = {
+    feedback: "old",
+    component_feedback: { rules: "old" },
+    objective_scores: { old: 1 },
+    usage: { calls: 9 },
+  };
+  const came = { ...results[0], metric_calls: 2, hosts: { "a.example": { succeeded: 1 } } };
+  const scoring = { score: 1, feedback: "right", component_feedback: { rules: "new" }, objective_scores: { new: 0.5 } };
+  const score = (_row: any, _output: any, { usage }: any) => {
+    usage.calls = 1;
+    return scoring;
+  };
+  const asked = { batch: [{ id: "0", data: { want: "x" } }], results: [{ ...came, ...before }] };
+  const [scored] = (await call(await served(judge({ score })), "score", asked)).result.results;
+  const seconds = expect.any(Number);
+  expect(scored).toEqual({ ...came, ...scoring, status: "ok", usage: { calls: 1 }, seconds });
 });
 
 it("rows that the scorer holds are scored by id", async () => {

@@ -2,9 +2,11 @@
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { beforeEach, expect, it, onTestFinished } from "vitest";
+import { readOptions } from "../src/base/configuration.js";
 import { Dispatcher } from "../src/server/dispatcher.js";
 import { HttpRouter } from "../src/server/http-router.js";
 import { listen } from "../src/server/node-http.js";
+import { ENDPOINT_OPTIONS } from "../src/server/options.js";
 import { httpTransport } from "../src/server/transports.js";
 import { programOf } from "./support.js";
 
@@ -15,7 +17,7 @@ const ADDRESS = { host: "127.0.0.1", port: 0, allowedHosts: [] };
 let port: number;
 beforeEach(async () => {
   const slow = programOf({ run: () => new Promise((resolve) => setTimeout(resolve, 6 * SILENCE_MS, "at last")) });
-  const endpoint = await Dispatcher.create(slow, {}, httpTransport(undefined));
+  const endpoint = await Dispatcher.create(slow, readOptions({}, ENDPOINT_OPTIONS), httpTransport(undefined));
   const options = { token: "t", basePath: "", allowsHost: () => true, allowedOrigins: [] };
   const server = await listen(new HttpRouter(async () => endpoint, options), ADDRESS, SILENCE_MS);
   port = (server.address() as AddressInfo).port;

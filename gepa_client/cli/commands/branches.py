@@ -14,7 +14,7 @@ from rich.console import Console
 from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, command, shell_line
 from evolverpc_common.git import GitError
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome, code_history
-from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
+from gepa_client.cli.arguments import AsJson, RunName, StoreUrl, access_flags
 from gepa_client.cli.commands.repository_branches import branches_by_hand, delete_branches, listed
 from gepa_client.cli.commands.store_access import confirm, is_silent, open_cli_run
 from gepa_client.errors import JournalError
@@ -316,8 +316,7 @@ def _texts_apart(asked: _BranchesRequest) -> str | None:
     if path is not None and path.is_file():
         config = asked.run.config
         server = next(iter(_servers(config)), URL)
-        access = ["--token-file", str(config["token_file"])] if config.get("token_file") else []
-        access += ["--allow-insecure"] if config.get("allow_insecure") else []
+        access = access_flags(config.get("token_file"), allow_insecure=config.get("allow_insecure"))
         return shell_line(["mutate", server, "--texts", str(path), *access])
     return command("show", asked.run.id, "--candidate", str(best.index), store=asked.store)
 

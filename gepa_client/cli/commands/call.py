@@ -49,7 +49,7 @@ def call(
 async def _call(
     url: str, method: str, params: dict[str, Any], token_file: Path | None, allow_insecure: bool, timeout_s: float
 ) -> Any:
-    from gepa_client.transport.rpc import RpcClient  # aiohttp comes with it, which `--help` does not need
+    from gepa_client.transport.rpc_client import RpcClient  # aiohttp comes with it, which `--help` does not need
 
     async with RpcClient(url, token_file=token_file, allow_insecure=allow_insecure, timeout_s=timeout_s) as client:
         try:

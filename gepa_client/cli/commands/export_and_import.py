@@ -1,6 +1,5 @@
 """`evolverpc export RUN`, `evolverpc import FILE`: all that a store has of a run, as one JSON file for another one."""
 
-import json
 import os
 import sys
 from collections.abc import Iterable
@@ -11,9 +10,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from evolverpc_common.display_text import command, plain_json
-from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
+from gepa_client.cli.arguments import AsJson, RunName, StoreUrl, read_object
 from gepa_client.cli.commands.store_access import open_cli_run, open_cli_store, run_as_json
-from gepa_client.errors import unreadable
 from gepa_client.run.transfer import export_run, import_run
 from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 
@@ -96,17 +94,7 @@ def import_(
 
 def read_document(file: Path) -> dict[str, Any]:
     """Return the JSON of an exported run; end the command if there is none."""
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_number)
-    except (OSError, UnicodeDecodeError) as error:
-        refuse(unreadable(file, error))
-    except ValueError as error:
-        refuse(f"{file}: not JSON: {error}")
-    except RecursionError:
-        refuse(f"{file}: not a run that `evolverpc export` wrote: it is nested too deep")
-    if not isinstance(document, dict):
-        refuse(f"{file}: not a run that `evolverpc export` wrote")
-    return document
+    return read_object(file, "a run that `evolverpc export` wrote", parse_constant=_no_number)
 
 
 def _no_number(name: str) -> NoReturn:

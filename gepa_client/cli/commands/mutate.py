@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import inspect
-import json
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,9 +17,9 @@ from evolverpc_common.display_text import command, shell_line
 from evolverpc_common.git import GitError
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile
+from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile, access_flags, read_object, read_text
 from gepa_client.cli.commands.sandbox_session import sandboxed
-from gepa_client.errors import ClientError, RowsError, details, summary, unreadable
+from gepa_client.errors import ClientError, RowsError, details, summary
 from gepa_client.evolution.checkout import LocalCheckout, holds_commit
 from gepa_client.evolution.manual_mutation import ManualMutation
 from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
@@ -56,6 +55,8 @@ NOT_MADE = 1
 
 TRIED = 3
 """Rows that are run before and after by default."""
+
+_OF_TEXTS = "a JSON object of texts"
 
 TRAIN = "train"
 """The split that rows are taken from by default, if the server has it."""
@@ -208,15 +209,12 @@ def _mutate(
     if settings is not None:
         _show_home(asked, step.made, typed, output)
         return
-    access = ["--token-file", str(token_file)] if token_file is not None else []
-    access += ["--allow-insecure"] if allow_insecure else []
     if output is not None:
-        again = shell_line(["mutate", server.url, "ANOTHER CHANGE", "--candidate", str(output), *access])
-        echo_next(console, again)
+        access = access_flags(token_file, allow_insecure=allow_insecure)
+        echo_next(console, shell_line(["mutate", server.url, "ANOTHER CHANGE", "--candidate", str(output), *access]))
     if step.made.branch is not None:
         echo(console, "in the program's repository:")
-        echo(console, f"see it: {safe(shlex.join(['git', 'diff', f'{step.made.parent[:12]}..{step.made.branch}']))}")
-        echo(console, f"list or delete such branches: {safe(command('branches', BY_HAND, store=None))}")
+        _show_branch(console, step.made, Path())
 
 
 _OWN = {
@@ -303,16 +301,21 @@ def _show_home(asked: _Mutation, made: ApplyMutationResult, typed: Typed, output
         echo(asked.console, f"in a clone of the repository: {safe(fetch)}")
     if asked.home is None:
         return
-    here = ["-C", str(asked.home)] if asked.home != Path() else []
     echo(asked.console, f"the branch is in {safe(str(asked.home.resolve()))}")
-    see = shlex.join(["git", *here, "diff", f"{made.parent[:12]}..{made.branch}"])
-    echo(asked.console, f"see it: {safe(see)}")
-    listing = command("branches", BY_HAND, *(["--repo", str(asked.home)] if here else []), store=None)
-    echo(asked.console, f"list or delete such branches: {safe(listing)}")
+    _show_branch(asked.console, made, asked.home)
     if not is_remote(asked.repo or ""):
         candidate = ["--candidate", str(output)] if output is not None else []
         following = shlex.join(["ANOTHER CHANGE", *candidate])
         echo_next(asked.console, f"{typed.command('mutate', ref=made.branch)} {following}")
+
+
+def _show_branch(console: Console, made: ApplyMutationResult, repo: Path) -> None:
+    """Print the commands that show a change in this repository, and that list such branches there."""
+    is_elsewhere = repo != Path()
+    see = ["git", *(["-C", str(repo)] if is_elsewhere else []), "diff", f"{made.parent[:12]}..{made.branch}"]
+    echo(console, f"see it: {safe(shlex.join(see))}")
+    listing = command("branches", BY_HAND, *(["--repo", str(repo)] if is_elsewhere else []), store=None)
+    echo(console, f"list or delete such branches: {safe(listing)}")
 
 
 def _home_as_json(asked: _Mutation) -> dict[str, Any]:
@@ -327,7 +330,7 @@ async def _mutate_once(server: Address, asked: _Mutation) -> ManualMutation:
     # aiohttp comes with these, which `--help` does not need
     from gepa_client.evolution.manual_mutation import mutate_once
     from gepa_client.gepa.row_loaders import list_server_rows
-    from gepa_client.transport.rpc import RpcClient
+    from gepa_client.transport.rpc_client import RpcClient
 
     try:
         opened = RpcClient(server)
@@ -437,7 +440,7 @@ def mutation_of(
     if location is not None and request is None:
         refuse("--location is for a change request")
     if patch is not None:
-        return {"kind": "patch", "diff": _read_text(patch)}
+        return {"kind": "patch", "diff": read_text(patch)}
     if texts is not None:
         return {"kind": "texts", "texts": _texts(_read_texts(texts), texts)}
     if merge is not None:
@@ -473,17 +476,7 @@ def _texts(given: Candidate, path: Path) -> dict[str, JsonValue]:
 
 
 def _read_texts(path: Path) -> dict[str, str]:
-    try:
-        value = json.loads(_read_text(path))
-    except ValueError as error:
-        refuse(f"{path}: not JSON: {error}")
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        refuse(f"{path}: not a JSON object of texts")
+    value = read_object(path, _OF_TEXTS)
+    if not all(isinstance(text, str) for text in value.values()):
+        refuse(f"{path}: not {_OF_TEXTS}")
     return value
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8")  # line ends stay as they are: a diff of a file with CRLF has them
-    except (OSError, UnicodeDecodeError) as error:
-        refuse(unreadable(path, error))

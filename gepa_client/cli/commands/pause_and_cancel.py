@@ -17,12 +17,12 @@ from gepa_client.journal.store import Store
 from gepa_client.steering.stopping import BY_HAND, CANCEL, STATUS, stop
 from gepa_client.views.console import STILL_RUNNING, echo, echo_next, make_console, print_json, refuse, safe_line
 
+Wait = Annotated[float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for the run to stop.")]
+
 
 def pause(
     run: RunName,
-    wait: Annotated[
-        float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for the run to stop.")
-    ] = 60.0,
+    wait: Wait = 60.0,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -41,9 +41,7 @@ def pause(
 
 def cancel(
     run: RunName,
-    wait: Annotated[
-        float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for the run to stop.")
-    ] = 60.0,
+    wait: Wait = 60.0,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:

@@ -17,14 +17,12 @@ from gepa_client.journal.history import end_of
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import default_store
 from gepa_client.run import output_folder as files
+from gepa_client.settings.extension import NO_EXTENSION, ended_by, extension
 from gepa_client.settings.flag_words import Typed
 from gepa_client.settings.groups import FleetSettings, SandboxSettings
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.views.console import PAUSED, echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.views.event_stream import EventStream
-
-DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds")
-"""Limits that can extend a complete run."""
 
 
 def resume(
@@ -112,7 +110,8 @@ def _write_report(run: StoredRun, store: str | None, stream: EventStream, *, as_
 
 
 def _print_complete(run: StoredRun, store: str | None, stream: EventStream, *, as_json: bool) -> None:
-    more = command("resume", run.id, *_further(run), store=store)
+    further = extension(run)
+    more = command("resume", run.id, *further, store=store) if further else command("watch", run.id, store=store)
     ended = {"status": run.status, "reason": run.reason, "output": run.output}
     spent = {name: run.counters.get(name, 0.0) for name in ("spent_usd", "active_seconds")}
     summary = {"event": "summary", "run_id": run.id, "name": run.name, **ended, **spent, "next": more, "exit_status": 0}
@@ -121,29 +120,6 @@ def _print_complete(run: StoredRun, store: str | None, stream: EventStream, *, a
         print_json(summary)
         return
     console = make_console()
-    how = "it has a perfect score, and `past_perfect`" if _ended_by(run) == "perfect_score" else "a larger limit"
-    echo(console, f"{safe_line(run.id)}: this run is complete; {how} extends it")
+    how = "it has a perfect score, and `past_perfect`" if ended_by(run) == "perfect_score" else "a larger limit"
+    echo(console, f"{safe_line(run.id)}: this run is complete; {f'{how} extends it' if further else NO_EXTENSION}")
     echo_next(console, stream.resumed_by(run.id) or more)
-
-
-def _ended_by(run: StoredRun) -> str:
-    """Return the name of the limit that ended a complete run."""
-    return (run.reason or "").partition(" ")[0]
-
-
-def _further(run: StoredRun) -> list[str]:
-    """Return flags that double the limit which ended the run, or its metric calls if that was none of `DOUBLED`."""
-    ended_by = _ended_by(run)
-    limit = ended_by if ended_by in DOUBLED and run.config.get(ended_by) else "max_metric_calls"
-    before = run.config.get(limit) or run.counters.get("metric_calls", 0) or 1
-    others = []
-    if ended_by == "patience":
-        others = ["--patience", str(2 * run.config["patience"])]
-    elif ended_by == "target_score":
-        others = [
-            "--target-score",
-            f"{max(run.config['target_score'], run.best['score']) + 0.05:g}" if run.best else "1",
-        ]
-    elif ended_by == "perfect_score":
-        others = ["--past-perfect"]
-    return [f"--{limit.replace('_', '-')}", f"{2 * before:.15g}", *others]

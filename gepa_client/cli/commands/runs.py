@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from evolverpc_common.display_text import command, line, without_password
+from evolverpc_common.display_text import command, duration, line, seconds_since, without_password
 from gepa_client.cli.arguments import StoreUrl
 from gepa_client.cli.commands.store_access import (
     FIRST_COMMAND,
@@ -24,7 +24,7 @@ from gepa_client.cli.commands.store_access import (
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import default_store
-from gepa_client.views.console import duration, echo, echo_next, make_console, print_json, safe_line, seconds_since
+from gepa_client.views.console import echo, echo_next, make_console, print_json, safe_line
 
 Status = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from rich.console import Console
 
-from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, command
+from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, command, duration
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
 from gepa_client.settings.flag_words import Typed
@@ -23,7 +23,6 @@ from gepa_client.settings.loading import load
 from gepa_client.views.console import (
     PAUSED,
     STOPPED,
-    duration,
     echo,
     echo_next,
     fail,

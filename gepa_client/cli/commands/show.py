@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.display_text import command, counted, money
+from evolverpc_common.display_text import command, counted, duration, money, seconds_since
 from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import ROWS_LISTED, failed_examples
 from gepa_client.analysis.mutation_outcomes import code_history
@@ -25,15 +24,14 @@ from gepa_client.journal.entries import RESUMED_BY, SEARCH, CandidateRecord, Spe
 from gepa_client.journal.history import discovery, end_of, row_counts, validation_rows
 from gepa_client.journal.run_events import FailedExamples
 from gepa_client.journal.store import Store, named_store
-from gepa_client.journal.tie_entries import TieDecision
+from gepa_client.report import event_words as words
 from gepa_client.report import summary_fields as fields
-from gepa_client.report.recorded_run import record_of
-from gepa_client.report.run_record import RunRecord
 from gepa_client.run.output_folder import CERTIFICATE
+from gepa_client.run.recorded_run import view_of
+from gepa_client.run.run_view import RunView
 from gepa_client.views.candidate_view import candidate_tree, show_candidate, show_changes, show_moved_rows
 from gepa_client.views.console import (
     LONGEST,
-    duration,
     echo,
     echo_facts,
     echo_next,
@@ -44,7 +42,6 @@ from gepa_client.views.console import (
     refuse,
     safe,
     safe_line,
-    seconds_since,
 )
 
 ELSEWHERE = frozenset({"name", "output", "store", "max_metric_calls", RESUMED_BY})
@@ -102,45 +99,26 @@ def show(
 
 
 def _as_json(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]) -> dict[str, Any]:
-    record, spending = record_of(store, run), store.spending(run.id)
+    record, spending = view_of(store, run), store.spending(run.id)
     return {
         **run_as_json(run),
         "discovery": discovery(store, run.id),
         "rows": row_counts(store, run.id),
         "entries": store.parts(run.id),
-        "best_index": record.best.index if record.best is not None else None,
-        "ties": None if record.ties is None else record.ties.model_dump(include=set(TieDecision.model_fields)),
+        **record.as_json(),
         "candidates": [asdict(kept) | {"front": kept.index in record.front} for kept in candidates],
         "spending": [asdict(spent) for spent in spending],
         "spent_usd": sum(spent.cost_usd for spent in spending),
         "unpriced": sum(spent.unpriced for spent in spending),
         "unreported": sum(spent.unreported for spent in spending),
-        "model_calls": {
-            name: tally.model_dump(mode="json")
-            for name, tally in (record.model_calls.by_model if record.model_calls is not None else {}).items()
-        },
-        "hosts": {name: asdict(totals) for name, totals in record.hosts.items()},
-        "races": record.races.model_dump(),
-        "records_cut": record.cuts.model_dump(),
-        "unusable_answers": record.unusable.model_dump(),
-        "failed_examples": _event_as_json(record.failed_examples),
-        "retried_examples": _event_as_json(record.retried),
-        "copied_examples": _event_as_json(record.copied),
         "steered": [
             {"part": each.part, "number": each.number, **each.entry.model_dump(mode="json")}
             for each in steered(store, run)
         ],
         "requests": [asdict(each) for each in store.requests(run.id)],
-        "refused": [
-            event.model_dump(mode="json", include={"sandbox", "what", "reason", "times"}) for event in record.refusals
-        ],
         "explanation": asdict(explained) if (explained := explain(store, run)) is not None else None,
         "lost": sum(spent.attempts for spent in spending if spent.outcome in WITHOUT_ANSWER),
     }
-
-
-def _event_as_json(event: BaseModel | None) -> dict[str, Any] | None:
-    return None if event is None else event.model_dump(mode="json", exclude={"event", "seconds", "at"})
 
 
 def _show_run(
@@ -152,7 +130,7 @@ def _show_run(
     full: bool,
     url: str | None,
 ) -> None:
-    record = record_of(store, run)
+    record = view_of(store, run)
     colour = COLOURS.get(run.status, "default")
     echo(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
     for message in record.warnings:
@@ -210,14 +188,14 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
         echo(console, f"[yellow]{counted(lost, 'attempt')} without a response: their cost is unknown[/]")
 
 
-def _show_gateway(console: Console, record: RunRecord) -> None:
+def _show_gateway(console: Console, record: RunView) -> None:
     """Print the models that programs called, the hosts that they connected to, and refused requests."""
-    _show_figures(console, "model calls", fields.MODEL_CALL_COLUMNS, fields.model_call_rows(record))
-    _show_figures(console, "hosts that sandboxes connected to", fields.HOST_COLUMNS, fields.host_rows(record))
+    for heading, columns, rows in fields.gateway_tables(record):
+        _show_figures(console, heading.lower(), columns, rows)
     if refused := record.refusals:
         echo(console, "\n[bold]refused[/]")
         for event in refused[:REFUSALS_SHOWN]:
-            echo(console, safe_line(fields.refusal_text(event)))
+            echo(console, safe_line(words.refusal_text(event)))
         if len(refused) > REFUSALS_SHOWN:
             echo(console, f"[dim]... and {counted(len(refused) - REFUSALS_SHOWN, 'different refusal')} more: --json[/]")
 
@@ -241,7 +219,7 @@ def _outcome(outcome: str | None) -> str:
     return f"[green]{outcome}[/]" if outcome == "ok" else f"[yellow]{safe_line(outcome, 40)}[/]"
 
 
-def _run_facts(store: Store, run: StoredRun, record: RunRecord, *, full: bool) -> list[tuple[str, str]]:
+def _run_facts(store: Store, run: StoredRun, record: RunView, *, full: bool) -> list[tuple[str, str]]:
     """Return what the record states, and what only the store has, line by line. `full`: no value is cut."""
     named = named_store(store.url)
     waiting, steering = len(store.requests(run.id, waiting=True)), command("steer", "list", run.id, store=named)
@@ -333,21 +311,21 @@ def _show_failures(console: Console, run_id: str, failed: FailedExamples | None,
     if failed is None:
         echo(console, f"[bold]{safe_line(run_id)}[/]: no example failed in the program")
         return
-    counts = safe_line(fields.failure_summary(failed), fields.LONGEST_FAILURE)
+    counts = safe_line(words.failure_summary(failed), words.LONGEST_FAILURE)
     echo(console, f"[bold]{safe_line(run_id)}[/]: failed examples: {counts}")
     for group in failed.groups:
-        echo(console, f"\n[bold red]{safe_line(fields.failure_name(group), 200)}[/]")
+        echo(console, f"\n[bold red]{safe_line(words.failure_name(group), 200)}[/]")
         echo(
             console,
             safe_line(
-                fields.failure_places(group, ROWS_LISTED if full else fields.FAILURES_NAMED), fields.LONGEST_FAILURE
+                words.failure_places(group, ROWS_LISTED if full else words.FAILURES_NAMED), words.LONGEST_FAILURE
             ),
         )
-        if (messages := fields.failure_messages(group)) is not None:
-            echo(console, safe_line(messages, fields.LONGEST_FAILURE))
-        message, *traceback = fields.first_failure(group).splitlines()
+        if (messages := words.failure_messages(group)) is not None:
+            echo(console, safe_line(messages, words.LONGEST_FAILURE))
+        message, *traceback = words.first_failure(group).splitlines()
         echo(console, safe(message))
         if traceback:
             echo(console, f"[dim]{safe(chr(10).join(traceback))}[/]")
-    if not full and any(group.row_count > fields.FAILURES_NAMED for group in failed.groups):
+    if not full and any(group.row_count > words.FAILURES_NAMED for group in failed.groups):
         echo(console, "\n[dim]--full names more rows[/]")

@@ -8,11 +8,11 @@ from typing import Any
 
 import typer
 
-from evolverpc_common.display_text import command, shell_line
+from evolverpc_common.display_text import command, seconds_since, shell_line
 from gepa_client.errors import ClientError, StoreUnavailable, summary
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, default_store, find_run, looks_like_a_url, open_store
-from gepa_client.views.console import DECLINED, STOPPED, USAGE, echo, fail, make_console, refuse, seconds_since
+from gepa_client.views.console import DECLINED, STOPPED, USAGE, echo, fail, make_console, refuse
 from protocol.errors import RpcError
 
 SILENT_S = 60.0

@@ -1,6 +1,5 @@
 """`evolverpc verify RUN|FILE`: derive a certificate again from the record of its run, and compare every number."""
 
-import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +13,10 @@ from evolverpc_common.installation import installed_version
 from gepa_client.certificate.certificate import FORMAT_VERSION, certify, shortfall
 from gepa_client.certificate.leaks import Leaks
 from gepa_client.certificate.verification import mismatches
-from gepa_client.cli.arguments import AsJson, StoreUrl
+from gepa_client.cli.arguments import AsJson, StoreUrl, read_object
 from gepa_client.cli.commands.export_and_import import read_document
 from gepa_client.cli.commands.store_access import open_cli_run, open_cli_store
-from gepa_client.errors import NoCertificate, unreadable
+from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
 from gepa_client.run.output_folder import CERTIFICATE
@@ -130,13 +129,8 @@ def _file(text: str, store: str | None) -> Path:
 
 def _read(file: Path) -> dict[str, Any]:
     """Return the certificate as JSON, of which only `run` is known to be there."""
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_members)
-    except (OSError, UnicodeDecodeError) as error:
-        refuse(unreadable(file, error))
-    except (ValueError, RecursionError) as error:
-        refuse(f"{file}: not a certificate: {error}")
-    if not isinstance(found, dict) or not isinstance(found.get("run"), str):
+    found = read_object(file, "a certificate", object_pairs_hook=_members)
+    if not isinstance(found.get("run"), str):
         refuse(f"{file}: not a certificate: it names no run; give the certificate.json in the folder of a run")
     return found
 

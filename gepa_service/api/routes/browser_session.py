@@ -11,7 +11,7 @@ from gepa_service.api.documented import documented
 from gepa_service.api.problems import Problem
 from gepa_service.api.request_body import RequestBody
 from gepa_service.api.session_cookie import delete_cookie, is_foreign, set_cookie
-from gepa_service.auth.principal import Permission, Principal
+from gepa_service.auth.permissions import Permission, Principal
 from gepa_service.auth.sessions import LONGEST_TOKEN, SignedIn
 from gepa_service.model.tenant import TENANTS, Role, Tenant
 from gepa_service.records.record import LONGEST_ID

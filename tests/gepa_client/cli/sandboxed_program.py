@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.gepa_client.conftest import Ran, command, environment
+from tests.sandbox_runtime.source.repositories import commit
 from tests.support.forked_client import ForkServer
+from tests.support.processes import processes_with
 
 PROGRAM = """
 import time
@@ -33,8 +35,6 @@ def propose_new_texts(candidate, reflective_dataset, components_to_update):
 def finalize(best_candidate, best_score, run):
     return "it is written down"
 """
-
-GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
 
 
 @dataclass(frozen=True)
@@ -83,18 +83,7 @@ class Place:
 
     def processes(self) -> list[int]:
         """The processes of sandboxes that were started from here."""
-        here = f"{self.state}/".encode()
-        found = []
-        for environ in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                variables = environ.read_bytes().split(b"\0")
-            except OSError:
-                continue  # it has ended, or belongs to another user
-            if any(each.startswith(b"GEPA_MEMORY_MB=") for each in variables) and any(
-                here in each for each in variables
-            ):
-                found.append(int(environ.parent.name))
-        return found
+        return sorted(processes_with("GEPA_MEMORY_MB=").keys() & processes_with(f"{self.state}/").keys())
 
 
 TEXTS = {"program": PROGRAM, "slow": "import time\ntime.sleep(60)\n", "broken": "import nothing_of_that_name\n"}
@@ -105,14 +94,9 @@ def place(
     folder: Path, fork_server: ForkServer, further: Mapping[str, Mapping[str, str]] | None = None
 ) -> Iterator[Place]:
     """`further`: programs by their names, each with its files."""
+    settings = {"gepa.toml": 'program = "words.py"\nversion = "1"\nworkers = 1\n'}
     for name, files in {**{name: {"words.py": text} for name, text in TEXTS.items()}, **(further or {})}.items():
-        program = folder / "repo" / name
-        program.mkdir(parents=True)
-        settings = {"gepa.toml": 'program = "words.py"\nversion = "1"\nworkers = 1\n'}
-        for file, text in {**settings, **files}.items():
-            (program / file).write_text(text)
-    for arguments in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "one")):
-        subprocess.run([*GIT, *arguments], cwd=folder / "repo", check=True, capture_output=True)
+        commit(folder / "repo", {f"{name}/{file}": text for file, text in {**settings, **files}.items()})
     for split, words in (("train", "abcdefghijkl"), ("val", "acegik")):
         (folder / f"{split}.jsonl").write_text("".join(json.dumps({"word": word}) + "\n" for word in words))
     state = Path(tempfile.mkdtemp(prefix="gepa-"))  # short, as sockets are in it

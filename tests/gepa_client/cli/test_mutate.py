@@ -95,6 +95,7 @@ def test_ctrl_c_cancels_the_mutation_on_the_server(serve: Serve, start: Start, e
         (["x", "--patch", "p"], "a change request and --patch were given"),
         (["--patch", "nowhere"], "nowhere: no such file"),
         (["--merge", "plain.json"], "plain.json names no git_branch: give a whole candidate (as --output writes)"),
+        (["--texts", "deep.json"], "deep.json: not a JSON object of texts: it is nested too deep"),
         (["x", "--output", "no/where.json"], "there is no such folder"),
         (["x", "--examples", "nothing"], "examples: 'nothing' is neither a file"),
         (["x", "--candidate", "short.json"], "not branch@<full commit id>"),
@@ -104,6 +105,7 @@ def test_invalid_arguments_are_refused_before_anything_is_sent(
     serve: Serve, cli: Cli, tmp_path: Path, evolving: Evolving, arguments: list[str], expected: str
 ) -> None:
     (tmp_path / "plain.json").write_text('{"rules": "x"}')
+    (tmp_path / "deep.json").write_text("[" * 100_000)
     (tmp_path / "short.json").write_text('{"git_branch": "main@abc"}')
     ended = cli("mutate", serve(evolving.script), *arguments)
     assert ended.status == 2

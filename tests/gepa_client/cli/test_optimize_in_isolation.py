@@ -1,10 +1,8 @@
 """Whole runs in bubblewrap's sandboxes: hostile programs change nothing, keys stay outside, and money has an end."""
 
-import asyncio
 import contextlib
 import json
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from tests.gepa_client.exported_page import page_text
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, completion
 from tests.sandbox_runtime.hostile.setup import PROGRAM as ATTEMPTS
 from tests.support.forked_client import ForkServer
+from tests.support.loops import in_a_thread
 from tests.support.rounds import rounds
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
@@ -39,7 +38,7 @@ NAMES = [name for name in sorted(ATTEMPTS) if name not in ("public_network", "dn
 
 def attempt(seed, row):
     begun = Path(tempfile.gettempdir()) / f"begun-{zlib.crc32(row.encode())}"
-    if begun.exists():  # this attempt ended the process of its own row, which runs again, maybe twice, and is scored
+    if begun.exists():  # this attempt ended the process of its own row, which runs again in the same jail
         return
     begun.touch()
     targets = {"canary": "-", "canary_name": "-", "canary_file": "/etc/shadow", "journal": "/etc/shadow", "key": "-"}
@@ -105,27 +104,27 @@ def test_a_hostile_program_changes_nothing_in_its_runs_result(here: Place) -> No
     hostile = here.run(*isolated(here, "hostile", "hostile", "--sandbox-memory-mb", 512))
 
     assert hostile.status == 0, hostile.stderr
-    assert json.loads(here.run("show", "last", "--json").stdout)["failed_examples"] is None
-    assert {**here.result("hostile"), "program": None} == {**plain(here, "honest"), "program": None}
+    failed = json.loads(here.run("show", "last", "--json").stdout)["failed_examples"] or {"failed": 0, "groups": []}
+    found, honest = here.result("hostile"), plain(here, "honest")
+    # An attempt that ends its jail leaves no trace in the next one, and ends that too: its row fails, without output.
+    assert {group["type"] for group in failed["groups"]} <= {"process_died"}, failed
+    outputs, wanted = (
+        {(row, at): output for row, best in each.pop("best_outputs_valset").items() for at, output in best}
+        for each in (found, honest)
+    )
+    assert {**wanted, **outputs} == wanted
+    assert len(wanted) - len(outputs) <= failed["failed"]
+    assert {**found, "program": None} == {**honest, "program": None}
     assert here.sandboxes() == []
 
 
 @contextlib.contextmanager
 def provider() -> Iterator[StubProvider]:
     """A model provider beside the test, whose every call costs a cent at a dollar per thousand tokens of output."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
     stub = StubProvider()
     stub.answer = completion(5, 10)
-    asyncio.run_coroutine_threadsafe(stub.__aenter__(), loop).result(10)
-    try:
+    with in_a_thread(stub):
         yield stub
-    finally:
-        asyncio.run_coroutine_threadsafe(stub.__aexit__(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
 
 
 @pytest.mark.timeout(300)  # a run in two parts

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from evolverpc_common.display_text import command
 from gepa_client.errors import Interrupted, StoreDamaged
 from gepa_client.evolution.names import manual_run_name
 from gepa_client.journal.buffer import JournalBuffer
@@ -17,7 +16,7 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, open_store
-from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
+from gepa_client.settings.run_config import ENDINGS, SETTINGS
 from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.cli.mutation_script import Evolving
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve
@@ -28,11 +27,17 @@ from tests.gepa_client.word_program import Script, rows, scored
 from tests.support.waiting import until
 
 STORE = ("--store", "kept here.db")
+LOW: dict[type, float] = {int: 2, float: 0.5}
+"""Values of limits that a short run reaches, by their kind."""
 
 
 def breaks(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
     error = {"type": "KeyError", "message": "'a'"}
     return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
+
+
+def priced(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+    return {**scored(row, candidate), "usage": {"cost_usd": 0.02}}
 
 
 def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host, cli: Cli, types: Types) -> None:
@@ -63,6 +68,21 @@ def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host,
     assert "completed: max_metric_calls of 280 is reached" in types(f"{next_line} {serve(script)}", again).stdout
 
 
+@pytest.mark.parametrize("limit", [name for name in ENDINGS if SETTINGS[name].kind in LOW])
+def test_of_a_run_that_a_limit_ended_raises_that_limit_and_continues_it(
+    serve: Serve, cli: Cli, types: Types, limit: str
+) -> None:
+    script = Script(datasets={"train": rows(12)}, delay_s=0.01, evaluate=priced)
+    endless = ("--past-perfect", "--no-skip-perfect-score", "--check", "off", *STORE)
+    ended = cli("optimize", serve(script), SETTINGS[limit].flag, LOW[SETTINGS[limit].kind], *endless)
+    assert f"completed: {limit} of " in ended.stdout, ended.stdout + ended.stderr
+    calls = len(script.calls("evaluate"))
+    over = cli("resume", "last", *STORE).stdout
+    assert f" {SETTINGS[limit].flag} " in over.splitlines()[-1]
+    assert f"completed: {limit} of " in types(over, "evolverpc resume").stdout
+    assert len(script.calls("evaluate")) > calls
+
+
 def test_of_a_stored_run_that_is_complete(cli: Cli, types: Types, tmp_path: Path) -> None:
     put(tmp_path / STORE[1], Made(identity=IDENTITY))
     assert types(cli("runs", *STORE).stdout, "evolverpc show").stdout
@@ -79,11 +99,6 @@ def test_of_a_stored_run_that_is_complete(cli: Cli, types: Types, tmp_path: Path
 def test_of_a_stored_run_that_cannot_be_resumed_as_it_is(cli: Cli, types: Types, tmp_path: Path) -> None:
     store_file = tmp_path / STORE[1]
     put(store_file, Made())
-    with pytest.raises(RunMismatch) as other:
-        check_fingerprint(
-            RUN_ID, {"gepa": "1"}, {"gepa": "2"}, lambda: command("fork", RUN_ID, "--at", "24", store=STORE[1])
-        )
-    assert "begins with 24 entries" in types(str(other.value), "evolverpc fork").stdout
     with contextlib.chdir(tmp_path), contextlib.closing(open_store(STORE[1])) as store:
         buffer = JournalBuffer(store, RUN_ID, "test", lambda _: None, reads_only=True)
         journal = Journal(RUN_ID, buffer, replays=True)

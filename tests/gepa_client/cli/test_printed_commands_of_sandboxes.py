@@ -11,7 +11,7 @@ from sandbox_runtime.pool import PoolEvent
 from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.cli.test_sandboxes import left_behind
 from tests.gepa_client.conftest import Cli
-from tests.gepa_client.stored_code import git
+from tests.sandbox_runtime.source.repositories import commit
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "repeats" / "evolve.py"
 TASK = '{{"text": "{0} two three {0}!", "answer": "{0}"}}\n'
@@ -21,21 +21,13 @@ FIX = "sed -i 's/if word in before/if plain(word) in before/' repeats.py"
 pytestmark = pytest.mark.usefixtures("own_state")
 
 
-def committed(repository: Path) -> None:
-    """All that is in the folder, as a commit of `main`."""
-    git(repository, "init", "--quiet", "--initial-branch", "main")
-    git(repository, "add", "--all")
-    git(repository, "commit", "--quiet", "--message", "as it is")
-
-
 @pytest.mark.long
 @pytest.mark.timeout(300)  # sandboxes are started many times
 def test_of_a_program_that_does_not_start(in_process: Cli, types: Types, model: str, tmp_path: Path) -> None:
     program = tmp_path / "program"
     shutil.copytree(EXAMPLE.parent / "python", program, ignore=shutil.ignore_patterns("__pycache__"))
     sound = (program / "repeats.py").read_text()
-    (program / "repeats.py").write_text("import nothing_of_that_name\n")
-    committed(program)
+    commit(program, {"repeats.py": "import nothing_of_that_name\n"})
     (tmp_path / "rows.jsonl").write_text("".join(TASK.format(word) for word in "xyz"))
     server = ("--repo", "program", "--sandbox", "process", "--server-args", f"--agent-command {shlex.quote(FIX)}")
     of_run = ("--trainset", "rows.jsonl", "--reflection-lm", model, "--evolve", "code")
@@ -48,8 +40,7 @@ def test_of_a_program_that_does_not_start(in_process: Cli, types: Types, model: 
     no_run = in_process("optimize", *server, *of_run, *limits)
     assert no_run.status == 2
 
-    (program / "repeats.py").write_text(sound)
-    committed(program)
+    commit(program, {"repeats.py": sound})
     assert "next: evolverpc optimize" in types(no_check.stderr, "evolverpc check").stdout
     done = types(no_run.stderr, "evolverpc optimize").stdout
     assert "0.00 -> 1.00" in done

@@ -83,19 +83,11 @@ def test_a_running_run_without_a_heartbeat_is_marked_and_its_takeover_is_printed
     assert cli("show", "last").stdout.splitlines()[-1] == f"next: evolverpc resume {RUN_ID}"
 
 
-@pytest.mark.parametrize(
-    ("config", "flags"),
-    [
-        ({"target_score": 0.5}, "--max-metric-calls 80 --target-score 1.05"),
-        ({"patience": 3}, "--max-metric-calls 80 --patience 6"),
-        ({"max_seconds": 60.0}, "--max-seconds 120"),
-    ],
-)
-def test_the_printed_command_extends_a_complete_run_by_the_limit_that_ended_it(
-    cli: Cli, store: Path, config: dict[str, float], flags: str
-) -> None:
-    put(store, Made(config=config, reason=f"{next(iter(config))} of {next(iter(config.values()))} is reached"))
-    assert cli("resume", "last").stdout.splitlines()[-1] == f"next: evolverpc resume {RUN_ID} {flags}"
+def test_no_larger_limit_is_proposed_for_a_run_that_evaluated_nothing_new(cli: Cli, store: Path) -> None:
+    put(store, Made(reason="the last 100 iterations evaluated nothing new: all their results were known"))
+    complete, following = cli("resume", "last").stdout.splitlines()
+    assert complete == f"{RUN_ID}: this run is complete; no larger limit extends it"
+    assert following == f"next: evolverpc watch {RUN_ID}"
 
 
 # --- show ------------------------------------------------------------------------------------------------------------

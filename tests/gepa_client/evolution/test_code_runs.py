@@ -1,24 +1,18 @@
-"""Whole runs whose code evolves: recorded, interrupted, resumed, replayed."""
+"""Whole runs whose code evolves, and what they record."""
 
 import asyncio
-import random
 
-import pytest
-
-from gepa_client import Interrupted, RemoteAdapter
+from gepa_client import RemoteAdapter
 from gepa_client.analysis.mutation_outcomes import recorded_mutations
 from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.journal.entries import MUTATION
 from gepa_client.journal.journal import Journal
-from gepa_client.transport import rpc
+from gepa_client.transport import rpc_client
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to, commit_of
 from tests.gepa_client.code_server import COST, SEED, Model
 from tests.gepa_client.evolution.in_process_run import optimize
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import dies_after, discovery_of, recording, replaying, watched
-from tests.support.rounds import rounds
-
-LONG = {"max_metric_calls": 400, "seed": 5, "reflection_minibatch_size": 6, "use_merge": True}
+from tests.gepa_client.journal.stored_journals import recording, watched
 
 
 class ScriptedModel(Model):
@@ -45,9 +39,6 @@ def run_with(server, *requests, **settings):
     with RemoteAdapter(server.url, journal=Journal(RUN.id)) as adapter:
         found = optimize(adapter, model, **given)
         return found, model, adapter
-
-
-# --- what a run does -------------------------------------------------------------------------------------------------
 
 
 def test_a_change_of_code_becomes_a_candidate(code_server):
@@ -134,61 +125,6 @@ def test_a_change_request_that_cannot_be_used_is_asked_for_once_more_then_droppe
     assert adapter.failures.first is None
 
 
-# --- recorded, interrupted, resumed ----------------------------------------------------------------------------------
-
-
-def undisturbed(code_server):
-    server = code_server()
-    with RemoteAdapter(server.url, journal=Journal(RUN.id)) as adapter:
-        wanted = optimize(adapter, **LONG)
-    commits = {commit_of(candidate) for candidate in wanted.candidates}
-    assert len(commits) > 2
-    return wanted, server
-
-
-@pytest.mark.repeated
-@pytest.mark.parametrize("restarts", [pytest.param(False, marks=pytest.mark.long), True])
-@pytest.mark.parametrize("chance", rounds(2))
-def test_a_run_that_dies_at_random_ends_as_an_undisturbed_one(code_server, tmp_path, chance, restarts):
-    wanted, calm = undisturbed(code_server)
-    server, model = code_server(), Model()
-    draw = random.Random(chance)
-    deaths = 0
-    with watched(tmp_path) as store:
-        while True:
-            dies_after(store, draw.randint(5, 60))
-            try:
-                with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
-                    found = optimize(adapter, model, **LONG)
-                break
-            except Interrupted as interrupted:
-                assert "Died" in interrupted.reason
-                deaths += 1
-                store.before_write = lambda _: None
-                if restarts:
-                    server.forget(f"instance {deaths}")
-        assert found.outcome == wanted.outcome
-        assert deaths > 2
-        assert server.branches == calm.branches
-        assert all(server.made[branch] == 1 for branch in server.branches)  # rejected ones leave nothing to find again
-        check_replay(store, server, wanted)
-
-
-def check_replay(store, server, wanted):
-    discovery = discovery_of(server.url)
-    asked = len(server.calls)
-    with RemoteAdapter(journal=replaying(store), recorded=discovery) as adapter:
-        replayed = optimize(adapter, **LONG)
-        commits = {commit_of(candidate) for candidate in replayed.candidates} - {SEED}
-        assert all(adapter.commits.leading_to(commit) for commit in commits)
-    assert replayed.outcome == wanted.outcome
-    assert len(server.calls) == asked
-    made = [{name: value for name, value in event if name != "seconds"} for event in replayed.named("mutated")]
-    before = sorted(wanted.named("mutated"), key=lambda event: event.number)
-    assert made == [{name: value for name, value in event if name != "seconds"} for event in before]
-    assert not replayed.named("mutation_started")
-
-
 def test_secrets_are_replaced_in_diffs_but_not_in_bundles(code_server, tmp_path):
     server = code_server()
     fine = server.replies["apply_mutation"]
@@ -203,7 +139,7 @@ def test_secrets_are_replaced_in_diffs_but_not_in_bundles(code_server, tmp_path)
 
 
 def test_progress_messages_of_a_server_are_reported(code_server, monkeypatch):
-    monkeypatch.setattr(rpc, "WATCHED_S", 0.01)
+    monkeypatch.setattr(rpc_client, "WATCHED_S", 0.01)
     server = code_server()
     fine, answer = server.replies["apply_mutation"], server.answer
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gepa_client.fleet import Address, Fleet, FleetEvent, Pin, cooldown, endpoints_file
-from gepa_client.transport import rpc
+from gepa_client.transport import rpc_client
 from gepa_client.transport.calls import AttemptLog, Call, FailedTry, Reply
 from gepa_client.transport.responses import example_results
-from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport.rpc_client import RpcClient
 from protocol import EvaluateResult, JsonValue
 from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer, ok
 
@@ -24,7 +24,7 @@ WAIT_S = 10
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEPA_TOKEN", TOKEN)
-    monkeypatch.setattr(rpc, "FIRST_PAUSE_S", 0.005)
+    monkeypatch.setattr(rpc_client, "FIRST_PAUSE_S", 0.005)
     monkeypatch.setattr(cooldown, "FIRST_S", 0.02)
     monkeypatch.setattr(endpoints_file, "POLL_S", 0.01)
     monkeypatch.setattr(RpcClient, "send", _send)

@@ -29,16 +29,28 @@ def fleet_wide(watch):
     return [event.detail for event in watch.of("warning") if event.url is None]
 
 
-async def test_it_waits_while_the_only_endpoint_that_offers_it_is_away(cluster, opened, watch):
+@pytest.mark.parametrize("offered_again", [True, False])
+async def test_it_waits_while_the_only_endpoint_that_offers_it_is_away(cluster, opened, watch, offered_again):
     lacking, able = without_proposals(cluster.start()), cluster.start()
     async with opened(lacking, able) as fleet:
         cluster.kill(able)
         tasks = [propose(fleet), propose(fleet)]
         await eventually(lambda: fleet_wide(watch))
         await results(begin(fleet, "another call runs"))
-        cluster.restart(able)
+        cluster.restart(able if offered_again else without_proposals(able))
+        if not offered_again:
+            for task in tasks:
+                with pytest.raises(Interrupted, match="no endpoint of the fleet offers `proposals`"):
+                    await results(task)
+            return
         assert await results(*tasks) == [{"system": "s!"}] * 2
-        assert fleet_wide(watch) == ["no endpoint that offers `proposals` is left; calls that need it wait up to 600 s"]
+        warning = "no endpoint that offers `proposals` is left; calls that need it wait up to 600 s"
+        assert fleet_wide(watch) == [warning]
+        cluster.kill(able)
+        later = propose(fleet)
+        await eventually(lambda: fleet_wide(watch) == [warning] * 2)
+        cluster.restart(able)
+        await results(later)
 
 
 async def test_a_call_that_no_endpoint_offers_fails_at_once(cluster, opened):

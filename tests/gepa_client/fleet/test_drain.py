@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gepa_client.fleet import Address, endpoint
+from gepa_client.fleet import Address, Pin, endpoint
 from tests.gepa_client.fleet.conftest import Ledger, begin, results
 from tests.support.waiting import eventually
 
@@ -40,6 +40,7 @@ async def test_an_endpoint_that_left_finishes_what_it_has(cluster, opened, watch
         ledgers = [Ledger(f"{number}") for number in range(16)]
         calls = [begin(fleet, f"{number}", ledger) for number, ledger in enumerate(ledgers)]
         await eventually(lambda: leaver._running == 8)
+        calls.append(begin(fleet, "pinned", pin=Pin(leaver.instance_id)))  # waits for the one that leaves alone
         asked = len(leaver.called("discover"))
         (tmp_path / "fleet").write_text("", encoding="utf-8")
         await eventually(lambda: len(leaver.called("discover")) > asked + 2 * endpoint.DRAIN_SILENT_POLLS)

@@ -6,8 +6,7 @@ import time
 import pytest
 
 from gepa_client.fleet import cooldown
-from gepa_client.fleet.example_retries import ExampleRetries
-from gepa_client.fleet.host_evidence import HostEvidence
+from gepa_client.fleet.example_retries import ExampleRetries, HostEvidence
 from gepa_client.transport.calls import FailedTry
 
 MODEL = "api.openai.com"

@@ -6,7 +6,7 @@ import pytest
 from gepa_client.errors import Interrupted
 from gepa_client.fleet import Address, cooldown
 from gepa_client.fleet.endpoint import FAILURES_TO_COOL_DOWN, Endpoint
-from gepa_client.transport import rpc
+from gepa_client.transport import rpc_client
 from protocol.errors import Overloaded
 from tests.gepa_client.fleet.conftest import Ledger, begin, results, url_of
 from tests.gepa_client.scripted_server import failed, ok
@@ -35,7 +35,7 @@ async def test_calls_of_a_killed_endpoint_go_elsewhere_and_it_rejoins_automatica
 
 async def test_finished_work_is_collected_after_a_connection_was_cut(cluster, opened, watch):
     server, other = cluster.start(), cluster.start()
-    server.cuts = rpc.RESENDS + 2
+    server.cuts = rpc_client.RESENDS + 2
     async with opened(server, other) as fleet:
         ledger = Ledger("mine")
         await results(begin(fleet, "a", ledger))
@@ -65,7 +65,7 @@ async def test_a_refused_connection_moves_on_at_once(cluster, opened, monkeypatc
     gone, other = cluster.start(), cluster.start()
     gone.keeps_alive = False
     async with opened(gone, other) as fleet:
-        monkeypatch.setattr(rpc, "FIRST_PAUSE_S", 60)  # who resends waits longer than this test
+        monkeypatch.setattr(rpc_client, "FIRST_PAUSE_S", 60)  # who resends waits longer than this test
         cluster.kill(gone)
         ledgers = [Ledger(f"{number}") for number in range(4)]
         await results(*(begin(fleet, ledger.name, ledger) for ledger in ledgers))
@@ -152,6 +152,11 @@ async def test_without_an_endpoint_calls_wait_and_resume_when_one_returns(cluste
         cluster.restart(servers[1])
         await results(*tasks)
         assert watch.kinds("waiting") == ["waiting"]
+        cluster.kill(servers[1])
+        again = begin(fleet, "in the next outage")
+        await eventually(lambda: len(watch.of("waiting")) == 2)
+        cluster.restart(servers[1])
+        await results(again)
 
 
 async def test_an_outage_pauses_the_run_after_its_limit(cluster, opened):

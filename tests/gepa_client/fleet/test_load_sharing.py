@@ -5,7 +5,7 @@ import pytest
 from gepa_client.fleet import Address, Pin
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.fleet.slots import Slots
-from tests.gepa_client.fleet.conftest import Ledger, begin, results
+from tests.gepa_client.fleet.conftest import WAIT_S, Ledger, begin, results
 from tests.support.waiting import eventually
 
 
@@ -69,3 +69,17 @@ async def test_a_slot_given_to_a_call_that_is_cancelled_at_that_moment_is_free()
     waiting.cancel()
     await asyncio.wait([waiting])
     assert endpoint.in_flight == 0
+
+
+async def test_a_call_that_avoids_an_endpoint_has_its_slot_once_no_other_endpoint_is_left():
+    slots = Slots(lambda: None)
+    avoided, other = (Endpoint.at(Address(f"http://127.0.0.1:{port}", token="t")) for port in (8, 9))
+    for endpoint in (avoided, other):
+        endpoint.slots = 1
+        slots.start(endpoint)
+    await slots.take(slots.ticket(), at=other)
+    waiting = asyncio.ensure_future(slots.take(slots.ticket(), avoid=avoided))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    slots.stop(other)
+    assert await asyncio.wait_for(waiting, WAIT_S) is avoided

@@ -108,8 +108,9 @@ async def test_endpoints_join_and_leave_with_the_fleet_file(cluster, opened, wat
         assert sum(second.runs.values()) == 4
         assert [endpoint.url for endpoint in fleet.endpoints] == [url_of(second)]
         (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
-        path.write_text(f"{second.url} token-file=token\n", encoding="utf-8")
-        await eventually(lambda: len(watch.of("joined")) == 3)  # with another token it is another endpoint
+        for joined, files in ((3, "token-file=token"), (4, "token-file=token proxy-token-file=token")):
+            path.write_text(f"{second.url} {files}\n", encoding="utf-8")
+            await eventually(lambda joined=joined: len(watch.of("joined")) == joined)  # another token, another endpoint
 
 
 async def test_a_bad_fleet_file_changes_nothing_and_is_warned_about_once(cluster, opened, watch, tmp_path):

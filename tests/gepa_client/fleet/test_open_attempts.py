@@ -7,7 +7,7 @@ import pytest
 from gepa_client.errors import ConnectionLost, Interrupted
 from gepa_client.fleet import Pin
 from gepa_client.fleet.slots import InFlightLimit, Shutdown
-from gepa_client.transport import rpc
+from gepa_client.transport import rpc_client
 from gepa_client.transport.calls import Reply
 from protocol.errors import CallIdConflict, Overloaded, ProgramFailed
 from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results
@@ -56,7 +56,7 @@ async def test_an_open_attempt_is_not_sent_to_the_process_that_replaces_its_own(
             return await described(params)
 
         server.replies["discover"] = replaced
-        server.cuts = rpc.RESENDS + 1
+        server.cuts = rpc_client.RESENDS + 1
         ledger = Ledger()
         await results(begin(fleet, "a", ledger))
         assert [(instance, again) for _, instance, again in ledger.sent_to][1:] == [("another", False)]
@@ -106,19 +106,20 @@ async def test_pauses_between_attempts_grow(cluster, opened, monkeypatch):
     assert pauses[-1] > 4 * pauses[0] > 0
 
 
-async def test_a_wait_for_room_that_is_cancelled_gives_none_back():
+@pytest.mark.parametrize("held", [1, 2])
+async def test_a_wait_for_room_that_is_cancelled_gives_back_what_it_had_and_no_more(held):
     limit, done = InFlightLimit(2), []
 
     async def work(examples):
         async with limit.hold(examples):
             done.append(examples)
 
-    async with limit.hold(2):
+    async with limit.hold(held):
         waiting = asyncio.create_task(work(2))
         await asyncio.sleep(0)
         waiting.cancel()
         other = asyncio.create_task(work(2))
         await asyncio.wait([waiting, other], timeout=0.01)
         assert done == []
-    await other
+    await results(other)
     assert done == [2]

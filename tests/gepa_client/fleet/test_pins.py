@@ -1,6 +1,6 @@
 from gepa_client.fleet import Pin
 from gepa_client.fleet import fleet as fleets
-from gepa_client.transport import rpc
+from gepa_client.transport import rpc_client
 from gepa_client.transport.calls import Reply
 from protocol.errors import Overloaded
 from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results
@@ -43,7 +43,7 @@ async def test_a_pin_moves_when_its_endpoint_stays_out_of_reach_and_another_is_u
     monkeypatch.setattr(fleets, "PATIENCE_S", 0.1)
     home, other = cluster.start(), cluster.start()
     async with opened(home, other) as fleet:
-        home.cuts = rpc.RESENDS + 1
+        home.cuts = rpc_client.RESENDS + 1
         pin = Pin(home.instance_id)
         first = begin(fleet, "first", pin=pin)
         home.replies["discover"] = lambda _: (_ for _ in ()).throw(Overloaded(retry_after_s=60))

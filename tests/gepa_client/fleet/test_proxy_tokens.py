@@ -4,6 +4,7 @@ import pytest
 
 from gepa_client.fleet import Address, Pin
 from tests.gepa_client.fleet.conftest import begin, results
+from tests.gepa_client.scripted_server import TOKEN
 from tests.support.waiting import eventually
 
 
@@ -21,7 +22,9 @@ def proxied(cluster, tmp_path, monkeypatch):
 @pytest.mark.parametrize("which", ["own", "proxy"])
 async def test_an_only_endpoint_rests_until_its_file_has_the_new_token(proxied, opened, watch, tmp_path, which):
     server, address = proxied
-    async with opened(address) as fleet:
+    secrets: set[str] = set()
+    async with opened(address, on_token=secrets.add) as fleet:
+        assert secrets == {TOKEN, "the proxy's first"}
         [endpoint] = fleet.endpoints
         if which == "own":
             server.token = "renewed"
@@ -35,3 +38,4 @@ async def test_an_only_endpoint_rests_until_its_file_has_the_new_token(proxied, 
         await results(*calls)
         assert watch.kinds("back") == ["back"]
         assert pin.instance == server.instance_id
+        assert secrets == {TOKEN, "the proxy's first", "renewed"}  # of which the run writes none

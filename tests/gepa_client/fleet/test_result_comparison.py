@@ -122,3 +122,13 @@ def test_a_verdict_is_that_of_one_process_and_not_of_the_next_one_at_its_address
     comparison.agree(second, "http://server")
     verdicts = [comparison.verdict("http://server", each) for each in (first, second, third)]
     assert verdicts == ["other scores", "", None]
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("evolverpc", ""), ("another", None)])
+def test_an_equal_digest_shows_equal_code_of_our_servers_alone(name, verdict):
+    program = SimpleNamespace(digest="the same")
+    servers = [SimpleNamespace(name=name, language="go", instance_id=each) for each in "ab"]
+    first, other = (SimpleNamespace(server=each, program=program) for each in servers)
+    comparison = SeedComparison([], lambda _: Ledger(), is_exact=lambda _: True)
+    comparison.agree(first, "http://first")
+    assert comparison.verdict("http://other", other) == verdict

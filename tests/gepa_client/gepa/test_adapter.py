@@ -80,25 +80,26 @@ def test_the_programs_failures_score_the_failure_score_in_every_objective(server
     assert batch.objective_scores == [{"speed": 0.25, "taste": 1}, lost, lost]
 
 
-def test_objectives_that_only_some_results_have_are_none(server, connect):
+def test_objectives_that_only_some_results_have_are_none_and_no_batch_is_for_free(server, connect):
     server.evaluate_one = lambda _, example, __: (
-        server.ok(objective_scores={"a": 1.0}) if example.id == "0" else server.ok()
+        server.ok(objective_scores={"a": 1.0}, metric_calls=0) if example.id == "0" else server.ok(metric_calls=0)
     )
-    assert connect().evaluate(rows(2), SEED).objective_scores is None
+    batch = connect().evaluate(rows(2), SEED)
+    assert (batch.objective_scores, batch.num_metric_calls) == (None, 1)
 
 
 @pytest.mark.parametrize("status", ["infra_error", "cancelled"])
 def test_a_failure_of_the_infrastructure_is_retried_as_a_new_call_instead_of_scored(server, connect, status):
     examples, paid = [], {"usage": {"cost_usd": 0.25}}
-    server.evaluate_one = lambda _, example, __: (
-        {**server.failed(status, "RateLimitError"), **paid} if server.runs[example.id] < 3 else server.ok(0.75, **paid)
-    )
+    attempts = [server.failed(status, "RateLimitError"), server.failed(status, **paid), server.ok(0.75, **paid)]
+    server.evaluate_one = lambda _, example, __: attempts[server.runs[example.id] - 1]
     adapter = connect(on_example=examples.append)
     assert adapter.evaluate(rows(1), SEED).scores == [0.75]
     assert len({params["_meta"]["call_id"] for params in server.called("evaluate")}) == 3
     assert [(done.id, done.status, done.score) for done in examples] == [("0", "ok", 0.75)]
     assert (adapter.tally.examples, adapter.tally.calls) == (1, 3)
-    assert adapter.journal.spending["evaluate"].cost_usd == 0.75, "each attempt is paid for"
+    spent = adapter.journal.spending["evaluate"]
+    assert (spent.cost_usd, spent.unpriced) == (0.5, 0), "each attempt is paid for that states what it cost"
 
 
 def test_rows_travel_by_value_or_by_name(server, connect):

@@ -66,8 +66,8 @@ class CutOff(Model):
 
 def checked(journal, model):
     reflection = ConcurrentReflection(model, TEMPLATE, journal=journal, check=AnswerCheck())
-    found = [proposal.new_texts for proposal in reflection.propose(JOBS[:2])]
-    return found, reflection.take_unusable(), reflection.total_cost
+    found = reflection.propose(JOBS[:2])
+    return [(one.new_texts, one.unusable) for one in found], reflection.total_cost
 
 
 def test_a_process_that_ends_between_two_answers_is_continued_with_the_second_one_and_pays_for_none_twice(store):
@@ -76,11 +76,11 @@ def test_a_process_that_ends_between_two_answers_is_continued_with_the_second_on
     model = CutOff()
     with recording(store) as journal:
         live = checked(journal, model)
-    assert live[0] == [{"a": "new"}, {"a": "new"}]
-    assert [(found.reason, found.then) for found in live[1]] == [("truncated", None)] * 2
+    assert [texts for texts, _ in live[0]] == [{"a": "new"}, {"a": "new"}]
+    assert [(found.reason, found.then) for _, [found] in live[0]] == [("truncated", None)] * 2
     assert ["answered this once already" in prompt for prompt in model.asked] == [True, True]
-    assert live[2] == 4 * 0.25
-    assert checked(replaying(store), Model())[:2] == live[:2]
+    assert live[1] == 4 * 0.25
+    assert checked(replaying(store), Model())[0] == live[0]
     about = [entry.about for entry in store.entries(RUN.id, SEARCH)]
     assert about[2:] == [f"reflect on 'a', as the first answer was truncated, job {at}" for at in range(2)]
 

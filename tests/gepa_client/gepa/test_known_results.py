@@ -38,7 +38,9 @@ def evaluated(server):
 
 
 def numbered(server):
-    server.evaluate_one = lambda _candidate, example, _traced: server.ok(example.data["n"] / 8, output=example.data)
+    server.evaluate_one = lambda _candidate, example, _traced: server.ok(
+        example.data["n"] / 8, output=example.data, metric_calls=2
+    )
 
 
 def test_a_row_is_evaluated_once_with_a_candidate_whichever_minibatch_it_is_in(server, store):
@@ -56,7 +58,7 @@ def test_a_row_is_evaluated_once_with_a_candidate_whichever_minibatch_it_is_in(s
 
     batches, reused = recorded(server, store, work)
     assert sorted(evaluated(server)) == [("other", "1"), ("other", "1"), ("s", "1"), ("s", "2"), ("s", "3")]
-    assert [[batch.num_metric_calls for batch in batch_of] for batch_of in batches] == [[2, 1], [1], [1, 0, 0]]
+    assert [[batch.num_metric_calls for batch in batch_of] for batch_of in batches] == [[4, 2], [2], [2, 0, 0]]
     assert [[batch.scores for batch in batch_of] for batch_of in batches] == [
         [[1 / 8, 2 / 8, 2 / 8], [1 / 8]],
         [[3 / 8, 2 / 8]],

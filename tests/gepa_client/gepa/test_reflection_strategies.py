@@ -166,8 +166,7 @@ def test_a_component_without_a_usable_answer_is_left_out_and_the_others_of_its_j
     job = ({"a": "text a", "b": "text b"}, {"a": [{"x": 1}], "b": [{"x": 1}]}, ["a", "b"])
     [proposal] = reflection.propose([job])
     assert proposal.new_texts == {"b": "new"}
-    assert reflection.take_unusable() == [Unusable(0, "a", "monologue", asked_again=True, then="monologue")]
-    assert reflection.take_unusable() == []
+    assert proposal.unusable == [Unusable("a", "monologue", asked_again=True, then="monologue")]
 
 
 def test_a_model_that_twice_gave_its_text_without_a_block_is_not_asked_twice_again():
@@ -189,5 +188,5 @@ def test_an_answer_whose_text_cannot_be_used_is_asked_for_once_more_with_the_rea
     reflection = ConcurrentReflection(second_time_right, check=AnswerCheck())
     [proposal] = reflection.propose([({"a": "text a"}, {"a": [{"x": 1}]}, ["a"])])
     assert proposal.new_texts == {"a": "new\n```\nexample\n```"}
-    assert reflection.take_unusable() == [Unusable(0, "a", "not text", asked_again=True)]
+    assert proposal.unusable == [Unusable("a", "not text", asked_again=True)]
     assert "could not be used: it " in prompts[1]

@@ -49,19 +49,25 @@ def program(server):
 def test_scores_and_feedback_come_from_there_and_everything_else_from_the_program(program, scorer):
     for each in (program, scorer):
         each.capabilities = [*each.capabilities, "example_timeout"]
+    fails = failed(message="no verdict")
+    scoring = {"feedback": "seen", "objective_scores": {"short": 0.5}}
+    scorer.judge = lambda _, result: fails if result["output"] == 4 else ok(result["output"] / 10, **scoring)
     with RemoteAdapter(program.url, score_with=scorer.url, example_timeout_s=7) as adapter:
         batch = adapter.evaluate(rows(5), SEED, capture_traces=True)
         adapter.make_reflective_dataset(SEED, batch, ["system"])
         assert adapter.journal.spending["score"].calls == 5
-    assert batch.scores == [0.0, 0.1, 0.2, 0.3, 0.4]
+    assert batch.scores == [0.0, 0.1, 0.2, 0.3, 0.0]
     assert batch.outputs == [0, 1, 2, 3, 4]
     made = [*program.called("evaluate"), *scorer.called("score")]
     assert [params["_meta"]["example_timeout_s"] for params in made] == [7] * 10
     [sent] = program.called("make_reflective_dataset")
-    first = sent["eval_batch"]["results"][0]
-    assert (first["status"], first["feedback"], first["usage"]) == ("ok", "seen", {"cost_usd": 0.5})
-    assert first["trajectory_ref"].startswith("first/")
-    assert all("trajectory_ref" not in result for params in scorer.called("score") for result in params["results"])
+    first, *_, last = sent["eval_batch"]["results"]
+    assert first.pop("trajectory_ref").startswith("first/")
+    run = {"output": 0, "seconds": 0.251, "usage": {"cost_usd": 0.5}}
+    assert first == {**run, "status": "ok", "score": 0.0, **scoring}
+    assert (last["status"], last["error"], last["output"]) == ("program_error", fails["error"], 4)
+    given = [result for params in scorer.called("score") for result in params["results"]]
+    assert all({"trajectory_ref", "usage"}.isdisjoint(result) for result in given)
 
 
 def test_examples_that_are_scored_count_as_in_flight(program, scorer):
@@ -148,6 +154,7 @@ def test_a_scorer_that_reads_trajectories_gets_them_inline_and_gives_feedback_by
         adapter.make_reflective_dataset(SEED, adapter.evaluate(rows(2), SEED, capture_traces=True), ["system"])
     assert batch.scores == [1.0, 1.0]
     assert all("_meta" not in params or "group" not in params["_meta"] for params in program.called("evaluate"))
+    assert all("usage" not in result for params in scorer.called("score") for result in params["results"])
     [sent] = program.called("make_reflective_dataset")
     for result in sent["eval_batch"]["results"]:
         assert result["trajectory"] == steps

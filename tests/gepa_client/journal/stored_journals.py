@@ -86,18 +86,3 @@ def cut_after(journal: Journal, times: int) -> None:
             journal.cancel_token.cancel(Interrupted("paused", "cut"))
 
     journal.spending.watch(count)
-
-
-class Died(Exception):
-    """The process ends: nothing of the commit that raises it, and of no later one, is in the store."""
-
-
-def dies_after(store: Watched, commits: int) -> None:
-    """Let so many commits be the last."""
-    left = iter(range(commits, 0, -1))
-
-    def count(_rows: Sequence[Row]) -> None:
-        if next(left, 0) <= 1:
-            raise Died
-
-    store.before_write = count

@@ -32,7 +32,7 @@ from tests.gepa_client.stored_run import RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows
 from tests.support.rounds import rounds
 
-COMPARED = ("rows", "candidate", "proposal", "steered", "budget", "no_proposal", "failures")
+COMPARED = ("rows", "candidate", "proposal", "steered", "budget", "failures")
 TIMEOUT_S = 90.0
 
 
@@ -144,9 +144,9 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
 @pytest.mark.parametrize(
     ("key", "kinds"),
     [
-        ("at", "budget no_proposal mutation"),
+        ("at", "budget mutation"),
         ("number", "steered"),
-        ("index", "candidate tested"),
+        ("index", "candidate"),
         ("key", "proposal steer"),
     ],
 )
@@ -158,8 +158,11 @@ def test_a_page_that_comes_later_gets_an_event_of_each_key(key: str, kinds: str)
         assert len(log.since(0, 1000)[0]) == 2, kind
 
 
-def test_failures_of_a_known_kind_are_counted_while_the_run_continues(tmp_path: Path) -> None:
-    url, made = str(tmp_path / "runs.db"), Made(status="running", claim=Claim("one", 1), broken=frozenset({(1, 0)}))
+@pytest.mark.parametrize(("status", "claim"), [("running", Claim("one", 1)), ("completed", Claim(None, 0))])
+def test_failures_of_a_known_kind_are_counted_while_the_run_continues_and_at_each_end(
+    status: str, claim: Claim, tmp_path: Path
+) -> None:
+    url, made = str(tmp_path / "runs.db"), Made(status=status, claim=claim, broken=frozenset({(1, 0)}))
     put(url, made)
     [ended] = [row for row in made.rows() if isinstance(row, Attempt) and row.outcome == "program_error"]
     of_number = [row for row in made.rows() if isinstance(row, Entry) and row.number == ended.number]
@@ -170,11 +173,31 @@ def test_failures_of_a_known_kind_are_counted_while_the_run_continues(tmp_path: 
         shown = page.one("failures")
         if again and shown is not None:
             with closing(open_store(url)) as store:
-                store.write(RUN_ID, "one", again)
+                store.write(RUN_ID, claim.owner or "", again)
+                counters = {**store.run(RUN_ID).counters, "warnings": ["a row fails"]}
+                store.update(RUN_ID, {"status": status, "counters": counters})
             again.clear()
-        return shown is not None and shown["failed"] == 2
+        facts = (page.one("summary") or {"facts": []})["facts"]
+        is_summed_up = status == "running" or any(fact["text"].startswith("2 of 21 evaluations") for fact in facts)
+        warned = [line["text"] for each in page.of("lines") for line in each["lines"]] == ["a row fails"]
+        return shown is not None and shown["failed"] == 2 and is_summed_up and warned
 
     read_run(url, RUN_ID, until=has_both)
+
+
+def test_a_page_states_that_its_run_is_not_there_until_it_is(tmp_path: Path) -> None:
+    url = str(tmp_path / "runs.db")
+    problems: list[str] = []
+
+    def is_there(page: PageState) -> bool:
+        trouble = page.one("store") or {"gone": False, "problem": "not read yet"}
+        if trouble["gone"] and not problems:
+            problems.append(trouble["problem"])
+            put(url, Made())
+        return trouble["problem"] is None
+
+    read_run(url, RUN_ID, until=is_there)
+    assert RUN_ID in problems[0]
 
 
 def test_the_page_of_a_running_run_has_the_command_that_cancels_it(cli: Cli, tmp_path: Path) -> None:

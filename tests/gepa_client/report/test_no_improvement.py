@@ -14,12 +14,12 @@ from gepa_client.journal.run_events import (
     StepFailed,
 )
 from gepa_client.report.no_improvement import no_improvement
-from gepa_client.report.run_record import RunRecord
+from gepa_client.run.run_view import RunView
 from tests.gepa_client.example_records import candidate, started
 
 
 def ended(*happened: Event, seed: float = 0.25, begin: Started | None = None, **finish: Any) -> dict[str, str]:
-    record = RunRecord()
+    record = RunView()
     last = Finished(**{"status": "completed", "metric_calls": 60, "search_complete": True, **finish})
     for event in (begin or started(), Phase(phase="seed"), candidate(0, seed, [], "a", 0, 12), *happened, last):
         record.apply(event)
@@ -39,7 +39,7 @@ def test_proposals_are_counted_by_why_they_were_not_kept() -> None:
         NoProposal(iteration=7, reason="all scores perfect"),
         StepFailed(iteration=8, step="reflection", message="Timeout: no answer"),
     )
-    assert facts["no improvement"] == "6 proposals in 7 iterations; the seed is still the best candidate"
+    assert facts["no improvement"] == "6 proposals in 8 iterations; the seed is still the best candidate"
     assert facts["because"] == (
         "3 with the same score on their minibatch, 1 not better on the validation rows, 1 worse on their minibatch, "
         "1 Duplicate of candidate 1, 1 without a proposal (all scores perfect), 1 failed in reflection"

@@ -15,10 +15,10 @@ from gepa_client.gepa.row_loaders import Row
 from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SEARCH, StoredRun
 from gepa_client.journal.run_events import Event, Finished, Progress
 from gepa_client.journal.store import open_store
-from gepa_client.report.run_record import RunRecord
 from gepa_client.run import stop_conditions, supervisor
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.gateway_record import GatewayRecord
+from gepa_client.run.run_view import RunView
 from gepa_client.run.stop_conditions import held_calls_abandoned
 from gepa_client.run.supervisor import DriverProcess
 from gepa_client.settings.run_config import RunConfig
@@ -76,9 +76,9 @@ def model_call(number: int, **given: Any) -> dict[str, Any]:
     return {"model_call": call | figures | given}
 
 
-def driven(job: DriverJob, on_event: Callable[[Event, DriverProcess], None] = lambda *_: None) -> RunRecord:
+def driven(job: DriverJob, on_event: Callable[[Event, DriverProcess], None] = lambda *_: None) -> RunView:
     """Drive the run and return the record of its events."""
-    record = RunRecord()
+    record = RunView()
     assert job.output is not None
     deadline = time.monotonic() + TIMEOUT_S
     with DriverProcess(job, job.output / "log.txt") as process:

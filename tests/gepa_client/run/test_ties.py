@@ -7,6 +7,8 @@ from typing import Any
 from gepa_client import load_result
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_text
+from tests.gepa_client.page.page_state import read_run
+from tests.gepa_client.run_folder import stored
 from tests.gepa_client.word_program import Script, rows
 
 VAL, TEST, FRESH = 12, 8, 10
@@ -63,6 +65,13 @@ def test_everything_that_reads_the_best_candidate_agrees(serve: Serve, cli: Cli,
     decided = ("best", "rows", "validation_rows", "validation_left", "candidates")
     assert shown["ties"] == {name: ties[name] for name in decided}
     assert cli("verify", folder / "certificate.json").status == 0
+    with stored(tmp_path) as (store, run_id):
+        page = read_run(store.url, run_id)
+    assert page.of("ties_compared") == [{**ties, "seconds": 0.0}]
+    assert (page.one("certificate") or {})["candidate"] == best
+    assert cli("replay", "last", "--until", 40, "--output", "earlier").status == 0
+    assert certificate["statement"] in report
+    assert certificate["statement"] not in page_text(tmp_path / "earlier" / "report.html")
     used = [params for params in words.calls("evaluate") if params["batch"][0]["split"] == "train"]
     fresh = used[-FRESH * len(compared) :]
     before = {params["batch"][0]["id"] for params in used[: -FRESH * len(compared)]}

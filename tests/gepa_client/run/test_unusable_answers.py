@@ -152,5 +152,6 @@ def test_examples_that_candidates_copied_from_training_rows_are_reported(
     assert found["copies"] == [
         {"candidate": 1, "component": "rules", "words": 14, "text": message, "rows": ["7"], "row_count": 1}
     ]
+    assert json.loads(cli("show", "last", "--json").stdout)["copied_examples"]["copies"] == found["copies"]
     summary = "1 part of training rows: 14 words of row 7 in candidate 1 (rules)"
     assert summary in page_text(only_run(tmp_path) / "report.html")

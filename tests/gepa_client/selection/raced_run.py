@@ -13,7 +13,7 @@ from gepa_client.run import strategies
 from gepa_client.run.proposal_watcher import ProposalWatcher
 from gepa_client.selection.race import RacedSelection
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.steering import Steering
+from gepa_client.steering.in_force import InForce
 from protocol import Example
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.scripted_server import Host, ScriptedServer, ok
@@ -101,16 +101,13 @@ def run(
     reflection = ProgramReflection(adapter)
     arguments = strategies.arguments(config) | strategies.evolution_arguments(config, adapter, reflection, print)
     val = val or rows(VAL, TRAIN)
-    race = strategies.racing(arguments, adapter, val, config)
-    if race is not None:
-        race.dropped = dropped
+    race = strategies.racing(arguments, adapter, val, config, dropped)
     proposals = ProposalWatcher(
         lambda _event: None,
         adapter,
-        Steering(adapter.journal, lambda _event: None),
+        InForce(),
         arguments["reflection_strategy"],
         arguments["selection_strategy"],
-        reflection.take_unusable,
     )
     arguments |= {"reflection_strategy": proposals, "selection_strategy": proposals}
     rejected = Rejections(proposals, race)

@@ -8,6 +8,7 @@ import pytest
 
 from gepa_client.journal.entries import SteeringRequest
 from gepa_client.journal.journal import Journal
+from gepa_client.steering.in_force import InForce
 from gepa_client.steering.steering import MOST_TRIES, Steering
 
 
@@ -36,7 +37,7 @@ class Queue:
 @pytest.fixture
 def steering() -> Any:
     queue: Any = Queue()
-    return Steering(Journal("a-run"), lambda _event: None, queue)
+    return Steering(Journal("a-run"), lambda _event: None, InForce(), queue)
 
 
 @pytest.fixture
@@ -66,7 +67,9 @@ def test_a_candidate_that_is_dropped_leaves_the_fronts_and_is_no_parent_of_texts
     steering.queue.add("drop", candidate=1)
     steering.queue.add("propose", texts={"rules": "e"})
     steering.advance(state)
-    assert [proposal.parent for proposal in steering.proposals] == [1, 2], "the best one, of those that are left"
+    assert [proposal.parent for proposal in steering.in_force.proposals] == [1, 2], (
+        "the best one, of those that are left"
+    )
     assert state.program_at_pareto_front_valset == {0: {2}}
 
 
@@ -74,21 +77,21 @@ def test_pins_and_hints_end_when_a_user_ends_them(steering: Any, state: Any) -> 
     steering.queue.add("pin", candidate=2)
     steering.queue.add("hint", text="warm")
     steering.advance(state)
-    assert (steering.pinned, steering.hints()) == (2, ("warm",))
+    assert (steering.in_force.pinned, steering.in_force.hints()) == (2, ("warm",))
     steering.queue.add("unpin")
     steering.queue.add("clear_hints")
     steering.advance(state)
-    assert (steering.pinned, steering.hints()) == (None, ())
+    assert (steering.in_force.pinned, steering.in_force.hints()) == (None, ())
 
 
 def test_texts_by_hand_that_cannot_be_evaluated_are_given_up(steering: Any, state: Any) -> None:
     steering.queue.add("propose", texts={"rules": "d"})
     steering.advance(state)
     for _ in range(MOST_TRIES):
-        assert len(steering.proposals) == 1
-        steering.begin(steering.proposals[0])
+        assert len(steering.in_force.proposals) == 1
+        steering.in_force.begin(steering.in_force.proposals[0])
         steering.advance(state)
-    assert not steering.proposals
+    assert not steering.in_force.proposals
 
 
 def test_a_request_whose_outcome_was_not_written_is_not_taken_twice(steering: Any, state: Any) -> None:
@@ -98,4 +101,4 @@ def test_a_request_whose_outcome_was_not_written_is_not_taken_twice(steering: An
     steering.queue.requests = [again]
     steering.advance(state)
     assert steering.queue.outcomes == [(request, 0)] * 2
-    assert steering.hints() == ("warm",)
+    assert steering.in_force.hints() == ("warm",)

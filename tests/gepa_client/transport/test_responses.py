@@ -4,7 +4,7 @@ from aiohttp import web
 
 from gepa_client.errors import BadResponse
 from gepa_client.transport.responses import HttpResponse, example_results, result_of
-from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport.rpc_client import RpcClient
 from protocol import ScoreResult
 from protocol.errors import Overloaded
 

@@ -7,7 +7,7 @@ import pytest
 from gepa_client.conformance.raw_transport import RawRequest, RawTransport
 from gepa_client.errors import Refused
 from gepa_client.transport.address import rpc_url
-from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport.rpc_client import RpcClient
 from tests.gepa_client.scripted_server import ScriptedServer
 
 

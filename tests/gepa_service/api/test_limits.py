@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 from gepa_service.api.failures import Failures
 from gepa_service.api.limits import FRESH_S, RequestLimits
 from gepa_service.api.request_counts import RequestCounts
-from gepa_service.auth.principal import Principal
+from gepa_service.auth.permissions import Principal
 from gepa_service.jobs.month_spending import month_id
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant, Usage
 from gepa_service.records.record import now

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.api.route_table import permission_of, routes_of
-from gepa_service.auth.principal import PERMISSIONS, Permission
+from gepa_service.auth.permissions import PERMISSIONS, Permission
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from tests.gepa_service.api.conftest import Client
 from tests.gepa_service.api.examples_of_routes import ABSENT, EXAMPLES, MARKER, RESOURCES, Example

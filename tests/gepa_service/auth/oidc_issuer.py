@@ -1,50 +1,35 @@
 """An OIDC issuer on loopback: discovery, keys that a test replaces, and tokens that it signs."""
 
-import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jwt
+from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from tests.support.loops import in_a_thread
+from tests.support.web_hosts import web_host
 
 AUDIENCE = "the-service"
 
 
 class OidcIssuer:
-    """Serves until it is closed. `requests`: how many it got. `status`: of its answers."""
+    """`requests`: how many it got. `status`: of its answers."""
 
     def __init__(self) -> None:
+        self.url = ""
         self.requests = 0
         self.status = 200
         self.keys: dict[str, Any] = {}
         self.extra: list[dict[str, Any]] = []
         self.named: str | None = None
-        issuer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                issuer.requests += 1
-                found = {"/.well-known/openid-configuration": issuer.configuration, "/keys": issuer.key_set}[self.path]
-                body = json.dumps(found()).encode()
-                self.send_response(issuer.status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                return
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join(10)
-        self._server.server_close()
+    async def answer(self, request: web.Request) -> web.Response:
+        self.requests += 1
+        found = {"/.well-known/openid-configuration": self.configuration, "/keys": self.key_set}[request.path]
+        return web.json_response(found(), status=self.status)
 
     def configuration(self) -> dict[str, Any]:
         return {"issuer": self.named or self.url, "jwks_uri": f"{self.url}/keys"}
@@ -71,3 +56,12 @@ class OidcIssuer:
         present = int(time.time())
         claims = {"iss": self.url, "aud": AUDIENCE, "sub": "ann", "iat": present, "exp": present + 300} | changes
         return {name: value for name, value in claims.items() if value is not None}
+
+
+@contextmanager
+def oidc_issuer() -> Iterator[OidcIssuer]:
+    """Serve an issuer while the block runs."""
+    issuer = OidcIssuer()
+    with in_a_thread(web_host(issuer.answer)) as host:
+        issuer.url = f"http://{host}"
+        yield issuer

@@ -11,7 +11,7 @@ import pytest
 
 from gepa_service.auth import oidc
 from gepa_service.auth.oidc import Identity, IssuerUnavailable, OidcTokens
-from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer
+from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer, oidc_issuer
 from tests.gepa_service.conftest import Clock
 
 
@@ -63,12 +63,9 @@ def test_a_token_without_signature_or_signed_by_the_public_key_as_a_password_is_
 
 
 def test_a_token_signed_by_a_key_of_another_issuer_is_refused(issuer: OidcIssuer, tokens: OidcTokens) -> None:
-    other = OidcIssuer()
-    try:
+    with oidc_issuer() as other:
         other.add_key("k1")
         assert tokens.check(other.token("k1", iss=issuer.url)) is None
-    finally:
-        other.close()
 
 
 def test_a_key_for_another_use_or_too_short_is_not_used(issuer: OidcIssuer, tokens: OidcTokens) -> None:

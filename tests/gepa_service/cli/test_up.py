@@ -18,7 +18,7 @@ import pytest
 from gepa_service.auth.keys import check_key
 from gepa_service.cli.first_tenant import create_first_tenant
 from gepa_service.records.open_records import open_records
-from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer
+from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer, oidc_issuer
 from tests.gepa_service.cli.in_process import ran
 
 COMMAND = [sys.executable, "-m", "gepa_service.cli"]
@@ -62,9 +62,9 @@ def check_members(url: str, owner: dict[str, str], issuer: OidcIssuer) -> None:
 
 
 def test_the_first_start_prints_a_key_once_keeps_the_data_private_and_accepts_keys_and_members(tmp_path: Path) -> None:
-    data, issuer = tmp_path / "data", OidcIssuer()
-    issuer.add_key("one")
-    with contextlib.closing(issuer), up(data, "--oidc", f"{issuer.url} {AUDIENCE}") as service:
+    data = tmp_path / "data"
+    with oidc_issuer() as issuer, up(data, "--oidc", f"{issuer.url} {AUDIENCE}") as service:
+        issuer.add_key("one")
         url, owner = service["url"], {"Authorization": f"Bearer {service['key']}"}
         assert httpx.get(f"{url}/usage", headers=owner).status_code == 200
         assert httpx.get(f"{url}/usage").status_code == 401

@@ -12,7 +12,7 @@ WAIT_S = 300.0
 AWAY_S = 300.0
 """Seconds for which the API may be away: it starts slowly on a busy machine, and may be killed again."""
 
-OF_THE_READER = ("store", "position", "now")
+OF_THE_READER = ("store", "position", "now", "notices")
 """Kinds of events about this moment and how far a server has read, which another one that reads the run sends anew."""
 
 
@@ -89,7 +89,7 @@ def shown(events: list[dict[str, Any]]) -> dict[str, Any]:
     found = state(whole)
     for event in events:
         if event["event"] == "results":
-            columns = ("numbers", "candidates", "rows", "scores", "statuses")
+            columns = ("numbers", "candidates", "rows", "scores")
             for number, *result in zip(*(event[name] for name in columns), strict=True):
                 assert f"results {number}" not in found, f"result {number} was sent twice"
                 found[f"results {number}"] = result

@@ -25,7 +25,7 @@ from tests.faults.outcome import executions_of, faults
 from tests.faults.proxy import Proxy
 from tests.gepa_service.faults.cutter import Cutter
 from tests.gepa_service.faults.followers import Follower
-from tests.gepa_service.faults.note_sink import NoteSink
+from tests.gepa_service.faults.note_sink import note_sink
 from tests.gepa_service.faults.processes import PROCESSES, WORKERS, Processes, listening
 from tests.gepa_service.platform import platform, word_repository, word_settings, working
 from tests.support.rounds import ALL, FAULT_ROUNDS
@@ -61,7 +61,7 @@ BAD_MESSAGES = 0.03
 class Round:
     """The parts of one round.
 
-    `cutters`: for streams, and for processes of jobs. `sink`: of what programs in sandboxes note. `claims`: workers by
+    `cutters`: for streams, and for processes of jobs. `sink`: where programs in sandboxes note. `claims`: workers by
     job and attempt. `hit`: what was done. `started_again`: processes that ended as their database was away.
     """
 
@@ -74,7 +74,7 @@ class Round:
     cutters: tuple[Cutter, Cutter]
     proxy: Proxy
     mongo: Mongo | None
-    sink: NoteSink | None
+    sink: str | None
     keys: dict[str, str]
     random: Random
     jobs: list[Work] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Round:
     def submit(self) -> Work:
         number = len(self.jobs)
         log = self.log(number)
-        words = word_settings(log if self.sink is None else f"{self.sink.url}/{log.name}", metric_calls=CALLS)
+        words = word_settings(log if self.sink is None else f"{self.sink}/{log.name}", metric_calls=CALLS)
         settings = {**words, "repo": str(self.repo), "lease_s": RUN_LEASE_S}
         if self.sink is not None:
             settings["allow_hosts"] = ["127.0.0.0/8"]
@@ -210,7 +210,7 @@ def round_of(number: int, folder: Path, sandbox: str, *, with_mongo: bool) -> It
         stack.enter_context(processes)
         listening(processes.port)
         repo = word_repository(folder / "repo")
-        sink = stack.enter_context(NoteSink(folder)) if sandbox == "bubblewrap" else None
+        sink = stack.enter_context(note_sink(folder)) if sandbox == "bubblewrap" else None
         parts = (number, folder, repo, records, journals, processes, (cutters[0], cutters[1]), proxy, mongo, sink)
         yield Round(*parts, keys, random)
 

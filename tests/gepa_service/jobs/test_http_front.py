@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
@@ -12,21 +11,9 @@ from aiohttp import web
 from gepa_service.jobs.http_front import HttpFront, fronted
 from gepa_service.jobs.work_order import Front
 from sandbox_runtime import SandboxError
+from tests.support.web_hosts import web_host
 
 LARGE = 3 << 18
-
-
-@asynccontextmanager
-async def serving(handler: object) -> AsyncIterator[str]:
-    app = web.Application(client_max_size=0)
-    app.router.add_route("*", "/{path:.*}", handler)  # type: ignore[arg-type]
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
 
 
 @pytest.fixture
@@ -43,15 +30,15 @@ async def test_a_request_arrives_whole_at_the_server_of_its_route(front: HttpFro
         found = {"path": request.raw_path, "bytes": len(body), **{name: request.headers[name] for name in names}}
         return web.json_response(found, status=203, headers={"Retry-After": "3"})
 
-    async with serving(echo) as url, aiohttp.ClientSession() as client:
-        address = front.route("server-1", url)
+    async with web_host(echo) as host, aiohttp.ClientSession() as client:
+        address = front.route("server-1", f"http://{host}")
         headers = {"Authorization": "Bearer connect", "X-Gepa-Token": "own"}
         async with client.post(f"{address}/rpc%2Fa?b=%20", data=b"x" * LARGE, headers=headers) as answer:
             assert (answer.status, answer.headers["Retry-After"]) == (203, "3")
             assert await answer.json() == {
                 "path": "/rpc%2Fa?b=%20",
                 "bytes": LARGE,
-                "Host": url.removeprefix("http://"),
+                "Host": host,
                 **headers,
             }
 
@@ -68,9 +55,9 @@ async def test_parts_of_a_response_arrive_before_its_end(front: HttpFront) -> No
         return reply
 
     async with (
-        serving(stream) as url,
+        web_host(stream) as host,
         aiohttp.ClientSession() as client,
-        client.get(front.route("models", url)) as answer,
+        client.get(front.route("models", f"http://{host}")) as answer,
     ):
         assert await answer.content.readany() == b"first"
         read.set()
@@ -89,9 +76,9 @@ async def test_a_response_that_breaks_off_is_not_taken_for_a_whole_one(front: Ht
         return reply
 
     async with (
-        serving(cut) as url,
+        web_host(cut) as host,
         aiohttp.ClientSession() as client,
-        client.get(front.route("models", url)) as answer,
+        client.get(front.route("models", f"http://{host}")) as answer,
     ):
         with pytest.raises(aiohttp.ClientPayloadError):
             await asyncio.wait_for(answer.read(), 10)

@@ -12,30 +12,18 @@ from typing import Any
 
 import pytest
 
-from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_store import HttpStore
 from gepa_client.sandboxing.session_interface import NoSandboxes
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.api.routes import ROUTERS
 from gepa_service.jobs import isolated_driver, optimization
 from gepa_service.jobs.driver_place import place_for
-from gepa_service.jobs.queue import Queue
 from gepa_service.jobs.work_order import OptimizeOrder
-from gepa_service.model.work import Work
 from tests.gepa_service.platform import Platform
 
 HOSTILE = Path(__file__).with_name("hostile.py")
 PLANTING = Path(__file__).with_name("planting.py")
 SECRET = "sk-of-the-tenant-0123456789"
-
-
-def claimed(service: Platform, tenant: str) -> Work:
-    service.submit(service.folder, {"max_metric_calls": 5}, tenant)
-    job = Queue(service.records, f"worker of {tenant}", 10.0).claim()
-    assert job is not None
-    assert job.tenant == tenant
-    service.journals.create(StoredRun(id=job.id, config={}))
-    return job
 
 
 def routes(*jobs: str) -> list[tuple[str, str]]:
@@ -58,7 +46,7 @@ def routes(*jobs: str) -> list[tuple[str, str]]:
 def test_a_hostile_optimizer_reaches_nothing_but_its_own(
     service: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, other = claimed(service, "acme"), claimed(service, "rival")
+    own, other = service.claimed("acme"), service.claimed("rival")
     folder, others = tmp_path / "jobs" / own.id, tmp_path / "jobs" / other.id
     for each in (folder / "results", others / "shared"):
         each.mkdir(parents=True)
@@ -85,7 +73,6 @@ def test_a_hostile_optimizer_reaches_nothing_but_its_own(
             folder=folder,
             token_file=folder / "token",
             settings={},
-            budget={},
             isolated=True,
         )
         monkeypatch.setattr(isolated_driver, "DRIVER", (sys.executable, "-P", "-c", HOSTILE.read_text()))
@@ -140,7 +127,7 @@ def test_a_hostile_optimizer_reaches_nothing_but_its_own(
 def test_the_process_outside_follows_no_link_that_a_hostile_optimizer_planted(
     service: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = claimed(service, "acme")
+    job = service.claimed("acme")
     folder, private = tmp_path / "jobs" / job.id, tmp_path / "private"
     for each in (folder, private / "folder"):
         each.mkdir(parents=True)
@@ -155,7 +142,6 @@ def test_the_process_outside_follows_no_link_that_a_hostile_optimizer_planted(
         folder=folder,
         token_file=folder / "token",
         settings={},
-        budget={},
         isolated=True,
     )
     settings = RunConfig(repo=str(tmp_path), max_metric_calls=5)

@@ -12,17 +12,8 @@ from gepa_client.errors import ClaimLost, JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_messages import METHODS
 from gepa_client.journal.http_store import HttpStore
-from gepa_service.jobs.queue import Queue
 from gepa_service.model.work import Work
 from tests.gepa_service.platform import Platform
-
-
-def claimed(service: Platform, tenant: str) -> Work:
-    service.submit(service.folder, {"max_metric_calls": 5}, tenant)
-    job = Queue(service.records, f"worker of {tenant}", 10.0).claim()
-    assert job is not None
-    service.journals.create(StoredRun(id=job.id, config={"of": tenant}))
-    return job
 
 
 def store_of(service: Platform, job: Work) -> HttpStore:
@@ -38,7 +29,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 def test_a_token_opens_the_run_of_its_job_and_no_other(service: Platform, stack: ExitStack) -> None:
-    own, other = claimed(service, "acme"), claimed(service, "rival")
+    own, other = service.claimed("acme"), service.claimed("rival")
     store = stack.enter_context(closing(store_of(service, own)))
     assert store.run(own.id).config == {"of": "acme"}
     for run_id in (other.id, "absent", "../x", f"{own.id}/../{other.id}", ""):
@@ -52,7 +43,7 @@ def test_a_token_opens_the_run_of_its_job_and_no_other(service: Platform, stack:
 
 
 def test_a_token_ends_with_its_jobs_claim(service: Platform, stack: ExitStack) -> None:
-    own = claimed(service, "acme")
+    own = service.claimed("acme")
     store = stack.enter_context(closing(store_of(service, own)))
     store.run(own.id)
     service.records.replace(service.get(own).model_copy(update={"attempts": 2}))
@@ -79,7 +70,7 @@ WRONG: tuple[Any, ...] = (
 
 
 def test_no_wrong_request_makes_the_route_fail(service: Platform) -> None:
-    own, deep = claimed(service, "acme"), b"[" * 100_000
+    own, deep = service.claimed("acme"), b"[" * 100_000
     for method in METHODS:
         for body in WRONG:
             answer = post(service, own, f"/job/{own.id}/journal/{method}", body)

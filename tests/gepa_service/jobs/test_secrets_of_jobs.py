@@ -1,9 +1,6 @@
 """A tenant's secrets and the token of its repository are used for its job, and are in none of its programs."""
 
-import http.server
-import json
-import ssl
-import threading
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.parts import Revealed
@@ -19,9 +17,12 @@ from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
+from tests.gepa_client.scripted_server import chat_completion
 from tests.gepa_service.platform import MASTER, Platform, working
-from tests.sandbox_runtime.gateway.test_secret_headers import certificate
+from tests.sandbox_runtime.gateway.test_secret_headers import server_context
 from tests.sandbox_runtime.source.repositories import commit
+from tests.support.loops import in_a_thread
+from tests.support.web_hosts import web_host
 
 pytestmark = pytest.mark.timeout(300)
 SECRET = "sk-of-the-tenant-that-is-in-no-process"
@@ -70,37 +71,18 @@ def model(
     `looked_up`: called with the header of each request about the model itself.
     """
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            looked_up(self.headers["Authorization"])
-            self.send_error(501)
+    async def complete(request: web.Request) -> web.Response:
+        header = request.headers.get("Authorization")
+        if request.method == "GET":
+            looked_up(header)
+            return web.Response(status=501)
+        asked_for = await request.json()
+        await asyncio.to_thread(asked, header)
+        prompt = "".join(str(each["content"]) for each in asked_for["messages"])
+        return chat_completion("m", f"```\n{await asyncio.to_thread(answer, prompt)}\n```")
 
-        def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked(self.headers["Authorization"])
-            text = answer("".join(str(each["content"]) for each in request["messages"]))
-            message = {"role": "assistant", "content": f"```\n{text}\n```"}
-            usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-            choices = [{"index": 0, "finish_reason": "stop", "message": message}]
-            whole = {"id": "a", "object": "chat.completion", "created": 1, "model": "m", "choices": choices}
-            body = json.dumps({**whole, "usage": usage}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/v1"
-        finally:
-            server.shutdown()
-            thread.join()
+    with in_a_thread(web_host(complete)) as host:
+        yield f"http://{host}/v1"
 
 
 @contextmanager
@@ -108,31 +90,12 @@ def api(folder: Path) -> Iterator[tuple[str, list[str | None]]]:
     """A host behind TLS that repeats the `Authorization` of each request: its address, and what it got."""
     seen: list[str | None] = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(self.headers["Authorization"])
-            text = f"you sent {seen[-1]}".encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+    async def repeat(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization"))
+        return web.Response(text=f"you sent {seen[-1]}")
 
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    public, private = certificate(folder)
-    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    served.load_cert_chain(public, private)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.socket = served.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_address[1]}", seen
-    finally:
-        server.shutdown()
-        thread.join(10)
-        server.server_close()
+    with in_a_thread(web_host(repeat, server_context(folder))) as host:
+        yield host, seen
 
 
 def test_the_gateway_of_a_tenants_job_puts_its_secret_on_requests_to_the_host_and_shows_it_to_no_program(

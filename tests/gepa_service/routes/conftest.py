@@ -12,7 +12,7 @@ import pytest
 from evolverpc_common.network_addresses import parse_networks
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
-from gepa_service.auth.principal import Principal
+from gepa_service.auth.permissions import Principal
 from gepa_service.model.work import Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore, TenantRecords

@@ -158,7 +158,7 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
 
     with model(called) as base_url:
         options = {
-            "model_prices": {"m": [0, CALL_USD * 1_000_000]},
+            "model_prices": {"m": [0, CALL_USD / 5 * 1_000_000]},  # an answer has five tokens
             "model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}},
         }
         tasks = [{"text": f"t{at}"} for at in range(12)]

@@ -20,6 +20,7 @@ from gepa_service.records.record import now
 from gepa_service.records.store import TenantRecords
 from gepa_service.webhooks.sender import MOST_ATTEMPTS, Sender
 from tests.gepa_service.routes.conftest import LOOPBACK, Caller
+from tests.support.web_hosts import web_host
 
 
 @dataclass
@@ -38,16 +39,9 @@ class Receiver:
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
     receiver = Receiver()
-    app = web.Application()
-    app.router.add_post("/hook", receiver.take)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+    async with web_host(receiver.take) as host:
+        receiver.url = f"http://{host}/hook"
         yield receiver
-    finally:
-        await runner.cleanup()
 
 
 @pytest.fixture

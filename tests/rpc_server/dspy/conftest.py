@@ -1,6 +1,5 @@
 """An environment of its own with DSPy, made once for all tests, and the programs in `data/` opened with it."""
 
-import asyncio
 import hashlib
 import os
 import shutil
@@ -8,16 +7,18 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from protocol import Example, ExampleResult
+from protocol import Example
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.settings.settings import Settings
+from tests.rpc_server.program.conftest import Opened as OpenedProgram
 from tests.support.installed import installed
 
 DATA = Path(__file__).parent / "data"
@@ -77,14 +78,14 @@ def project(tmp_path: Path) -> Path:
     return made_project(tmp_path / "project")
 
 
-class Opened:
+class Opened(OpenedProgram):
     """A running program with shorthands for tests."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
+        super().__init__(program, "")
         self.seed = dict(program.info.seed_candidate)
 
-    async def evaluate(
+    async def evaluate(  # type: ignore[override]  # texts in place of a candidate
         self,
         *rows: Any,
         capture_traces: bool = False,
@@ -93,22 +94,9 @@ class Opened:
         **texts: str,
     ) -> list[dict[str, Any]]:
         """The results of one call, in the order of its rows, for the seed with other texts in it."""
-        given: dict[int, dict[str, Any]] = {}
-
-        def keep(position: int, result: dict[str, Any]) -> None:
-            ExampleResult.model_validate(result)
-            given[position] = result
-
         batch = [Example(id=str(number), data=row, untyped=untyped) for number, row in enumerate(rows)]
-        candidate = self.seed | texts
-        async with asyncio.timeout(60):
-            await self.program.evaluate(candidate, batch, capture_traces=capture_traces, group=group, on_result=keep)
-        return [given[number] for number in range(len(rows))]
-
-    async def one(self, row: Any, **options: Any) -> dict[str, Any]:
-        """The result of one example."""
-        (result,) = await self.evaluate(row, **options)
-        return result
+        evaluate = partial(self.program.evaluate, self.seed | texts, batch, capture_traces=capture_traces, group=group)
+        return await self._collect(evaluate, len(rows), 60)
 
     async def reflect(self, results: list[dict[str, Any]], *components: str, **more: Any) -> dict[str, Any]:
         """The answer to `make_reflective_dataset` for the seed's results."""

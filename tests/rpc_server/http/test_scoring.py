@@ -1,4 +1,4 @@
-"""`score` over HTTP: its progress, and calls that are cancelled."""
+"""`score` over HTTP: its results, its progress, and calls that are cancelled."""
 
 import asyncio
 from typing import Any
@@ -10,6 +10,7 @@ from rpc_server.methods.dataset_rows import Datasets
 
 ROLLOUT = {"status": "rollout", "score": None, "output": "an answer", "seconds": 2.0}
 SCORED = {"status": "ok", "score": 0.5, "output": None, "feedback": "so so", "usage": {"calls": 1}, "seconds": 0.1}
+SCORED |= {"component_feedback": {"system": "new"}, "objective_scores": {"new": 0.5}}
 
 
 @pytest.fixture
@@ -22,6 +23,18 @@ async def scorer(start: Any, fake_program: Any) -> Any:
 
 def params(*results: dict[str, Any], data: Any = "row") -> dict[str, Any]:
     return {"batch": [{"id": str(at), "data": data} for at in range(len(results))], "results": list(results)}
+
+
+async def test_a_scored_result_has_the_scoring_and_all_else_as_it_came(scorer: Any) -> None:
+    before = {"feedback": "old", "component_feedback": {"system": "old"}, "objective_scores": {"old": 1}}
+    came = {**ROLLOUT, **before, "usage": {"calls": 9}, "metric_calls": 3, "trajectory": ["a step"]}
+    answer = await scorer.call("score", params(came))
+    assert answer == {"results": [{**came, **SCORED, "output": "an answer"}]}
+    scorer.program.answers["score"] = ROLLOUT
+    [unscored] = (await scorer.call("score", params({**ROLLOUT, "log": "of the run"})))["results"]
+    assert (unscored["status"], unscored["error"]["type"]) == ("program_error", "invalid_result")
+    assert unscored["error"]["log"] == "of the run"
+    assert scorer.program.calls[-1][1]["results"] == [ROLLOUT], "without the log: the program may give one of its own"
 
 
 async def test_a_scoring_call_reports_progress_and_can_be_cancelled(scorer: Any) -> None:

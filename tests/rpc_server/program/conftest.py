@@ -1,6 +1,7 @@
 """Open the small programs in `data/` as real processes, and check that none outlives its test."""
 
 import asyncio
+import shutil
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -19,6 +20,11 @@ from tests.support.processes import processes_with
 from tests.support.waiting import eventually
 
 DATA = Path(__file__).parent / "data"
+PACKAGE = DATA.parents[3] / "clients" / "typescript" / "dist" / "index.js"
+needs_node = pytest.mark.skipif(
+    shutil.which("node") is None or not PACKAGE.is_file(),
+    reason="node is not installed, or the TypeScript package has not been built",
+)
 MARK = "PROGRAM_TEST_MARK"
 
 

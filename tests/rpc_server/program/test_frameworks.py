@@ -1,23 +1,26 @@
 """Client libraries and frameworks as they are installed: how their failures are taken, how calls become steps."""
 
 import json
-import shutil
 from pathlib import Path
 
 import certifi
 import pytest
 
 from rpc_server.worker.steps import flattened
-from tests.rpc_server.failure_matrix import PAGE
+from tests.rpc_server.failure_matrix import PAGE, wrong_cells
 from tests.rpc_server.model_provider import ANSWER, provider
-from tests.rpc_server.scripted_host import EXPECTED, scripted_host
+from tests.rpc_server.program.conftest import PACKAGE, needs_node
+from tests.rpc_server.scripted_host import EXPECTED
 from tests.support.installed import node_with, python_with
 
 __all__ = ["provider"]
 
-ROOT = Path(__file__).parents[3]
 CALLS = Path(__file__).parent / "data" / "frameworks"
-PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
+WIRE = CALLS.with_name("wire")
+CLIENTS = (
+    *("openai async", "anthropic", "litellm", "litellm (anthropic)", "langchain-openai", "pydantic-ai"),
+    *("pydantic-ai (FallbackModel)", "google-genai", "httpx async", "requests", "aiohttp", "boto3"),
+)
 FAILURES = ("429", "500", "503", "529", "refused", "reset", "hang", "DNS", "400", "401")
 REQUEST_TIMEOUT_S = 90.0  # of requests that are answered, however busy the machine is
 
@@ -69,33 +72,6 @@ def node_libraries() -> Path:
     return node_with("frameworks-node", CALLS / "node")
 
 
-async def check(running) -> None:
-    """No failure of the provider or the network is a score; the page has the table."""
-    (about,) = await running.evaluate({"library": None})
-    versions = about["output"]
-    async with scripted_host() as urls:
-        rows = [
-            {"library": library, "url": urls[failure], "timeout": 1.0 if failure == "hang" else REQUEST_TIMEOUT_S}
-            for library in versions
-            for failure in FAILURES
-        ]
-        results = iter(await running.evaluate(*rows, seconds=REQUEST_TIMEOUT_S))
-    columns = ["time-out" if failure == "hang" else failure for failure in FAILURES]
-    table = [f"| library | version | {' | '.join(columns)} |", "| --- " * (len(columns) + 2) + "|"]
-    wrong = []
-    for library, version in versions.items():
-        cells = []
-        for failure, result in zip(FAILURES, results, strict=False):
-            is_named = failure not in EXPECTED or f"[HTTP {failure}" in str(result["error"])
-            if result["status"] != EXPECTED.get(failure, "infra_error") or not is_named:
-                wrong.append((library, failure, result))
-            cells.append(result["status"].removesuffix("_error"))
-        table.append(f"| {library} | {version} | {' | '.join(cells)} |")
-    assert wrong == []
-    text = "\n".join(table)
-    assert text in PAGE.read_text(), f"{PAGE.name} has not this table:\n{text}"
-
-
 def check_arrivals(versions: dict[str, str], arrivals: dict[str, str]) -> None:
     """The page states how the steps of each library arrive."""
     table = ["| library | version | its calls become steps by |", "| --- | --- | --- |"]
@@ -117,12 +93,19 @@ def one_authority(folder: Path) -> Path:
 
 
 async def test_no_failure_of_a_provider_or_the_network_is_a_score_in_python(opened, tmp_path):
-    python = python_of_libraries()
-    settings = {"root": CALLS, "python": python, "workers": 1, "concurrency": 1000}
+    """The page has the table."""
     env = {"PYTHONDONTWRITEBYTECODE": "", "SSL_CERT_FILE": str(one_authority(tmp_path))}  # byte code is kept
+    env["CLIENTS"] = ",".join(CLIENTS)
+    settings = {"root": WIRE, "python": python_of_libraries(), "workers": 1, "concurrency": len(CLIENTS)}
     limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}
-    async with opened("calls.py", env=env, **settings, **limits) as running:
-        await check(running)
+    async with opened("clients.py", env=env, **settings, **limits) as running:
+        (about,) = await running.evaluate({"client": None})
+        assert await wrong_cells(running, dict.fromkeys(CLIENTS, FAILURES), named=True) == []
+    columns = ["time-out" if failure == "hang" else failure for failure in FAILURES]
+    cells = [EXPECTED.get(failure, "infra_error").removesuffix("_error") for failure in FAILURES]
+    table = [f"| library | version | {' | '.join(columns)} |", "| --- " * (len(columns) + 2) + "|"]
+    table += [f"| {client} | {version} | {' | '.join(cells)} |" for client, version in about["output"].items()]
+    assert "\n".join(table) in PAGE.read_text(), table
 
 
 async def test_spans_of_instrumented_libraries_are_steps_in_python(opened, provider):
@@ -152,8 +135,7 @@ async def test_spans_of_instrumented_libraries_are_steps_in_python(opened, provi
     check_arrivals(about["output"], ARRIVALS_IN_PYTHON)
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
-@pytest.mark.skipif(not PACKAGE.is_file(), reason="the TypeScript package has not been built")
+@needs_node
 async def test_calls_with_libraries_are_steps_in_node(opened, provider):
     folder = node_libraries()
     command = ("node", str(CALLS / "traced_calls.mjs"), str(PACKAGE), str(folder))

@@ -8,29 +8,23 @@ with fewer rows. A round is repeated by its number: `HANG_ROUNDS=50 pytest -rP t
 import asyncio
 import os
 import random
-import shutil
 import time
-from pathlib import Path
 
 import pytest
 
 from gepa_client import RpcClient
 from rpc_server.program import process_pool
 from sandbox_runtime import running_server
+from tests.rpc_server.program.conftest import DATA, PACKAGE, needs_node
 
 ROUNDS = int(os.environ.get("HANG_ROUNDS", "1"))
 ROWS, GUILTY = (60, 6) if "HANG_ROUNDS" in os.environ else (12, 2)
 LIMIT_S = 1.0
 
-PACKAGE = Path(__file__).parents[3] / "clients" / "typescript" / "dist" / "index.js"
 NODE = ("node", "hangs.mjs", str(PACKAGE))
 THREADS, ASYNC = ({"program": program, "concurrency": 16} for program in ("hangs.py", "hangs_async.py"))
 HOLD, ALL = ["hold", "hold_for"], ["hold", "hold_for", "wait"]
 MODES = {"waits": (THREADS, ["wait"]), "held": (THREADS, HOLD), "async": (ASYNC, ALL), "node": ({"command": NODE}, ALL)}
-
-needs_node = pytest.mark.skipif(
-    shutil.which("node") is None or not PACKAGE.is_file(), reason="node is not installed, or the package not built"
-)
 
 
 def row(number, do="behave", **more):
@@ -84,7 +78,7 @@ async def test_only_the_rows_that_hang_are_timeouts(opened, mode, number):
 @pytest.mark.parametrize("number", range(ROUNDS))
 async def test_only_the_rows_that_hang_are_timeouts_of_a_node_server(number):
     rows = program_rows(number, ["hold_for", "wait"])
-    command = ["node", str(Path(__file__).parent / "data" / NODE[1]), *NODE[2:], str(LIMIT_S)]
+    command = ["node", str(DATA / NODE[1]), *NODE[2:], str(LIMIT_S)]
     with running_server(command) as endpoint:
         async with RpcClient(endpoint.url, token=endpoint.token) as client:
             batch = [{"id": str(row["number"]), "data": row} for row in rows]

@@ -2,14 +2,10 @@
 
 import logging
 import re
-import shutil
-
-import pytest
 
 from rpc_server.program.process_output import MAX_LOG_BYTES, written_output
-from tests.rpc_server.program.conftest import DATA
+from tests.rpc_server.program.conftest import DATA, PACKAGE, needs_node
 
-PACKAGE = DATA.parents[3] / "clients" / "typescript" / "dist" / "index.js"
 WORDS = [[f"{name}{number}" for number in range(20)] for name in "abcd"]
 
 
@@ -80,7 +76,7 @@ async def test_a_long_log_keeps_its_first_and_last_lines_and_states_what_is_left
     assert int(left_out.replace(",", "")) == len("first\n") + 20_000 * 10 + len("last\n") - len(first) - len(last)
 
 
-@pytest.mark.skipif(shutil.which("node") is None or not PACKAGE.is_file(), reason="node, or the package, is missing")
+@needs_node
 async def test_a_typescript_program_marks_what_each_example_writes_even_if_it_is_killed(opened, caplog):
     command = ("node", str(DATA / "writes.mjs"), str(PACKAGE))
     rows = [{"print": words} for words in WORDS]

@@ -1,13 +1,13 @@
 """Clients of npm as they are installed: no failure of a host becomes a score, and no healthy example is held up."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.rpc_server.failure_matrix import missing_rows, wrong_cells
+from tests.rpc_server.program.conftest import PACKAGE, needs_node
 from tests.rpc_server.program.test_frameworks import CALLS as FRAMEWORKS
-from tests.rpc_server.program.test_frameworks import PACKAGE, node_libraries
+from tests.rpc_server.program.test_frameworks import node_libraries
 from tests.rpc_server.scripted_host import CLOSES, HTTP_FAILURES, SOCKET_FAILURES, STATUSES, scripted_host
 from tests.support.installed import node_with
 from tests.support.rounds import ALL
@@ -59,8 +59,7 @@ WITHOUT = {
 
 pytestmark = [
     pytest.mark.timeout(600),  # the first run installs the libraries
-    pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
-    pytest.mark.skipif(not PACKAGE.is_file(), reason="the TypeScript package has not been built"),
+    needs_node,
 ]
 
 

@@ -1,40 +1,14 @@
-"""JavaScript programs that misbehave, behind `evolverpc serve --command`, over a real socket."""
+"""JavaScript programs that node cannot start, behind `evolverpc serve --command`."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
-from gepa_client import RpcClient
+from tests.rpc_server.program.conftest import needs_node
 from tests.support.forked_client import ForkServer
 
-ROOT = Path(__file__).parents[3]
-PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
-PROGRAM = Path(__file__).parent / "data" / "misbehaves.mjs"
-
-pytestmark = [
-    pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
-    pytest.mark.skipif(not PACKAGE.is_file(), reason="the TypeScript package has not been built"),
-]
-
-
-@pytest.fixture(scope="module")
-def endpoint(fork_server: ForkServer):
-    command = ("--command", "node", str(PROGRAM), str(PACKAGE))
-    with fork_server.running_server("--workers", "2", "--example-timeout-s", "1", *command) as running:
-        yield running
-
-
-async def test_neighbours_of_a_death_and_of_a_busy_loop_get_their_results(endpoint):
-    ways = ["exit", "good", "hang_busy", "good", "segfault", "good"]
-    batch = [{"id": str(at), "data": {"way": way, "output": at}} for at, way in enumerate(ways)]
-    async with RpcClient(endpoint.url, token=endpoint.token) as client:
-        results = (await client.evaluate({"prompt": ""}, batch))["results"]
-    assert [result["status"] for result in results] == ["program_error", "ok", "timeout", "ok", "program_error", "ok"]
-    assert [result["output"] for result in results[1::2]] == [1, 3, 5]
-    assert [result["error"]["type"] for result in results[::2]] == ["process_died", "timeout", "process_died"]
-
+pytestmark = needs_node
 
 FAULTY = "console.error('first');\nconst broken = (a) => { return a ; , };\n"
 FILES = {

@@ -1,10 +1,6 @@
-"""A sandboxed server outlives large answers, closed connections and programs that end their parent.
-
-`MEMORY_LONG=1` runs the long form (10,000 answers, 200 connections, 50 rows); each test prints a line of JSON.
-"""
+"""A sandboxed server outlives programs that end their parent or take all memory; `MEMORY_LONG=1`: 50 of them."""
 
 import io
-import json
 import os
 import shutil
 import tarfile
@@ -16,9 +12,8 @@ from gepa_client import RpcClient
 from sandbox_runtime import Command, Recipe, ResourceLimits, Sandbox, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.records import SandboxRecords
-from tests.sandbox_runtime.bubblewrap.containers import groups_of
 
-ANSWERS, CONNECTIONS, ROWS = (10_000, 200, 50) if os.environ.get("MEMORY_LONG") == "1" else (140, 5, 2)
+ROWS = 50 if os.environ.get("MEMORY_LONG") == "1" else 2
 SEED = {"prompt": "p"}
 PROGRAM = b"""
 import os, signal, time
@@ -57,15 +52,6 @@ async def sandbox(find_control_groups: None, records: SandboxRecords) -> AsyncIt
         yield await runtime.start(spec)
 
 
-def used_mb(sandbox: Sandbox) -> int | None:
-    """The memory that the sandbox is charged for; None where no control group counts it."""
-    for group in groups_of(sandbox.id):
-        for name in ("memory.usage_in_bytes", "memory.current"):
-            if (group / name).exists():
-                return int((group / name).read_text()) // 2**20
-    return None
-
-
 @pytest.mark.timeout(3600)
 async def test_rows_that_end_their_parent_or_take_all_memory_end_no_server(sandbox: Sandbox) -> None:
     deeds = ["end the parent", "take all memory"] * (ROWS // 2)
@@ -76,4 +62,3 @@ async def test_rows_that_end_their_parent_or_take_all_memory_end_no_server(sandb
             batch = [{"id": "bad", "data": {"do": deed}}, {"id": "good", "data": {"bytes": 5}}]
             bad, good = (await client.evaluate(SEED, batch, call_id=f"c{number}", timeout_s=120))["results"]
             assert (bad["status"], good["status"]) == ("program_error", "ok"), (deed, bad, good)
-    print(json.dumps({"deadly_rows": len(deeds), "sandbox_mb": used_mb(sandbox)}))

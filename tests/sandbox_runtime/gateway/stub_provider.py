@@ -2,15 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from aiohttp import web
 
+from tests.support.web_hosts import Handler, web_host
+
 KEY = "sk-the-real-key-0123456789"
 
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Answer = Handler
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,12 @@ class StubProvider:
         self.url = ""
 
     async def __aenter__(self) -> Self:
-        app = web.Application(client_max_size=2**27)
-        app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.2)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._host = web_host(self._handle)
+        self.url = f"http://{await self._host.__aenter__()}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._runner.cleanup()
+        await self._host.__aexit__(None, None, None)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         content = await request.read()

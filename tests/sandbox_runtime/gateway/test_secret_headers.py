@@ -21,6 +21,7 @@ from sandbox_runtime.api.egress import Open
 from sandbox_runtime.gateway import SecretHeader
 from tests.sandbox_runtime.gateway.conftest import Opens, Recorded, Sandbox, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import Answer, replying
+from tests.support.web_hosts import web_host
 
 SECRET = "the-real-secret-0123456789"
 
@@ -42,8 +43,8 @@ class Api:
         return one.session.env(one.models, one.tunnel)[self.header().variable]
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate of 127.0.0.1 that is its own authority, and its key."""
+def server_context(folder: Path) -> ssl.SSLContext:
+    """TLS of 127.0.0.1 by a certificate that is its own authority, in the folder."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now, hour = datetime.datetime.now(datetime.UTC), datetime.timedelta(hours=1)
@@ -55,29 +56,24 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     public.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(pem))
     private.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
-    return public, private
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(public, private)
+    return served
 
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    public, private = certificate(tmp_path)
-    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    served.load_cert_chain(public, private)
-    api = Api("", [], ssl.create_default_context(cafile=str(public)), replying(200, b"ok"))
+    served = server_context(tmp_path)
+    trust = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
+    api = Api("", [], trust, replying(200, b"ok"))
 
     async def handle(request: web.Request) -> web.StreamResponse:
         body = await request.read() if request.path != "/echo" else b""
         api.seen.append((request.method, request.raw_path, list(request.headers.items()), body))
         return await api.answer(request)
 
-    app = web.Application(client_max_size=2**27)
-    app.router.add_route("*", "/{path:.*}", handle)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.2)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=served).start()
-    api.host = f"127.0.0.1:{runner.addresses[0][1]}"
-    yield api
-    await runner.cleanup()
+    async with web_host(handle, served) as api.host:
+        yield api
 
 
 async def test_the_host_gets_the_secret_in_place_of_the_programs_header_and_the_program_never_sees_it(

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport.rpc_client import RpcClient
 from sandbox_runtime import Allow, ResourceLimits
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayRefusal, ProviderCall, openai

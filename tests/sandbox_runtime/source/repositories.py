@@ -10,6 +10,8 @@ from pathlib import Path
 
 from aiohttp import BasicAuth, web
 
+from tests.support.web_hosts import web_host
+
 COMMITTER = {
     **{
         f"GIT_{who}_{what}": value
@@ -70,17 +72,9 @@ async def git_host(root: Path, password: str, redirect_to: str | None = None) ->
         host.seen |= await asyncio.to_thread(_who_has, password)
         return await http_backend(request, root, request.path)
 
-    app = web.Application(client_max_size=1 << 26)
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        host.port = runner.addresses[0][1]
+    async with web_host(answer) as served:
+        host.port = int(served.rpartition(":")[2])
         yield host
-    finally:
-        await runner.cleanup()
 
 
 async def http_backend(request: web.Request, root: Path, path: str) -> web.Response:

@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import os
-import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import modal
@@ -17,6 +15,7 @@ from modal_proto.api_grpc import ModalClientBase
 from modal_proto.api_pb2 import GenericResult
 from modal_proto.task_command_router_grpc import TaskCommandRouterBase
 
+from tests.support.loops import in_a_thread
 from tests.support.modal_cloud.box import Box
 from tests.support.modal_cloud.control import Control
 from tests.support.modal_cloud.faults import Faults
@@ -127,46 +126,30 @@ class Cloud:
 
 
 @contextlib.asynccontextmanager
-async def loopback_modal() -> AsyncIterator[Cloud]:
-    """One that the SDK of this process talks to while the block runs; nothing of it is left afterwards."""
+async def _served() -> AsyncIterator[Cloud]:
     cloud = Cloud()
     server = await cloud.open()
     try:
-        with _environment(cloud.env):
-            try:
-                yield cloud
-            finally:
-                await (await modal.Client.from_env.aio()).close.aio()
+        yield cloud
     finally:
         await cloud.close()
         await server.end()
 
 
-@contextlib.contextmanager
-def loopback_modal_beside() -> Iterator[Cloud]:
+@contextlib.asynccontextmanager
+async def loopback_modal() -> AsyncIterator[Cloud]:
+    """One that the SDK of this process talks to while the block runs; nothing of it is left afterwards."""
+    async with _served() as cloud:
+        with _environment(cloud.env):
+            try:
+                yield cloud
+            finally:
+                await (await modal.Client.from_env.aio()).close.aio()
+
+
+def loopback_modal_beside() -> contextlib.AbstractContextManager[Cloud]:
     """The same in a thread, for other processes that are given `cloud.env`."""
-    opened: Future[Cloud] = Future()
-    loops: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def serve() -> None:
-        cloud, over = Cloud(), asyncio.Event()
-        loops.set_result((asyncio.get_running_loop(), over))
-        server = await cloud.open()
-        opened.set_result(cloud)
-        try:
-            await over.wait()
-        finally:
-            await cloud.close()
-            await server.end()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    try:
-        yield opened.result(10)
-    finally:
-        loop, over = loops.result(10)
-        loop.call_soon_threadsafe(over.set)
-        thread.join()
+    return in_a_thread(_served())
 
 
 @contextlib.contextmanager

@@ -14,8 +14,6 @@ export interface RunList {
 }
 /**
  * A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component.
- *
- * `unpriced`: results without a price; `unreported`: those of them without any usage.
  */
 export interface RunListed {
   run_id: string;
@@ -23,14 +21,11 @@ export interface RunListed {
   status: string;
   program: string | null;
   created: string;
-  completed: string | null;
   seed_score: number | null;
   best_score: number | null;
   candidates: number;
   metric_calls: number | null;
-  cost_usd: number | null;
-  unpriced: number;
-  unreported: number;
+  cost: string;
   curve: [unknown, unknown][];
   settings: {
     [k: string]: JsonValue;
@@ -165,7 +160,6 @@ export interface Provenance {
 export interface ProvenanceSpan {
   text: string;
   candidate: number;
-  proposal: number | null;
 }
 /**
  * What brought spans: a candidate, its proposal, the rows of its minibatch, what it was worth in words.
@@ -190,10 +184,11 @@ export interface Explained {
 /**
  * A candidate against one of its parents, or the seed. `proposal`: where its proposal begins.
  *
- * `origin`, `moved`: in words.
+ * `against`: the other candidate. `origin`, `moved`: in words.
  */
 export interface ChangeShown {
   candidate: number;
+  against: number;
   title: string;
   origin: string;
   moved: string;
@@ -224,16 +219,9 @@ export interface RowGroup {
   rows: ComparedRow[];
 }
 /**
- * A change of code: its request, its outcome, and its diff.
+ * What is long of a change of code: its diff, and the log of a rejected one.
  */
 export interface Transcript {
-  entries: TranscriptEntry[];
+  log: Excerpt | null;
   diff: TextPart | null;
-}
-/**
- * A part of a change of code: the request, the summary, the reason of its rejection, its log.
- */
-export interface TranscriptEntry {
-  role: string;
-  text: Excerpt;
 }

@@ -7,23 +7,20 @@ export type PageEvent =
   | Run
   | Rows
   | Candidate
+  | Budget
   | Steered
   | Proposal
-  | Budget
-  | NoProposal
   | Results
   | Mutation
   | Steer
-  | Warned
+  | EventLines
   | FailureCounts
   | SpendingSoFar
-  | Sealed
   | TiesCompared
-  | Tested
   | CertificateFound
-  | CopiedExamples
   | Summary
   | Now
+  | Notices
   | Position
   | StoreTrouble;
 export type JsonValue = unknown;
@@ -32,8 +29,8 @@ export type JsonValue = unknown;
  * The record of the run. `settings`: without secrets. `budget`: metric calls, None without that limit.
  *
  * `splits`: rows by split. `sampled`: on how many validation rows the search scores candidates; None if on all.
- * `driver`: the driving process in words; `driven`: it holds the lease. Times are ISO 8601 in UTC.
- * `reflection_model`: None if the program proposes.
+ * `parent`: the run that this one was forked from, and where. `driver`: the driving process in words; `driven`: it
+ * holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
  */
 export interface Run {
   event: "run";
@@ -55,21 +52,13 @@ export interface Run {
     [k: string]: number;
   };
   sampled: number | null;
-  evolve: "code" | "prompts" | "both";
   reflection_model: string | null;
   output: string | null;
-  parent: ParentRun | null;
+  parent: string | null;
   driver: string | null;
   driven: boolean;
   store: string;
   commands: CommandHint[];
-}
-/**
- * The run that this one was forked from, and the number from which on it is another run.
- */
-export interface ParentRun {
-  run: string;
-  at: number | null;
 }
 /**
  * A command that a user may type next, and what it does.
@@ -81,15 +70,13 @@ export interface CommandHint {
 /**
  * Ids of validation rows from place `start` on, in order; several events give all `total`. Each adds to the others.
  *
- * `held_by_server`: the store has only the rows' names, the server has their contents. `training`: no validation rows
- * were given, and these are the training rows.
+ * `training`: no validation rows were given, and these are the training rows.
  */
 export interface Rows {
   event: "rows";
   start: number;
   ids: string[];
   total: number;
-  held_by_server: boolean;
   training: boolean;
 }
 /**
@@ -111,9 +98,6 @@ export interface Candidate {
   metric_calls: number;
   found: string | null;
   cost_usd: number | null;
-  objective_scores: {
-    [k: string]: number;
-  } | null;
   scores: (number | null)[];
   texts: {
     [k: string]: Excerpt;
@@ -135,6 +119,15 @@ export interface Excerpt {
 export interface CodeVersion {
   branch: string | null;
   commit: string;
+}
+/**
+ * Metric calls as GEPA counts them.
+ */
+export interface Budget {
+  seconds: number;
+  at: number | null;
+  event: "budget";
+  metric_calls: number;
 }
 /**
  * A user's request to the run was taken, or `refused` for this reason. `action`: its kind; `text`: in words.
@@ -180,43 +173,7 @@ export interface Proposal {
   candidate: number | null;
   digest: string | null;
   merge: boolean;
-  race: RacedOut | null;
   mutation: number | null;
-}
-/**
- * How a proposal lost its race: on `compared` of the validation set's `rows`, for `calls` metric calls.
- *
- * `saved`: the metric calls that full validation would have taken besides. `mean`: of its differences to the best
- * candidate on the compared rows; `bound`: of that over all rows, from above.
- */
-export interface RacedOut {
-  compared: number;
-  rows: number;
-  calls: number;
-  saved: number;
-  mean: number;
-  bound: number;
-}
-/**
- * Metric calls as GEPA counts them.
- */
-export interface Budget {
-  seconds: number;
-  at: number | null;
-  event: "budget";
-  metric_calls: number;
-}
-/**
- * An iteration ended with nothing to evaluate. `perfect`: all scores of its minibatch are; `empty`: no new text.
- */
-export interface NoProposal {
-  seconds: number;
-  at: number | null;
-  event: "no_proposal";
-  iteration: number;
-  reason: string;
-  perfect: boolean;
-  empty: boolean;
 }
 /**
  * Results on validation rows, in columns; each adds to the others, a later one of a cell replaces it.
@@ -230,7 +187,6 @@ export interface Results {
   rows: number[];
   numbers: number[];
   scores: (number | null)[];
-  statuses: string[];
 }
 /**
  * A change of code was made, or rejected at `stage` for `reason`; a later one of the same `at` replaces it.
@@ -238,23 +194,19 @@ export interface Results {
 export interface Mutation {
   event: "mutation";
   at: number;
-  kind: "change_request" | "merge";
-  branch: string;
   commit: string | null;
-  parent_commit: string;
   request: Excerpt;
-  location: string | null;
   stage: string | null;
-  reason: string | null;
+  reason: Excerpt | null;
   files: string[];
-  summary: string | null;
+  summary: Excerpt | null;
   cost_usd: number | null;
 }
 /**
  * What a user asked of the run. All are kept, by `key`.
  *
- * `at`: the place after its entry in the search, None without one. `detail`: the action as it was posted.
- * `outcome`: in the words of `evolverpc steer list`; None while it waits.
+ * `at`: the place after its entry in the search, None without one. `text`: the action in words. `outcome`: in the
+ * words of `evolverpc steer list`; None while it waits.
  */
 export interface Steer {
   event: "steer";
@@ -263,31 +215,41 @@ export interface Steer {
   action: string;
   requested: string | null;
   by: string | null;
-  detail: {
-    [k: string]: JsonValue;
-  };
+  text: string;
   outcome: string | null;
 }
 /**
- * A warning; the run continues.
+ * Warnings, and decisions whose line stays on the terminal, newest first. `omitted`: earlier ones left out.
  */
-export interface Warned {
-  seconds: number;
+export interface EventLines {
+  event: "lines";
+  lines: EventLine[];
+  omitted: number;
+}
+/**
+ * A line about an event. `at`: its place; None if that is not known, so that every place shows it.
+ *
+ * `tone`: of `lead`, its first words, or of all without them.
+ */
+export interface EventLine {
   at: number | null;
-  event: "warning";
-  message: string;
+  lead: string;
+  text: string;
+  tone: "good" | "warn" | "bad" | "quiet" | "";
 }
 /**
  * Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
  *
- * `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest. `first`: the
- * place of the first failed example in the journal; None if only test rows failed.
+ * `words`: of each group, on which rows, with which candidates and messages. `cells`: places of the validation rows on
+ * which a candidate failed, by the beginning of its digest. `first`: the place of the first failed example in the
+ * journal; None if only test rows failed.
  */
 export interface FailureCounts {
   event: "failures";
   failed: number;
   evaluated: number;
   groups: FailureGroup[];
+  words: string[];
   cells: {
     [k: string]: number[];
   };
@@ -322,55 +284,20 @@ export interface FailureGroup {
   candidate: string;
 }
 /**
- * What the run spent, by kind, and through a gateway by model. `refused`: calls that the gateway refused.
+ * What the run spent: its `cost` in words; `table`: by kind of attempts, and through a gateway by model.
  */
 export interface SpendingSoFar {
   event: "spending";
-  cost_usd: number;
-  unpriced: number;
-  unreported: number;
-  kinds: KindSpending[];
-  models: {
-    [k: string]: ModelTally;
-  };
-  refused: number;
+  cost: string;
+  table: SummaryTable;
 }
 /**
- * What attempts of one kind cost: `evaluate`, `completion`, ... `unpriced`: results without a price.
- *
- * `unreported`: those of them that came without any usage.
+ * A table; each row begins with a name.
  */
-export interface KindSpending {
-  kind: string;
-  calls: number;
-  examples: number;
-  input_tokens: number;
-  output_tokens: number;
-  cost_usd: number;
-  seconds: number;
-  unpriced: number;
-  unreported: number;
-}
-/**
- * Calls of one model, or of all: how many, those among them that failed, what they are known to have cost.
- */
-export interface ModelTally {
-  calls: number;
-  failed: number;
-  input_tokens: number;
-  output_tokens: number;
-  cost_usd: number;
-  unpriced: number;
-}
-/**
- * The test rows were committed to before the first iteration. `digest`: of their ids and contents.
- */
-export interface Sealed {
-  seconds: number;
-  at: number | null;
-  event: "sealed";
-  rows: number;
-  digest: string;
+export interface SummaryTable {
+  heading: string;
+  columns: string[];
+  rows: string[][];
 }
 /**
  * The best candidates were compared on `rows` fresh rows: with `tie_rows` all that tie; after a race, the seed too.
@@ -401,204 +328,16 @@ export interface TiedCandidate {
   mean: number;
 }
 /**
- * A candidate's mean score over the test rows, each of which was scored `repeats` times.
- */
-export interface Tested {
-  seconds: number;
-  at: number | null;
-  event: "tested";
-  index: number;
-  score: number;
-  rows: number;
-  repeats: number;
-}
-/**
- * The certificate, or in `none` why there is none.
+ * The run has a certificate, of this candidate.
+ *
+ * `low` to `high`: the 95 % interval of its score on the validation rows without the luck of the choice; None with a
+ * single row.
  */
 export interface CertificateFound {
   event: "certificate";
-  certificate: Certificate | null;
-  none: string | null;
-}
-/**
- * Whether a run improved the program. Every member follows from the record of the run and from nothing else.
- *
- * `program`: the name, version and digest that the server declares. `candidate`: the best one's index, 0 if it is the
- * seed. `noise`: None if no evaluation was repeated. `by_hand`: absent if no user steered the run.
- */
-export interface Certificate {
-  format: "evolverpc-certificate";
-  version: 3;
-  verdict: "improved" | "no difference" | "worse";
-  statement: string;
-  run: string;
-  program: {
-    [k: string]: string | null;
-  };
   candidate: number;
-  test: SealedTest;
-  validation: Validation;
-  noise: NoiseFound | null;
-  budget: UsedBudget;
-  by_hand: ByHand | null;
-  leaks: Leaks;
-  digests: Digests;
-}
-/**
- * Seed and best candidate on the sealed test rows; `seed` and `best` are means of the units' mean scores.
- *
- * `units`: rows that differ; those that are equal, apart from white space and the order of keys, count as one.
- * `repeats`: how often each row was scored with each of the two. `opened`: candidates other than the seed that the run
- * has scored on these rows. `score_range`: the lowest and the highest score that there can be, on which the test
- * rests: as declared, else from 0 to the perfect score.
- *
- * `low` to `high`: the interval of the mean difference of a unit at `confidence`, 1 less the `error` that the run may
- * spend on this opening; `p_value`: two-sided, a difference if it is at most `error`.
- */
-export interface SealedTest {
-  rows: number;
-  units: number;
-  repeats: number;
-  repeats_reason: string;
-  opened: number;
-  seed: number;
-  best: number;
-  difference: number;
-  low: number;
-  high: number;
-  confidence: number;
-  p_value: number;
-  error: number;
-  method: string;
-  /**
-   * @minItems 2
-   * @maxItems 2
-   */
-  score_range: [unknown, unknown];
-}
-/**
- * Mean scores on the validation rows. `best` is too high: the candidate was chosen among `compared` by this score.
- *
- * `complete`: those of them that have a score on every row; the others were dropped in a race. `estimate`: without the
- * luck of the choice among the complete ones, with the 95 % interval `low` to `high`; None with a single row.
- * `left`: validation rows that the search left out, on which the best candidate and the seed were scored after it;
- * `left_seed`: the seed's mean on them. `estimate` then follows from these rows. Absent if there are fewer than two.
- */
-export interface Validation {
-  rows: number;
-  compared: number;
-  complete: number;
-  seed: number;
-  best: number;
-  estimate: number | null;
   low: number | null;
   high: number | null;
-  left: number | null;
-  left_seed: number | null;
-}
-/**
- * Variances of scores, estimated from the `rows` evaluations that the search repeated.
- *
- * `within`: of a row's score if it is evaluated again. `between`: of the true mean scores of rows.
- */
-export interface NoiseFound {
-  rows: number;
-  within: number;
-  between: number;
-}
-/**
- * What the run used. `evaluations`, `test_evaluations`: recorded results of the search and of the test.
- *
- * `cost_usd`: US dollars, as far as they were reported. `unpriced`: results of an unknown price. `unreported`: results
- * that reported no usage, as a program that calls no model has none.
- */
-export interface UsedBudget {
-  evaluations: number;
-  test_evaluations: number;
-  cost_usd: number;
-  unpriced: number;
-  unreported: number;
-}
-/**
- * What users asked of the run while it ran. `requests`: those that it took, at least one.
- *
- * `texts`: those among them that proposed texts by hand; `best_has_them`: whether the best candidate, or one that it
- * descends from, was proposed so: then the gain is not the optimizer's alone.
- */
-export interface ByHand {
-  requests: number;
-  texts: number;
-  best_has_them: boolean;
-}
-/**
- * Leaks in a candidate. `searched`: how many rows have known contents, by split; `rows`: how many rows leak.
- *
- * `shared`: how many test rows are equal to training rows (`train`) and to validation rows (`val`), apart from white
- * space and the order of keys.
- */
-export interface Leaks {
-  searched: {
-    [k: string]: number;
-  };
-  rows: number;
-  listed: Leak[];
-  shared: {
-    [k: string]: number;
-  };
-}
-/**
- * A text of a row in a component. `line`: where it begins, from 1. `words`: how many are copied.
- *
- * `verbatim`: the words are copied in one run, not nearly. `answer`: another text of the row stands beside them.
- */
-export interface Leak {
-  split: string;
-  row: string;
-  component: string;
-  line: number;
-  words: number;
-  verbatim: boolean;
-  answer: boolean;
-}
-/**
- * Digests of all that the numbers rest on. `test_rows`: the commitment, made before the first iteration.
- *
- * `settings`: of the settings and of the fingerprint of the run. `entries`, `attempts`: of the whole journal.
- */
-export interface Digests {
-  seed: string;
-  best: string;
-  test_rows: string;
-  train_rows: string;
-  val_rows: string;
-  settings: string;
-  entries: string;
-  attempts: string;
-  candidates: string;
-}
-/**
- * What candidates copied from training rows: `count` parts, the longest of each candidate first.
- */
-export interface CopiedExamples {
-  seconds: number;
-  at: number | null;
-  event: "copied_examples";
-  count: number;
-  candidates: number[];
-  copies: CopiedExample[];
-}
-/**
- * A part of a candidate's text that training rows have too, word for word, and that the seed lacks.
- *
- * `words`: how long it is; `text`: its beginning. `rows`: ids of the first rows that have it, `row_count` in all.
- */
-export interface CopiedExample {
-  candidate: number;
-  component: string;
-  words: number;
-  text: string;
-  rows: string[];
-  row_count: number;
 }
 /**
  * What a run came to; of a run that is driven again, what it had come to.
@@ -624,14 +363,6 @@ export interface Summary {
 export interface StatedFact {
   label: string;
   text: string;
-}
-/**
- * A table; each row begins with a name.
- */
-export interface SummaryTable {
-  heading: string;
-  columns: string[];
-  rows: string[][];
 }
 /**
  * A step of an iteration that failed, with its message and details.
@@ -671,7 +402,6 @@ export interface Now {
   reflecting_since: string | null;
   reflecting: string[];
   endpoints: EndpointNow[];
-  spent_usd: number | null;
   active_seconds: number | null;
   beat_age_s: number | null;
   lost: boolean;
@@ -708,6 +438,22 @@ export interface Forecast {
   cost_usd: number | null;
 }
 /**
+ * What is to be stated of the run at this moment.
+ */
+export interface Notices {
+  event: "notices";
+  notices: Notice[];
+}
+/**
+ * What a reader needs first, in words. `kind`: `lost`: no heartbeat; `stuck`: no result; `stopped`: not driven.
+ */
+export interface Notice {
+  kind: "lost" | "stuck" | "waiting" | "stopped";
+  title: string;
+  text: string[];
+  commands: CommandHint[];
+}
+/**
  * How far this server has read, once it has read what GEPA decided.
  *
  * `end`: the place after the last entry of the search: the slider's range. `complete`: all was read of a run that is
@@ -726,3 +472,13 @@ export interface StoreTrouble {
   problem: string | null;
   gone: boolean;
 }
+/** The field by which events of a kind differ. Of the other kinds a later event replaces an earlier one. */
+export const KEYS = {
+  "candidate": "index",
+  "steered": "number",
+  "budget": "at",
+  "proposal": "key",
+  "mutation": "at",
+  "steer": "key",
+  "rows": "start"
+} as const;

@@ -3,19 +3,14 @@
 import { Commands } from "../parts/commands";
 import { Facts } from "../parts/facts";
 import { count, time } from "../parts/format";
-import { Term, Terms } from "../parts/term";
+import { Terms } from "../parts/term";
 import type { View } from "../state/view";
 
 export function About({ view }: { view: View }) {
-  const { run, sealed } = view.latest;
+  const { run } = view.latest;
   if (run === undefined) return null;
   const rows = Object.entries(run.splits).map(([split, size]) => `${split} ${count(size)}`);
   const program = [run.program, run.program_version && `version ${run.program_version}`].filter(Boolean).join(", ");
-  const testRows = (
-    <>
-      <Term of="sealed" /> test rows
-    </>
-  );
   return (
     <section class="panel">
       <h2>The run</h2>
@@ -25,15 +20,11 @@ export function About({ view }: { view: View }) {
           ["program", program || "unnamed"],
           ["components", run.components.join(", ")],
           ["rows", rows.join(", ")],
-          [testRows, sealed !== undefined && count(sealed.rows)],
           ["reflection model", run.reflection_model ?? "none: the program proposes"],
           ["begun", time(run.started ?? run.created)],
           ["ended", run.completed && time(run.completed)],
           ["driver", run.driver],
-          [
-            "fork of",
-            run.parent && run.parent.run + (run.parent.at === null ? "" : ` at entry ${count(run.parent.at)}`),
-          ],
+          ["fork of", run.parent],
           ["store", run.store || null],
           ["output folder", run.output],
         ]}

@@ -1,7 +1,6 @@
 /** What the run does at this moment. */
 
 import type { Now } from "../generated/events";
-import { exampleAge } from "../parts/example-age";
 import { Facts } from "../parts/facts";
 import { count, counted, duration, score, time } from "../parts/format";
 import { CandidateLink, rowName } from "../parts/row-name";
@@ -45,8 +44,8 @@ export function Activity({ view, now }: { view: View; now: Now }) {
           <ul>
             {now.longest.map(({ row, candidate, seconds, limit_s }, at) => (
               <li key={at}>
-                <Inline text={rowName(row)} length={80} /> with <CandidateLink name={candidate} view={view} />:{" "}
-                {exampleAge(now, seconds)},{" "}
+                <Inline text={rowName(row)} length={80} /> with <CandidateLink name={candidate} view={view} />: for{" "}
+                {duration(seconds)},{" "}
                 {limit_s === null ? "which nothing limits" : `its server ends this example after ${duration(limit_s)}`}
               </li>
             ))}

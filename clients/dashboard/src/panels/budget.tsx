@@ -1,16 +1,15 @@
 /** What the run has used of its budget, and when it ends at this rate. */
 
 import { Facts } from "../parts/facts";
-import { count, duration, money, spent } from "../parts/format";
+import { count, duration, money } from "../parts/format";
 import { Term } from "../parts/term";
-import { stallOf } from "../state/stall";
 import type { View } from "../state/view";
 
 export function Budget({ view }: { view: View }) {
   const { run, now, spending } = view.latest;
   if (run === undefined) return null;
   const share = run.budget ? Math.min(1, view.metricCalls / run.budget) : null;
-  const forecast = run.driven && stallOf(view) === null ? now?.forecast : null;
+  const forecast = run.driven ? now?.forecast : null;
   const cost = forecast?.cost_usd == null ? "" : `, at a cost of ${money(forecast.cost_usd)}`;
   return (
     <section class="panel">
@@ -19,14 +18,10 @@ export function Budget({ view }: { view: View }) {
         {count(view.metricCalls)} <Term of="metric calls" />
         {run.budget !== null && ` of ${count(run.budget)} (${Math.round((share ?? 0) * 100)} %)`}
       </p>
-      {share !== null && (
-        <div class="bar" aria-hidden="true">
-          <i style={{ width: `${share * 100}%` }} />
-        </div>
-      )}
+      {share !== null && <progress value={share} aria-hidden="true" />}
       <Facts
         facts={[
-          ["cost", spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0)],
+          ["cost", spending?.cost],
           ["active time", duration(now?.active_seconds)],
           [
             "forecast",

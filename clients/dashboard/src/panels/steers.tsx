@@ -1,6 +1,5 @@
 /** What users asked of the run, and the outcome. */
 
-import type { Steer } from "../generated/events";
 import { time } from "../parts/format";
 import { Inline } from "../parts/text";
 import type { View } from "../state/view";
@@ -13,7 +12,7 @@ export function Steers({ view }: { view: View }) {
       <ul>
         {view.steers.map((steer) => (
           <li key={steer.key}>
-            <Inline as="strong" text={steer.action} /> <Inline text={detailOf(steer)} length={120} />
+            <Inline text={steer.text} length={200} />
             {steer.by && (
               <>
                 {" "}
@@ -27,12 +26,4 @@ export function Steers({ view }: { view: View }) {
       </ul>
     </section>
   );
-}
-
-/** What was posted besides the action's name. */
-function detailOf({ detail }: Steer): string {
-  const shown = Object.entries(detail).filter(([name, value]) => name !== "kind" && value !== null);
-  return shown
-    .map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`)
-    .join(", ");
 }

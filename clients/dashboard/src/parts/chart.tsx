@@ -2,6 +2,19 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
+import type { Theme } from "./theme";
+
+/** Return how an axis is drawn. */
+export function axisOf(theme: Theme): uPlot.Axis {
+  const line = { stroke: theme.rule, width: 1 };
+  return { stroke: theme.quiet, grid: line, ticks: line };
+}
+
+/** Return how values are drawn that stay until the next one. */
+export function steps(stroke: string, dash: number[] = []): uPlot.Series {
+  const paths = uPlot.paths.stepped?.({ align: 1 }) as uPlot.Series.PathBuilder;
+  return { stroke, dash, width: 2, spanGaps: true, paths, points: { show: false } };
+}
 
 interface Props {
   readonly label: string;

@@ -12,12 +12,18 @@ export const OUTCOMES: Record<Proposal["outcome"], string> = {
   unfinished: "not decided",
 };
 
+/** Return how many proposals have each outcome; of the outcomes that some have. */
+export function countsOf(proposals: readonly Proposal[]): Partial<Record<Proposal["outcome"], number>> {
+  const counts: Partial<Record<Proposal["outcome"], number>> = {};
+  for (const { outcome } of proposals) counts[outcome] = (counts[outcome] ?? 0) + 1;
+  return counts;
+}
+
 // Making a formatter takes longer than all that it formats.
 const NUMBER = new Intl.NumberFormat("en");
 const DOLLARS = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const CENTS = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 4 });
 const TIME = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
-const CLOCK = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 
 export function score(value: number | null | undefined): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "none";
@@ -50,12 +56,22 @@ export function duration(seconds: number | null | undefined): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** What is known to be spent. `unreported`: those of the `unpriced` results that came without any usage. */
-export function spent(usd: number | null | undefined, unpriced: number, unreported: number): string {
-  const unknown = unpriced - unreported;
-  if (unknown > 0)
-    return usd ? `${money(usd)} and ${count(unknown)} unpriced` : `unknown: ${counted(unknown, "result")} unpriced`;
-  return !usd && unreported > 0 ? "none reported" : money(usd);
+interface Usage {
+  readonly seconds: number | null;
+  readonly input_tokens: number | null;
+  readonly output_tokens: number | null;
+  readonly cost_usd?: number | null;
+}
+
+/** Return what a call took, as far as it is known. */
+export function took({ seconds, input_tokens, output_tokens, cost_usd = null }: Usage): string {
+  const known = [
+    seconds !== null && duration(seconds),
+    input_tokens !== null && counted(input_tokens, "input token"),
+    output_tokens !== null && counted(output_tokens, "output token"),
+    cost_usd !== null && money(cost_usd),
+  ];
+  return known.filter(Boolean).join(", ");
 }
 
 /** A time in the reader's time zone. */
@@ -72,9 +88,4 @@ export function candidateOrProposal(name: string): string {
 
 export function candidateName(index: number): string {
   return index === 0 ? "candidate 0 (seed)" : `candidate ${index}`;
-}
-
-/** The time of day in the reader's time zone; `at`: milliseconds since 1970. */
-export function clock(at: number): string {
-  return CLOCK.format(at);
 }

@@ -1,26 +1,18 @@
 /** The run's name, its state, the connection, and what to do if one of them is in trouble. */
 
 import type { Status } from "../connection";
-import type { CommandHint } from "../generated/events";
-import { NextStep } from "../panels/next-step";
-import { Stuck } from "../panels/stuck";
-import { href } from "../route";
-import { sameRun } from "../state/command";
-import { failuresFirst } from "../state/failing";
 import { headlineOf } from "../state/headline";
-import { stallOf } from "../state/stall";
 import { LIVE, type View } from "../state/view";
 import { Badge } from "./badge";
-import { Commands } from "./commands";
 import { Facts } from "./facts";
-import { candidateName, count, counted, duration, score, spent } from "./format";
-import { scoreName } from "./score-name";
+import { candidateName, count, counted, duration, score } from "./format";
+import { Notices, ofConnection } from "./notices";
+import { scoreName } from "./row-name";
 import { Term } from "./term";
 import { Inline } from "./text";
 
 export function Header({ view, status }: { view: View; status: Status }) {
-  const { run, now } = view.latest;
-  const stall = status.kind === "live" ? stallOf(view) : null;
+  const { run, notices } = view.latest;
   return (
     <>
       <div class="row title">
@@ -36,18 +28,16 @@ export function Header({ view, status }: { view: View; status: Status }) {
         )}
       </div>
       {run !== undefined && <Figures view={view} />}
-      <Notices view={view} status={status} lost={now?.lost ?? false} />
-      {stall !== null && <Stuck view={view} stall={stall} />}
+      <Notices notices={[...ofConnection(view, status), ...(notices?.notices ?? [])]} />
     </>
   );
 }
 
 function RunBadge({ view }: { view: View }) {
-  const { run, now } = view.latest;
+  const { run, now, notices } = view.latest;
   if (run === undefined) return null;
   if (now?.lost) return <Badge text="optimizer lost" status="failed" />;
-  const stall = stallOf(view);
-  if (stall !== null) return <Badge text={`running: no result for ${duration(stall.seconds)}`} status="paused" />;
+  if (notices?.notices.some(({ kind }) => kind === "stuck")) return <Badge text="running: no result" status="paused" />;
   const phase = run.driven && now?.phase ? `: ${now.phase}` : "";
   return <Badge text={`${run.status}${phase}`} status={run.status} />;
 }
@@ -95,15 +85,10 @@ export function Figures({ view }: { view: View }) {
           <Term key="calls" of="metric calls" />,
           count(view.metricCalls) + (run?.budget == null ? "" : ` of ${count(run.budget)}`),
         ],
-        [
-          "cost",
-          isLive && spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0),
-        ],
+        ["cost", isLive && spending?.cost],
         [
           "ends in about",
-          isLive && run?.driven && !now?.lost && stallOf(view) === null && now?.forecast
-            ? duration(now.forecast.seconds_left)
-            : null,
+          isLive && run?.driven && !now?.lost && now?.forecast ? duration(now.forecast.seconds_left) : null,
         ],
       ]}
     />
@@ -112,80 +97,4 @@ export function Figures({ view }: { view: View }) {
 
 function tiedWith(others: number): string {
   return others > 0 ? `, tied with ${counted(others, "other")}` : "";
-}
-
-function Notices({ view, status, lost }: { view: View; status: Status; lost: boolean }) {
-  const { run, store } = view.latest;
-  const commands = run?.commands ?? [];
-  const watch = sameRun("watch", commands);
-  const notices = [];
-  if (status.kind === "refused") notices.push(<p key="refused">{status.message}</p>);
-  if (status.kind === "deleted" || store?.gone) {
-    notices.push(
-      run === undefined ? (
-        <p key="deleted">
-          The store has no such run: it was deleted, or its id is another one. <a href={href("runs")}>All runs</a> of
-          the store.
-        </p>
-      ) : (
-        <p key="deleted">The run was deleted from its store. What is shown is what this page had read.</p>
-      ),
-    );
-  }
-  if (status.kind === "lost") {
-    notices.push(
-      <p key="lost">
-        The server of this page does not answer; the page asks again by itself. If <code>evolverpc watch</code> has
-        ended, start it again
-        {watch && (
-          <>
-            {" "}
-            with <code>{watch}</code>
-          </>
-        )}{" "}
-        and open the address that it prints. The run itself does not depend on this page.
-      </p>,
-    );
-  }
-  if (store?.problem) {
-    notices.push(
-      <p key="store">
-        The store cannot be read: <Inline text={store.problem} length={500} />
-      </p>,
-    );
-  }
-  if (lost) {
-    notices.push(
-      <div key="killed">
-        The optimizer sends no heartbeat: its process was killed, or it is cut off from the store. All results are kept.
-        <Commands commands={[...resume(commands), ...commands]} />
-      </div>,
-    );
-  } else if (run && !run.driven && (run.status === "failed" || run.status === "paused" || run.status === "running")) {
-    const { reason } = run;
-    notices.push(
-      <div key="ended">
-        The run is {run.status === "running" ? "not driven by any process" : <Inline text={run.status} />}
-        {reason && (
-          <>
-            : <Inline text={reason.split("\n")[0] ?? ""} length={2_000} />
-          </>
-        )}
-        {run.status !== "running" && failuresFirst(view) ? <NextStep view={view} /> : <Commands commands={commands} />}
-      </div>,
-    );
-  }
-  if (notices.length === 0) return null;
-  return (
-    <div class="notices" role="alert">
-      {notices}
-    </div>
-  );
-}
-
-/** The command that continues a lost run, if it is not among these. */
-function resume(commands: readonly CommandHint[]): CommandHint[] {
-  const command = sameRun("resume", commands);
-  if (command === undefined || commands.some(({ command }) => command.includes(" resume "))) return [];
-  return [{ command, what: "continue the run, once its lease has ended" }];
 }

@@ -254,48 +254,45 @@ export class HeatMap {
     if (this.cellWidth >= 34 && this.cellHeight >= 14) this.drawScores(context, height);
   }
 
-  /** Cross out the cells that failed; smaller ones have their colour alone. */
-  private drawFailures(context: CanvasRenderingContext2D, height: number): void {
-    const { data } = this;
-    const size = Math.min(this.cellWidth, this.cellHeight) / 2 - 1.5;
+  /** Do this with each cell in sight: its column, its row, and its middle. */
+  private forCells(height: number, draw: (column: Column, row: number, x: number, y: number) => void): void {
+    const { order } = this.data;
     const first = Math.max(0, Math.floor(this.top / this.cellHeight));
     const from = Math.max(0, Math.floor(this.left / this.cellWidth));
+    for (let at = from; at < this.columns.length && this.x(at) < this.canvas.clientWidth; at += 1) {
+      for (let line = first; line < order.length && this.y(line) < height; line += 1) {
+        draw(this.columns[at] as Column, order[line] as number, this.x(at + 0.5), this.y(line + 0.5));
+      }
+    }
+  }
+
+  /** Cross out the cells that failed; smaller ones have their colour alone. */
+  private drawFailures(context: CanvasRenderingContext2D, height: number): void {
+    const size = Math.min(this.cellWidth, this.cellHeight) / 2 - 1.5;
     context.strokeStyle = this.theme.panel;
     context.lineWidth = 1.2;
     context.beginPath();
-    for (let column = from; column < this.columns.length && this.x(column) < this.canvas.clientWidth; column += 1) {
-      const failed = this.columns[column]?.failed;
-      if (failed == null) continue;
-      for (let line = first; line < data.order.length && this.y(line) < height; line += 1) {
-        if (failed[data.order[line] as number] !== 1) continue;
-        const [x, y] = [this.x(column + 0.5), this.y(line + 0.5)];
-        context.moveTo(x - size, y - size);
-        context.lineTo(x + size, y + size);
-        context.moveTo(x + size, y - size);
-        context.lineTo(x - size, y + size);
-      }
-    }
+    this.forCells(height, ({ failed }, row, x, y) => {
+      if (failed?.[row] !== 1) return;
+      context.moveTo(x - size, y - size);
+      context.lineTo(x + size, y + size);
+      context.moveTo(x + size, y - size);
+      context.lineTo(x - size, y + size);
+    });
     context.stroke();
   }
 
   private drawScores(context: CanvasRenderingContext2D, height: number): void {
-    const { data, theme } = this;
     context.font = "11px system-ui, sans-serif";
     context.textAlign = "center";
     context.textBaseline = "middle";
-    const first = Math.max(0, Math.floor(this.top / this.cellHeight));
-    const from = Math.max(0, Math.floor(this.left / this.cellWidth));
-    for (let line = first; line < data.order.length && this.y(line) < height; line += 1) {
-      for (let column = from; column < this.columns.length && this.x(column) < this.canvas.clientWidth; column += 1) {
-        const row = data.order[line] as number;
-        const value = this.columns[column]?.scores[row] ?? Number.NaN;
-        if (Number.isNaN(value) || this.columns[column]?.failed?.[row] === 1) continue;
-        const [red, green, blue] = ramp(theme, this.share(value));
-        context.fillStyle = 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000" : "#fff";
-        const text = String(Number(value.toPrecision(3)));
-        context.fillText(text, this.x(column + 0.5), this.y(line + 0.5), this.cellWidth - 2);
-      }
-    }
+    this.forCells(height, ({ scores, failed }, row, x, y) => {
+      const value = scores[row] ?? Number.NaN;
+      if (Number.isNaN(value) || failed?.[row] === 1) return;
+      const [red, green, blue] = ramp(this.theme, this.share(value));
+      context.fillStyle = 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000" : "#fff";
+      context.fillText(String(Number(value.toPrecision(3))), x, y, this.cellWidth - 2);
+    });
   }
 
   private drawNames(context: CanvasRenderingContext2D, width: number, height: number): void {
@@ -359,7 +356,7 @@ export class HeatMap {
     this.tiles.set(columns, tiles);
     const known = tiles[number];
     if (known !== undefined) return known;
-    const { order, low, high } = this.data;
+    const { order } = this.data;
     const made = document.createElement("canvas");
     made.width = columns.length;
     made.height = lines;
@@ -367,8 +364,8 @@ export class HeatMap {
     if (context !== null) {
       const image = new ImageData(columns.length, lines);
       const pixels = new Uint32Array(image.data.buffer);
-      const shades = packed(this.theme);
-      const scale = high > low ? (SHADES - 1) / (high - low) : 0;
+      // as the 32 bits of a pixel, in the byte order of canvases on little-endian machines: all that browsers run on
+      const shades = Uint32Array.from({ length: SHADES }, (_, shade) => bits(ramp(this.theme, shade / (SHADES - 1))));
       const crossed = bits(this.theme.failed);
       for (const [column, { scores, failed }] of columns.entries()) {
         for (let line = 0; line < lines; line += 1) {
@@ -376,8 +373,7 @@ export class HeatMap {
           const score = scores[row] as number;
           if (failed?.[row] === 1) pixels[line * columns.length + column] = crossed;
           else if (!Number.isNaN(score)) {
-            const shade =
-              scale === 0 ? SHADES - 1 : Math.max(0, Math.min(SHADES - 1, Math.round((score - low) * scale)));
+            const shade = Math.round(this.share(score) * (SHADES - 1));
             pixels[line * columns.length + column] = shades[shade] as number;
           }
         }
@@ -387,13 +383,6 @@ export class HeatMap {
     tiles[number] = made;
     return made;
   }
-}
-
-/** The shades as the 32 bits of a pixel, in the byte order of canvases on little-endian machines: all that browsers run on. */
-function packed(theme: Theme): Uint32Array {
-  return Uint32Array.from({ length: SHADES }, (_, shade) => {
-    return bits(ramp(theme, shade / (SHADES - 1)));
-  });
 }
 
 function bits([red, green, blue]: Rgb): number {

@@ -1,4 +1,4 @@
-/** The names of rows and of candidates, the same on every view. */
+/** The names of rows, of candidates and of their scores, the same on every view. */
 
 import { href } from "../route";
 import type { View } from "../state/view";
@@ -6,6 +6,16 @@ import { candidateOrProposal } from "./format";
 import { Inline } from "./text";
 
 const SPLITS = ["train or val", "train", "val", "test"];
+
+/** Return what the score of a candidate is called: test rows, which follow the search, are others. */
+export function scoreName({ onTraining }: Pick<View, "onTraining">): string {
+  return onTraining ? "training score" : "validation score";
+}
+
+/** Return `validation row`, or `training row` if no validation rows were given. */
+export function selectingRow({ onTraining }: Pick<View, "onTraining">): string {
+  return onTraining ? "training row" : "validation row";
+}
 
 /** Return the name of a row as the server states it with its split, `val 7`; `row 7` without one. */
 export function rowName(row: string): string {

@@ -5,12 +5,11 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { post } from "../connection";
 import type { View } from "../state/view";
-import { DialogButton } from "./dialog";
-import { Field, Form, type Given, LimitFields, stated } from "./form";
+import { RequestButton, useAction } from "./action";
+import { Field, type Given, LimitFields, stated } from "./form";
 import { candidateName, count, score } from "./format";
-import { type Problem, ProblemNotice } from "./problem";
+import { ProblemNotice } from "./problem";
 
 /** An action of gepa_client/journal/steer_entries.py. */
 type Action = { readonly kind: string } & Readonly<Record<string, unknown>>;
@@ -21,7 +20,8 @@ interface Props {
 }
 
 export function Steering({ view, api }: Props) {
-  const [answer, setAnswer] = useState<Problem | string | null>(null);
+  const [isAsked, setAsked] = useState(false);
+  const { send, problem } = useAction();
   const run = view.latest.run;
   if (!run?.driven || view.latest.now?.lost) {
     return (
@@ -30,63 +30,80 @@ export function Steering({ view, api }: Props) {
       </div>
     );
   }
-  const send = async (action: Action): Promise<Problem | null> => {
-    setAnswer("Sending.");
-    const problem = await steer(api, action);
-    setAnswer(problem ?? "Asked; it takes effect between two iterations.");
-    return problem;
-  };
+  const path = `${api}/steer`;
+  const request = { path, onDone: () => setAsked(true) };
   return (
     <fieldset class="row controls" aria-label="Steering">
-      <button type="button" onClick={() => send({ kind: "pause" })}>
+      <button
+        type="button"
+        onClick={async () => {
+          if ((await send("POST", path, { kind: "pause" })) !== null) setAsked(true);
+        }}
+      >
         Pause
       </button>
+      <Request {...request} title="Cancel the run" submit="Cancel the run" action={() => ({ kind: "cancel" })}>
+        <p>
+          The run stops once the examples in flight have ended, and is marked as cancelled. Its results are kept, and it
+          can be resumed later.
+        </p>
+      </Request>
       <Request
-        title="Cancel the run"
-        about="The run stops once the examples in flight have ended, and is marked as cancelled. Its results are kept, and it can be resumed later."
-        submit="Cancel the run"
-        send={() => send({ kind: "cancel" })}
-      />
-      <Request
+        {...request}
         title="Raise the budget"
         submit="Set the limits"
-        send={(given) => send({ kind: "budget", ...stated(given) })}
+        action={(given) => ({ kind: "budget", ...stated(given) })}
       >
         <LimitFields hints={run.budget === null ? {} : { max_metric_calls: `${count(run.budget)} now` }} />
       </Request>
-      <Proposal view={view} send={send} />
+      <Proposal view={view} {...request} />
       <Request
+        {...request}
         title="Pin or drop a candidate"
-        about="A pinned candidate is the parent of every proposal; a dropped one is never a parent again, nor the best."
         submit="Pin"
         others={{ drop: "Drop", unpin: "Unpin" }}
-        send={({ candidate }, pressed) =>
-          send(pressed === "unpin" ? { kind: pressed } : { kind: pressed || "pin", candidate: Number(candidate) })
+        action={({ candidate }, pressed) =>
+          pressed === "unpin" ? { kind: pressed } : { kind: pressed || "pin", candidate: Number(candidate) }
         }
       >
+        <p>A pinned candidate is the parent of every proposal; a dropped one is never a parent again, nor the best.</p>
         <CandidateField view={view} defaultValue={`${view.best ?? 0}`} />
       </Request>
       {run.reflection_model !== null && (
         <Request
+          {...request}
           title="Hint for reflection"
-          about="Prompts of reflection show it from now on."
           submit="Add the hint"
           others={{ clear_hints: "Clear all hints" }}
-          send={(given, pressed) => send(pressed ? { kind: pressed } : { kind: "hint", ...stated(given) })}
+          action={(given, pressed) => (pressed ? { kind: pressed } : { kind: "hint", ...stated(given) })}
         >
+          <p>Prompts of reflection show it from now on.</p>
           <Field label="Hint" name="text" long required />
           <Field label="For the next proposals (empty: all)" name="proposals" type="number" min={1} />
         </Request>
       )}
-      {typeof answer === "string" ? (
+      {isAsked && (
         <span role="status" class="quiet">
-          {answer}
+          Asked; it takes effect between two iterations.
         </span>
-      ) : (
-        <ProblemNotice problem={answer} />
       )}
+      <ProblemNotice problem={problem} />
     </fieldset>
   );
+}
+
+interface RequestProps {
+  readonly path: string;
+  readonly onDone: () => void;
+  readonly title: string;
+  readonly submit: string;
+  readonly others?: Readonly<Record<string, string>>;
+  readonly action: (given: Given, pressed: string) => Action;
+  readonly children: ComponentChildren;
+}
+
+function Request({ path, action, ...request }: RequestProps) {
+  return <RequestButton {...request} asked={(given, pressed) => ["POST", path, action(given, pressed)]} />;
 }
 
 function CandidateField({ view, ...field }: { view: View } & Partial<Parameters<typeof Field>[0]>) {
@@ -96,22 +113,19 @@ function CandidateField({ view, ...field }: { view: View } & Partial<Parameters<
   return <Field label="Candidate" name="candidate" options={options} {...field} />;
 }
 
-function Proposal({ view, send }: { view: View; send: (action: Action) => Promise<Problem | null> }) {
+function Proposal({ view, ...request }: { view: View } & Pick<RequestProps, "path" | "onDone">) {
   const components = view.latest.run?.components ?? [];
   const [parent, setParent] = useState(view.best ?? 0);
   const [component, setComponent] = useState(components[0] ?? "");
   const before = view.candidates.find(({ index }) => index === parent)?.texts[component];
   return (
     <Request
+      {...request}
       title="Propose a text"
-      about="It is evaluated as any proposal, in place of the parent's text."
       submit="Propose it"
-      send={async ({ text }) =>
-        text === before?.text.trim()
-          ? problemOf("it is the parent's text")
-          : send({ kind: "propose", texts: { [component]: text }, parent })
-      }
+      action={({ text }) => ({ kind: "propose", texts: { [component]: text }, parent })}
     >
+      <p>It is evaluated as any proposal, in place of the parent's text.</p>
       <CandidateField
         view={view}
         value={`${parent}`}
@@ -127,53 +141,4 @@ function Proposal({ view, send }: { view: View; send: (action: Action) => Promis
       <Field label="Text" name="text" long required defaultValue={before?.omitted ? "" : (before?.text ?? "")} />
     </Request>
   );
-}
-
-interface RequestProps {
-  readonly title: string;
-  readonly about?: string;
-  readonly submit: string;
-  readonly others?: Readonly<Record<string, string>>;
-  readonly send: (given: Given, pressed: string) => Promise<Problem | null>;
-  readonly children?: ComponentChildren;
-}
-
-/** A button that opens the form of a request. */
-function Request({ title, about, send, children, ...form }: RequestProps) {
-  const [problem, setProblem] = useState<Problem | null>(null);
-  const [busy, setBusy] = useState(false);
-  return (
-    <DialogButton label={title} title={title}>
-      {(close) => (
-        <Form
-          {...form}
-          busy={busy}
-          problem={problem}
-          onSubmit={async (given, pressed) => {
-            setBusy(true);
-            const found = await send(given, pressed);
-            setBusy(false);
-            setProblem(found);
-            if (found === null) close();
-          }}
-        >
-          {about !== undefined && <p>{about}</p>}
-          {children}
-        </Form>
-      )}
-    </DialogButton>
-  );
-}
-
-async function steer(api: string, action: Action): Promise<Problem | null> {
-  const answer = await post(`${api}/steer`, action).catch(() => null);
-  if (answer?.ok) return null;
-  if (answer === null)
-    return problemOf("the server of this page does not answer. Try again once it is back", "Not sent");
-  const body = (await answer.json().catch(() => null)) as { error?: unknown } | null;
-  return problemOf(typeof body?.error === "string" ? body.error : `the server answered with ${answer.status}`);
-}
-
-function problemOf(detail: string, title = "Not accepted"): Problem {
-  return { status: 0, title, detail, errors: [] };
 }

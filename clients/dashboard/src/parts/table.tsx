@@ -1,7 +1,6 @@
 /** A table that scrolls by itself; its first column names the row. */
 
 import type { ComponentChildren } from "preact";
-import { Scrolled } from "./scrolled";
 import { Inline } from "./text";
 
 /** A cell that is a string may be a text of a program. Numbers stand at the right. */
@@ -22,7 +21,8 @@ interface Props<Item> {
 
 export function Table<Item>({ label, items, columns, tall = false, caption, isChosen }: Props<Item>) {
   return (
-    <Scrolled label={label} tall={tall}>
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls takes the focus
+    <section class={tall ? "scroll tall" : "scroll"} aria-label={label} tabIndex={0}>
       <table>
         {caption !== undefined && <caption>{caption}</caption>}
         <thead>
@@ -52,7 +52,7 @@ export function Table<Item>({ label, items, columns, tall = false, caption, isCh
           ))}
         </tbody>
       </table>
-    </Scrolled>
+    </section>
   );
 }
 

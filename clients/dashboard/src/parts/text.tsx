@@ -34,7 +34,7 @@ export function Block({ text, omitted = 0, label }: { text: string; omitted?: nu
     <>
       <Frame label={label} size={shown.length}>
         {visible(shown) || <span class="quiet">(empty)</span>}
-        {omitted > 0 && <span class="quiet">{`\n[${count(omitted)} more characters]`}</span>}
+        <More omitted={omitted} />
       </Frame>
       {shown.length < text.length && (
         <button type="button" onClick={() => setWhole(true)}>
@@ -45,8 +45,20 @@ export function Block({ text, omitted = 0, label }: { text: string; omitted?: nu
   );
 }
 
+function More({ omitted }: { omitted: number }) {
+  return omitted > 0 ? <span class="quiet">{`\n[${count(omitted)} more characters]`}</span> : null;
+}
+
 /** Two texts as one: removed words struck through, new words underlined. */
-export function Compared({ pieces, label }: { pieces: readonly Piece[]; label: string }) {
+export function Compared({
+  pieces,
+  label,
+  omitted = 0,
+}: {
+  pieces: readonly Piece[];
+  label: string;
+  omitted?: number;
+}) {
   const size = pieces.reduce((sum, piece) => sum + piece.text.length, 0);
   const room = size > SHOWN ? { same: 2_000, add: SHOWN / 4, del: SHOWN / 4 } : null;
   return (
@@ -57,6 +69,7 @@ export function Compared({ pieces, label }: { pieces: readonly Piece[]; label: s
         if (piece.kind === "same") return text;
         return piece.kind === "add" ? <ins key={at}>{text}</ins> : <del key={at}>{text}</del>;
       })}
+      <More omitted={omitted} />
     </Frame>
   );
 }

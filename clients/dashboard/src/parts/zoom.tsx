@@ -1,4 +1,4 @@
-/** The buttons that zoom a picture. */
+/** The buttons and keys of pictures. */
 
 interface Props {
   readonly onZoom: (factor: number) => void;
@@ -22,4 +22,14 @@ export function Zoom({ onZoom, onFit }: Props) {
       </button>
     </span>
   );
+}
+
+/** Return a listener that does what belongs to the key that was pressed, in place of what the browser does. */
+export function pressed(actions: Readonly<Record<string, () => void>>): (event: KeyboardEvent) => void {
+  return (event) => {
+    const action = actions[event.key];
+    if (action === undefined || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    action();
+  };
 }

@@ -2,11 +2,12 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { useLoaded } from "../loading";
 import { Tabs } from "../parts/tabs";
 import { Inline } from "../parts/text";
+import { request, SIGNED_OUT } from "../request";
 import { usePlace } from "../route";
 import { jobOfAddress, type ServiceView, VIEWS, viewAddress } from "./place";
-import { request, SIGNED_OUT } from "./request";
 import type { Session } from "./schema";
 import { SessionContext } from "./session";
 import { SignIn } from "./sign-in";
@@ -19,90 +20,68 @@ import { UsageView } from "./views/usage";
 import { VersionView } from "./views/version";
 import { VersionsView } from "./views/versions";
 
-const NAMES: Record<ServiceView, string> = {
-  jobs: "Jobs",
-  new: "New optimization",
-  repositories: "Repositories",
-  versions: "Versions",
-  version: "Version",
-  usage: "Usage",
-  keys: "Keys",
+const SHOWN: Record<ServiceView, readonly [name: string, show: (params: URLSearchParams) => ComponentChildren]> = {
+  jobs: ["Jobs", () => <JobsView />],
+  new: ["New optimization", (params) => <NewView params={params} />],
+  repositories: ["Repositories", () => <RepositoriesView />],
+  versions: ["Versions", () => <VersionsView />],
+  version: ["Version", (params) => <VersionView key={params.get("id")} id={params.get("id") ?? ""} />],
+  usage: ["Usage", () => <UsageView />],
+  keys: ["Keys", () => <KeysView />],
 };
 const OVER = "You were signed out: the key was revoked or has expired, or the session is older than 12 hours.";
 const RETRY_MS = 3_000;
-
-type State =
-  | { readonly kind: "connecting"; readonly lost: boolean }
-  | { readonly kind: "signed out"; readonly reason: string | null }
-  | { readonly kind: "signed in"; readonly session: Session };
+/** Tabs that not every role has. */
+const NOT_OF: Partial<Record<ServiceView, readonly string[]>> = { new: ["viewer"], keys: ["viewer", "editor"] };
 
 export function App() {
-  const [state, setState] = useState<State>({ kind: "connecting", lost: false });
+  const [isWaiting, setWaiting] = useState(true);
+  const [reason, setReason] = useState<string | null>(null);
+  const { value, problem, reload } = useLoaded<Session>("/session", { everyMs: isWaiting ? RETRY_MS : 0 });
+  const isOut = problem?.status === 401;
+  const session = isOut ? null : value;
   const place = usePlace();
   const main = useRef<HTMLElement>(null);
   const job = jobOfAddress();
   const view = VIEWS.find((name) => name === place.name) ?? "jobs";
-  const title = job === null ? NAMES[view] : "Job";
+  const title = job === null ? SHOWN[view][0] : "Job";
 
+  useEffect(() => setWaiting(session === null && !isOut), [session, isOut]);
   useEffect(() => {
-    document.title = state.kind === "signed in" ? `${title} \u2013 EvolveRPC service` : "EvolveRPC service";
-  }, [title, state.kind]);
-
+    document.title = session ? `${title} \u2013 EvolveRPC service` : "EvolveRPC service";
+  }, [title, session]);
   useEffect(() => {
-    if (state.kind !== "connecting") return;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    let current = true;
-    const ask = async () => {
-      const answer = await request<Session>("GET", "/session");
-      if (!current) return;
-      if (answer.ok) setState({ kind: "signed in", session: answer.value });
-      else if (answer.problem.status === 401) setState({ kind: "signed out", reason: null });
-      else {
-        setState({ kind: "connecting", lost: true });
-        timer = setTimeout(ask, RETRY_MS);
-      }
+    const over = () => {
+      setReason(OVER);
+      reload();
     };
-    void ask();
-    return () => {
-      current = false;
-      clearTimeout(timer);
-    };
-  }, [state.kind]);
-
-  useEffect(() => {
-    const over = () =>
-      setState((before) => (before.kind === "signed in" ? { kind: "signed out", reason: OVER } : before));
-    addEventListener(SIGNED_OUT, over);
+    if (session !== null) addEventListener(SIGNED_OUT, over);
     return () => removeEventListener(SIGNED_OUT, over);
-  }, []);
+  }, [session, reload]);
 
   const signOut = async () => {
     const answer = await request("DELETE", "/session");
-    if (answer.ok) setState({ kind: "signed out", reason: "You are signed out." });
+    if (!answer.ok) return;
+    setReason("You are signed out.");
+    reload();
   };
 
-  if (state.kind !== "signed in") {
+  if (session === null) {
     return (
       <Frame>
         <main id="view" aria-label="Sign in">
-          {state.kind === "signed out" ? (
-            <SignIn reason={state.reason} onSignedIn={(session) => setState({ kind: "signed in", session })} />
+          {isOut ? (
+            <SignIn reason={reason} onSignedIn={reload} />
           ) : (
             <p class="empty" role="status">
-              {state.lost ? "The service does not answer; the page asks again by itself." : "Loading."}
+              {problem !== null ? "The service does not answer; the page asks again by itself." : "Loading."}
             </p>
           )}
         </main>
       </Frame>
     );
   }
-  const { session } = state;
-  const shownInTabs = VIEWS.filter(
-    (name) =>
-      name !== "version" &&
-      (name !== "new" || session.role !== "viewer") &&
-      (name !== "keys" || session.role === "owner"),
-  );
+  const shownInTabs = VIEWS.filter((name) => name !== "version" && !NOT_OF[name]?.includes(session.role));
   return (
     <SessionContext.Provider value={session}>
       <Frame
@@ -121,13 +100,13 @@ export function App() {
         tabs={
           <Tabs
             label="Service"
-            views={shownInTabs.map((name) => [viewAddress(name), NAMES[name]])}
+            views={shownInTabs.map((name) => [viewAddress(name), SHOWN[name][0]])}
             current={viewAddress(job !== null ? "jobs" : view === "version" ? "versions" : view)}
           />
         }
       >
         <main ref={main} tabIndex={-1} id="view" aria-label={title}>
-          {job === null ? shown(view, place.params) : <JobPage key={job} id={job} place={place} />}
+          {job === null ? SHOWN[view][1](place.params) : <JobPage key={job} id={job} place={place} />}
         </main>
       </Frame>
     </SessionContext.Provider>
@@ -149,9 +128,9 @@ function Frame({ skip, session, tabs, children }: FrameProps) {
           Skip to the view
         </button>
       )}
-      <header class="top service">
+      <header class="top">
         <div class="row title">
-          <strong class="brand">EvolveRPC</strong>
+          <strong>EvolveRPC</strong>
           {session}
         </div>
         {tabs}
@@ -159,23 +138,4 @@ function Frame({ skip, session, tabs, children }: FrameProps) {
       {children}
     </div>
   );
-}
-
-function shown(view: ServiceView, params: URLSearchParams) {
-  switch (view) {
-    case "jobs":
-      return <JobsView />;
-    case "new":
-      return <NewView params={params} />;
-    case "repositories":
-      return <RepositoriesView />;
-    case "versions":
-      return <VersionsView />;
-    case "version":
-      return <VersionView key={params.get("id")} id={params.get("id") ?? ""} />;
-    case "usage":
-      return <UsageView />;
-    case "keys":
-      return <KeysView />;
-  }
 }

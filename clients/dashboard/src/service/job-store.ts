@@ -3,8 +3,8 @@
 import { type Followed, follow, type Status } from "../connection";
 import type { PageEvent } from "../generated/events";
 import { Observed } from "../observed";
+import { SIGNED_OUT } from "../request";
 import { EMPTY, reduce, type State } from "../state/reduce";
-import { SIGNED_OUT } from "./request";
 import type { Schema } from "./schema";
 
 export type JobEvent = Schema<"JobEvent">;
@@ -13,17 +13,16 @@ export interface KnownJob {
   readonly state: State;
   readonly job: JobEvent | null;
   readonly status: Status;
-  readonly resets: number;
 }
 
 export class JobStore extends Observed<KnownJob> {
   readonly leave: () => void;
 
   constructor(id: string) {
-    super({ state: EMPTY, job: null, status: { kind: "connecting" }, resets: 0 });
+    super({ state: EMPTY, job: null, status: { kind: "connecting" } });
     this.leave = follow(addresses(id), {
       events: (events) => this.add(events),
-      reset: () => this.set({ state: EMPTY, resets: this.known.resets + 1 }),
+      reset: () => this.set({ state: EMPTY }),
       status: (status) => {
         this.set({ status });
         if (status.kind === "refused") dispatchEvent(new Event(SIGNED_OUT));

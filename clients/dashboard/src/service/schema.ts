@@ -9,9 +9,3 @@ export type Repository = Schema<"RepositoryView">;
 export type Version = Schema<"VersionView">;
 export type VersionSummary = Schema<"VersionSummary">;
 export type Session = Schema<"SessionView">;
-
-/** A page of a list. `next`: what the next one follows. */
-export interface Page<Item> {
-  readonly items: readonly Item[];
-  readonly next: string | null;
-}

@@ -1,14 +1,15 @@
 /** Sign in with an API key, or a token of an OIDC issuer. The service seals it in a cookie; the page keeps nothing. */
 
+import { useLoaded } from "../loading";
+import { useAction } from "../parts/action";
 import { Field, Form, stated } from "../parts/form";
 import { Inline } from "../parts/text";
-import { useAction, useLoaded } from "./loading";
 import type { Schema, Session } from "./schema";
 
 interface Props {
   /** Why it is asked for again. */
   readonly reason: string | null;
-  readonly onSignedIn: (session: Session) => void;
+  readonly onSignedIn: () => void;
 }
 
 export function SignIn({ reason, onSignedIn }: Props) {
@@ -28,7 +29,7 @@ export function SignIn({ reason, onSignedIn }: Props) {
         submit="Sign in"
         onSubmit={async (given) => {
           const session = await send<Session>("POST", "/session", stated(given));
-          if (session !== null) onSignedIn(session);
+          if (session !== null) onSignedIn();
         }}
       >
         <Field

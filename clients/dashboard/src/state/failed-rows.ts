@@ -2,12 +2,6 @@
 
 import type { FailureCounts, Run } from "../generated/events";
 
-/** Return the score that a failed example gets. */
-export function failureScoreOf(run: Run | undefined): number {
-  const given = run?.settings.failure_score;
-  return typeof given === "number" ? given : 0;
-}
-
 /**
  * Return 1 by place of each row that failed; null if none did. A row that the program failed on at one time and scored
  * at another is no failure: failures have the run's failure score.
@@ -20,7 +14,7 @@ export function failedRows(
 ): Uint8Array | null {
   const cells = failures?.cells[digest];
   if (cells === undefined) return null;
-  const failureScore = failureScoreOf(run);
+  const failureScore = run?.settings.failure_score ?? 0;
   const failed = new Uint8Array(scores.length);
   for (const row of cells) {
     const score = scores[row] ?? Number.NaN;
@@ -40,18 +34,4 @@ export function scaleOf(columns: Iterable<Float64Array>): readonly [low: number,
     }
   }
   return [low, high];
-}
-
-/** A frame of a traceback; `code`: its source, empty if the traceback lacks it. */
-export interface Frame {
-  readonly file: string;
-  readonly line: number;
-  readonly code: string;
-}
-
-/** Return the last frame of a Python traceback, of the first one in the text. */
-export function failedAt(traceback: string): Frame | null {
-  const first = traceback.split(/^(?:During handling|The above exception)/m)[0] ?? "";
-  const last = [...first.matchAll(/^\s*File "([^"\n]+)", line (\d+)[^\n]*(?:\n +(?!File ")([^\n]+))?/gm)].at(-1);
-  return last === undefined ? null : { file: last[1] as string, line: Number(last[2]), code: last[3] ?? "" };
 }

@@ -1,13 +1,10 @@
-/** The two scores of a run: of its seed and of its best candidate, and over which rows. */
+/** The two scores of a run: of its seed and of its best candidate. */
 
-import { scoredRows } from "./scored-rows";
 import type { View } from "./view";
 
 export interface Headline {
   readonly seed: number;
   readonly best: number;
-  /** Those of the search, and those on which both were compared after it. */
-  readonly rows: number;
   /** How many of the compared rows are validation rows that the search left out; 0 if both were not compared. */
   readonly left: number;
 }
@@ -20,13 +17,8 @@ export function headlineOf({ candidates, best: index, ties }: View): Headline | 
   if (ties !== undefined && ties.validation_left > 0) {
     const [ofSeed, ofBest] = [0, ties.best].map((wanted) => ties.candidates.find((each) => each.index === wanted));
     if (ofSeed !== undefined && ofBest !== undefined) {
-      return {
-        seed: ofSeed.mean,
-        best: ofBest.mean,
-        rows: ties.validation_rows + ties.rows,
-        left: ties.validation_left,
-      };
+      return { seed: ofSeed.mean, best: ofBest.mean, left: ties.validation_left };
     }
   }
-  return { seed: seed.score, best: best.score, rows: scoredRows(best.scores), left: 0 };
+  return { seed: seed.score, best: best.score, left: 0 };
 }

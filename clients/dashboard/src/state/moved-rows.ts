@@ -8,19 +8,12 @@ type Scored = Pick<Candidate, "scores">;
 export function movedRows(before: Scored, after: Scored) {
   let [better, worse, same] = [0, 0, 0];
   for (let row = 0; row < after.scores.length; row += 1) {
-    const difference = moved(before, after, row);
+    const difference = (after.scores[row] as number) - (before.scores[row] ?? Number.NaN);
     if (difference > 0) better += 1;
     else if (difference < 0) worse += 1;
     else if (difference === 0) same += 1;
   }
   return { better, worse, same };
-}
-
-/** Return the places of the rows whose score rose (`sign` 1) or fell (-1), those that moved most first. */
-export function placesMoved(before: Scored, after: Scored, sign: 1 | -1): number[] {
-  return [...after.scores.keys()]
-    .filter((row) => sign * moved(before, after, row) > 0)
-    .sort((a, b) => sign * (moved(before, after, b) - moved(before, after, a)) || a - b);
 }
 
 /** Return the lowest score of a candidate; Infinity if it has none. */
@@ -35,8 +28,4 @@ export function lowestScore({ scores }: Scored): number {
 export function placesLowest(candidate: Scored): number[] {
   const lowest = lowestScore(candidate);
   return [...candidate.scores.keys()].filter((row) => candidate.scores[row] === lowest);
-}
-
-function moved(before: Scored, after: Scored, row: number): number {
-  return (after.scores[row] as number) - (before.scores[row] ?? Number.NaN);
 }

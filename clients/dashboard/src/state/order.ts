@@ -21,18 +21,20 @@ export interface RowOrder {
 
 /** Return the mean score of each row over the candidates that have one; NaN if none has. */
 export function rowMeans(candidates: readonly Scored[], rows: number): Float64Array {
-  const sums = new Float64Array(rows);
-  const counts = new Uint32Array(rows);
-  for (const { scores } of candidates) {
-    for (let row = 0; row < rows && row < scores.length; row += 1) {
-      const score = scores[row] as number;
-      if (!Number.isNaN(score)) {
-        sums[row] = (sums[row] as number) + score;
-        counts[row] = (counts[row] as number) + 1;
-      }
-    }
+  const of = (row: number) => meanOf(candidates.length, (at) => candidates[at]?.scores[row]);
+  return Float64Array.from({ length: rows }, (_, row) => of(row));
+}
+
+/** Return the mean of the numbers among these values; NaN if there are none. */
+function meanOf(count: number, valueAt: (at: number) => number | undefined): number {
+  let [sum, numbers] = [0, 0];
+  for (let at = 0; at < count; at += 1) {
+    const value = valueAt(at);
+    if (value === undefined || Number.isNaN(value)) continue;
+    sum += value;
+    numbers += 1;
   }
-  return sums.map((sum, row) => sum / (counts[row] as number));
+  return sum / numbers;
 }
 
 export function asRecorded(rows: number): RowOrder {
@@ -69,85 +71,49 @@ export function byCluster(candidates: readonly Scored[], means: Float64Array): R
       features[row * width + at] = Number.isNaN(score) ? (Number.isNaN(mean) ? 0 : mean) : score;
     }
   }
-  const clusters = Math.min(MOST_CLUSTERS, count);
   const order = sorted(means);
-  const centres = new Float32Array(clusters * width);
-  for (let cluster = 0; cluster < clusters; cluster += 1) {
+  const clusters = Math.min(MOST_CLUSTERS, count);
+  let centres: Float32Array[] = Array.from({ length: clusters }, (_, cluster) => {
     const row = order[Math.floor(((cluster + 0.5) * count) / clusters)] ?? 0;
-    centres.set(features.subarray(row * width, (row + 1) * width), cluster * width);
-  }
-  const member = new Uint8Array(count);
+    return features.subarray(row * width, (row + 1) * width);
+  });
+  let member = new Uint8Array(count);
   const rounds = Math.max(2, Math.min(ROUNDS, Math.floor(MOST_WORK / (count * width * clusters))));
   for (let round = 0; round < rounds; round += 1) {
-    const moved = assign(features, centres, member, width, clusters);
-    if (!moved && round > 0) break;
-    recentre(features, centres, member, width, clusters);
+    const next = member.map((_, row) => nearest(features.subarray(row * width, (row + 1) * width), centres));
+    if (round > 0 && next.every((cluster, row) => cluster === member[row])) break;
+    member = next;
+    centres = centres.map((centre, cluster) => centreOf(features, member, cluster, centre));
   }
-  return ordered(member, means, order, clusters);
+  // Clusters by their mean difficulty, rows by theirs within a cluster.
+  const difficulty = Float64Array.from(centres, (_, cluster) =>
+    meanOf(count, (row) => (member[row] === cluster ? means[row] : undefined)),
+  );
+  const ranked = [...sorted(difficulty)];
+  const rank = (row: number) => ranked.indexOf(member[row] as number);
+  const rows = Uint32Array.from(order).sort((a, b) => rank(a) - rank(b));
+  return { rows, clusters: Uint8Array.from(rows, rank) };
 }
 
-function assign(features: Float32Array, centres: Float32Array, member: Uint8Array, width: number, clusters: number) {
-  let moved = false;
+function nearest(row: Float32Array, centres: readonly Float32Array[]): number {
+  let [found, least] = [0, Number.POSITIVE_INFINITY];
+  for (const [cluster, centre] of centres.entries()) {
+    let distance = 0;
+    for (let at = 0; at < row.length; at += 1) distance += ((row[at] as number) - (centre[at] as number)) ** 2;
+    if (distance < least) [found, least] = [cluster, distance];
+  }
+  return found;
+}
+
+/** Return the mean of a cluster's rows; its last centre if it has none. */
+function centreOf(features: Float32Array, member: Uint8Array, cluster: number, last: Float32Array): Float32Array {
+  const sums = new Float32Array(last.length);
+  let count = 0;
   for (let row = 0; row < member.length; row += 1) {
-    let nearest = 0;
-    let least = Number.POSITIVE_INFINITY;
-    for (let cluster = 0; cluster < clusters; cluster += 1) {
-      let distance = 0;
-      for (let at = 0; at < width; at += 1) {
-        const difference = (features[row * width + at] as number) - (centres[cluster * width + at] as number);
-        distance += difference * difference;
-      }
-      if (distance < least) {
-        least = distance;
-        nearest = cluster;
-      }
-    }
-    if (member[row] !== nearest) {
-      member[row] = nearest;
-      moved = true;
-    }
+    if (member[row] !== cluster) continue;
+    count += 1;
+    for (let at = 0; at < sums.length; at += 1)
+      sums[at] = (sums[at] as number) + (features[row * sums.length + at] as number);
   }
-  return moved;
-}
-
-function recentre(features: Float32Array, centres: Float32Array, member: Uint8Array, width: number, clusters: number) {
-  const counts = new Uint32Array(clusters);
-  const sums = new Float64Array(clusters * width);
-  for (let row = 0; row < member.length; row += 1) {
-    const cluster = member[row] as number;
-    counts[cluster] = (counts[cluster] as number) + 1;
-    for (let at = 0; at < width; at += 1) {
-      sums[cluster * width + at] = (sums[cluster * width + at] as number) + (features[row * width + at] as number);
-    }
-  }
-  for (let cluster = 0; cluster < clusters; cluster += 1) {
-    const count = counts[cluster] as number;
-    for (let at = 0; count && at < width; at += 1) {
-      centres[cluster * width + at] = (sums[cluster * width + at] as number) / count;
-    }
-  }
-}
-
-/** Clusters by their mean difficulty, rows by theirs within a cluster. */
-function ordered(member: Uint8Array, means: Float64Array, order: Uint32Array, clusters: number): RowOrder {
-  const sums = new Float64Array(clusters);
-  const counts = new Uint32Array(clusters);
-  for (let row = 0; row < member.length; row += 1) {
-    const mean = means[row] as number;
-    if (Number.isNaN(mean)) continue;
-    const cluster = member[row] as number;
-    sums[cluster] = (sums[cluster] as number) + mean;
-    counts[cluster] = (counts[cluster] as number) + 1;
-  }
-  const ranked = [...sorted(sums.map((sum, cluster) => sum / (counts[cluster] as number)))];
-  const rank = new Uint8Array(clusters);
-  ranked.forEach((cluster, at) => {
-    rank[cluster] = at;
-  });
-  const rows = Uint32Array.from(order).sort((a, b) => rankOf(rank, member, a) - rankOf(rank, member, b));
-  return { rows, clusters: Uint8Array.from(rows, (row) => rankOf(rank, member, row)) };
-}
-
-function rankOf(rank: Uint8Array, member: Uint8Array, row: number): number {
-  return rank[member[row] as number] as number;
+  return count === 0 ? last : sums.map((sum) => sum / count);
 }

@@ -35,7 +35,7 @@ export function progress(view: View, axis: Axis): Progress {
     if (x !== null) points.push({ x, candidate, best });
   }
   const known = places(view.candidates, axis);
-  const counts = view.metricCallCounts.map((fact) => [fact.at, fact.metric_calls] as const);
+  const counts = view.metricCallCounts.map((fact) => [fact.at ?? 0, fact.metric_calls] as const);
   const marks: Mark[] = [];
   for (const proposal of view.proposals) {
     if (proposal.outcome === "kept" || proposal.outcome === "pending") continue;

@@ -1,7 +1,7 @@
 /** The run at a place of its journal: what `evolverpc replay --until N` shows, or with `LIVE` all that is known. */
 
-import type { Budget, Mutation, NoProposal, Proposal, Steer, Tested, TiesCompared, Warned } from "../generated/events";
-import type { Candidate, Latest, Placed, State } from "./reduce";
+import type { Budget, EventLine, Mutation, Proposal, Steer, TiesCompared } from "../generated/events";
+import type { Candidate, Latest, State } from "./reduce";
 
 export const LIVE = Number.POSITIVE_INFINITY;
 
@@ -10,15 +10,6 @@ export interface Partial {
   readonly digest: string;
   readonly scores: Float64Array;
   readonly count: number;
-}
-
-export interface Counts {
-  readonly kept: number;
-  readonly rejected: number;
-  readonly racedOut: number;
-  readonly empty: number;
-  readonly unfinished: number;
-  readonly pending: number;
 }
 
 export interface View {
@@ -38,66 +29,65 @@ export interface View {
   readonly ties: TiesCompared | undefined;
   readonly metricCalls: number;
   /** Counts of metric calls by place, in order. */
-  readonly metricCallCounts: readonly Placed<Budget>[];
-  readonly tested: readonly Tested[];
+  readonly metricCallCounts: readonly Budget[];
   /** In the order in which they began; one decided later is pending. */
   readonly proposals: readonly Proposal[];
-  readonly counts: Counts;
-  readonly iterations: readonly Placed<NoProposal>[];
   readonly mutations: readonly Mutation[];
   readonly steers: readonly Steer[];
-  readonly warnings: readonly Warned[];
+  /** Newest first. */
+  readonly lines: readonly EventLine[];
 }
 
 /** Return the state of all facts with `at` <= `n`. */
 export function viewAt(state: State, n: number): View {
   const live = n === LIVE;
-  const { position } = state.latest;
-  const isOver = position?.complete === true && n >= position.end;
-  const until = <Fact extends { readonly at: number }>(facts: ReadonlyMap<unknown, Fact>) =>
-    derived(facts, n, () => [...facts.values()].filter((fact) => fact.at <= n).sort((a, b) => a.at - b.at));
-  const candidates = derived(state.candidates, n, () =>
-    [...state.candidates.values()].filter(({ at }) => at <= n).sort((a, b) => a.index - b.index),
+  const { latest, kept } = state;
+  const isOver = latest.position?.complete === true && n >= latest.position.end;
+  const until = <Fact extends { readonly at: number | null }>(facts: ReadonlyMap<unknown, Fact>) =>
+    derived(facts, n, () => [...facts.values()].filter((fact) => placeOf(fact) <= n).sort(byPlace));
+  const candidates = derived(kept.candidate, n, () =>
+    [...kept.candidate.values()].filter(({ at }) => at <= n).sort((a, b) => a.index - b.index),
   );
-  const proposals = derived(state.proposals, `${n} ${isOver}`, () =>
-    [...state.proposals.values()]
+  const proposals = derived(kept.proposal, `${n} ${isOver}`, () =>
+    [...kept.proposal.values()]
       .filter(({ at }) => at <= n)
       .sort((a, b) => a.at - b.at || (a.key < b.key ? -1 : 1))
       .map((proposal) => asOf(proposal, n, isOver)),
   );
-  const pool = last(until(state.pools));
-  const metricCallCounts = until(state.metricCalls);
-  const ties = live ? tiesOf(state) : undefined;
+  const pool = [...candidates, ...until(kept.steered).filter(({ best }) => best !== null)].sort(byPlace).at(-1);
+  const metricCallCounts = until(kept.budget);
+  const compared = latest.ties_compared;
+  // A comparison of the best candidates counts until the pool changes: the run was continued.
+  const ties = live && compared && (pool === undefined || placeOf(pool) <= placeOf(compared)) ? compared : undefined;
   return {
     at: n,
-    latest: state.latest,
-    rows: derived(state.rows, n, () => rowIds(state)),
-    onTraining: [...state.rows.values()].some(({ training }) => training),
+    latest,
+    rows: derived(kept.rows, n, () => rowIds(kept.rows)),
+    onTraining: [...kept.rows.values()].some(({ training }) => training),
     candidates,
     partial: partialResults(state, new Set(candidates.map(({ digest }) => digest)), n),
     front: pool === undefined ? new Set() : derived(pool, n, () => new Set(pool.front)),
     best: ties?.best ?? pool?.best ?? null,
     ties,
     metricCalls: Math.max(
-      last(metricCallCounts)?.metric_calls ?? 0,
-      last(candidates)?.metric_calls ?? 0,
-      (live ? state.latest.now?.metric_calls : 0) ?? 0,
+      metricCallCounts.at(-1)?.metric_calls ?? 0,
+      candidates.at(-1)?.metric_calls ?? 0,
+      (live ? latest.now?.metric_calls : 0) ?? 0,
     ),
     metricCallCounts,
-    tested: [...state.tested.values()].sort((a, b) => a.index - b.index),
     proposals,
-    counts: derived(proposals, n, () => counted(proposals)),
-    iterations: until(state.iterations),
-    mutations: until(state.mutations),
-    steers: [...state.steers.values()].filter(({ at }) => live || (at !== null && at <= n)).sort(byRequest),
-    warnings: [...state.warnings.values()].filter(({ at }) => at === null || at <= n),
+    mutations: until(kept.mutation),
+    steers: [...kept.steer.values()].filter(({ at }) => live || (at !== null && at <= n)).sort(byRequest),
+    lines: latest.lines?.lines.filter((line) => placeOf(line) <= n) ?? [],
   };
 }
 
-/** Return the last comparison of the best candidates, unless the pool has changed since: the run was continued. */
-function tiesOf({ latest: { ties_compared: ties }, pools }: State): TiesCompared | undefined {
-  const compared = ties?.at ?? 0;
-  return [...pools.values()].some(({ at }) => at > compared) ? undefined : ties;
+function placeOf({ at }: { readonly at: number | null }): number {
+  return at ?? 0;
+}
+
+function byPlace(a: { readonly at: number | null }, b: { readonly at: number | null }): number {
+  return placeOf(a) - placeOf(b);
 }
 
 const lastDerived = new WeakMap<object, { readonly n: number | string; readonly value: unknown }>();
@@ -120,32 +110,16 @@ function byRequest(a: Steer, b: Steer): number {
   return first < second ? -1 : first > second ? 1 : 0;
 }
 
-function last<Item>(items: readonly Item[]): Item | undefined {
-  return items[items.length - 1];
-}
-
 function asOf(proposal: Proposal, n: number, isOver: boolean): Proposal {
   if (proposal.decided === null) return isOver ? { ...proposal, outcome: "unfinished" } : { ...proposal, why: null };
   if (proposal.decided <= n) return proposal;
-  return { ...proposal, decided: null, outcome: "pending", after: null, why: null, candidate: null, race: null };
+  return { ...proposal, decided: null, outcome: "pending", after: null, why: null, candidate: null };
 }
 
-function counted(proposals: readonly Proposal[]): Counts {
-  const count = (outcome: Proposal["outcome"]) => proposals.filter((each) => each.outcome === outcome).length;
-  return {
-    kept: count("kept"),
-    rejected: count("rejected"),
-    racedOut: count("raced_out"),
-    empty: count("empty"),
-    unfinished: count("unfinished"),
-    pending: count("pending"),
-  };
-}
-
-function rowIds(state: State): (string | null)[] {
-  const total = Math.max(0, ...[...state.rows.values()].map((rows) => rows.total));
-  const ids = new Array<string | null>(total).fill(null);
-  for (const { start, ids: some } of state.rows.values()) for (const [at, id] of some.entries()) ids[start + at] = id;
+function rowIds(known: State["kept"]["rows"]): (string | null)[] {
+  const parts = [...known.values()];
+  const ids = new Array<string | null>(Math.max(0, ...parts.map(({ total }) => total))).fill(null);
+  for (const { start, ids: some } of parts) for (const [at, id] of some.entries()) ids[start + at] = id;
   return ids;
 }
 

@@ -36,29 +36,6 @@ export function compare(before: string, after: string): Piece[] {
   return joined(pieces);
 }
 
-/** Characters and lines of an unchanged part that stay beside a change. */
-const BESIDE = 160;
-const BESIDE_LINES = 2;
-
-/** Return the changes with the beginning and the end of what is unchanged between them. */
-export function aroundChanges(pieces: readonly Piece[]): Piece[] {
-  return pieces.map((piece, at) => {
-    if (piece.kind !== "same") return piece;
-    const [head, tail] = [at > 0 ? beginning(piece.text) : "", at + 1 < pieces.length ? ending(piece.text) : ""];
-    if (head.length + tail.length >= piece.text.length) return piece;
-    const omitted = piece.text.includes("\n") ? "[\u2026]\n" : " [\u2026] ";
-    return { kind: "same", text: `${head}${omitted}${tail}` };
-  });
-}
-
-function beginning(text: string): string {
-  return lines(text).slice(0, BESIDE_LINES).join("").slice(0, BESIDE);
-}
-
-function ending(text: string): string {
-  return lines(text).slice(-BESIDE_LINES).join("").slice(-BESIDE);
-}
-
 function lines(text: string): string[] {
   return text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
 }
@@ -121,27 +98,8 @@ function joined(pieces: readonly Piece[]): Piece[] {
   return found;
 }
 
-/** Compare two sequences of parts: their common ends, which may be most of them, first. */
+/** Compare two sequences of parts; of very different ones only their common ends are the same. */
 function sequence(before: readonly string[], after: readonly string[]): Piece[] {
-  let start = 0;
-  while (start < before.length && start < after.length && before[start] === after[start]) start += 1;
-  let end = 0;
-  while (
-    end < before.length - start &&
-    end < after.length - start &&
-    before[before.length - 1 - end] === after[after.length - 1 - end]
-  )
-    end += 1;
-  const old = before.slice(start, before.length - end);
-  const fresh = after.slice(start, after.length - end);
-  return [
-    { kind: "same", text: before.slice(0, start).join("") },
-    ...middle(old, fresh),
-    { kind: "same", text: before.slice(before.length - end).join("") },
-  ];
-}
-
-function middle(before: readonly string[], after: readonly string[]): Piece[] {
   const found = diffArrays([...before], [...after], { maxEditLength: MOST_CHANGES });
   if (found !== undefined) {
     return found.map(({ added, removed, value }) => ({
@@ -149,8 +107,15 @@ function middle(before: readonly string[], after: readonly string[]): Piece[] {
       text: value.join(""),
     }));
   }
+  let start = 0;
+  while (before[start] === after[start]) start += 1;
+  let end = -1;
+  while (before.length + end >= start && after.length + end >= start && before.at(end) === after.at(end)) end -= 1;
+  const [old, fresh] = [before, after].map((parts) => parts.slice(start, parts.length + end + 1));
   return [
-    { kind: "del", text: before.join("") },
-    { kind: "add", text: after.join("") },
+    { kind: "same", text: before.slice(0, start).join("") },
+    { kind: "del", text: (old as string[]).join("") },
+    { kind: "add", text: (fresh as string[]).join("") },
+    { kind: "same", text: before.slice(before.length + end + 1).join("") },
   ];
 }

@@ -1,12 +1,12 @@
 /** One cell of the heat map: what the program got and returned, its feedback, its steps and its log. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { useAnswer, useWhole } from "../answers";
 import type { Cell, RowResult, StepShown } from "../generated/answers";
 import type { Excerpt } from "../generated/events";
-import { candidateName, count, counted, duration, money, score } from "../parts/format";
-import { Loaded } from "../parts/loaded";
+import { useLoaded, useWhole } from "../loading";
+import { candidateName, count, score, took } from "../parts/format";
 import { scoredRow } from "../parts/row-name";
+import { Shown } from "../parts/shown";
 import { Block, Inline } from "../parts/text";
 import { href, refine } from "../route";
 import type { View } from "../state/view";
@@ -23,7 +23,7 @@ export function CellDetails({ view, api, candidate, row }: Props) {
   const heading = useRef<HTMLHeadingElement>(null);
   const id = view.rows[row] ?? null;
   const path = `${api}/cell?candidate=${candidate}&row=${row}`;
-  const answer = useAnswer<Cell>(id === null ? null : path);
+  const answer = useLoaded<Cell>(id === null ? null : path);
   const value = view.candidates.find(({ index }) => index === candidate)?.scores[row];
   const opener = useRef<HTMLElement | null>(null);
   useEffect(() => {
@@ -55,7 +55,7 @@ export function CellDetails({ view, api, candidate, row }: Props) {
           Close
         </button>
       </div>
-      <Loaded answer={answer}>
+      <Shown loaded={answer}>
         {(cell) => (
           <>
             <div class="pair">
@@ -63,11 +63,8 @@ export function CellDetails({ view, api, candidate, row }: Props) {
               {cell.result === null ? <p>No result is recorded.</p> : <Result result={cell.result} path={path} />}
             </div>
             <p class="quiet">
-              {cell.seconds !== null && `${duration(cell.seconds)}. `}
-              {cell.input_tokens !== null && `${counted(cell.input_tokens, "input token")}. `}
-              {cell.output_tokens !== null && `${counted(cell.output_tokens, "output token")}. `}
-              {cell.cost_usd !== null && `${money(cell.cost_usd)}. `}
-              {cell.number !== null && `Entry ${count(cell.number)} of the journal.`}
+              {took(cell)}
+              {cell.number !== null && `. Entry ${count(cell.number)} of the journal.`}
             </p>
             <h3>Steps</h3>
             {cell.steps.length > 0 ? (
@@ -82,7 +79,7 @@ export function CellDetails({ view, api, candidate, row }: Props) {
             )}
           </>
         )}
-      </Loaded>
+      </Shown>
     </section>
   );
 }
@@ -111,7 +108,7 @@ export function Part({ name, value, more = null }: { name: string; value: Excerp
   const [wanted, setWanted] = useState(false);
   const answer = useWhole(wanted ? more : null);
   if (value === null) return null;
-  const shown = answer.kind === "ready" ? answer.value : value;
+  const shown = answer.value ?? value;
   return (
     <div>
       <Inline as="h3" text={name} />
@@ -121,7 +118,7 @@ export function Part({ name, value, more = null }: { name: string; value: Excerp
           Load the other {count(value.omitted)} characters
         </button>
       )}
-      <Loaded answer={answer}>{() => null}</Loaded>
+      <Shown loaded={answer} />
     </div>
   );
 }
@@ -140,11 +137,7 @@ function Steps({ steps }: { steps: readonly StepShown[] }) {
                   with the text of <Inline text={step.component} length={60} />
                 </>
               )}
-              <span class="quiet">
-                {step.seconds !== null && `, ${duration(step.seconds)}`}
-                {step.input_tokens !== null && `, ${counted(step.input_tokens, "input token")}`}
-                {step.output_tokens !== null && `, ${counted(step.output_tokens, "output token")}`}
-              </span>
+              <span class="quiet"> {took(step)}</span>
               {step.error !== null && (
                 <span class="bad">
                   , failed: <Inline text={step.error.text} length={80} />

@@ -2,17 +2,13 @@
 
 import { About } from "../panels/about";
 import { Activity } from "../panels/activity";
-import { BestLine } from "../panels/best-line";
 import { Budget } from "../panels/budget";
-import { CopiedRows } from "../panels/copied-rows";
 import { Endpoints } from "../panels/endpoints";
-import { Failures } from "../panels/failures";
+import { EventLines } from "../panels/event-lines";
+import { Failures, failuresFirst } from "../panels/failures";
 import { Result } from "../panels/result";
-import { Spending } from "../panels/spending";
 import { Steers } from "../panels/steers";
-import { Waits } from "../panels/waits";
-import { Warnings } from "../panels/warnings";
-import { failuresFirst } from "../state/failing";
+import { Stage } from "./result";
 import type { ViewProps } from "./run";
 
 export function NowView({ view, api }: ViewProps) {
@@ -24,17 +20,14 @@ export function NowView({ view, api }: ViewProps) {
         and what fails.
       </p>
       <div class="row panels">
-        <Waits view={view} />
         {failuresFirst(view) && <Failures view={view} />}
         <Result view={view} api={api} />
         {run?.driven && now !== undefined && <Activity view={view} now={now} />}
-        <BestLine view={view} />
         <Budget view={view} />
         {now !== undefined && now.endpoints.length > 0 && <Endpoints now={now} />}
         {!failuresFirst(view) && <Failures view={view} />}
-        <Warnings view={view} />
-        <CopiedRows view={view} />
-        {spending !== undefined && <Spending spending={spending} />}
+        <EventLines view={view} />
+        {spending !== undefined && spending.table.rows.length > 0 && <Stage table={spending.table} />}
         <Steers view={view} />
         {run !== undefined && <About view={view} />}
       </div>

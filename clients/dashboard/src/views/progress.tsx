@@ -1,16 +1,14 @@
 /** How the best score rose with what it took, and what was tried on the way. */
 
 import { useMemo, useState } from "preact/hooks";
-import uPlot from "uplot";
-import type { Certificate as Certified } from "../generated/events";
-import { Chart } from "../parts/chart";
+import type uPlot from "uplot";
+import type { CertificateFound } from "../generated/events";
+import { Candidates } from "../panels/candidates";
+import { axisOf, Chart, steps } from "../parts/chart";
 import { Choice } from "../parts/choice";
-import { candidateName, count, counted, money, OUTCOMES, score, time } from "../parts/format";
+import { candidateName, counted, money, score, time } from "../parts/format";
 import { Legend } from "../parts/legend";
-import { selectingRow } from "../parts/score-name";
-import { Table } from "../parts/table";
-import { Term } from "../parts/term";
-import { Inline } from "../parts/text";
+import { selectingRow } from "../parts/row-name";
 import { type Theme, useTheme } from "../parts/theme";
 import { href, open } from "../route";
 import { type Axis, type Progress, progress } from "../state/progress";
@@ -26,6 +24,7 @@ const AXES = [
 /** Height of the strip below the plot in which proposals that were not kept are marked, a lane for each outcome. */
 const STRIP = 36;
 const LANES: Record<string, number> = { rejected: 0, raced_out: 1 };
+const MARKS: Record<string, "bad" | "ink"> = { rejected: "bad", raced_out: "ink" };
 /** Marks beyond which they become transparent. */
 const CROWD = 150;
 
@@ -58,9 +57,8 @@ export function ProgressView({ view }: ViewProps) {
       ) : form === "plot" ? (
         <Plot view={view} found={found} axis={axis} />
       ) : (
-        <Tables view={view} />
+        <Candidates view={view} candidates={view.candidates} />
       )}
-      <Certificate view={view} />
     </>
   );
 }
@@ -69,7 +67,7 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
   const theme = useTheme();
   const [near, setNear] = useState<number | null>(null);
   const data = useMemo(() => columns(found), [found]);
-  const estimate = view.at === LIVE ? (view.latest.certificate?.certificate ?? undefined) : undefined;
+  const estimate = view.at === LIVE ? view.latest.certificate : undefined;
   const options = useMemo(
     () =>
       plotOptions(
@@ -111,7 +109,7 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
           </>
         )}
       </p>
-      <Legend marks={marks(estimate?.validation.low != null)} />
+      <Legend marks={marks(estimate?.low != null)} />
       {found.missing > 0 && <p class="quiet">{counted(found.missing, "candidate")} without a value on this axis.</p>}
     </figure>
   );
@@ -125,14 +123,10 @@ function plotOptions(
   theme: Theme,
   axis: Axis,
   found: () => Progress,
-  estimate: () => Certified | undefined,
+  estimate: () => CertificateFound | undefined,
   onNear: (point: number | null) => void,
 ): Omit<uPlot.Options, "width" | "height"> {
-  const lines = {
-    stroke: theme.quiet,
-    grid: { stroke: theme.rule, width: 1 },
-    ticks: { stroke: theme.rule, width: 1 },
-  };
+  const lines = axisOf(theme);
   return {
     legend: { show: false },
     padding: [12, 34, STRIP, 0],
@@ -154,10 +148,7 @@ function plotOptions(
       {},
       {
         label: "best",
-        stroke: theme.accent,
-        width: 2,
-        points: { show: false },
-        paths: uPlot.paths.stepped?.({ align: 1 }) as uPlot.Series.PathBuilder,
+        ...steps(theme.accent),
       },
       { label: "candidates", stroke: theme.good, paths: () => null, points: { show: true, size: 6, fill: theme.good } },
     ],
@@ -175,15 +166,20 @@ function plotOptions(
   };
 }
 
-function range(low: number, high: number, estimate: Certified | undefined): [number, number] {
-  const least = Math.min(low, estimate?.validation.low ?? low);
-  const most = Math.max(high, estimate?.validation.high ?? high);
+function range(low: number, high: number, estimate: CertificateFound | undefined): [number, number] {
+  const least = Math.min(low, estimate?.low ?? low);
+  const most = Math.max(high, estimate?.high ?? high);
   const room = (most - least) * 0.08 || 0.1;
   return [least - room, most + room];
 }
 
-/** Draw rejected proposals as crosses and raced out ones as triangles below the plot, and the estimate's interval. */
-function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Certified | undefined, theme: Theme): void {
+/** Mark proposals that were not kept below the plot, in a lane for each outcome, and draw the estimate's interval. */
+function drawMarks(
+  plot: uPlot,
+  { points, marks }: Progress,
+  estimate: CertificateFound | undefined,
+  theme: Theme,
+): void {
   const { ctx } = plot;
   const unit = devicePixelRatio;
   const top = plot.height - STRIP + 6;
@@ -195,31 +191,14 @@ function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Certified
     const left = plot.valToPos(x, "x", true);
     if (left < plot.bbox.left || left > plot.bbox.left + plot.bbox.width) continue;
     const y = (top + 11 * (LANES[proposal.outcome] ?? 2)) * unit;
-    ctx.beginPath();
-    if (proposal.outcome === "raced_out") {
-      ctx.fillStyle = theme.ink;
-      ctx.moveTo(left - size, y - size);
-      ctx.lineTo(left + size, y - size);
-      ctx.lineTo(left, y + size);
-      ctx.fill();
-    } else {
-      ctx.strokeStyle = proposal.outcome === "rejected" ? theme.bad : theme.quiet;
-      ctx.moveTo(left - size, y - size);
-      ctx.lineTo(left + size, y + size);
-      if (proposal.outcome === "rejected") {
-        ctx.moveTo(left + size, y - size);
-        ctx.lineTo(left - size, y + size);
-      }
-      ctx.stroke();
-    }
+    ctx.fillStyle = theme[MARKS[proposal.outcome] ?? "quiet"];
+    ctx.fillRect(left - unit, y - size, 2 * unit, 2 * size);
   }
   ctx.globalAlpha = 1;
   const best = points.find(({ candidate }) => candidate.index === estimate?.candidate);
-  if (best !== undefined && estimate?.validation.low != null && estimate.validation.high != null) {
+  if (best !== undefined && estimate?.low != null && estimate.high != null) {
     const x = plot.valToPos(best.x, "x", true);
-    const [top, bottom] = [estimate.validation.high, estimate.validation.low].map((value) =>
-      plot.valToPos(value, "y", true),
-    );
+    const [top, bottom] = [estimate.high, estimate.low].map((value) => plot.valToPos(value, "y", true));
     ctx.strokeStyle = theme.ink;
     ctx.beginPath();
     ctx.moveTo(x, top as number);
@@ -233,18 +212,17 @@ function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Certified
   ctx.restore();
 }
 
-const CROSS = "M4.500 2.500L11.500 9.500M11.500 2.500L4.500 9.500";
+function mark(colour: string, lane: number) {
+  return <path key={lane} d={`M8 ${4 * lane}V${4 * lane + 4}`} stroke={`var(--${colour})`} stroke-width="2" />;
+}
 
 function marks(withEstimate: boolean): Parameters<typeof Legend>[0]["marks"] {
   return [
     [<path key="best" d="M0 9H8V3H16" fill="none" stroke="var(--accent)" stroke-width="2" />, "best so far"],
     [<circle key="kept" cx="8" cy="6" r="3.5" fill="var(--good)" />, "kept candidate"],
-    [<path key="rejected" d={CROSS} stroke="var(--bad)" stroke-width="1.500" />, "rejected"],
-    [<path key="raced" d="M4 2.500H12L8 10Z" fill="var(--ink)" />, "raced out"],
-    [
-      <path key="none" d="M4.500 2.500L11.500 9.500" stroke="var(--quiet)" stroke-width="1.500" />,
-      "no new text, or not decided",
-    ],
+    [mark("bad", 0), "rejected"],
+    [mark("ink", 1), "raced out"],
+    [mark("quiet", 2), "no new text, or not decided"],
     ...(withEstimate ? [ESTIMATE] : []),
   ];
 }
@@ -253,88 +231,3 @@ const ESTIMATE = [
   <path key="estimate" d="M8 1V11M5 1H11M5 11H11" stroke="var(--ink)" />,
   "95 % interval of the best score without the luck of the choice",
 ] as const;
-
-function Tables({ view }: { view: View }) {
-  let best = Number.NEGATIVE_INFINITY;
-  const found = view.candidates.map((candidate) => {
-    best = Math.max(best, candidate.score);
-    return { ...candidate, best };
-  });
-  return (
-    <div class="row panels">
-      <section class="panel wide">
-        <h2>Candidates</h2>
-        <Table
-          label="Candidates"
-          tall
-          items={found}
-          columns={[
-            ["candidate", ({ index }) => <a href={href("text", { candidate: index })}>{candidateName(index)}</a>],
-            ["score", (each) => score(each.score), "number"],
-            ["best so far", (each) => score(each.best), "number"],
-            ["metric calls", (each) => count(each.metric_calls), "number"],
-            ["cost", (each) => money(each.cost_usd), "number"],
-            ["found", (each) => time(each.found)],
-          ]}
-        />
-      </section>
-      {view.proposals.length > 0 && (
-        <section class="panel wide">
-          <h2>Proposals</h2>
-          <Table
-            label="Proposals"
-            tall
-            items={view.proposals}
-            columns={[
-              [
-                "proposal",
-                ({ at, merge }) => (
-                  <a href={href("reflection", { proposal: at })}>
-                    {merge ? "merge" : "proposal"} at entry {count(at)}
-                  </a>
-                ),
-              ],
-              ["outcome", ({ outcome }) => OUTCOMES[outcome]],
-              ["before", ({ before }) => before !== null && score(before), "number"],
-              ["after", ({ after }) => after !== null && score(after), "number"],
-              ["why", ({ why }) => why],
-            ]}
-          />
-        </section>
-      )}
-    </div>
-  );
-}
-
-function Certificate({ view }: { view: View }) {
-  const { certificate } = view.latest;
-  const { tested } = view;
-  const validation = certificate?.certificate?.validation;
-  if (view.at !== LIVE || (certificate === undefined && tested.length === 0)) return null;
-  return (
-    <section class="panel">
-      <h2>
-        <Term of="certificate">Certificate</Term>
-      </h2>
-      {certificate !== undefined && (
-        <Inline as="p" text={certificate.none ?? certificate.certificate?.statement ?? ""} length={800} />
-      )}
-      {validation?.estimate != null && (
-        <p>
-          Without the luck of the choice, its score on the {selectingRow(view)}s is estimated as{" "}
-          {score(validation.estimate)}, between {score(validation.low)} and {score(validation.high)}.
-        </p>
-      )}
-      {tested.length > 0 && (
-        <ul>
-          {tested.map((each) => (
-            <li key={each.index}>
-              Test: {candidateName(each.index)} scores {score(each.score)} on {counted(each.rows, "row")}
-              {each.repeats > 1 && `, each scored ${each.repeats} times`}.
-            </li>
-          ))}
-        </ul>
-      )}
-    </section>
-  );
-}

@@ -1,11 +1,12 @@
 /** What each proposal was made from: the prompt, the answer, the minibatch before and after. */
 
 import { useMemo, useState } from "preact/hooks";
-import { useAnswer } from "../answers";
 import type { AnswerUsage, ComparedRow, PromptShown, ProposalShown, RowResult } from "../generated/answers";
 import type { Proposal } from "../generated/events";
-import { candidateName, count, counted, duration, money, OUTCOMES, score } from "../parts/format";
-import { Loaded } from "../parts/loaded";
+import { useLoaded } from "../loading";
+import { Choice } from "../parts/choice";
+import { candidateName, count, counted, countsOf, OUTCOMES, score, took } from "../parts/format";
+import { Shown } from "../parts/shown";
 import { Compared, Inline } from "../parts/text";
 import { href, numberOf } from "../route";
 import type { View } from "../state/view";
@@ -17,11 +18,18 @@ import { Change } from "./text";
 /** Proposals that the list has at first, the last ones: thousands take seconds to draw. */
 const LISTED = 200;
 
-const FILTERS = ["all", "kept", "rejected", "raced_out", "empty", "unfinished", "pending"] as const;
+type Filter = Proposal["outcome"] | "all";
 
 export function ReflectionView({ view, params, api }: ViewProps) {
-  const [filter, setFilter] = useState<(typeof FILTERS)[number]>("all");
+  const [filter, setFilter] = useState<Filter>("all");
   const [listed, setListed] = useState(LISTED);
+  const filters: [Filter, string][] = [
+    ["all", `all (${count(view.proposals.length)})`],
+    ...Object.entries(countsOf(view.proposals)).map(([name, times]): [Filter, string] => [
+      name as Filter,
+      `${OUTCOMES[name as Proposal["outcome"]]} (${count(times)})`,
+    ]),
+  ];
   const shown = view.proposals.filter(({ outcome }) => filter === "all" || outcome === filter);
   const at = numberOf(params, "proposal");
   const chosen = view.proposals.find((proposal) => proposal.at === at) ?? shown.at(-1);
@@ -36,20 +44,7 @@ export function ReflectionView({ view, params, api }: ViewProps) {
       ) : (
         <>
           <div class="row tools">
-            <label>
-              Outcome
-              <select
-                value={filter}
-                onChange={(event) => setFilter(event.currentTarget.value as (typeof FILTERS)[number])}
-              >
-                {FILTERS.map((outcome) => (
-                  <option key={outcome} value={outcome}>
-                    {outcome === "all" ? "all" : OUTCOMES[outcome]} (
-                    {count(view.proposals.filter((each) => outcome === "all" || each.outcome === outcome).length)})
-                  </option>
-                ))}
-              </select>
-            </label>
+            <Choice legend="Outcome" options={filters} value={filter} onChange={setFilter} />
           </div>
           <div class="split">
             <nav class="list" aria-label="Proposals">
@@ -99,7 +94,9 @@ function Item({ proposal }: { proposal: Proposal }) {
 
 function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Proposal }) {
   const path = `${api}/proposal?at=${proposal.at}`;
-  const answer = useAnswer<ProposalShown>(path, proposal.decided ?? (proposal.digest === null ? -2 : -1));
+  const answer = useLoaded<ProposalShown>(path, {
+    version: proposal.decided ?? (proposal.digest === null ? -2 : -1),
+  });
   const mutation = view.mutations.find(({ at }) => at === proposal.mutation);
   return (
     <article>
@@ -142,12 +139,6 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
             {score(proposal.before)} before the change and {score(proposal.after)} after it.
           </p>
         )}
-        {proposal.race !== null && (
-          <p>
-            It lost its race after {counted(proposal.race.compared, "row")} of {count(proposal.race.rows)}, which saved{" "}
-            {counted(proposal.race.saved, "metric call")}.
-          </p>
-        )}
       </section>
       {mutation !== undefined && (
         <section class="panel">
@@ -155,7 +146,7 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
           <Change api={api} mutation={mutation} />
         </section>
       )}
-      <Loaded answer={answer}>
+      <Shown loaded={answer}>
         {(found) => (
           <Details
             key={proposal.key}
@@ -164,22 +155,17 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
             byProgram={view.latest.run?.reflection_model === null}
           />
         )}
-      </Loaded>
+      </Shown>
     </article>
   );
 }
 
 function Usage({ prompt, usage }: { prompt: PromptShown; usage: AnswerUsage }) {
-  const known = [
-    usage.input_tokens !== null && `${counted(usage.input_tokens, "input token")}`,
-    usage.output_tokens !== null && `${counted(usage.output_tokens, "output token")}`,
-    usage.cost_usd !== null && money(usage.cost_usd),
-    usage.seconds !== null && duration(usage.seconds),
-  ].filter((part) => part !== false);
+  const known = took(usage);
   return (
     <p class="quiet">
       By <Inline text={prompt.model ?? "the program"} length={80} />
-      {known.length > 0 ? `: ${known.join(", ")}` : prompt.model === null && "; it reported no usage"}
+      {known ? `: ${known}` : prompt.model === null && "; it reported no usage"}
       {usage.again !== null && (
         <>
           {" "}
@@ -200,8 +186,8 @@ interface DetailsProps {
 
 export function Details({ found: first, path, byProgram }: DetailsProps) {
   const [all, setAll] = useState(false);
-  const answer = useAnswer<ProposalShown>(all ? `${path}&rows=all` : null);
-  const found = answer.kind === "ready" ? answer.value : first;
+  const answer = useLoaded<ProposalShown>(all ? `${path}&rows=all` : null);
+  const found = answer.value ?? first;
   const omitted = found.rows.length > 0 ? found.size - found.rows.length : 0;
   const part = omitted > 0 ? `, the first ${count(found.rows.length)} of ${count(found.size)}` : "";
   return (
@@ -223,7 +209,7 @@ export function Details({ found: first, path, byProgram }: DetailsProps) {
               Show all {count(found.size)} rows
             </button>
           )}
-          <Loaded answer={answer}>{() => null}</Loaded>
+          <Shown loaded={answer} />
         </section>
       )}
     </>

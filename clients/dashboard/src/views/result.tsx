@@ -1,24 +1,23 @@
 /** What the run came to and why: its story, the best text, each change with its reason and the rows that it moved. */
 
 import { useState } from "preact/hooks";
-import { useAnswer } from "../answers";
 import type { ChangeShown, Explained, ProposalShown, RowGroup } from "../generated/answers";
 import type { StatedFact, Summary, SummaryTable } from "../generated/events";
-import { Failures } from "../panels/failures";
-import { LastChange } from "../panels/last-change";
-import { Warnings } from "../panels/warnings";
+import { useLoaded } from "../loading";
+import { EventLines } from "../panels/event-lines";
+import { Failures, failuresFirst } from "../panels/failures";
+import { Sentences } from "../panels/result";
 import { Commands } from "../parts/commands";
 import { Facts } from "../parts/facts";
-import { candidateName, count, counted } from "../parts/format";
-import { Loaded } from "../parts/loaded";
-import { selectingRow } from "../parts/score-name";
+import { candidateName, count, counted, score } from "../parts/format";
+import { selectingRow } from "../parts/row-name";
+import { Shown } from "../parts/shown";
 import { type Column, Table } from "../parts/table";
-import { Frame, Inline } from "../parts/text";
+import { Compared, Inline } from "../parts/text";
 import { href } from "../route";
-import { failuresFirst } from "../state/failing";
-import { parentOf } from "../state/last-change";
-import { stallOf } from "../state/stall";
-import type { View } from "../state/view";
+import { lowestScore, placesLowest } from "../state/moved-rows";
+import { LIVE, type View } from "../state/view";
+import type { Piece } from "../text/compare";
 import { visible } from "../text/visible";
 import { Part } from "./cell";
 import { Details, Row } from "./reflection";
@@ -41,51 +40,33 @@ const REFUSED = 50;
 export function ResultView({ view, api }: ViewProps) {
   const { run, summary } = view.latest;
   const scored = view.candidates.length > 0;
-  const answer = useAnswer<Explained>(scored && run?.driven === false ? `${api}/explanation` : null);
+  const until = view.at === LIVE ? "" : `?until=${view.at}`;
+  const version = 2 * (view.best ?? 0) + (run?.driven ? 1 : 0);
+  const answer = useLoaded<Explained>(scored ? `${api}/explanation${until}` : null, { version });
   return (
     <>
       <p class="about">
         {run?.driven
-          ? "What the run has found so far; it has no result yet."
+          ? "What the run has found so far, and why. It has not ended."
           : "What the run came to, and why: the best text, each change on the way to it, and its rows."}
       </p>
-      {run?.driven && (
-        <p class="empty">
-          The run has not ended. Its best text so far is below; each change with its reason follows when the run ends.
-        </p>
-      )}
       {failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && !run?.driven && <Story summary={summary} />}
-      <LastChange view={view} api={api} />
-      <Warnings view={view} />
+      <Shown loaded={answer}>{({ steps }) => <LastChange step={steps.at(-1)} view={view} api={api} />}</Shown>
+      <EventLines view={view} />
       {scored && <Best view={view} api={api} />}
-      <Loaded answer={answer}>{(found) => <Explanation found={found} view={view} api={api} />}</Loaded>
+      {answer.value !== null && <Explanation found={answer.value} view={view} api={api} />}
       <NotKept view={view} api={api} />
       {!failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && !run?.driven && <Ending summary={summary} />}
       {run !== undefined && run.commands.length > 0 && (
         <section class="panel">
           <h2>What to do next</h2>
-          {!run.driven && run.output !== null && view.best !== null && (
-            <p>
-              The best texts are in best_candidate.json in <Inline text={run.output} length={400} />.
-            </p>
-          )}
-          {hasNotice(view) ? (
-            <p>The notice at the top of this page has the steps.</p>
-          ) : (
-            <Commands commands={run.commands} />
-          )}
+          <Commands commands={run.commands} />
         </section>
       )}
     </>
   );
-}
-
-/** Whether the notice at the top of each view has the steps. */
-function hasNotice(view: View): boolean {
-  const stopped = view.latest.run?.status === "failed" || view.latest.run?.status === "paused";
-  return (stopped && failuresFirst(view)) || stallOf(view) !== null;
 }
 
 function Story({ summary }: { summary: Summary }) {
@@ -93,11 +74,7 @@ function Story({ summary }: { summary: Summary }) {
     <>
       <section class="panel">
         <h2>What happened</h2>
-        {summary.story.map((sentence, at) => (
-          <p key={at}>
-            <Inline text={sentence} length={5_000} />
-          </p>
-        ))}
+        <Sentences sentences={summary.story} />
         {summary.no_improvement.length > 0 && (
           <>
             <h3>Why it did not improve</h3>
@@ -138,6 +115,7 @@ function Best({ view, api }: { view: View; api: string }) {
   const best = view.candidates.find(({ index }) => index === view.best);
   const seed = view.candidates[0];
   if (best === undefined) return null;
+  const lost = placesLowest(best).length;
   return (
     <section class="panel">
       <h2>Best text{view.latest.run?.driven && " so far"}</h2>
@@ -151,6 +129,10 @@ function Best({ view, api }: { view: View; api: string }) {
             <a href={href("text", { candidate: best.index, as: "origins" })}>Where each part is from</a>
           </>
         )}
+      </p>
+      <p>
+        {counted(lost, "row")} {lost === 1 ? "has" : "have"} its lowest score, {score(lowestScore(best))}:{" "}
+        <a href={href("rows", { lowest: best.index })}>see these rows</a>.
       </p>
       {Object.keys(best.texts).map((component) => (
         <section key={component}>
@@ -182,7 +164,12 @@ function Explanation({ found, view, api }: { found: Explained; view: View; api: 
             {found.steps_omitted > 0 && ` ${counted(found.steps_omitted, "earlier change")} left out.`}
           </p>
           {found.steps.map((step, at) => (
-            <Step key={step.candidate} step={step} place={found.steps_omitted + at + 1} view={view} api={api} />
+            <details key={step.candidate}>
+              <summary>
+                {found.steps_omitted + at + 1}. {step.title}. {step.moved}.
+              </summary>
+              <Step step={step} view={view} api={api} />
+            </details>
           ))}
         </section>
       )}
@@ -190,39 +177,52 @@ function Explanation({ found, view, api }: { found: Explained; view: View; api: 
   );
 }
 
+/** What made the best candidate the best, without a fold to open. */
+function LastChange({ step, ...props }: Omit<StepProps, "step"> & { step: ChangeShown | undefined }) {
+  if (step === undefined) return null;
+  return (
+    <section class="panel">
+      <h2>The last change: why candidate {step.candidate} is the best</h2>
+      <p>
+        {step.title}. {step.moved}.
+      </p>
+      <Step step={step} isOpen {...props} />
+    </section>
+  );
+}
+
 interface StepProps {
   readonly step: ChangeShown;
-  readonly place: number;
+  readonly isOpen?: boolean;
   readonly view: View;
   readonly api: string;
 }
 
-function Step({ step, place, view, api }: StepProps) {
+function Step({ step, isOpen = false, view, api }: StepProps) {
   const mutation = changeOf(view, step.candidate);
-  const candidate = view.candidates.find(({ index }) => index === step.candidate);
-  const parent = candidate && parentOf(view, candidate);
   return (
-    <details>
-      <summary>
-        {place}. {step.title}. {step.moved}.
-      </summary>
+    <>
       <p class="quiet">
         {step.origin}{" "}
-        <a href={href("text", { candidate: step.candidate, with: parent?.index ?? null })}>The whole text, compared</a>
+        <a href={href("text", { candidate: step.candidate, with: step.against })}>The whole text, compared</a>
       </p>
       {step.texts.map(({ component, words }) => (
         <div key={component}>
           <Inline as="p" class="quiet" text={component} length={200} />
-          <Marked words={words} label={component} />
+          <Compared pieces={words.map(asPiece)} label={component} />
         </div>
       ))}
       {mutation !== undefined && <Change api={api} mutation={mutation} />}
       {step.proposal !== null && (
         <Reason path={`${api}/proposal?at=${step.proposal}`} byProgram={view.latest.run?.reflection_model === null} />
       )}
-      <Groups groups={step.groups} />
-    </details>
+      <Groups groups={step.groups} isOpen={isOpen} />
+    </>
   );
+}
+
+function asPiece({ kind, text }: ChangeShown["texts"][number]["words"][number]): Piece {
+  return kind === "cut" ? { kind: "same", text: `[\u2026 ${text} \u2026]` } : { kind, text };
 }
 
 /** The change of code that made this candidate; none if it runs the code of a parent. */
@@ -235,38 +235,25 @@ function changeOf(view: View, index: number) {
   return inherited ? undefined : view.mutations.find((each) => commit !== undefined && each.commit === commit);
 }
 
-function Marked({ words, label }: { words: ChangeShown["texts"][number]["words"]; label: string }) {
-  const size = words.reduce((sum, part) => sum + part.text.length, 0);
-  return (
-    <Frame label={label} size={size}>
-      {words.map(({ kind, text }, at) => {
-        if (kind === "cut") return <span key={at} class="quiet">{`[\u2026 ${text} \u2026]`}</span>;
-        if (kind === "same") return visible(text);
-        return kind === "add" ? <ins key={at}>{visible(text)}</ins> : <del key={at}>{visible(text)}</del>;
-      })}
-    </Frame>
-  );
-}
-
 /** The minibatch that a proposal was made from, what reflection read, and its answer: loaded when it is opened. */
 function Reason({ path, byProgram }: { path: string; byProgram: boolean }) {
   const [opened, setOpened] = useState(false);
-  const answer = useAnswer<ProposalShown>(opened ? path : null);
+  const answer = useLoaded<ProposalShown>(opened ? path : null);
   return (
     <details onToggle={(event) => setOpened(event.currentTarget.open)}>
       <summary>
         Why it was proposed: its minibatch, what {byProgram ? "the program read" : "reflection read, and the answer"}
       </summary>
-      <Loaded answer={answer}>{(found) => <Details found={found} path={path} byProgram={byProgram} />}</Loaded>
+      <Shown loaded={answer}>{(found) => <Details found={found} path={path} byProgram={byProgram} />}</Shown>
     </details>
   );
 }
 
-function Groups({ groups }: { groups: readonly RowGroup[] }) {
+function Groups({ groups, isOpen = false }: { groups: readonly RowGroup[]; isOpen?: boolean }) {
   return (
     <>
       {groups.map((group) => (
-        <details key={group.name}>
+        <details key={group.name} open={isOpen}>
           <summary>
             {group.name}: {counted(group.count, "row")}
             {group.count > group.rows.length && `, ${count(group.rows.length)} of them here`}
@@ -329,14 +316,18 @@ function Ending({ summary }: { summary: Summary }) {
   );
 }
 
-function Stage({ table: { heading, columns, rows } }: { table: SummaryTable }) {
+export function Stage({ table: { heading, columns, rows } }: { table: SummaryTable }) {
   return (
-    <section class="panel">
+    <section class="panel wide">
       <h2>{heading}</h2>
       <Table
         label={heading}
         items={rows}
-        columns={columns.map((name, at): Column<readonly string[]> => [name, (row) => row[at]])}
+        columns={columns.map((name, at): Column<readonly string[]> => {
+          const cell = (row: readonly string[]) => row[at];
+          const areNumbers = rows.every((row) => /^[$\d.,]*$/.test(row[at] ?? ""));
+          return areNumbers ? [name, cell, "number"] : [name, cell];
+        })}
       />
     </section>
   );

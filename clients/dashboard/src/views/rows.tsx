@@ -4,12 +4,12 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, score } from "../parts/format";
 import { type Cell, type Column, HeatMap, heightOfNames, type MapData } from "../parts/heat-map";
-import { scoredRow } from "../parts/row-name";
-import { selectingRow } from "../parts/score-name";
+import { Legend } from "../parts/legend";
+import { scoredRow, selectingRow } from "../parts/row-name";
 import { Table } from "../parts/table";
 import { Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
-import { STEP, Zoom } from "../parts/zoom";
+import { pressed, STEP, Zoom } from "../parts/zoom";
 import { href, numberOf, refine } from "../route";
 import { failedRows, scaleOf } from "../state/failed-rows";
 import { lowestScore, placesLowest } from "../state/moved-rows";
@@ -26,18 +26,15 @@ const ORDERS = [
 ] as const;
 type OrderName = (typeof ORDERS)[number][0];
 
-const PAGE = 100;
+const MISSING = <path d="M0 6L6 0M0 12L12 0M4 12L16 0M10 12L16 6" stroke="var(--rule-strong)" />;
+const FAILED = (
+  <>
+    <rect width="12" height="12" fill="var(--failed)" />
+    <path d="M3 3L9 9M9 3L3 9" stroke="var(--panel)" stroke-width="1.500" />
+  </>
+);
 
-/** The columns of the map: candidates, then those with some results that are not in the pool. */
-interface Matrix {
-  readonly data: MapData;
-  readonly columns: readonly Column[];
-  readonly order: RowOrder;
-  readonly means: Float64Array;
-  readonly candidates: readonly (number | null)[];
-  readonly missing: number;
-  readonly failed: number;
-}
+const PAGE = 100;
 
 export function RowsView({ view, params, api }: ViewProps) {
   const [form, setForm] = useState<"map" | "table">("map");
@@ -99,28 +96,22 @@ export function RowsView({ view, params, api }: ViewProps) {
 }
 
 /** What follows from the pool alone: it stays while results of a proposal arrive. */
-interface Pool {
-  readonly order: RowOrder;
-  readonly means: Float64Array;
-  readonly columns: readonly Column[];
-  readonly low: number;
-  readonly high: number;
-  readonly missing: number;
-  readonly failed: number;
-}
+type Pool = ReturnType<typeof poolOf>;
+
+/** The columns of the map: candidates, then those with some results that are not in the pool. */
+type Matrix = ReturnType<typeof matrixOf>;
 
 /** `lowest`: only the rows on which this candidate has its lowest score. */
-function poolOf(view: View, sorted: OrderName, lowest: Candidate | undefined): Pool {
+function poolOf(view: View, sorted: OrderName, lowest: Candidate | undefined) {
   const { candidates, latest } = view;
   const rows = view.rows.length;
-  const scored = candidates.map(({ index, scores, objective_scores }) => ({
-    index,
-    scores,
-    objectives: objective_scores ?? {},
-  }));
-  const means = rowMeans(scored, rows);
+  const means = rowMeans(candidates, rows);
   const all =
-    sorted === "difficulty" ? byDifficulty(means) : sorted === "cluster" ? byCluster(scored, means) : asRecorded(rows);
+    sorted === "difficulty"
+      ? byDifficulty(means)
+      : sorted === "cluster"
+        ? byCluster(candidates, means)
+        : asRecorded(rows);
   const order =
     lowest !== undefined
       ? only(all, new Set(placesLowest(lowest)))
@@ -166,22 +157,19 @@ function only({ rows, clusters }: RowOrder, places: ReadonlySet<number>): RowOrd
   };
 }
 
-function matrixOf(pool: Pool, view: View): Matrix {
-  const { failures, run } = view.latest;
-  const partial = view.partial.map(({ digest, scores }) => ({
+function matrixOf(pool: Pool, { latest, partial, rows, candidates }: View) {
+  const others: Column[] = partial.map(({ digest, scores }) => ({
     name: "\u2026",
     scores,
-    failed: failedRows(digest, scores, failures, run),
+    failed: failedRows(digest, scores, latest.failures, latest.run),
   }));
-  const { order, low, high } = pool;
+  const { order, low, high, columns } = pool;
+  const data: MapData = { bands: [columns, others], order: order.rows, names: rows, low, high };
   return {
-    data: { bands: [pool.columns, partial], order: order.rows, names: view.rows, low, high },
-    columns: [...pool.columns, ...partial],
-    order,
-    means: pool.means,
-    candidates: [...view.candidates.map(({ index }) => index), ...partial.map(() => null)],
-    missing: pool.missing,
-    failed: pool.failed,
+    ...pool,
+    data,
+    columns: [...columns, ...others],
+    candidates: [...candidates.map(({ index }) => index), ...others.map(() => null)],
   };
 }
 
@@ -247,7 +235,7 @@ function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
     const shown = map.current;
     if (shown === null) return;
     const { column, line } = shown.cursor;
-    const moves: Record<string, () => void> = {
+    pressed({
       ArrowLeft: () => go({ column: column - 1, line }),
       ArrowRight: () => go({ column: column + 1, line }),
       ArrowUp: () => go({ column, line: line - 1 }),
@@ -261,11 +249,7 @@ function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
       "0": () => shown.fit(),
       Enter: () => enter(shown.cursor),
       " ": () => enter(shown.cursor),
-    };
-    const move = moves[event.key];
-    if (move === undefined || event.altKey || event.metaKey) return;
-    event.preventDefault();
-    move();
+    })(event);
   };
   const pointer = usePointer(map, go, enter);
   return (
@@ -273,21 +257,14 @@ function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
       <div class="row tools">
         <Zoom onZoom={(factor) => map.current?.zoomBy(factor)} onFit={() => map.current?.fit()} />
         <span class="row legend">
-          <span>
-            {score(matrix.data.low)} <span class="ramp" aria-hidden="true" /> {score(matrix.data.high)}
-          </span>
-          <span>
-            <span class="hatch" aria-hidden="true" /> missing ({count(matrix.missing)})
-          </span>
-          {matrix.failed > 0 && (
-            <span>
-              <span class="crossed" aria-hidden="true">
-                {"\u00d7"}
-              </span>{" "}
-              failed ({count(matrix.failed)})
-            </span>
-          )}
+          {score(matrix.data.low)} <span class="ramp" aria-hidden="true" /> {score(matrix.data.high)}
         </span>
+        <Legend
+          marks={[
+            [MISSING, `missing (${count(matrix.missing)})`],
+            ...(matrix.failed > 0 ? [[FAILED, `failed (${count(matrix.failed)})`] as const] : []),
+          ]}
+        />
       </div>
       <div
         class="map"

@@ -1,12 +1,12 @@
 /** All runs of the store, side by side. */
 
 import { useMemo, useState } from "preact/hooks";
-import uPlot from "uplot";
-import { useAnswer } from "../answers";
+import type uPlot from "uplot";
 import type { RunList, RunListed } from "../generated/answers";
-import { Chart } from "../parts/chart";
-import { count, counted, score, spent, time } from "../parts/format";
-import { Loaded } from "../parts/loaded";
+import { useLoaded } from "../loading";
+import { axisOf, Chart, steps } from "../parts/chart";
+import { count, counted, score, time } from "../parts/format";
+import { Shown } from "../parts/shown";
 import { type Column, Table } from "../parts/table";
 import { Block, Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
@@ -23,15 +23,14 @@ interface Props {
 }
 
 export function RunsView({ current, onShow }: Props) {
-  const [opened] = useState(Date.now);
-  const answer = useAnswer<RunList>("/api/runs", opened);
+  const answer = useLoaded<RunList>("/api/runs");
   const [chosen, setChosen] = useState<readonly string[] | null>(null);
   return (
     <>
       <p class="about">
         All runs of the store, side by side: their curves, the settings that differ, their best texts.
       </p>
-      <Loaded answer={answer}>
+      <Shown loaded={answer}>
         {({ runs }) => {
           const others = runs.map(({ run_id }) => run_id).filter((id) => id !== current);
           const shown = chosen ?? [...(current === null ? [] : [current]), ...others.slice(0, 2)];
@@ -55,7 +54,7 @@ export function RunsView({ current, onShow }: Props) {
             </>
           );
         }}
-      </Loaded>
+      </Shown>
     </>
   );
 }
@@ -106,7 +105,7 @@ function List({ runs, current, chosen, onChoose, onShow }: ListProps) {
           ["best", (run) => score(run.best_score), "number"],
           ["candidates", (run) => count(run.candidates), "number"],
           ["metric calls", (run) => count(run.metric_calls), "number"],
-          ["cost", (run) => spent(run.cost_usd, run.unpriced, run.unreported), "number"],
+          ["cost", (run) => run.cost, "number"],
           ["created", (run) => time(run.created)],
         ]}
       />
@@ -122,27 +121,13 @@ function Curves({ runs }: { runs: readonly RunListed[] }) {
   const theme = useTheme();
   const data = useMemo(() => joined(runs), [runs]);
   const options = useMemo(() => {
-    const lines = {
-      stroke: theme.quiet,
-      grid: { stroke: theme.rule, width: 1 },
-      ticks: { stroke: theme.rule, width: 1 },
-    };
+    const lines = axisOf(theme);
     const colours = [theme.accent, theme.good, theme.bad, theme.ink];
     return {
       legend: { show: false },
       scales: { x: { time: false } },
       axes: [lines, { ...lines, size: 56 }],
-      series: [
-        {},
-        ...runs.map((_, at) => ({
-          stroke: colours[at % colours.length] as string,
-          dash: DASHES[at % DASHES.length] as number[],
-          width: 2,
-          spanGaps: true,
-          paths: uPlot.paths.stepped?.({ align: 1 }) as uPlot.Series.PathBuilder,
-          points: { show: false },
-        })),
-      ],
+      series: [{}, ...runs.map((_, at) => steps(colours[at % colours.length] as string, DASHES[at % DASHES.length]))],
     };
   }, [runs, theme]);
   return (
@@ -185,29 +170,8 @@ function joined(runs: readonly RunListed[]): uPlot.AlignedData {
   ] as uPlot.AlignedData;
 }
 
-/** The settings that define a run, which are listed first. */
-const FIRST = [
-  "url",
-  "program",
-  "reflection_lm",
-  "max_metric_calls",
-  "max_cost_usd",
-  "max_seconds",
-  "trainset",
-  "valset",
-  "testset",
-  "reflection_minibatch_size",
-  "validation",
-  "seed",
-];
-
-function inOrder(names: ReadonlySet<string>): string[] {
-  const others = [...names].filter((name) => !FIRST.includes(name)).sort();
-  return [...FIRST.filter((name) => names.has(name)), ...others];
-}
-
 function Settings({ runs }: { runs: readonly RunListed[] }) {
-  const names = inOrder(new Set(runs.flatMap(({ settings }) => Object.keys(settings))));
+  const names = [...new Set(runs.flatMap(({ settings }) => Object.keys(settings)))];
   const shown = (run: RunListed, name: string) =>
     name in run.settings ? JSON.stringify(run.settings[name]) : "not set";
   const differing = names.filter((name) => new Set(runs.map((run) => shown(run, name))).size > 1);

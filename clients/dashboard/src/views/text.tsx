@@ -1,21 +1,20 @@
 /** The texts of a candidate, compared word by word with another one, or with the origin of each part. */
 
 import { useMemo, useState } from "preact/hooks";
-import { useAnswer, useWhole, wholeText } from "../answers";
-import type { Origin, Provenance, ProvenanceSpan, Transcript } from "../generated/answers";
+import type { Provenance, ProvenanceSpan, Transcript } from "../generated/answers";
 import type { Excerpt, Mutation } from "../generated/events";
+import { useLoaded, useWhole, wholeText } from "../loading";
 import { Choice } from "../parts/choice";
+import { Facts } from "../parts/facts";
 import { candidateName, count, counted, money, score, signed } from "../parts/format";
-import { Loaded } from "../parts/loaded";
-import { rowNames } from "../parts/row-name";
-import { scoreName } from "../parts/score-name";
+import { rowNames, scoreName } from "../parts/row-name";
+import { Shown } from "../parts/shown";
 import { Block, Compared, Frame, Inline } from "../parts/text";
 import { href, numberOf, refine } from "../route";
 import { movedRows } from "../state/moved-rows";
 import type { Candidate } from "../state/reduce";
-import { scoredRows } from "../state/scored-rows";
 import type { View } from "../state/view";
-import { compare } from "../text/compare";
+import { compare, type Piece } from "../text/compare";
 import { visible } from "../text/visible";
 import { Part } from "./cell";
 import type { ViewProps } from "./run";
@@ -36,7 +35,7 @@ export function TextView({ view, params, api }: ViewProps) {
   if (candidate === undefined) {
     return (
       <>
-        <About />
+        {ABOUT}
         <p class="empty">
           {view.candidates.length === 0
             ? "No candidate yet."
@@ -48,7 +47,7 @@ export function TextView({ view, params, api }: ViewProps) {
   const components = [...new Set([...Object.keys(candidate.texts), ...Object.keys(other?.texts ?? {})])];
   return (
     <>
-      <About />
+      {ABOUT}
       <div class="row tools">
         <Select
           name="Candidate"
@@ -66,7 +65,7 @@ export function TextView({ view, params, api }: ViewProps) {
         )}
         <Choice legend="Shown" options={MODES} value={mode as Mode} onChange={(as) => refine({ as })} />
       </div>
-      <Facts view={view} candidate={candidate} other={mode === "compared" ? other : undefined} />
+      <About view={view} candidate={candidate} other={mode === "compared" ? other : undefined} />
       {mode === "origins" ? (
         <Origins view={view} api={api} candidate={candidate} />
       ) : (
@@ -87,14 +86,12 @@ export function TextView({ view, params, api }: ViewProps) {
   );
 }
 
-function About() {
-  return (
-    <p class="about">
-      The texts of any candidate: compared word by word with another candidate, or with the proposal that brought each
-      part.
-    </p>
-  );
-}
+const ABOUT = (
+  <p class="about">
+    The texts of any candidate: compared word by word with another candidate, or with the proposal that brought each
+    part.
+  </p>
+);
 
 interface SelectProps {
   readonly name: string;
@@ -121,42 +118,44 @@ function Select({ name, view, value, onChange }: SelectProps) {
   );
 }
 
-function Facts({ view, candidate, other }: { view: View; candidate: Candidate; other: Candidate | undefined }) {
+function About({ view, candidate, other }: { view: View; candidate: Candidate; other: Candidate | undefined }) {
   const proposal = view.proposals.find((each) => each.candidate === candidate.index);
-  const moved = other === undefined ? null : movedRows(other, candidate);
+  const moved = other && movedRows(other, candidate);
+  const [parent] = candidate.parents;
   return (
-    <p>
-      {candidateName(candidate.index).replace("c", "C")} has a {scoreName(view)} of{" "}
-      <strong>{score(candidate.score)}</strong> (mean of {counted(scoredRows(candidate.scores), "row")})
-      {other !== undefined && (
-        <>
-          , {signed(candidate.score - other.score)} against {candidateName(other.index)}
-          {moved !== null &&
-            `: ${counted(moved.better, "row")} better, ${count(moved.worse)} worse, ${count(moved.same)} alike`}
-        </>
-      )}
-      . {candidate.parents.length > 1 && <>It is a merge of candidates {candidate.parents.join(" and ")}. </>}
-      {candidate.parents.length === 1 && (
-        <>
-          It was changed from{" "}
-          <a href={href("text", { candidate: candidate.parents[0] ?? 0 })}>
-            {candidateName(candidate.parents[0] as number)}
-          </a>
-          {proposal !== undefined && (
+    <Facts
+      as="figures"
+      facts={[
+        [scoreName(view), score(candidate.score)],
+        [
+          other && `against ${candidateName(other.index)}`,
+          other &&
+            moved &&
+            `${signed(candidate.score - other.score)}: ${counted(moved.better, "row")} better, ${count(moved.worse)} worse, ${count(moved.same)} alike`,
+        ],
+        ["merge of candidates", candidate.parents.length > 1 && candidate.parents.join(" and ")],
+        [
+          "changed from",
+          candidate.parents.length === 1 && parent !== undefined && (
+            <a href={href("text", { candidate: parent })}>{candidateName(parent)}</a>
+          ),
+        ],
+        [
+          "by the",
+          proposal && (
+            <a href={href("reflection", { proposal: proposal.at })}>proposal at entry {count(proposal.at)}</a>
+          ),
+        ],
+        [
+          "words",
+          other && (
             <>
-              {" "}
-              by the <a href={href("reflection", { proposal: proposal.at })}>proposal at entry {count(proposal.at)}</a>
+              <ins>new</ins>, <del>removed</del>
             </>
-          )}
-          .{" "}
-        </>
-      )}
-      {other !== undefined && (
-        <span class="quiet">
-          <ins>Underlined</ins>: new words; <del>struck through</del>: removed words.
-        </span>
-      )}
-    </p>
+          ),
+        ],
+      ]}
+    />
   );
 }
 
@@ -176,8 +175,8 @@ export function Component({ api, component, candidate, other }: ComponentProps) 
     whole && text !== undefined && text.omitted > 0 ? wholeText(api, index, component) : null;
   const nowLoaded = useWhole(path(candidate.index, now));
   const wasLoaded = useWhole(path(other?.index ?? 0, was));
-  const text = (nowLoaded.kind === "ready" ? nowLoaded.value : now) ?? { text: "", omitted: 0 };
-  const before = wasLoaded.kind === "ready" ? wasLoaded.value : was;
+  const text = nowLoaded.value ?? now ?? { text: "", omitted: 0 };
+  const before = wasLoaded.value ?? was;
   const pieces = useMemo(
     () => (other === undefined ? null : compare(before?.text ?? "", text.text)),
     [other, before?.text, text.text],
@@ -199,28 +198,52 @@ export function Component({ api, component, candidate, other }: ComponentProps) 
           </button>
         </p>
       )}
-      <Loaded answer={nowLoaded}>{() => null}</Loaded>
-      <Loaded answer={wasLoaded}>{() => null}</Loaded>
+      <Shown loaded={nowLoaded} />
+      <Shown loaded={wasLoaded} />
     </>
   );
 }
 
 function Origins({ view, api, candidate }: { view: View; api: string; candidate: Candidate }) {
-  const answer = useAnswer<Provenance>(`${api}/provenance?candidate=${candidate.index}`);
+  const answer = useLoaded<Provenance>(`${api}/provenance?candidate=${candidate.index}`);
   const [chosen, setChosen] = useState<number | null>(null);
+  const parentOf = (origin: number) => view.candidates.find(({ index }) => index === origin)?.parents[0] ?? null;
   return (
-    <Loaded answer={answer}>
+    <Shown loaded={answer}>
       {(found) => (
         <div class="split origins">
           <ul class="list" aria-label="Where the parts are from">
             {found.origins.map((origin) => (
               <li key={origin.candidate}>
-                <OriginItem
-                  origin={origin}
-                  parent={view.candidates.find(({ index }) => index === origin.candidate)?.parents[0] ?? null}
-                  chosen={origin.candidate === chosen}
-                  onChoose={() => setChosen(origin.candidate === chosen ? null : origin.candidate)}
-                />
+                <button
+                  type="button"
+                  aria-pressed={origin.candidate === chosen}
+                  onClick={() => setChosen(origin.candidate === chosen ? null : origin.candidate)}
+                >
+                  {origin.candidate === 0 ? "S" : origin.candidate}
+                </button>{" "}
+                {origin.candidate === 0 ? (
+                  "The seed's words"
+                ) : (
+                  <>
+                    Brought by{" "}
+                    <a href={href("text", { candidate: origin.candidate, with: parentOf(origin.candidate) })}>
+                      candidate {origin.candidate}
+                    </a>
+                    {origin.proposal !== null && (
+                      <>
+                        {" "}
+                        (<a href={href("reflection", { proposal: origin.proposal })}>prompt and answer</a>)
+                      </>
+                    )}
+                  </>
+                )}
+                {origin.worth !== null && <Inline as="p" text={origin.worth} length={200} />}
+                {origin.rows.length > 0 && (
+                  <p class="quiet">
+                    from <Inline text={rowNames(origin.rows.map((row) => `train ${row}`))} length={160} />
+                  </p>
+                )}
               </li>
             ))}
           </ul>
@@ -234,44 +257,7 @@ function Origins({ view, api, candidate }: { view: View; api: string; candidate:
           </div>
         </div>
       )}
-    </Loaded>
-  );
-}
-
-interface OriginProps {
-  readonly origin: Origin;
-  readonly parent: number | null;
-  readonly chosen: boolean;
-  readonly onChoose: () => void;
-}
-
-function OriginItem({ origin, parent, chosen, onChoose }: OriginProps) {
-  return (
-    <div class="origin">
-      <button type="button" aria-pressed={chosen} onClick={onChoose}>
-        {origin.candidate === 0 ? "S" : origin.candidate}
-      </button>{" "}
-      {origin.candidate === 0 ? (
-        "The seed's words"
-      ) : (
-        <>
-          Brought by{" "}
-          <a href={href("text", { candidate: origin.candidate, with: parent })}>candidate {origin.candidate}</a>
-          {origin.proposal !== null && (
-            <>
-              {" "}
-              (<a href={href("reflection", { proposal: origin.proposal })}>prompt and answer</a>)
-            </>
-          )}
-        </>
-      )}
-      {origin.worth !== null && <Inline as="p" text={origin.worth} length={200} />}
-      {origin.rows.length > 0 && (
-        <p class="quiet">
-          from <Inline text={rowNames(origin.rows.map((row) => `train ${row}`))} length={160} />
-        </p>
-      )}
-    </div>
+    </Shown>
   );
 }
 
@@ -309,10 +295,9 @@ function leading(text: string): string {
   return /^\s*/.exec(text)?.[0] ?? "";
 }
 
-/** The commit of a candidate, the change that made it, and the attempts that were rejected before. */
+/** The commit of a candidate, and the change that made it. */
 function Code({ view, api, candidate }: { view: View; api: string; candidate: Candidate }) {
   const made = view.mutations.find(({ commit }) => commit !== null && commit === candidate.code?.commit);
-  const rejected = view.mutations.filter(({ stage, at }) => stage !== null && at <= candidate.at);
   return (
     <section class="panel">
       <h2>Code</h2>
@@ -326,17 +311,13 @@ function Code({ view, api, candidate }: { view: View; api: string; candidate: Ca
         )}
       </p>
       {made !== undefined && <Change api={api} mutation={made} />}
-      {rejected.length > 0 && <h3>Rejected attempts before it</h3>}
-      {rejected.map((mutation) => (
-        <Change key={mutation.at} api={api} mutation={mutation} />
-      ))}
     </section>
   );
 }
 
 export function Change({ api, mutation }: { api: string; mutation: Mutation }) {
   const [opened, setOpened] = useState(false);
-  const answer = useAnswer<Transcript>(opened ? `${api}/transcript?at=${mutation.at}` : null);
+  const answer = useLoaded<Transcript>(opened ? `${api}/transcript?at=${mutation.at}` : null);
   return (
     <details onToggle={(event) => setOpened(event.currentTarget.open)}>
       <summary>
@@ -347,46 +328,35 @@ export function Change({ api, mutation }: { api: string; mutation: Mutation }) {
             Rejected at stage <Inline text={mutation.stage} />
           </span>
         )}
-        : <Inline text={mutation.summary ?? mutation.reason ?? mutation.request.text} length={160} />{" "}
+        : <Inline text={(mutation.summary ?? mutation.reason ?? mutation.request).text} length={160} />{" "}
         <span class="quiet">
           {counted(mutation.files.length, "file")}, {money(mutation.cost_usd)}
         </span>
       </summary>
-      {mutation.reason !== null && <Part name="Reason" value={{ text: mutation.reason, omitted: 0 }} />}
+      <Part name="Reason" value={mutation.reason} />
       <Part name="Request" value={mutation.request} />
-      <Loaded answer={answer}>
+      <Part name="Summary" value={mutation.summary} />
+      <Shown loaded={answer}>
         {(found) => (
           <>
             {found.diff !== null && (
               <>
                 <h3>Difference</h3>
-                <DiffLines text={found.diff} />
+                <Compared pieces={diffLines(found.diff)} label="Difference" omitted={found.diff.omitted} />
               </>
             )}
-            {found.entries.length > 0 && <h3>Transcript of the agent</h3>}
-            {found.entries.map((entry, at) => (
-              <Part key={at} name={entry.role} value={entry.text} />
-            ))}
+            <Part name="Log" value={found.log} />
           </>
         )}
-      </Loaded>
+      </Shown>
     </details>
   );
 }
 
-/** A unified diff by line. */
-function DiffLines({ text }: { text: Excerpt }) {
-  const lines = text.text.split("\n");
-  return (
-    <Frame label="Difference" size={text.text.length}>
-      {lines.map((line, at) => {
-        const shown = `${visible(line)}\n`;
-        const [Tag, plain] = line.startsWith("+")
-          ? (["ins", false] as const)
-          : (["del", !line.startsWith("-")] as const);
-        return plain ? shown : <Tag key={at}>{shown}</Tag>;
-      })}
-      {text.omitted > 0 && <span class="quiet">[{count(text.omitted)} more characters]</span>}
-    </Frame>
-  );
+/** Return a unified diff by line. */
+function diffLines({ text }: Excerpt): Piece[] {
+  return text.split("\n").map((line) => {
+    const kind = line.startsWith("+") ? "add" : line.startsWith("-") ? "del" : "same";
+    return { kind, text: `${line}\n` };
+  });
 }

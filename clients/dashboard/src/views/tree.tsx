@@ -1,15 +1,14 @@
 /** All candidates and their parents. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Candidates } from "../panels/candidates";
 import { Choice } from "../parts/choice";
 import { candidateName, counted, score } from "../parts/format";
 import { Legend } from "../parts/legend";
-import { selectingRow } from "../parts/score-name";
-import { Table } from "../parts/table";
+import { selectingRow } from "../parts/row-name";
 import { Term } from "../parts/term";
-import { Inline } from "../parts/text";
 import { ramp, useTheme } from "../parts/theme";
-import { STEP, Zoom } from "../parts/zoom";
+import { pressed, STEP, Zoom } from "../parts/zoom";
 import { href, open } from "../route";
 import type { Candidate } from "../state/reduce";
 import { type Layout, layout } from "../state/tree";
@@ -18,8 +17,8 @@ import type { ViewProps } from "./run";
 
 /** Room around the tree, in pixels. */
 const EDGE = 20;
-/** Characters of a line of a text that a search result shows. */
-const AROUND = 60;
+/** Room of the label of the last generation. */
+const LABEL = 60;
 
 export function TreeView({ view }: ViewProps) {
   const [form, setForm] = useState<"tree" | "list">("tree");
@@ -74,7 +73,7 @@ export function TreeView({ view }: ViewProps) {
           <Legend marks={MARKS} />
         </>
       ) : (
-        <List view={view} found={search === "" ? null : found} />
+        <Candidates view={view} candidates={view.candidates.filter(({ index }) => search === "" || found.has(index))} />
       )}
     </>
   );
@@ -115,86 +114,44 @@ interface GraphProps {
   readonly onChoose: (index: number) => void;
 }
 
-/** What is seen of the tree: the point at the upper left in pixels, and the room of a generation and of a leaf. */
-interface Window {
-  readonly x: number;
-  readonly y: number;
-  readonly across: number;
-  readonly down: number;
-}
-
 function Graph({ view, found, chosen, onChoose }: GraphProps) {
   const placed = useMemo(() => layout(view.candidates), [view.candidates]);
   const place = useRef<HTMLDivElement>(null);
   const [size, setSize] = useState({ width: 900, height: 500 });
-  const [at, setAt] = useState<Window | null>(null);
-  const shown = at ?? fitted(placed, size);
-  const drag = useRef<{ x: number; y: number } | null>(null);
-  const zoom = (factor: number, x = size.width / 2, y = size.height / 2) => {
-    const across = Math.max(4, Math.min(160, shown.across * factor));
-    const down = Math.max(0.5, Math.min(60, shown.down * factor));
-    setAt({
-      across,
-      down,
-      x: ((shown.x + x - EDGE) * across) / shown.across + EDGE - x,
-      y: ((shown.y + y - EDGE) * down) / shown.down + EDGE - y,
-    });
+  const [factor, setFactor] = useState(1);
+  const fit = () => {
+    const { clientWidth: width, clientHeight: height } = place.current as HTMLElement;
+    setSize({ width, height });
+    setFactor(1);
   };
-  const wheel = useRef<(event: WheelEvent) => void>(() => {});
-  wheel.current = (event) => {
-    event.preventDefault();
-    const box = place.current?.getBoundingClientRect();
-    if (event.ctrlKey || event.metaKey) {
-      zoom(Math.exp(-event.deltaY / 200), event.clientX - (box?.left ?? 0), event.clientY - (box?.top ?? 0));
-    } else setAt({ ...shown, x: shown.x + event.deltaX, y: shown.y + event.deltaY });
-  };
-  useEffect(() => {
-    const element = place.current;
-    if (element === null) return;
-    const observer = new ResizeObserver(() => setSize({ width: element.clientWidth, height: element.clientHeight }));
-    observer.observe(element);
-    const listener = (event: WheelEvent) => wheel.current(event);
-    element.addEventListener("wheel", listener, { passive: false });
-    return () => {
-      observer.disconnect();
-      element.removeEventListener("wheel", listener);
-    };
-  }, []);
+  useLayoutEffect(fit, [placed]);
+  const zoom = (by: number) => setFactor(Math.max(0.05, Math.min(20, factor * by)));
   const choose = (index: number | undefined) => {
-    const node = index === undefined ? undefined : placed.nodes.get(index);
-    if (node === undefined) return;
-    onChoose(node.index);
-    const [x, y] = [EDGE + node.depth * shown.across, EDGE + node.line * shown.down];
-    const inSight = x > shown.x && x < shown.x + size.width && y > shown.y && y < shown.y + size.height;
-    if (!inSight) setAt({ ...shown, x: x - size.width / 2, y: y - size.height / 2 });
+    if (index === undefined) return;
+    onChoose(index);
+    place.current?.querySelector(`#node-${index}`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
   };
-  const keys = (event: KeyboardEvent) => {
-    const candidate = view.candidates.find(({ index }) => index === chosen);
-    const siblings = placed.children.get(candidate?.parents[0] ?? -1) ?? [];
-    const rank = siblings.indexOf(chosen ?? -1);
-    const moves: Record<string, () => void> = {
-      ArrowLeft: () => choose(candidate?.parents[0]),
-      ArrowRight: () => choose(placed.children.get(chosen ?? -1)?.[0]),
-      ArrowUp: () => choose(siblings[rank - 1]),
-      ArrowDown: () => choose(siblings[rank + 1]),
-      Home: () => choose(0),
-      End: () => choose(view.candidates.at(-1)?.index),
-      "+": () => zoom(STEP),
-      "-": () => zoom(1 / STEP),
-      "0": () => setAt(null),
-      Enter: () => {
-        if (candidate !== undefined) open("text", { candidate: candidate.index, with: candidate.parents[0] ?? null });
-      },
-    };
-    const move = moves[event.key];
-    if (move === undefined || event.altKey || event.metaKey || event.ctrlKey) return;
-    event.preventDefault();
-    move();
-  };
+  const candidate = view.candidates.find(({ index }) => index === chosen);
+  const siblings = placed.children.get(candidate?.parents[0] ?? -1) ?? [];
+  const rank = siblings.indexOf(chosen ?? -1);
+  const keys = pressed({
+    ArrowLeft: () => choose(candidate?.parents[0]),
+    ArrowRight: () => choose(placed.children.get(chosen ?? -1)?.[0]),
+    ArrowUp: () => choose(siblings[rank - 1]),
+    ArrowDown: () => choose(siblings[rank + 1]),
+    Home: () => choose(0),
+    End: () => choose(view.candidates.at(-1)?.index),
+    "+": () => zoom(STEP),
+    "-": () => zoom(1 / STEP),
+    "0": fit,
+    Enter: () => {
+      if (candidate !== undefined) open("text", { candidate: candidate.index, with: candidate.parents[0] ?? null });
+    },
+  });
   return (
     <>
       <div class="row tools">
-        <Zoom onZoom={zoom} onFit={() => setAt(null)} />
+        <Zoom onZoom={zoom} onFit={fit} />
       </div>
       <div
         ref={place}
@@ -204,42 +161,21 @@ function Graph({ view, found, chosen, onChoose }: GraphProps) {
         tabIndex={0}
         aria-label="Tree of candidates. Arrow keys move to parents, children and siblings, Enter opens the text. The list has the same."
         onKeyDown={keys}
-        onPointerDown={(event) => {
-          drag.current = { x: event.clientX, y: event.clientY };
-        }}
-        onPointerMove={(event) => {
-          if (drag.current === null || event.buttons === 0) return;
-          const [x, y] = [drag.current.x - event.clientX, drag.current.y - event.clientY];
-          drag.current = { x: event.clientX, y: event.clientY };
-          setAt({ ...shown, x: shown.x + x, y: shown.y + y });
-        }}
-        onPointerUp={() => {
-          drag.current = null;
-        }}
       >
-        <svg aria-hidden="true">
-          <g transform={`translate(${-shown.x} ${-shown.y})`}>
-            <Drawn
-              view={view}
-              placed={placed}
-              across={shown.across}
-              down={shown.down}
-              found={found}
-              chosen={chosen}
-              onChoose={onChoose}
-            />
-          </g>
-        </svg>
+        <Drawn {...{ view, placed, found, chosen, onChoose }} {...scaled(placed, size, factor)} />
       </div>
     </>
   );
 }
 
 /** The whole tree, as large as is readable; a tree of very many leaves without labels. */
-function fitted(placed: Layout, size: { width: number; height: number }): Window {
-  const across = Math.max(12, Math.min(110, (size.width - 2 * EDGE - 50) / Math.max(1, placed.depth - 1)));
-  const down = Math.max(0.5, Math.min(40, (size.height - 2 * EDGE) / Math.max(1, placed.lines - 1)));
-  return { across, down, x: 0, y: Math.min(0, ((placed.lines - 1) * down + 2 * EDGE - size.height) / 2) };
+function scaled(placed: Layout, size: { width: number; height: number }, factor: number) {
+  const across = (size.width - 2 * EDGE - LABEL) / Math.max(1, placed.depth - 1);
+  const down = (size.height - 2 * EDGE) / Math.max(1, placed.lines - 1);
+  return {
+    across: factor * Math.max(12, Math.min(110, across)),
+    down: factor * Math.max(0.5, Math.min(40, down)),
+  };
 }
 
 interface DrawnProps extends GraphProps {
@@ -250,7 +186,7 @@ interface DrawnProps extends GraphProps {
 
 function Drawn({ view, placed, across, down, found, chosen, onChoose }: DrawnProps) {
   const theme = useTheme();
-  // Only what is drawn depends on these: a move of the window draws nothing again.
+  // Only what is drawn depends on these.
   return useMemo(() => {
     const scores = view.candidates.map((candidate) => candidate.score);
     const low = scores.reduce((least, value) => Math.min(least, value), Number.POSITIVE_INFINITY);
@@ -288,6 +224,7 @@ function Drawn({ view, placed, across, down, found, chosen, onChoose }: DrawnPro
         // biome-ignore lint/a11y/noStaticElementInteractions: the tree as a whole has the focus and the keys
         <g
           key={index}
+          id={`node-${index}`}
           transform={`translate(${x} ${y})`}
           opacity={found !== null && !found.has(index) ? 0.15 : 1}
           onClick={() => onChoose(index)}
@@ -314,10 +251,14 @@ function Drawn({ view, placed, across, down, found, chosen, onChoose }: DrawnPro
       );
     });
     return (
-      <>
+      <svg
+        aria-hidden="true"
+        width={2 * EDGE + LABEL + (placed.depth - 1) * across}
+        height={2 * EDGE + (placed.lines - 1) * down}
+      >
         {edges}
         {nodes}
-      </>
+      </svg>
     );
   }, [view.candidates, view.front, view.best, placed, across, down, found, chosen, theme, onChoose]);
 }
@@ -338,37 +279,3 @@ const MARKS = [
   [<path key="second" d="M0 6H16" stroke="var(--rule-strong)" stroke-dasharray="3 3" />, "second parent"],
   [null, "numbers: index above, score below"],
 ] as const;
-
-function List({ view, found }: { view: View; found: ReadonlySet<number> | null }) {
-  const shown = view.candidates.filter(({ index }) => found === null || found.has(index));
-  const marks = (index: number, parents: readonly number[]) =>
-    [index === view.best && "best", view.front.has(index) && "front", parents.length > 1 && "merge"]
-      .filter(Boolean)
-      .join(", ");
-  return (
-    <section class="panel">
-      <Table
-        label="Candidates"
-        tall
-        items={shown}
-        columns={[
-          [
-            "candidate",
-            ({ index, parents }) => (
-              <a href={href("text", { candidate: index, with: parents[0] ?? null })}>{candidateName(index)}</a>
-            ),
-          ],
-          ["score", (each) => score(each.score), "number"],
-          ["parents", ({ parents }) => parents.join(" and ") || "none"],
-          ["iteration", ({ iteration }) => iteration, "number"],
-          ["marks", ({ index, parents }) => marks(index, parents)],
-          ["text", ({ texts }) => <Inline as="span" class="quiet" text={beginning(texts)} length={AROUND} />],
-        ]}
-      />
-    </section>
-  );
-}
-
-function beginning(texts: Candidate["texts"]): string {
-  return Object.values(texts)[0]?.text ?? "";
-}

@@ -3,14 +3,8 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 
-/** Return the options with a digest: the given one, else the SHA-256 of the file that this process was started with. */
-export function withDigest<Options extends { digest?: string }>(options: Options): Options {
-  if (options.digest !== undefined) return options;
-  const digest = digestOfScript();
-  return digest === undefined ? options : { ...options, digest };
-}
-
-function digestOfScript(): string | undefined {
+/** The SHA-256 of the file that this process was started with; undefined if it cannot be read. */
+export function digestOfScript(): string | undefined {
   const script = process.argv[1];
   if (script === undefined) return undefined;
   try {

@@ -34,15 +34,11 @@ export function parseExactly(text: string): unknown {
   return JSON.parse(marked, (_, value) => (isObject(value) && key in value ? BigInt(value[key] as string) : value));
 }
 
-/** Return JSON with what its markers stand for. Throws `SyntaxError` for a marker that is none of the contract's. */
+/** Return a copy of JSON with what its markers stand for. Throws `SyntaxError` for a marker that is none of the contract's. */
 export function unpacked(value: unknown): unknown {
-  return holdsMarker(value) ? restored(value) : value;
-}
-
-function restored(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(restored);
+  if (Array.isArray(value)) return value.map(unpacked);
   if (!isObject(value)) return value;
-  if (!isMarked(value)) return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, restored(item)]));
+  if (!isMarked(value)) return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, unpacked(item)]));
   try {
     return ofMarker(value[MARK] as [unknown, unknown]);
   } catch (error) {
@@ -52,9 +48,9 @@ function restored(value: unknown): unknown {
 }
 
 function ofMarker([kind, content]: [unknown, unknown]): unknown {
-  if (kind === "tuple") return (content as unknown[]).map(restored);
+  if (kind === "tuple") return (content as unknown[]).map(unpacked);
   if (kind === "object") {
-    return Object.fromEntries((content as unknown[][]).map(([name, item]) => [String(restored(name)), restored(item)]));
+    return Object.fromEntries((content as unknown[][]).map(([name, item]) => [String(unpacked(name)), unpacked(item)]));
   }
   if (typeof content !== "string") throw new TypeError(`its kind is ${kind}, its content no text`);
   if (kind === "integer") return BigInt(content);
@@ -62,11 +58,6 @@ function ofMarker([kind, content]: [unknown, unknown]): unknown {
   const number = Number(content);
   if (kind !== "number" || !Number.isFinite(number)) throw new TypeError(`${kind} is no kind of value`);
   return number;
-}
-
-function holdsMarker(value: unknown): boolean {
-  if (typeof value !== "object" || value === null) return false;
-  return isMarked(value) || (Array.isArray(value) ? value : Object.values(value)).some(holdsMarker);
 }
 
 /** Whether an object is a marker, or looks like one. */

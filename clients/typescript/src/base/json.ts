@@ -165,7 +165,7 @@ function copiedObject(value: object, where: (string | number)[], form: Form): Js
     where.pop();
     return copy;
   };
-  if ("toJSON" in value && typeof value.toJSON === "function") return at("toJSON()", value.toJSON());
+  if ("toJSON" in value && typeof value.toJSON === "function") return at("toJSON()", value.toJSON(pathText(where)));
   if (Array.isArray(value)) return value.map((item, index) => at(index, item));
   if (value instanceof Map || value instanceof Set || value instanceof Promise || ArrayBuffer.isView(value)) {
     throw new NotJson(where, `a ${value.constructor.name} has no JSON form`);

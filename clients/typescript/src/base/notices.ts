@@ -11,10 +11,9 @@ export class Notices {
 
   constructor(private readonly log: Log) {}
 
-  /** Log a message unless one with this key was logged before. */
-  once(key: string, message: () => string): void {
-    if (this.#given.has(key) || this.#given.size >= MAX_NOTICES) return;
-    this.#given.add(key);
-    this.log(message());
+  once(message: string): void {
+    if (this.#given.has(message) || this.#given.size >= MAX_NOTICES) return;
+    this.#given.add(message);
+    this.log(message);
   }
 }

@@ -8,11 +8,7 @@ export interface AsyncStorage<Store> {
 
 interface Runtime {
   AsyncLocalStorage?: new () => AsyncStorage<never>;
-  process?: { cwd?: () => string; execPath?: string; getBuiltinModule?: (name: string) => object | undefined };
-}
-
-interface ModuleLoader {
-  createRequire(path: string): { cache: Record<string, { exports: unknown } | undefined> };
+  process?: { getBuiltinModule?: (name: string) => object | undefined };
 }
 
 interface Inspector {
@@ -40,41 +36,14 @@ export function isNode(): boolean {
   return process?.versions?.undici !== undefined && Bun === undefined && Deno === undefined;
 }
 
-/** Return the bytes of a file, or undefined in a runtime without files. Throws as `readFileSync` of Node does. */
-export function fileBytes(path: string): Uint8Array | undefined {
-  return builtin<{ readFileSync(path: string): Uint8Array }>("node:fs")?.readFileSync(path);
-}
-
-/** Return the names in the folder of a path; none if it cannot be read, or in a runtime without files. */
-export function namesBeside(path: string): string[] {
-  const folder = /^(.*)[\\/]/.exec(path)?.[1];
-  try {
-    return builtin<{ readdirSync(path: string): string[] }>("node:fs")?.readdirSync(folder ?? ".") ?? [];
-  } catch {
-    return [];
-  }
-}
-
-/** Return the folder that relative paths begin at. */
-export function currentFolder(): string {
-  return runtime().process?.cwd?.() ?? "this folder";
-}
-
 /** Return a value as Node shows it, or as a text in a runtime without Node. */
 export function inspected(value: unknown): string {
   const util = builtin<{ inspect?: (value: unknown) => string }>("node:util");
   return util?.inspect ? util.inspect(value) : String(value);
 }
 
-/** Return what the loaded CommonJS modules whose path ends so export; none in a runtime without Node. */
-export function loadedModules(path: RegExp): unknown[] {
-  const { execPath = "" } = runtime().process ?? {};
-  const cache = builtin<ModuleLoader>("node:module")?.createRequire(execPath).cache ?? {};
-  return Object.keys(cache).flatMap((each) => (path.test(each) ? [cache[each]?.exports] : []));
-}
-
 /**
- * Return the URLs of all loaded scripts, of ES modules too; none in a runtime without Node's inspector.
+ * Return the URLs of all loaded scripts, of modules of both kinds; none in a runtime without Node's inspector.
  *
  * It takes some 20 ms.
  */

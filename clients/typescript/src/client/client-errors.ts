@@ -14,10 +14,7 @@ import * as classes from "../generated/errors.js";
 import type { ErrorObject } from "../generated/types.js";
 
 export class ClientError extends Error {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = new.target.name;
-  }
+  override name = this.constructor.name;
 }
 
 /** It is unknown whether the server did the work; repeat the request with the same `call_id` to find out. */

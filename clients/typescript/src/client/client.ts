@@ -34,7 +34,7 @@ export interface CallOptions {
   group?: string;
   /** Seconds that this call may take. */
   timeoutS?: number;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 export type MethodName = keyof MethodTypes;
@@ -106,7 +106,7 @@ export class RpcClient {
     params: ParamsOf<Name>,
     options: Omit<CallOptions, "waitS"> = {},
   ): Promise<ResultOf<Name>> {
-    const { capabilities = [] } = await this.discover(withSignal(options));
+    const { capabilities = [] } = await this.discover({ signal: options.signal });
     if (!capabilities.includes("async") || !capabilities.includes("idempotency")) {
       return this.call(method, params, options);
     }
@@ -128,18 +128,9 @@ export class RpcClient {
 
   async #send(method: string, params: object, options: CallOptions): Promise<unknown> {
     const { callId, waitS, group, signal } = options;
-    const meta = {
-      ...(callId === undefined ? {} : { call_id: callId }),
-      ...(waitS === undefined ? {} : { wait_s: waitS }),
-      ...(group === undefined ? {} : { group }),
-    };
     const id = ++this.#lastId;
-    const body = JSON.stringify({
-      jsonrpc: "2.0",
-      id,
-      method,
-      params: Object.keys(meta).length === 0 ? params : { ...params, _meta: meta },
-    });
+    const _meta = { call_id: callId, wait_s: waitS, group };
+    const body = JSON.stringify({ jsonrpc: "2.0", id, method, params: { ...params, _meta } });
     const timeoutMs = Math.min((options.timeoutS ?? this.#options.timeoutS) * 1000, MAX_TIMER_MS);
     const deadline = AbortSignal.timeout(timeoutMs);
     const stop = signal === undefined ? deadline : AbortSignal.any([deadline, signal]);
@@ -170,10 +161,6 @@ export class RpcClient {
 
 export function isPending(result: unknown): result is Pending {
   return isObject(result) && "pending" in result && faults("Pending", result).length === 0;
-}
-
-function withSignal({ signal }: CallOptions): CallOptions & { waitS?: never } {
-  return signal === undefined ? {} : { signal };
 }
 
 function read(status: number, bytes: Uint8Array): Record<string, unknown> {

@@ -23,12 +23,10 @@ export function readComponentFeedback(given: unknown, score: number, notices: No
       );
     }
     if (own !== undefined && own !== null && finite(own, `component_feedback.${name}.score`) !== score) {
-      notices.once(`score of ${name}`, () => {
-        return (
-          `\`score\` returned another score for component ${JSON.stringify(name)} than for the whole example: that of ` +
-          "the example counts, and the feedback is all that is used of a component's own"
-        );
-      });
+      notices.once(
+        `\`score\` returned another score for component ${JSON.stringify(name)} than for the whole example: that of ` +
+          "the example counts, and the feedback is all that is used of a component's own",
+      );
     }
     return [wellFormed(name), wellFormed(text)];
   });
@@ -46,13 +44,11 @@ export function reportComponentFeedback(
   const ran = new Set(stepsOf(trajectory).map(({ component }) => component));
   for (const name of Object.keys(feedback)) {
     if (!components.includes(name)) {
-      notices.once(`feedback ${name}`, () => {
-        return `component_feedback names ${JSON.stringify(name)}: ${unknownComponent(name, components)}`;
-      });
+      notices.once(`component_feedback names ${JSON.stringify(name)}: ${unknownComponent(name, components)}`);
     } else if (ran.size > 0 && !ran.has(name)) {
-      notices.once(`feedback without a step ${name}`, () => {
-        return `component_feedback names ${JSON.stringify(name)}, which ran no step in this example; it is not used`;
-      });
+      notices.once(
+        `component_feedback names ${JSON.stringify(name)}, which ran no step in this example; it is not used`,
+      );
     }
   }
 }

@@ -7,19 +7,12 @@ const TICKS_PER_LIMIT = 100;
 const SHORTEST_S = 0.02;
 const LONGEST_S = 1;
 
-/** A measurement from its start until now. */
-export interface LagMeasurement {
-  /** Seconds for which the event loop was blocked. */
-  blockedS(): number;
-  end(): void;
-}
-
 /**
- * Measure during an example with this limit, by a timer that ticks every hundredth of it, between 0.02 s and 1 s.
+ * Measure for how many seconds the loop was blocked, from now on, during an example with this limit: by a timer that ticks every hundredth of it, between 0.02 s and 1 s.
  *
  * A tick that is over 20 ms late counts as blocked since the tick before it, so that `blockedS` errs on the high side.
  */
-export function measureLag(limitS: number): LagMeasurement {
+export function measureLag(limitS: number): { blockedS(): number; end(): void } {
   const everyS = Math.min(Math.max(limitS / TICKS_PER_LIMIT, SHORTEST_S), LONGEST_S);
   let lastTick = performance.now();
   let counted = 0;

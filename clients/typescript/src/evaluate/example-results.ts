@@ -15,11 +15,8 @@ import { readComponentFeedback } from "./component-feedback.js";
 import { withLog, writtenBy } from "./example-log.js";
 
 /** A score in the form of the contract. */
-export interface ReadScore {
+export interface ReadScore extends Pick<ExampleResult, "feedback" | "objective_scores" | "component_feedback"> {
   score: number;
-  feedback?: string;
-  objective_scores?: Record<string, number>;
-  component_feedback?: Record<string, string>;
 }
 
 const SCORE_KEYS = ["score", "feedback", "objective_scores", "component_feedback"];

@@ -11,7 +11,7 @@ import { unpacked } from "../base/exact-values.js";
 import { InvalidResult } from "../base/invalid-result.js";
 import { type JsonValue, toExactJson, toJsonValue } from "../base/json.js";
 import { jsonOrRepr } from "../base/json-or-repr.js";
-import type { Notices } from "../base/notices.js";
+import { type Log, Notices } from "../base/notices.js";
 import { joined, summed } from "../base/usage.js";
 import type { ExampleResult, Step, Usage } from "../generated/types.js";
 import {
@@ -71,7 +71,7 @@ export interface Evaluation {
   onResult: (position: number, result: ExampleResult) => void;
 }
 
-/** The outcome of an attempt past its deadline that other examples may have delayed. */
+/** Thrown by an attempt past its deadline that other examples may have delayed. */
 class InconclusiveAttempt {
   constructor(readonly usage: Usage) {}
 }
@@ -83,31 +83,29 @@ interface AttemptConditions {
   cancellation: Cancellation;
 }
 
-/** `timeoutS`: seconds one example may run; undefined for no deadline. `enforcesDeadlines`: false if the peer does that. */
-interface DeadlineRules {
-  timeoutS: number | undefined;
+/** What a runner keeps to. */
+interface Rules {
+  /** Seconds one example may run; undefined for no deadline. */
+  exampleTimeoutS: number | undefined;
+  /** False if the peer does that. */
   enforcesDeadlines: boolean;
-}
-
-/**
- * `modelHosts`: hosts at which every call is one of a model. `trustResults`: whether a returned result counts although the
- * last call of a model failed.
- */
-interface NetworkRules {
+  /** Hosts at which every call is one of a model. */
   modelHosts: ReadonlySet<string>;
+  /** Whether a returned result counts although the last call of a model failed. */
   trustResults: boolean;
+  log: Log;
 }
 
 export class Runner {
+  readonly #notices: Notices;
   #yieldRequestedAt: number | undefined;
 
   constructor(
     private readonly program: Program,
     private readonly slots: Slots,
-    private readonly notices: Notices,
-    private readonly deadlines: DeadlineRules,
-    private readonly network: NetworkRules,
+    private readonly rules: Rules,
   ) {
+    this.#notices = new Notices(rules.log);
     watchNetwork();
   }
 
@@ -123,12 +121,12 @@ export class Runner {
     const rows = positions.map((position) => evaluation.batch[position] as ExampleRow);
     const { program } = this;
     const results = await this.#withIsolatedRerun(rows.length, cancellation, async (conditions) => {
-      const [ended, log] = await logged<ExampleResult[] | InconclusiveAttempt>(() =>
+      const [ended, log] = await logged(async () =>
         isBatchProgram(program)
           ? this.#batch(program, evaluation, rows, conditions)
-          : this.#example(program as FunctionProgram, evaluation, rows[0] as ExampleRow, conditions),
+          : [await this.#example(program as FunctionProgram, evaluation, rows[0] as ExampleRow, conditions)],
       );
-      return ended instanceof InconclusiveAttempt ? ended : ended.map((result) => withLog(result, log));
+      return ended.map((result) => withLog(result, log));
     });
     positions.forEach((position, at) => {
       evaluation.onResult(position, results?.[at] ?? cancelledResult({ seconds: 0, calls: new ExampleCalls() }));
@@ -139,10 +137,10 @@ export class Runner {
    * Make an attempt when there is room for its examples; if it is inconclusive, repeat it while nothing else runs.
    * Undefined if it was cancelled while it waited.
    */
-  async #withIsolatedRerun<Value extends object>(
+  async #withIsolatedRerun<Value>(
     examples: number,
     cancellation: Cancellation,
-    attempt: (conditions: AttemptConditions) => Promise<Value | InconclusiveAttempt>,
+    attempt: (conditions: AttemptConditions) => Promise<Value>,
   ): Promise<Value | undefined> {
     const { capacity } = this.slots;
     let spent: Usage = {};
@@ -151,9 +149,10 @@ export class Runner {
       if (!(await this.slots.enter(weight, cancellation))) return undefined;
       try {
         await this.#yieldToEventLoop();
-        const value = await attempt({ alone, spent, cancellation });
-        if (!(value instanceof InconclusiveAttempt)) return value;
-        spent = value.usage;
+        return await attempt({ alone, spent, cancellation });
+      } catch (error) {
+        if (!(error instanceof InconclusiveAttempt)) throw error;
+        spent = error.usage;
       } finally {
         this.slots.leave(weight);
       }
@@ -163,9 +162,9 @@ export class Runner {
 
   /** Return the seconds that an example may run: the runner's own limit, or less if a call asks for it. */
   #limitS(requestedS: number | undefined): number | undefined {
-    const { timeoutS, enforcesDeadlines } = this.deadlines;
+    const { exampleTimeoutS, enforcesDeadlines } = this.rules;
     if (!enforcesDeadlines) return undefined;
-    const limitS = Math.min(timeoutS ?? Number.POSITIVE_INFINITY, requestedS ?? Number.POSITIVE_INFINITY);
+    const limitS = Math.min(exampleTimeoutS ?? Number.POSITIVE_INFINITY, requestedS ?? Number.POSITIVE_INFINITY);
     return limitS === Number.POSITIVE_INFINITY ? undefined : limitS;
   }
 
@@ -173,31 +172,25 @@ export class Runner {
   #timed<Value>(
     work: (signal: AbortSignal) => Promise<Value>,
     seconds: number | undefined,
-    conditions: AttemptConditions,
+    { alone, cancellation }: AttemptConditions,
     calls: ExampleCalls,
   ): Promise<Outcome<Value>> {
-    return whileRunning(calls, () => this.#untilDeadline(work, seconds, conditions));
-  }
-
-  async #untilDeadline<Value>(
-    work: (signal: AbortSignal) => Promise<Value>,
-    seconds: number | undefined,
-    { alone, cancellation }: AttemptConditions,
-  ): Promise<Outcome<Value>> {
-    if (seconds === undefined) return runWithDeadline(work, cancellation);
-    const measurement = measureLag(seconds);
-    const clock = stopwatch();
-    const isBlocked = (): boolean => measurement.blockedS() > MAX_BLOCKED_SHARE * seconds;
-    const leftS = (): number => seconds + (alone || isBlocked() ? 0 : measurement.blockedS()) - clock();
-    const fault = (): string | undefined => {
-      if (alone) return ALONE;
-      return isBlocked() ? undefined : RESPONSIVE;
-    };
-    try {
-      return await runWithDeadline(work, cancellation, { leftS, fault });
-    } finally {
-      measurement.end();
-    }
+    return whileRunning(calls, async () => {
+      if (seconds === undefined) return runWithDeadline(work, cancellation);
+      const measurement = measureLag(seconds);
+      const clock = stopwatch();
+      const isBlocked = (): boolean => measurement.blockedS() > MAX_BLOCKED_SHARE * seconds;
+      const leftS = (): number => seconds + (alone || isBlocked() ? 0 : measurement.blockedS()) - clock();
+      const fault = (): string | undefined => {
+        if (alone) return ALONE;
+        return isBlocked() ? undefined : RESPONSIVE;
+      };
+      try {
+        return await runWithDeadline(work, cancellation, { leftS, fault });
+      } finally {
+        measurement.end();
+      }
+    });
   }
 
   async #example(
@@ -205,13 +198,13 @@ export class Runner {
     { candidate, captureTraces, timeoutS }: Evaluation,
     { row }: ExampleRow,
     conditions: AttemptConditions,
-  ): Promise<[ExampleResult] | InconclusiveAttempt> {
+  ): Promise<ExampleResult> {
     const clock = stopwatch();
     const limitS = this.#limitS(timeoutS);
     const trace: unknown[] = [];
     const usage: Usage = {};
     const scoring: Usage = {};
-    const calls = new ExampleCalls(this.network.modelHosts);
+    const calls = new ExampleCalls(this.rules.modelHosts);
     let measured: Usage | undefined;
     const onUsage = (more: Usage): void => {
       measured = joined(measured, more);
@@ -224,7 +217,7 @@ export class Runner {
     });
     const components = Object.keys(candidate);
     const { readsTrajectory = false } = program;
-    const recorder = captureTraces || readsTrajectory ? new StepRecorder(candidate, this.notices) : undefined;
+    const recorder = captureTraces || readsTrajectory ? new StepRecorder(candidate, this.#notices) : undefined;
     const { step = unrecordedStep } = recorder ?? {};
     const ending = await this.#timed(
       async (signal) => {
@@ -241,29 +234,28 @@ export class Runner {
           const trajectory = recorded === undefined ? undefined : toJsonValue(recorded, "trace");
           return { signal, usage: scoring, trajectory };
         };
-        const score = program.score && readScore(await program.score(row, output, judging()), this.notices);
+        const score = program.score && readScore(await program.score(row, output, judging()), this.#notices);
         const unjudged = this.#modelFailed(calls);
         if (unjudged !== undefined) return withoutModelResult(unjudged, taken, attempt());
         const trajectory = captureTraces ? trajectoryOf(steps, trace) : undefined;
         const result = finishedResult(taken, score, { ...attempt(), trajectory });
-        reportComponentFeedback(result, trajectory, components, this.notices);
+        reportComponentFeedback(result, trajectory, components, this.#notices);
         return result;
       },
       limitS,
       conditions,
       calls,
     );
-    if (ending.kind === "done") return [ending.value];
+    if (ending.kind === "done") return ending.value;
     const steps = recorder?.end(false) ?? [];
     const failed = unfinished(ending, limitS, attempt());
-    if (failed instanceof InconclusiveAttempt) return failed;
-    if (!captureTraces || failed.status === "cancelled") return [failed];
-    return [withTrajectory(failed, trajectoryOf(steps, trace))];
+    if (!captureTraces || failed.status === "cancelled") return failed;
+    return withTrajectory(failed, trajectoryOf(steps, trace));
   }
 
   /** The call of a model that was the last and failed; undefined if results are taken all the same. */
   #modelFailed({ openModelCall }: ExampleCalls): Call | undefined {
-    return this.network.trustResults ? undefined : openModelCall;
+    return this.rules.trustResults ? undefined : openModelCall;
   }
 
   /** Return the same result with a score; a result that failed or was never run is returned unchanged. */
@@ -278,19 +270,18 @@ export class Runner {
     const scoring = await this.#withIsolatedRerun(1, cancellation, async (conditions) => {
       const clock = stopwatch();
       const usage: Usage = {};
-      const calls = new ExampleCalls(this.network.modelHosts);
+      const calls = new ExampleCalls(this.rules.modelHosts);
       const judge = async (signal: AbortSignal) => {
         const trajectory = this.program.readsTrajectory ? inlineTrajectory(result) : undefined;
         const given = await this.program.score?.(row, unpacked(result.output), { signal, usage, trajectory });
-        return readScore(given, this.notices);
+        return readScore(given, this.#notices);
       };
       const [ending, log] = await logged(() => this.#timed(judge, limitS, conditions, calls));
       const attempt = { seconds: clock(), usage: summed(conditions.spent, usage), calls };
       const failed = ending.kind === "done" ? this.#modelFailed(calls) : undefined;
       const done = (score: ReadScore) =>
         failed === undefined ? finishedResult(null, score, attempt) : withoutModelResult(failed, null, attempt);
-      const ended = ending.kind === "done" ? done(ending.value) : unfinished(ending, limitS, attempt);
-      return ended instanceof InconclusiveAttempt ? ended : withLog(ended, log);
+      return withLog(ending.kind === "done" ? done(ending.value) : unfinished(ending, limitS, attempt), log);
     });
     return scoring === undefined ? result : rescored(result, scoring);
   }
@@ -300,9 +291,9 @@ export class Runner {
     { candidate, captureTraces, timeoutS: requestedS }: Evaluation,
     rows: readonly ExampleRow[],
     conditions: AttemptConditions,
-  ): Promise<ExampleResult[] | InconclusiveAttempt> {
+  ): Promise<ExampleResult[]> {
     const clock = stopwatch();
-    const calls = new ExampleCalls(this.network.modelHosts);
+    const calls = new ExampleCalls(this.rules.modelHosts);
     const limitS = this.#limitS(requestedS);
     const timeoutS = limitS && limitS * rows.length;
     const batch = rows.map(({ id, row }) => ({ id, data: row }));
@@ -316,16 +307,16 @@ export class Runner {
     const attempt = { seconds: clock() / rows.length, calls };
     if (ending.kind !== "done") {
       const failed = unfinished(ending, timeoutS, attempt);
-      return failed instanceof InconclusiveAttempt ? failed : rows.map(() => failed);
+      return rows.map(() => failed);
     }
     const unanswered = this.#modelFailed(calls);
     return ending.value.map((given) => {
       try {
-        const result = readBatchResult(given, attempt, captureTraces, this.notices);
+        const result = readBatchResult(given, attempt, captureTraces, this.#notices);
         const isTaken = result.status === "ok" || result.status === "rollout";
         if (isTaken && unanswered !== undefined)
           return withoutModelResult(unanswered, (result.output ?? null) as JsonValue, attempt);
-        reportComponentFeedback(result, result.trajectory, Object.keys(candidate), this.notices);
+        reportComponentFeedback(result, result.trajectory, Object.keys(candidate), this.#notices);
         return result;
       } catch (error) {
         return failedResult(error, attempt);
@@ -371,10 +362,10 @@ function unfinished(
   ending: Exclude<Outcome<unknown>, { kind: "done" }>,
   timeoutS: number | undefined,
   attempt: Attempt & { usage?: Usage },
-): ExampleResult | InconclusiveAttempt {
+): ExampleResult {
   if (ending.kind === "cancelled") return cancelledResult(attempt);
   if (ending.kind === "failed") return failedResult(ending.error, attempt);
-  if (ending.fault === undefined) return new InconclusiveAttempt(attempt.usage ?? {});
+  if (ending.fault === undefined) throw new InconclusiveAttempt(attempt.usage ?? {});
   return timedOutResult(timeoutS, ending.fault, attempt);
 }
 

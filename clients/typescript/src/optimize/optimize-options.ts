@@ -1,11 +1,10 @@
 /** The options of `optimize`: their types, their checks, and the program that they make. */
 
-import { namesOf, SetupError, wholeNumber } from "../base/configuration.js";
+import { A_FUNCTION, ANYTHING, checkKinds, type Kind, SetupError, TRUE_OR_FALSE } from "../base/configuration.js";
 import { sha256 } from "../base/digest.js";
 import { nearest } from "../base/edit-distance.js";
-import { shown } from "../base/values.js";
 import { type OptimizeSettings, type RunEvent, SETTINGS } from "../generated/optimize.js";
-import { checkProgram } from "../program/check-program.js";
+import { checkProgram, PROGRAM_PARTS } from "../program/check-program.js";
 import type {
   BatchProgram,
   Candidate,
@@ -54,49 +53,19 @@ export interface OptimizeOptions<Data, Output, Component extends string = string
 export type AnyOptions = OptimizeOptions<unknown, unknown>;
 
 /** The options that are no settings of the optimizer. */
-const OWN_OPTIONS = namesOf<Omit<OptimizeOptions<unknown, unknown>, keyof OptimizeSettings | keyof typeof SPLITS>>({
-  program: 1,
-  propose: 1,
-  isolated: 1,
-  trustResults: 1,
-  modelHosts: 1,
-  resume: 1,
-  signal: 1,
-  onEvent: 1,
-  optimizer: 1,
-});
-const KNOWN = [...OWN_OPTIONS, ...Object.keys(SPLITS), ...SETTINGS];
-/** The parts of a program, which a class may hold in its prototype. */
-const PROGRAM_PARTS = namesOf<Required<FunctionProgram & BatchProgram>>({
-  name: 1,
-  version: 1,
-  deterministic: 1,
-  rowSchema: 1,
-  datasets: 1,
-  seedCandidate: 1,
-  componentDescriptions: 1,
-  run: 1,
-  evaluate: 1,
-  wholeBatches: 1,
-  score: 1,
-  readsTrajectory: 1,
-  makeReflectiveDataset: 1,
-  proposeNewTexts: 1,
-  finalize: 1,
-});
-
-/** What the values of options must be. */
-const KINDS = {
-  propose: [isFunction, "a function"],
-  onEvent: [isFunction, "a function"],
-  isolated: [(value: unknown) => typeof value === "boolean", "true or false"],
-  signal: [(value: unknown) => value instanceof AbortSignal, "an AbortSignal, such as `controller.signal`"],
-  resume: [(value: unknown) => typeof value === "string" && value !== "", 'the id of a run, or "last"'],
-} as const;
-
-function isFunction(value: unknown): boolean {
-  return typeof value === "function";
-}
+const OWN_OPTIONS: Record<Exclude<keyof AnyOptions, keyof OptimizeSettings | keyof typeof SPLITS>, Kind> = {
+  program: ANYTHING,
+  propose: A_FUNCTION,
+  isolated: TRUE_OR_FALSE,
+  trustResults: TRUE_OR_FALSE,
+  modelHosts: ANYTHING,
+  resume: [(value) => typeof value === "string" && value !== "", 'the id of a run, or "last"'],
+  signal: [(value) => value instanceof AbortSignal, "an AbortSignal, such as `controller.signal`"],
+  onEvent: A_FUNCTION,
+  optimizer: ANYTHING,
+};
+const KNOWN = [...Object.keys({ ...OWN_OPTIONS, ...SPLITS }), ...SETTINGS];
+const PARTS = Object.keys(PROGRAM_PARTS);
 
 /** Throws `SetupError` for options that cannot be used together, or at all. `calls`: how often `optimize` was called. */
 export function checkOptions(options: AnyOptions, calls: number): void {
@@ -104,15 +73,8 @@ export function checkOptions(options: AnyOptions, calls: number): void {
   const { isolated, output, program, propose, reflectionLm, resume } = options;
   checkProgram(program);
   // A class may have fields of any name.
-  if (Object.getPrototypeOf(program) === Object.prototype) rejectUnknown(program, PROGRAM_PARTS, "a program has no");
-  for (const [name, [isUsable, kind]] of Object.entries(KINDS)) {
-    const value = options[name as keyof typeof KINDS];
-    if (value === undefined || isUsable(value)) continue;
-    throw new SetupError(`\`${name}\` must be ${kind}, not ${shown(value)}`);
-  }
-  for (const name of ["maxMetricCalls", "concurrency"] as const) {
-    wholeNumber(1, 1)(options[name], name);
-  }
+  if (Object.getPrototypeOf(program) === Object.prototype) rejectUnknown(program, PARTS, "a program has no");
+  checkKinds(options, OWN_OPTIONS);
   if (propose !== undefined && (reflectionLm !== undefined || program.proposeNewTexts !== undefined)) {
     const other = reflectionLm === undefined ? "the program's `proposeNewTexts`" : "`reflectionLm`";
     throw new SetupError(`\`propose\` and ${other} both propose new texts: leave one of them out`);
@@ -137,7 +99,7 @@ function rejectUnknown(given: object, known: readonly string[], fault: string): 
 /** The program with the rows as splits of its own, which the optimizer reads page by page, and with `propose`. */
 export function programOf({ program, propose, ...options }: AnyOptions): Program {
   const source = program as unknown as Record<string, unknown>;
-  const parts = PROGRAM_PARTS.filter((name) => source[name] !== undefined).map((name) => {
+  const parts = PARTS.filter((name) => source[name] !== undefined).map((name) => {
     const part = source[name];
     return [name, typeof part === "function" ? part.bind(program) : part];
   });
@@ -156,8 +118,6 @@ export function programOf({ program, propose, ...options }: AnyOptions): Program
 /** A text that changes if a function of the program does: its file may differ, by the option `resume` alone. */
 export function digestOf({ program, propose }: AnyOptions): string {
   const source = program as unknown as Record<string, unknown>;
-  const functions = [...PROGRAM_PARTS.map((name) => source[name]), propose].filter(
-    (part) => typeof part === "function",
-  );
+  const functions = [...PARTS.map((name) => source[name]), propose].filter((part) => typeof part === "function");
   return sha256(functions.map(String).join("\n"));
 }

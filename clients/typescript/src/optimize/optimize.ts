@@ -2,7 +2,6 @@
 
 import type { Finished } from "../generated/optimize.js";
 import type { Program } from "../program/program.js";
-import type { EndpointOptions } from "../server/options.js";
 import { serve } from "../server/serve.js";
 import { asSetupError } from "../server/start-error.js";
 import { serveStdio } from "../server/stdio.js";
@@ -57,7 +56,8 @@ async function optimized(options: AnyOptions): Promise<OptimizeResult> {
   checkOptions(Object(options), calls);
   const program = programOf(options);
   const digest = digestOf(options);
-  if (process.env.GEPA_STDIO !== undefined) return serveStdio(program, { digest, ...networkOptions(options) }); // a worker of `serveIsolated`
+  const { trustResults, modelHosts } = options;
+  if (process.env.GEPA_STDIO !== undefined) return serveStdio(program, { digest, trustResults, modelHosts }); // a worker of `serveIsolated`
   const settings = variablesOf(options);
   const stop = new StopRequests(options.signal);
   try {
@@ -73,23 +73,10 @@ async function optimized(options: AnyOptions): Promise<OptimizeResult> {
 }
 
 function served(program: Program, digest: string, optimizer: string, options: AnyOptions): Promise<ProgramServer> {
-  const { exampleTimeoutS, isolated, concurrency } = options;
+  const { exampleTimeoutS, isolated, concurrency, trustResults, modelHosts } = options;
   if (isolated) return serveIsolated(optimizer, exampleTimeoutS, concurrency);
-  return serve(program, {
-    digest,
-    ...networkOptions(options),
-    ownsProcess: false,
-    announce: () => {},
-    ...(concurrency !== undefined && { concurrency }),
-    ...(exampleTimeoutS !== undefined && { exampleTimeoutS }),
-  });
-}
-
-function networkOptions({
-  trustResults,
-  modelHosts,
-}: AnyOptions): Pick<EndpointOptions, "trustResults" | "modelHosts"> {
-  return { ...(trustResults !== undefined && { trustResults }), ...(modelHosts !== undefined && { modelHosts }) };
+  const given = { digest, concurrency, exampleTimeoutS, trustResults, modelHosts };
+  return serve(program, { ...given, ownsProcess: false, announce: () => {} });
 }
 
 async function runBeside(

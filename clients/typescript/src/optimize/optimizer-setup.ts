@@ -15,7 +15,7 @@ import {
 } from "node:fs";
 import { rm } from "node:fs/promises";
 import { homedir } from "node:os";
-import { basename, dirname, join } from "node:path";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SetupError } from "../base/configuration.js";
 import { sha256 } from "../base/digest.js";
@@ -83,7 +83,7 @@ async function cached(source: Source, signal: AbortSignal | undefined, progressM
   const command = join(link, "bin", COMMAND);
   if (existsSync(command) && (await versionOf(command)) === PACKAGE_VERSION) return realpathSync(command);
   try {
-    makeFolder(cache);
+    mkdirSync(cache, { recursive: true });
     accessSync(cache, constants.W_OK);
   } catch (error) {
     throw new SetupError(
@@ -110,17 +110,6 @@ async function cached(source: Source, signal: AbortSignal | undefined, progressM
   }
   await publish(folder, link);
   return realpathSync(command);
-}
-
-/** Make a folder and those around it; `recursive` of `mkdirSync` does not return below /proc. */
-function makeFolder(path: string): void {
-  if (existsSync(join(path, "."))) return;
-  makeFolder(dirname(path));
-  try {
-    mkdirSync(path);
-  } catch (error) {
-    if (!existsSync(join(path, "."))) throw error; // else another process has made it
-  }
 }
 
 /** Let the link name the folder, unless another process was first. */

@@ -24,10 +24,7 @@ type Expected = CandidatesProgram | Readonly<Candidate> | readonly string[];
 
 /** A candidate cannot be used; the message names the file, what is wrong with it and what to give instead. */
 export class CandidateError extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = "CandidateError";
-  }
+  override name = "CandidateError";
 }
 
 /**

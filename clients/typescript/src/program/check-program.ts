@@ -1,13 +1,39 @@
 /** Check a program before it is served, and make its seed candidate. */
 
-import { SetupError } from "../base/configuration.js";
+import { A_FUNCTION, ANYTHING, checkKinds, type Kind, SetupError, TRUE_OR_FALSE } from "../base/configuration.js";
 import { describeFailure, invokeProgram } from "../base/failure.js";
 import { isObject, shown } from "../base/values.js";
 import { ProgramFailed } from "../generated/errors.js";
 import { checkSchema } from "../rows/standard-schema.js";
-import { type Candidate, isBatchProgram, isScoreProgram, type Program } from "./program.js";
+import {
+  type BatchProgram,
+  type Candidate,
+  type FunctionProgram,
+  isBatchProgram,
+  isScoreProgram,
+  type Program,
+} from "./program.js";
 
-const OPTIONAL_FUNCTIONS = ["score", "makeReflectiveDataset", "proposeNewTexts", "finalize"] as const;
+const FUNCTION_IF_ANY: Kind = [A_FUNCTION[0], "a function, or absent"];
+
+/** The parts of a program; a class may hold them in its prototype. */
+export const PROGRAM_PARTS: Record<keyof (FunctionProgram & BatchProgram), Kind> = {
+  name: ANYTHING,
+  version: ANYTHING,
+  deterministic: ANYTHING,
+  rowSchema: ANYTHING,
+  datasets: ANYTHING,
+  seedCandidate: ANYTHING,
+  componentDescriptions: ANYTHING,
+  run: A_FUNCTION,
+  evaluate: A_FUNCTION,
+  wholeBatches: TRUE_OR_FALSE,
+  score: FUNCTION_IF_ANY,
+  readsTrajectory: TRUE_OR_FALSE,
+  makeReflectiveDataset: FUNCTION_IF_ANY,
+  proposeNewTexts: FUNCTION_IF_ANY,
+  finalize: FUNCTION_IF_ANY,
+};
 
 /** Throws `SetupError` if the value is not a program. */
 export function checkProgram(program: Program): void {
@@ -15,29 +41,15 @@ export function checkProgram(program: Program): void {
   const { name, seedCandidate } = program;
   if (typeof name !== "string" || name === "") throw new SetupError("the program needs a `name`, a text");
   const scoresOnly = isScoreProgram(program);
-  const [verb, body] = scoresOnly
-    ? ["score", program.score]
-    : isBatchProgram(program)
-      ? ["evaluate", program.evaluate]
-      : ["run", program.run];
-  if (body === undefined) {
+  if (!scoresOnly && (isBatchProgram(program) ? program.evaluate : program.run) === undefined) {
     throw new SetupError(
       "the program needs a function: `run(example, candidate)`, or `evaluate(candidate, batch)`" +
         (program.score === undefined ? "" : "; one that only scores has no `seedCandidate` either"),
     );
   }
-  if (typeof body !== "function") throw new SetupError(`\`${verb}\` must be a function, not ${shown(body)}`);
-  for (const optional of OPTIONAL_FUNCTIONS) {
-    const given: unknown = program[optional];
-    if (given === undefined || typeof given === "function") continue;
-    throw new SetupError(`\`${optional}\` must be a function, or absent, not ${shown(given)}`);
-  }
+  checkKinds(program, PROGRAM_PARTS);
   if (program.rowSchema !== undefined) checkSchema("rowSchema", program.rowSchema);
-  const { readsTrajectory = false } = program;
-  if (typeof readsTrajectory !== "boolean") {
-    throw new SetupError(`\`readsTrajectory\` must be true or false, not ${shown(readsTrajectory)}`);
-  }
-  if (readsTrajectory && program.score === undefined) {
+  if (program.readsTrajectory && program.score === undefined) {
     throw new SetupError("`readsTrajectory` is about `score`, which the program does not have");
   }
   const fault = scoresOnly || typeof seedCandidate === "function" ? undefined : faultOfSeed(seedCandidate);

@@ -1,50 +1,34 @@
 /** The conformance program: each example specifies what the program does. */
 
 import { isObject } from "../base/values.js";
-import type { ExampleResult, ImageContent } from "../generated/types.js";
+import type { ExampleResult, ImageContent, Step } from "../generated/types.js";
 import { Image } from "./images.js";
 import type { ComponentFeedback, FunctionProgram, ReflectiveDataset, RunContext, Score } from "./program.js";
 
-/** A step to run. */
-export interface ConformanceStep {
-  component?: string | null;
-  name?: string | null;
+/** A step to run, as the contract describes it. */
+export interface ConformanceStep extends Pick<Step, "component" | "name"> {
   inputs?: object;
   outputs: unknown;
-  /** Fail in this step with this message. */
   raise?: string;
-  /** Fail in this step, and continue after it. */
   parse_failure?: { raw: string; expected: string; message: string };
-  /** Steps to run within this one. */
   steps?: ConformanceStep[];
 }
 
-/** The fields of an example. */
+/** The fields of an example, as the contract describes them. */
 export interface ConformanceExample {
-  /** Wait this many milliseconds first. */
   sleep_ms?: number;
-  /** Print this text. */
   print?: string;
-  /** Fail with this message. */
   raise?: string;
-  /** Fail with this message, as a failure of the infrastructure. */
   infra_error?: string;
-  /** Answer the candidate in place of `output`. */
   echo_candidate?: boolean;
   output?: unknown;
-  /** The score to give, 1 when absent; the strings "NaN" and "Infinity" mean those numbers. */
   score?: unknown;
-  /** True: the score is the number of steps in the trajectory. */
   score_steps?: boolean;
   feedback?: string;
-  /** Numbers as `score`. */
   objective_scores?: Record<string, unknown>;
   component_feedback?: ComponentFeedback;
-  /** Steps to run, one after another. */
   steps?: ConformanceStep[];
-  /** How much the trajectory is padded. */
   trace_bytes?: number;
-  /** To be shown by its record. */
   image?: ImageContent;
 }
 
@@ -62,7 +46,7 @@ export const conformanceProgram = {
   readsTrajectory: true,
 
   async run(data, candidate, context): Promise<unknown> {
-    await asleep(data.sleep_ms ?? 0, context.signal);
+    if (data.sleep_ms) await new Promise((resolve) => setTimeout(resolve, data.sleep_ms));
     if (data.print !== undefined) console.log(data.print);
     context.trace.push({ ...candidate, data, pad: "x".repeat(data.trace_bytes ?? 0) });
     await runSteps(data.steps ?? [], context);
@@ -116,37 +100,20 @@ function numberOfSteps(trajectory: unknown): number {
   return isObject(trajectory) ? (trajectory.steps as unknown[]).length : 0;
 }
 
-async function runSteps(steps: readonly ConformanceStep[], context: RunContext): Promise<void> {
-  for (const {
-    component = null,
-    name = null,
-    inputs = {},
-    outputs,
-    raise,
-    parse_failure: failure,
-    ...inner
-  } of steps) {
+async function runSteps(wanted: readonly ConformanceStep[], context: RunContext): Promise<void> {
+  for (const { component = null, name = null, inputs = {}, steps = [], outputs, raise, parse_failure } of wanted) {
     const running = context.step({ component, name }, inputs, async () => {
-      await runSteps(inner.steps ?? [], context);
+      await runSteps(steps, context);
       if (raise !== undefined) throw new Error(raise);
-      if (failure !== undefined) context.parseFailure(failure.raw, failure.expected, failure.message);
+      if (parse_failure !== undefined) {
+        context.parseFailure(parse_failure.raw, parse_failure.expected, parse_failure.message);
+      }
       return outputs;
     });
     await running.catch((error: unknown) => {
-      if (failure === undefined) throw error;
+      if (parse_failure === undefined) throw error;
     });
   }
-}
-
-function asleep(milliseconds: number, signal: AbortSignal): Promise<void> {
-  if (milliseconds === 0) return Promise.resolve();
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, milliseconds);
-    signal.addEventListener("abort", () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    });
-  });
 }
 
 function rows(count: number): ConformanceExample[] {

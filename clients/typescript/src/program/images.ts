@@ -1,6 +1,8 @@
 /** Images in reflective records: extracted on the way to the optimizer, restored on the way to the program. */
 
 import { InvalidResult } from "../base/invalid-result.js";
+import { type JsonValue, toJsonValue } from "../base/json.js";
+import { isObject } from "../base/values.js";
 import type { ImageContent } from "../generated/types.js";
 import type { ReflectiveDataset } from "./program.js";
 
@@ -8,6 +10,9 @@ const REFERENCE = "$image";
 const MAX_BYTES = 5 * 2 ** 20;
 /** Characters of the base64 of the largest image. */
 const MAX_BASE64 = Math.ceil(MAX_BYTES / 3) * 4;
+
+/** The ids and contents of the images in the records that are copied now, by their contents. */
+let extracted: Map<string, [id: string, content: ImageContent]> | undefined;
 
 /** An image for a reflection model to see; put it anywhere in the records of `makeReflectiveDataset`. */
 export class Image {
@@ -20,33 +25,32 @@ export class Image {
   ) {
     this.base64 = typeof data === "string" ? data : base64(data);
   }
+
+  /** A reference while records are copied, else the content. `place`: where it is, for a message. */
+  toJSON(place: string): object {
+    const content = { media_type: this.mediaType, base64: this.base64 };
+    if (extracted === undefined) return content;
+    if (this.base64.length > MAX_BASE64) {
+      throw new InvalidResult(`${place} is an image of more than ${MAX_BYTES} bytes; make it smaller`);
+    }
+    const key = `${this.mediaType} ${this.base64}`;
+    const [id] = extracted.get(key) ?? [`image-${extracted.size + 1}`];
+    extracted.set(key, [id, content]);
+    return { [REFERENCE]: id };
+  }
 }
 
 export type Images = Record<string, ImageContent>;
 
-/** Replace each `Image` of the records by a reference; return the records and the images, each once. */
-export function extractImages(dataset: ReflectiveDataset): { dataset: ReflectiveDataset; images?: Images } {
-  const ids = new Map<string, string>();
-  const images: Images = {};
-
-  function replaced(value: unknown, path: string): unknown {
-    if (value instanceof Image) {
-      if (value.base64.length > MAX_BASE64) {
-        throw new InvalidResult(`${path} is an image of more than ${MAX_BYTES} bytes; make it smaller`);
-      }
-      const key = `${value.mediaType} ${value.base64}`;
-      const id = ids.get(key) ?? `image-${ids.size + 1}`;
-      ids.set(key, id);
-      images[id] = { media_type: value.mediaType, base64: value.base64 };
-      return { [REFERENCE]: id };
-    }
-    if (Array.isArray(value)) return value.map((part, at) => replaced(part, `${path}[${at}]`));
-    if (!isPlain(value)) return value;
-    return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, replaced(part, `${path}.${name}`)]));
+/** Return the records as JSON with a reference in place of each `Image`, and the images, each once. */
+export function extractImages(records: ReflectiveDataset): { dataset: JsonValue; images?: Images } {
+  extracted = new Map();
+  try {
+    const dataset = toJsonValue(records, "dataset");
+    return extracted.size === 0 ? { dataset } : { dataset, images: Object.fromEntries(extracted.values()) };
+  } finally {
+    extracted = undefined;
   }
-
-  if (!holdsImage(dataset, new Set())) return { dataset };
-  return { dataset: replaced(dataset, "dataset") as ReflectiveDataset, images };
 }
 
 /** Replace each reference to one of `images` by an `Image`. */
@@ -55,7 +59,7 @@ export function restoreImages(dataset: ReflectiveDataset, images: Images | null 
 
   function replaced(value: unknown): unknown {
     if (Array.isArray(value)) return value.map(replaced);
-    if (!isPlain(value)) return value;
+    if (!isObject(value)) return value;
     const id = Object.keys(value).length === 1 ? value[REFERENCE] : undefined;
     if (typeof id === "string" && images && Object.hasOwn(images, id)) {
       const content = images[id] as ImageContent;
@@ -65,18 +69,6 @@ export function restoreImages(dataset: ReflectiveDataset, images: Images | null 
   }
 
   return replaced(dataset) as ReflectiveDataset;
-}
-
-/** Whether there is an image anywhere; `seen` guards against values that contain themselves. */
-function holdsImage(value: unknown, seen: Set<unknown>): boolean {
-  if (value instanceof Image) return true;
-  if (!(Array.isArray(value) || isPlain(value)) || seen.has(value)) return false;
-  seen.add(value);
-  return Object.values(value).some((part) => holdsImage(part, seen));
-}
-
-function isPlain(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 }
 
 function base64(bytes: Uint8Array): string {

@@ -1,6 +1,6 @@
 /** The interface of a program: a few functions; the candidate is always an argument, never shared state. */
 
-import type { EvalBatch, RunInfo, Usage } from "../generated/types.js";
+import type { EvalBatch, ExampleResult, RunInfo, Usage } from "../generated/types.js";
 import type { RowSource } from "../rows/row-sources.js";
 import type { StandardSchema } from "../rows/standard-schema.js";
 import type { RunStep } from "./run-step.js";
@@ -17,16 +17,13 @@ export type ReflectiveDataset = Record<string, Record<string, unknown>[]>;
 /** Component name -> feedback on it. A score of a component's own has no effect: that of the example counts. */
 export type ComponentFeedback = Record<string, string | { feedback: string; score?: number }>;
 
-/** A finite number; with feedback; or with feedback, scores per objective and feedback on single components. */
-export type Score =
-  | number
-  | readonly [score: number, feedback: string]
-  | {
-      score: number;
-      feedback?: string | null;
-      objective_scores?: Record<string, number> | null;
-      component_feedback?: ComponentFeedback | null;
-    };
+/** What may go with a score: feedback, scores per objective and feedback on single components. */
+type WithScore = Partial<Pick<ExampleResult, "feedback" | "objective_scores">> & {
+  component_feedback?: ComponentFeedback | null;
+};
+
+/** A finite number; with feedback; or with all that may go with it. */
+export type Score = number | readonly [score: number, feedback: string] | ({ score: number } & WithScore);
 
 /** What `run` gets besides the example and the candidate. */
 export interface RunContext<Component extends string = string> {
@@ -50,23 +47,10 @@ export interface CallContext {
   signal: AbortSignal;
 }
 
-/** One result of a program's own `evaluate`: a score, or the known fields of an `ExampleResult`. */
-export type BatchResult =
-  | Score
-  | {
-      status?: "ok" | "program_error" | "timeout" | "infra_error" | "cancelled" | "rollout";
-      score?: number | null;
-      output?: unknown;
-      feedback?: string | null;
-      trajectory?: unknown;
-      objective_scores?: Record<string, number> | null;
-      component_feedback?: ComponentFeedback | null;
-      error?: { type: string; message: string; traceback?: string | null };
-      usage?: Usage;
-      /** Its share of the optimizer's budget; default 1. */
-      metric_calls?: number;
-      seconds?: number;
-    };
+type BatchFields = "status" | "score" | "output" | "trajectory" | "error" | "usage" | "metric_calls" | "seconds";
+
+/** One result of a program's own `evaluate`: a score, or fields of an `ExampleResult`. A result is one metric call unless it has others. */
+export type BatchResult = Score | (Partial<Pick<ExampleResult, BatchFields>> & WithScore);
 
 /** What `score` gets besides the example and the output. */
 export interface ScoreContext {

@@ -3,7 +3,7 @@
 import { SetupError } from "../base/configuration.js";
 import { nearest } from "../base/edit-distance.js";
 import { parseExactly } from "../base/exact-values.js";
-import { currentFolder, fileBytes, namesBeside } from "../base/runtime.js";
+import { builtin } from "../base/runtime.js";
 import { isObject, shown } from "../base/values.js";
 import { csvRecords } from "./csv.js";
 
@@ -33,22 +33,38 @@ export function* fileRows(path: string): Generator<PlacedRow> {
   if (isEmpty) throw new SetupError(`${path}: holds no rows`);
 }
 
+interface Files {
+  readFileSync(path: string): Uint8Array;
+  readdirSync(path: string): string[];
+  realpathSync(path: string): string;
+}
+
 function textOf(path: string): string {
-  let bytes: Uint8Array | undefined;
+  const files = builtin<Files>("node:fs");
+  if (files === undefined) throw new SetupError(`${path}: this runtime has no files: give an array of rows`);
+  let bytes: Uint8Array;
   try {
-    bytes = fileBytes(path);
+    bytes = files.readFileSync(path);
   } catch (error) {
     const { code, message } = error as { code?: string; message: string };
     if (code !== "ENOENT") throw new SetupError(`${path}: cannot be read: ${message}`);
-    const near = nearest(path.replace(/^.*[\\/]/, ""), namesBeside(path));
+    const folder = /^(.*)[\\/]/.exec(path)?.[1] ?? ".";
+    const near = nearest(path.replace(/^.*[\\/]/, ""), namesIn(files, folder));
     const meant = near === undefined ? "" : `; did you mean ${near}?`;
-    throw new SetupError(`${path}: there is no such file in ${currentFolder()}${meant}`);
+    throw new SetupError(`${path}: there is no such file in ${files.realpathSync(".")}${meant}`);
   }
-  if (bytes === undefined) throw new SetupError(`${path}: this runtime has no files: give an array of rows`);
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
     throw new SetupError(`${path}: not UTF-8 text`);
+  }
+}
+
+function namesIn(files: Files, folder: string): string[] {
+  try {
+    return files.readdirSync(folder);
+  } catch {
+    return []; // there is none, or it cannot be read
   }
 }
 

@@ -76,7 +76,7 @@ export class Rows {
       throw new UnknownExample(undefined, { split, ids: ids.slice(0, MAX_IDS_LISTED) });
     }
     return batch.map(({ id, data, split }, at) => {
-      const held = split === undefined ? data : structuredClone(this.#find(split, id));
+      const held = split === undefined ? data : this.#find(split, id);
       return { id, data: unpackedParam(held, `batch[${at}].data`) };
     });
   }

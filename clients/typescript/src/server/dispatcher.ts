@@ -1,40 +1,34 @@
 /** Dispatch JSON-RPC messages of any transport to the methods of one program. */
 
 import type { Cancellation } from "../base/cancellation.js";
-import { readOptions } from "../base/configuration.js";
 import { canonicalJson, parseJson } from "../base/json.js";
 import type { Log } from "../base/notices.js";
-import { Notices } from "../base/notices.js";
 import type { RpcError } from "../base/rpc-error.js";
 import { digestText } from "../base/text-digest.js";
 import { checkParams, invalidParams, type WireTypeName } from "../base/validate.js";
 import { isObject } from "../base/values.js";
 import { Runner } from "../evaluate/runner.js";
 import { RETRY_AFTER_S, Slots } from "../evaluate/slots.js";
-import { METHODS, PROTOCOL_VERSION } from "../generated/contract.js";
-import { InvalidRequest, LimitExceeded, MethodNotFound, Overloaded, VersionNotSupported } from "../generated/errors.js";
+import { METHODS, type MethodTypes, PROTOCOL_VERSION } from "../generated/contract.js";
+import { LimitExceeded, MethodNotFound, Overloaded, VersionNotSupported } from "../generated/errors.js";
 import { OPENRPC } from "../generated/openrpc.js";
-import type {
-  CancelParams,
-  DiscoverResult,
-  EvaluateParams,
-  GetResultParams,
-  GetTracesParams,
-  ListExamplesParams,
-  Meta,
-} from "../generated/types.js";
+import type { DiscoverResult, Meta } from "../generated/types.js";
 import { checkProgram, seedOf } from "../program/check-program.js";
 import type { Program } from "../program/program.js";
 import { Rows } from "../rows/rows.js";
-import type { Calls } from "./calls.js";
 import { discoveryOf } from "./discovery.js";
-import { answerText, errorText, readEnvelope } from "./envelope.js";
+import { answerText, errorText, invalid, readEnvelope } from "./envelope.js";
 import { type Answer, answerOf, asRpcError, type Job } from "./jobs.js";
-import { Methods } from "./methods.js";
-import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
+import { type Jobs, jobsOf } from "./methods.js";
+import type { Settings } from "./options.js";
 import type { Transport } from "./transports.js";
 
 const LONGEST_ECHO = 100;
+
+type ParamsOf<Name extends keyof MethodTypes> = MethodTypes[Name]["params"];
+
+/** The methods of the server itself, which answer at once. */
+type Own = { [Name in keyof MethodTypes]?: (params: ParamsOf<Name>) => unknown };
 
 /** A response; `body` is null if there is nothing to send. */
 export interface Reply {
@@ -46,48 +40,36 @@ export interface Reply {
 export class Dispatcher {
   draining = false;
   #active = 0;
+  readonly #own: Own = {
+    discover: () => this.discovery,
+    "rpc.discover": () => OPENRPC,
+    list_examples: ({ split, offset = 0, limit = 100 }) => this.rows.list(split, offset, limit),
+    get_traces: ({ refs }) => ({ traces: this.transport.traces.traces(refs) }),
+    cancel: ({ call_id }) => this.transport.calls?.cancel(call_id),
+  };
   readonly #changed = new Set<() => void>();
 
   private constructor(
     readonly discovery: DiscoverResult,
-    private readonly methods: Methods,
+    private readonly jobs: Jobs,
     private readonly rows: Rows,
     private readonly transport: Transport,
     private readonly log: Log,
   ) {}
 
   /** Prepare a program for requests. Throws `ProgramFailed` if its seed candidate cannot be made. */
-  static async create(program: Program, options: EndpointOptions, transport: Transport): Promise<Dispatcher> {
+  static async create(program: Program, settings: Settings, transport: Transport): Promise<Dispatcher> {
     checkProgram(program);
-    const settings = readOptions(options, ENDPOINT_OPTIONS);
     const seedCandidate = await seedOf(program);
     const rows = await Rows.create(program.datasets ?? {}, program.rowSchema, settings.shareRows);
     const discovery = await discoveryOf(program, seedCandidate, rows, settings, transport);
     const slots = new Slots(settings.concurrency, settings.maxQueue);
-    const methods = new Methods({
-      program,
-      seedCandidate,
-      instanceId: discovery.server.instance_id,
-      rows,
-      slots,
-      runner: new Runner(
-        program,
-        slots,
-        new Notices(settings.log),
-        {
-          timeoutS: settings.exampleTimeoutS,
-          enforcesDeadlines: !transport.peerEnforcesDeadlines,
-        },
-        settings,
-      ),
-      traces: transport.traces,
-      maxResultBytes: settings.maxResultBytes,
-    });
-    return new Dispatcher(discovery, methods, rows, transport, settings.log);
-  }
-
-  get ready(): boolean {
-    return !this.draining;
+    const runner = new Runner(program, slots, { ...settings, enforcesDeadlines: !transport.peerEnforcesDeadlines });
+    const instanceId = discovery.server.instance_id;
+    const { maxResultBytes } = settings;
+    const { traces } = transport;
+    const jobs = jobsOf({ program, seedCandidate, instanceId, rows, slots, runner, traces, maxResultBytes });
+    return new Dispatcher(discovery, jobs, rows, transport, settings.log);
   }
 
   /** Answer one body. `listener` is cancelled when the caller disconnects. */
@@ -117,25 +99,19 @@ export class Dispatcher {
   async #answerMessage(message: unknown, listener: Cancellation): Promise<Reply> {
     if (!Array.isArray(message)) return { body: await this.#answerOne(message, listener), understood: true };
     const allowed = this.discovery.limits.max_batch_entries ?? 0;
-    if (!this.#offers("batch"))
-      throw new InvalidRequest(undefined, { reason: "arrays of requests are not accepted here" });
-    if (message.length === 0)
-      return refusal(new InvalidRequest(undefined, { reason: "an array of requests must not be empty" }));
+    if (!this.#offers("batch")) throw invalid("arrays of requests are not accepted here");
+    if (message.length === 0) return refusal(invalid("an array of requests must not be empty"));
     if (message.length > allowed) {
       const details = { limit: "max_batch_entries", allowed, given: message.length };
       return refusal(new LimitExceeded(undefined, details));
     }
-    const answers = await Promise.all(message.map((entry) => this.#answerEntry(entry, listener)));
+    const answers = await Promise.all(
+      message.map((entry) =>
+        this.#answerOne(entry, listener).catch((error: unknown) => errorText(null, asRpcError(error, this.log))),
+      ),
+    );
     const responses = answers.filter((answer) => answer !== null);
     return { body: responses.length === 0 ? null : `[${responses.join(",")}]`, understood: true };
-  }
-
-  async #answerEntry(entry: unknown, listener: Cancellation): Promise<string | null> {
-    try {
-      return await this.#answerOne(entry, listener);
-    } catch (error) {
-      return errorText(null, asRpcError(error, this.log));
-    }
   }
 
   /** Return the text of the response, null for a notification. Throws `InvalidRequest` if there is no envelope. */
@@ -157,42 +133,27 @@ export class Dispatcher {
       throw invalidParams({ path: "", message: "params must be an object: they are given by name" });
     checkParams(row.params as WireTypeName, params);
     if (this.#offers("async")) checkWaitsForACall(params);
-    switch (name) {
-      case "discover":
-        return answerOf(() => this.discovery, this.log);
-      case "rpc.discover":
-        return answerOf(() => OPENRPC, this.log);
-      case "list_examples": {
-        const { split, offset = 0, limit = 100 } = params as unknown as ListExamplesParams;
-        return answerOf(() => this.rows.list(split, offset, limit), this.log);
-      }
-      case "get_traces":
-        return answerOf(() => this.methods.traces((params as unknown as GetTracesParams).refs), this.log);
-      case "get_result": {
-        const { call_id, wait_s = 0, partial = false } = params as unknown as GetResultParams;
-        return this.#calls.get(call_id, wait_s, partial, listener);
-      }
-      case "cancel": {
-        const { call_id } = params as unknown as CancelParams;
-        return answerOf(() => this.#calls.cancel(call_id), this.log);
-      }
-      default:
-        return this.#work(name, params, listener);
-    }
+    const own = this.#own[name as keyof Own] as ((params: unknown) => unknown) | undefined;
+    if (own !== undefined) return answerOf(() => own(params), this.log);
+    const { calls } = this.transport;
+    if (name !== "get_result" || calls === undefined) return this.#work(name, params, listener);
+    const { call_id, wait_s = 0, partial = false } = params as unknown as ParamsOf<"get_result">;
+    return calls.get(call_id, wait_s, partial, listener);
   }
 
   /** Run a method of the program: once for each `call_id`, without one until the caller disconnects. */
   async #work(method: string, params: Record<string, unknown>, listener: Cancellation): Promise<Answer> {
     const { _meta, ...asked } = params as { _meta?: Meta | null };
-    const callId = this.transport.calls === undefined ? undefined : (_meta?.call_id ?? undefined);
+    const { calls } = this.transport;
+    const callId = _meta?.call_id;
     const waitS = this.#offers("async") ? (_meta?.wait_s ?? undefined) : undefined;
     const start = (): Job => this.#counted(this.#prepare(method, params));
-    if (callId === undefined) {
+    if (typeof callId !== "string" || calls === undefined) {
       const job = start();
       return answerOf(() => job.run(listener), this.log);
     }
     const request = digestText(canonicalJson([method, asked]));
-    return this.#calls.ask(callId, request, start, { waitS, listener, log: this.log });
+    return calls.ask(callId, request, start, { waitS, listener, log: this.log });
   }
 
   #prepare(method: string, params: object): Job {
@@ -201,20 +162,9 @@ export class Dispatcher {
     const given = (sized.batch ?? sized.eval_batch?.batch)?.length ?? 0;
     const allowed = this.discovery.limits.max_batch_size;
     if (given > allowed) throw new LimitExceeded(undefined, { limit: "max_batch_size", allowed, given });
-    switch (method) {
-      case "evaluate":
-        return this.methods.evaluate(params as EvaluateParams);
-      case "make_reflective_dataset":
-        return this.methods.makeReflectiveDataset(params as Parameters<Methods["makeReflectiveDataset"]>[0]);
-      case "propose_new_texts":
-        return this.methods.proposeNewTexts(params as Parameters<Methods["proposeNewTexts"]>[0]);
-      case "score":
-        return this.methods.score(params as Parameters<Methods["score"]>[0]);
-      case "finalize":
-        return this.methods.finalize(params as Parameters<Methods["finalize"]>[0]);
-      default:
-        throw new MethodNotFound(undefined, { method });
-    }
+    const job = this.jobs[method as keyof Jobs] as ((params: object) => Job) | undefined;
+    if (job === undefined) throw new MethodNotFound(undefined, { method });
+    return job(params);
   }
 
   /** Return the same job, counted among those that a drain waits for. */
@@ -229,11 +179,6 @@ export class Dispatcher {
       }
     };
     return { ...job, run };
-  }
-
-  get #calls(): Calls {
-    if (this.transport.calls === undefined) throw new Error("a method that needs a store is offered without one");
-    return this.transport.calls;
   }
 
   #offers(capability: string): boolean {

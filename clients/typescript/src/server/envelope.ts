@@ -7,17 +7,13 @@ import type { Answer } from "./jobs.js";
 
 export type RequestId = string | number | null;
 
-/** A request with a valid envelope; `id` is undefined for a notification. `params` may still be positional. */
-export interface Envelope {
-  method: string;
-  params: Record<string, unknown> | unknown[];
-  id: RequestId | undefined;
-}
-
 const KEYS = new Set(["jsonrpc", "method", "params", "id"]);
 
-/** Read the envelope of one message. Throws `InvalidRequest`, which is answered with id null as JSON-RPC requires. */
-export function readEnvelope(message: unknown): Envelope {
+/**
+ * Read the envelope of one message; `id` is undefined for a notification, and `params` may be positional. Throws
+ * `InvalidRequest`, which is answered with id null as JSON-RPC requires.
+ */
+export function readEnvelope(message: unknown): { method: string; params: object; id: RequestId | undefined } {
   if (!isObject(message)) throw invalid("a request must be an object");
   const { jsonrpc, method, params = {}, id } = message;
   if (jsonrpc !== "2.0") throw invalid('jsonrpc must be "2.0"');
@@ -27,10 +23,10 @@ export function readEnvelope(message: unknown): Envelope {
   if (Object.keys(message).some((key) => !KEYS.has(key))) {
     throw invalid("a request has the members jsonrpc, method, params and id, and no others");
   }
-  return { method, params: params as Envelope["params"], id };
+  return { method, params, id };
 }
 
-function invalid(reason: string): InvalidRequest {
+export function invalid(reason: string): InvalidRequest {
   return new InvalidRequest(undefined, { reason });
 }
 

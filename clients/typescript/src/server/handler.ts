@@ -1,41 +1,35 @@
 /** A fetch handler, `Request` to `Response`, for Bun, Deno, Workers, Hono, Next and other runtimes with fetch. */
 
-import { bytesOf } from "../base/bytes.js";
 import { Cancellation } from "../base/cancellation.js";
-import { checkOptionNames, namesOf, readOptions } from "../base/configuration.js";
+import { anyOf, type OptionsOf, readKnownOptions } from "../base/configuration.js";
 import { hostChecker } from "../base/hosts.js";
 import { checkToken } from "../base/token.js";
 import { checkProgram } from "../program/check-program.js";
 import type { Program } from "../program/program.js";
 import { Dispatcher } from "./dispatcher.js";
-import { type HttpExchange, type HttpReply, HttpRouter } from "./http-router.js";
-import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
+import { HttpRouter } from "./http-router.js";
+import { ENDPOINT_OPTIONS } from "./options.js";
 import type { MemoryStore } from "./store.js";
 import { httpTransport } from "./transports.js";
 
-export interface HandlerOptions extends EndpointOptions {
+const HANDLER_OPTIONS = {
+  ...ENDPOINT_OPTIONS,
   /** The bearer token that callers must send; required. */
-  token: string;
+  token: (given: string | undefined): string => {
+    checkToken(given, "the option `token`");
+    return given;
+  },
   /** The path at which the handler is mounted: methods are at `${basePath}/rpc`; default "". */
-  basePath?: string;
+  basePath: anyOf(""),
   /** Further host names by which the handler is reached; default: only this machine's own. */
-  allowedHosts?: readonly string[];
+  allowedHosts: anyOf<readonly string[]>([]),
   /** Origins of web pages that may call; default none. */
-  allowedOrigins?: readonly string[];
+  allowedOrigins: anyOf<readonly string[]>([]),
   /** Adds calls that outlive their connection, `cancel` and trajectory references; without it every call is independent. */
-  store?: MemoryStore;
-}
+  store: anyOf<MemoryStore | undefined>(undefined),
+};
 
-const KNOWN = [
-  ...Object.keys(ENDPOINT_OPTIONS),
-  ...namesOf<Omit<HandlerOptions, keyof EndpointOptions>>({
-    token: 1,
-    basePath: 1,
-    allowedHosts: 1,
-    allowedOrigins: 1,
-    store: 1,
-  }),
-];
+export type HandlerOptions = OptionsOf<typeof HANDLER_OPTIONS> & { token: string };
 
 export type FetchHandler = (request: Request) => Promise<Response>;
 
@@ -44,16 +38,14 @@ export function handler<Data, Output, Component extends string = string>(
   program: Program<Data, Output, Component>,
   options: HandlerOptions,
 ): FetchHandler {
-  checkToken(options?.token, "the option `token`");
-  checkOptionNames(program, options, KNOWN);
-  const { token, basePath = "", allowedHosts = [], allowedOrigins = [], store } = options;
+  const settings = readKnownOptions(program, Object(options), HANDLER_OPTIONS);
+  const { token, basePath, allowedHosts, allowedOrigins, store } = settings;
   const served = program as Program;
   checkProgram(served);
-  readOptions(options, ENDPOINT_OPTIONS);
   let dispatcher: Promise<Dispatcher> | undefined;
   // Not before the first request: some platforms allow neither random numbers nor waiting while modules load.
   const open = (): Promise<Dispatcher> => {
-    dispatcher ??= Dispatcher.create(served, options, httpTransport(store)).catch((error: unknown) => {
+    dispatcher ??= Dispatcher.create(served, settings, httpTransport(store)).catch((error: unknown) => {
       dispatcher = undefined; // the next request tries again
       throw error;
     });
@@ -65,25 +57,8 @@ export function handler<Data, Output, Component extends string = string>(
     allowsHost: hostChecker("localhost", allowedHosts),
     allowedOrigins,
   });
-  return async (request) => toResponse(await router.answer(toExchange(request)));
-}
-
-function toExchange(request: Request): HttpExchange {
-  const url = new URL(request.url);
-  return {
-    method: request.method,
-    path: url.pathname,
-    header: (name) => request.headers.get(name) ?? (name === "host" ? url.host : null),
-    body: (limit) => bodyOf(request, limit),
-    closed: Cancellation.of(request.signal),
+  return (request) => {
+    const host = request.headers.get("host") ?? new URL(request.url).host;
+    return router.answer(request, host, Cancellation.of(request.signal));
   };
-}
-
-async function bodyOf(request: Request, limit: number): Promise<Uint8Array | undefined> {
-  if (Number(request.headers.get("content-length") ?? 0) > limit) return undefined;
-  return bytesOf(request.body, limit);
-}
-
-function toResponse({ status, headers, body }: HttpReply): Response {
-  return new Response(body, { status, headers });
 }

@@ -1,29 +1,12 @@
-/** The HTTP rules of the contract on any runtime: authentication, hosts, origins, paths, verbs, status codes. */
+/** The HTTP rules of the contract on any runtime, from `Request` to `Response`: authentication, hosts, origins, paths, verbs, status codes. */
 
+import { bytesOf } from "../base/bytes.js";
 import type { Cancellation } from "../base/cancellation.js";
 import { RpcError } from "../base/rpc-error.js";
 import { isAuthorized, TOKEN_HEADER } from "../base/token.js";
-import { InvalidRequest, LimitExceeded, Unauthorized } from "../generated/errors.js";
+import { LimitExceeded, Unauthorized } from "../generated/errors.js";
 import { Dispatcher } from "./dispatcher.js";
-import { errorText } from "./envelope.js";
-
-/** One HTTP request, independent of the runtime. */
-export interface HttpExchange {
-  method: string;
-  /** The path without the query. */
-  path: string;
-  header(name: string): string | null;
-  /** The body; undefined if it is longer than `limit` bytes, in which case reading stopped. */
-  body(limit: number): Promise<Uint8Array | undefined>;
-  /** Cancelled when the connection closes before the answer. */
-  closed: Cancellation;
-}
-
-export interface HttpReply {
-  status: number;
-  headers: Record<string, string>;
-  body: string | null;
-}
+import { errorText, invalid } from "./envelope.js";
 
 export interface HttpRouterOptions {
   token: string;
@@ -40,6 +23,12 @@ const CONTINUE = "100-continue";
 
 const JSON_HEADERS = { "content-type": "application/json" };
 
+const PREFLIGHT = {
+  "access-control-allow-methods": "POST",
+  "access-control-allow-headers": `authorization, content-type, ${TOKEN_HEADER}`,
+  "access-control-max-age": "600",
+};
+
 export class HttpRouter {
   /** `open` returns the dispatcher, or throws the `RpcError` that explains why the program cannot be served. */
   constructor(
@@ -47,90 +36,64 @@ export class HttpRouter {
     private readonly options: HttpRouterOptions,
   ) {}
 
-  async answer(exchange: HttpExchange): Promise<HttpReply> {
-    const { basePath, allowsHost, allowedOrigins, token } = this.options;
-    if (!allowsHost(exchange.header("host"))) return errorReply(403, new Unauthorized(undefined, { reason: "host" }));
-    const origin = exchange.header("origin");
+  /** `host`: the name by which it was called. `closed`: cancelled when the connection closes before the answer. */
+  async answer(request: Request, host: string | null, closed: Cancellation): Promise<Response> {
+    const { allowsHost, allowedOrigins } = this.options;
+    if (!allowsHost(host)) return refusal(403, new Unauthorized(undefined, { reason: "host" }));
+    const origin = request.headers.get("origin");
     if (origin !== null && !allowedOrigins.includes(origin)) {
-      return errorReply(403, new Unauthorized(undefined, { reason: "origin" }));
+      return refusal(403, new Unauthorized(undefined, { reason: "origin" }));
     }
-    const reply = await this.#route(exchange, basePath, token);
-    return origin === null ? reply : withCorsHeader(origin, reply);
+    const response = await this.#route(request, closed);
+    if (origin === null) return response;
+    response.headers.set("access-control-allow-origin", origin);
+    response.headers.set("vary", "origin");
+    return response;
   }
 
-  async #route(exchange: HttpExchange, basePath: string, token: string): Promise<HttpReply> {
-    const { method, path } = exchange;
+  async #route({ method, url, headers, body }: Request, closed: Cancellation): Promise<Response> {
+    const { basePath, token } = this.options;
+    const path = new URL(url).pathname;
     if (path === `${basePath}/health`) return this.#health(method);
-    if (path !== `${basePath}/rpc`) return errorReply(404, invalid(`the path must be ${basePath}/rpc`));
-    if (method === "OPTIONS" && exchange.header("origin") !== null) return preflight();
-    if (method !== "POST") {
-      return errorReply(405, invalid("use POST"), { allow: "POST" });
+    if (path !== `${basePath}/rpc`) return refusal(404, invalid(`the path must be ${basePath}/rpc`));
+    if (method === "OPTIONS" && headers.has("origin")) return new Response(null, { status: 204, headers: PREFLIGHT });
+    if (method !== "POST") return refusal(405, invalid("use POST"), { allow: "POST" });
+    if (!isAuthorized((name) => headers.get(name), token)) {
+      return refusal(401, new Unauthorized(), { "www-authenticate": "Bearer" });
     }
-    if (!isAuthorized((name) => exchange.header(name), token)) {
-      return errorReply(401, new Unauthorized(), { "www-authenticate": "Bearer" });
-    }
-    const type = exchange.header("content-type")?.split(";")[0]?.trim().toLowerCase();
-    if (type !== "application/json") {
-      return errorReply(415, invalid("the content type must be application/json"));
-    }
-    const encoding = exchange.header("content-encoding")?.trim().toLowerCase() ?? "identity";
-    if (encoding !== "identity") {
-      return errorReply(415, invalid("the body must have no Content-Encoding"));
-    }
-    const expectation = exchange.header("expect")?.trim().toLowerCase() ?? CONTINUE;
-    if (expectation !== CONTINUE) return errorReply(417, invalid("the only Expect accepted is 100-continue"));
-    return this.#answerBody(exchange);
-  }
-
-  async #answerBody(exchange: HttpExchange): Promise<HttpReply> {
+    const type = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
+    if (type !== "application/json") return refusal(415, invalid("the content type must be application/json"));
+    const encoding = headers.get("content-encoding")?.trim().toLowerCase() ?? "identity";
+    if (encoding !== "identity") return refusal(415, invalid("the body must have no Content-Encoding"));
+    const expectation = headers.get("expect")?.trim().toLowerCase() ?? CONTINUE;
+    if (expectation !== CONTINUE) return refusal(417, invalid("the only Expect accepted is 100-continue"));
     const dispatcher = await this.#dispatcher();
-    if (dispatcher instanceof RpcError) return errorReply(200, dispatcher);
+    if (dispatcher instanceof RpcError) return refusal(200, dispatcher);
     const allowed = dispatcher.discovery.limits.max_request_bytes;
-    const body = await exchange.body(allowed);
-    if (body === undefined) {
-      return errorReply(413, new LimitExceeded(undefined, { limit: "max_request_bytes", allowed }));
-    }
-    const reply = await dispatcher.answerBytes(body, exchange.closed);
-    if (reply.body === null) return { status: 204, headers: {}, body: null };
-    return { status: reply.understood ? 200 : 400, headers: JSON_HEADERS, body: reply.body };
+    const isLong = Number(headers.get("content-length") ?? 0) > allowed;
+    const bytes = isLong ? undefined : await bytesOf(body, allowed);
+    if (bytes === undefined) return refusal(413, new LimitExceeded(undefined, { limit: "max_request_bytes", allowed }));
+    const reply = await dispatcher.answerBytes(bytes, closed);
+    if (reply.body === null) return new Response(null, { status: 204 });
+    return new Response(reply.body, { status: reply.understood ? 200 : 400, headers: JSON_HEADERS });
   }
 
-  async #health(method: string): Promise<HttpReply> {
-    if (method !== "GET" && method !== "HEAD") {
-      return errorReply(405, invalid("use GET"), { allow: "GET, HEAD" });
-    }
+  async #health(method: string): Promise<Response> {
+    if (method !== "GET" && method !== "HEAD") return refusal(405, invalid("use GET"), { allow: "GET, HEAD" });
     const dispatcher = await this.#dispatcher();
-    const [code, status] = dispatcher instanceof Dispatcher && dispatcher.ready ? [200, "ok"] : [503, "unavailable"];
-    return { status: code, headers: JSON_HEADERS, body: method === "HEAD" ? null : JSON.stringify({ status }) };
+    const isReady = dispatcher instanceof Dispatcher && !dispatcher.draining;
+    const body = method === "HEAD" ? null : JSON.stringify({ status: isReady ? "ok" : "unavailable" });
+    return new Response(body, { status: isReady ? 200 : 503, headers: JSON_HEADERS });
   }
 
-  async #dispatcher(): Promise<Dispatcher | RpcError> {
-    try {
-      return await this.open();
-    } catch (error) {
+  #dispatcher(): Promise<Dispatcher | RpcError> {
+    return this.open().catch((error: unknown) => {
       if (error instanceof RpcError) return error;
       throw error;
-    }
+    });
   }
 }
 
-function invalid(reason: string): InvalidRequest {
-  return new InvalidRequest(undefined, { reason });
-}
-
-function errorReply(status: number, error: RpcError, headers: Record<string, string> = {}): HttpReply {
-  return { status, headers: { ...JSON_HEADERS, ...headers }, body: errorText(null, error) };
-}
-
-function preflight(): HttpReply {
-  const headers = {
-    "access-control-allow-methods": "POST",
-    "access-control-allow-headers": `authorization, content-type, ${TOKEN_HEADER}`,
-    "access-control-max-age": "600",
-  };
-  return { status: 204, headers, body: null };
-}
-
-function withCorsHeader(origin: string, reply: HttpReply): HttpReply {
-  return { ...reply, headers: { ...reply.headers, "access-control-allow-origin": origin, vary: "origin" } };
+function refusal(status: number, error: RpcError, headers: Record<string, string> = {}): Response {
+  return new Response(errorText(null, error), { status, headers: { ...JSON_HEADERS, ...headers } });
 }

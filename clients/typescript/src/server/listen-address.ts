@@ -3,7 +3,7 @@
 import { readFileSync, readlinkSync } from "node:fs";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { SetupError, wholeNumber } from "../base/configuration.js";
+import { anyOf, type ReadBy, SetupError, wholeNumber } from "../base/configuration.js";
 import { bracketed } from "../base/hosts.js";
 
 const LOOPBACK = "127.0.0.1";
@@ -19,14 +19,23 @@ export interface ListenAddress {
 }
 
 /** The options that determine the listen address. */
-export interface ListenOptions {
-  host?: string;
-  port?: number;
-  allowedHosts?: readonly string[];
-}
+export const LISTEN_OPTIONS = {
+  /**
+   * The address to bind; default 127.0.0.1. An address other than loopback needs a given token.
+   *
+   * If the environment variable `GEPA_LISTEN` gives the listen address (`fd:3`, an inherited listening socket, or
+   * `HOST:PORT`), neither this nor `port` may be given.
+   */
+  host: anyOf<string | undefined>(undefined),
+  /** Default 0: the system chooses a free port. */
+  port: (given: number | undefined, name: string) =>
+    given === undefined ? given : wholeNumber(0, 0, 65_535)(given, name),
+  /** Further `Host` names to accept, besides those of `GEPA_ALLOWED_HOSTS`. */
+  allowedHosts: anyOf<readonly string[]>([]),
+};
 
 /** Read the options and the environment variables, which are removed. Throws `SetupError` if they contradict each other. */
-export function listenAddressOf(options: ListenOptions): ListenAddress {
+export function listenAddressOf(options: Partial<ReadBy<typeof LISTEN_OPTIONS>>): ListenAddress {
   const { GEPA_LISTEN: where, GEPA_ALLOWED_HOSTS: hosts = "" } = process.env;
   // The program and its children must not see them.
   delete process.env.GEPA_LISTEN;
@@ -34,8 +43,7 @@ export function listenAddressOf(options: ListenOptions): ListenAddress {
   const further = hosts.split(",").map((host) => host.trim());
   const allowedHosts = [...(options.allowedHosts ?? []), ...further.filter((host) => host !== "")];
   if (where === undefined) {
-    const port = wholeNumber(0, 0, 65_535)(options.port, "port");
-    return { host: options.host ?? LOOPBACK, port, allowedHosts };
+    return { host: options.host ?? LOOPBACK, port: options.port ?? 0, allowedHosts };
   }
   if (options.host !== undefined || options.port !== undefined) {
     throw new SetupError("GEPA_LISTEN is set, and `host` or `port` is given: remove one of them");

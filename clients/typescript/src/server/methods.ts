@@ -10,19 +10,9 @@ import { runWithDeadline } from "../evaluate/deadline.js";
 import { withinBytes } from "../evaluate/example-results.js";
 import type { Runner } from "../evaluate/runner.js";
 import type { Slots } from "../evaluate/slots.js";
+import type { MethodTypes } from "../generated/contract.js";
 import { CallCancelled, ProgramFailed, UnknownCandidate } from "../generated/errors.js";
-import type {
-  EvalBatch,
-  EvaluateParams,
-  ExampleResult,
-  FinalizeParams,
-  MakeReflectiveDatasetParams,
-  PartialResult,
-  Progress,
-  ProposeNewTextsParams,
-  ScoreParams,
-  Trace,
-} from "../generated/types.js";
+import type { EvalBatch, ExampleResult, PartialResult, Progress } from "../generated/types.js";
 import { extractImages, restoreImages } from "../program/images.js";
 import { type CallContext, type Candidate, isScoreProgram, type Program } from "../program/program.js";
 import type { ExampleRow, FilledExample, Rows } from "../rows/rows.js";
@@ -30,12 +20,17 @@ import { ExampleCalls } from "../wire/example-calls.js";
 import { whileRunning } from "../wire/place.js";
 import { judge } from "../wire/verdict.js";
 import type { Job } from "./jobs.js";
-import { TrajectoryStore } from "./traces.js";
+import type { TrajectoryStore } from "./traces.js";
 
-/** Without the capability `refs`, every reference belongs to another instance. */
-const NO_TRACES = new TrajectoryStore(0);
+/** What makes a job of a request. */
+type JobOf<Name extends keyof MethodTypes> = (params: MethodTypes[Name]["params"]) => Job;
 
-/** What the methods need. `traces` is undefined if `refs` is not offered. */
+/** The methods of a program. */
+export type Jobs = {
+  [Name in "evaluate" | "make_reflective_dataset" | "propose_new_texts" | "score" | "finalize"]: JobOf<Name>;
+};
+
+/** What the methods need. */
 export interface MethodContext {
   program: Program;
   seedCandidate: Candidate;
@@ -43,21 +38,20 @@ export interface MethodContext {
   rows: Rows;
   runner: Runner;
   slots: Slots;
-  traces: TrajectoryStore | undefined;
+  traces: TrajectoryStore;
   maxResultBytes: number;
 }
 
 /** Make a job of each request; each method throws an `RpcError` if the params are not usable. */
-export class Methods {
-  constructor(private readonly context: MethodContext) {}
+export function jobsOf(context: MethodContext): Jobs {
+  const { program, seedCandidate, runner, slots, rows: held, traces, instanceId, maxResultBytes } = context;
 
-  evaluate({ candidate, batch, capture_traces: captureTraces = false, items, _meta }: EvaluateParams): Job {
-    const { program, runner, slots, rows, traces, instanceId, maxResultBytes } = this.context;
+  const evaluate: Jobs["evaluate"] = ({ candidate, batch, capture_traces: captureTraces = false, items, _meta }) => {
     if (items) {
       throw invalidParams({ path: "items", message: "this server does not offer capability `batch_evaluate`" });
     }
-    this.#checkCandidate(candidate);
-    const filled = rows.withData(batch);
+    checkCandidate(candidate);
+    const filled = held.withData(batch);
     if (filled.length > 0 && isScoreProgram(program)) {
       throw new ProgramFailed("the program has no `run`: it only scores the outputs of other programs", {
         stage: "evaluate",
@@ -68,35 +62,29 @@ export class Methods {
     const progress: Progress = { done: 0, total: filled.length };
     const group = _meta?.group ?? undefined;
     const timeoutS = _meta?.example_timeout_s ?? undefined;
-    const hidden = rows.hidden(batch);
+    const hidden = held.hidden(batch);
     const onResult = (position: number, result: ExampleResult): void => {
-      const keeps = captureTraces && traces !== undefined && group !== undefined;
-      const sent = keeps ? traces.outgoing(result, group, instanceId, hidden[position]) : result;
+      const sent =
+        captureTraces && group !== undefined ? traces.outgoing(result, group, instanceId, hidden[position]) : result;
       results[position] = withinBytes(sent, maxResultBytes);
       progress.done++;
       slots.release(1);
     };
     const run = async (cancellation: Cancellation): Promise<unknown> => {
-      const checkedBatch = await this.#admitted(filled);
+      const checkedBatch = await admitted(filled);
       await runner.evaluate({ candidate, batch: checkedBatch, captureTraces, timeoutS, onResult }, cancellation);
       return { results };
     };
     const finishedResults = () =>
       results.flatMap((result, index): PartialResult[] => (result === undefined ? [] : [{ index, result }]));
     return { progress, finishedResults, run };
-  }
+  };
 
-  /** Return what is kept for each reference. Throws `TrajectoryExpired`. */
-  traces(refs: readonly string[]): { traces: Trace[] } {
-    return { traces: (this.context.traces ?? NO_TRACES).traces(refs) };
-  }
-
-  makeReflectiveDataset(params: MakeReflectiveDatasetParams): Job {
+  const makeReflectiveDataset: Jobs["make_reflective_dataset"] = (params) => {
     const { candidate, eval_batch: sent, components_to_update: components } = params;
-    const { program, traces = NO_TRACES } = this.context;
-    this.#checkCandidate(candidate);
+    checkCandidate(candidate);
     checkComponents(components, candidate);
-    const rows = this.#paired(sent.batch, sent.results, "eval_batch.results");
+    const rows = paired(sent.batch, sent.results, "eval_batch.results");
     const results = traces.inline(sent.results).map((result, at) => {
       return { ...result, output: unpackedParam(result.output, `eval_batch.results[${at}].output`) };
     });
@@ -105,13 +93,12 @@ export class Methods {
       const made = await program.makeReflectiveDataset?.({ ...candidate }, evalBatch, components, context);
       return extractImages(made ?? {});
     });
-  }
+  };
 
-  proposeNewTexts(params: ProposeNewTextsParams): Job {
+  const proposeNewTexts: Jobs["propose_new_texts"] = (params) => {
     const { candidate, components_to_update: components } = params;
-    const { program } = this.context;
     const dataset = restoreImages(params.reflective_dataset, params.images);
-    this.#checkCandidate(candidate);
+    checkCandidate(candidate);
     checkComponents(components, candidate);
     return oneStep("propose_new_texts", "ProposeNewTextsResult", async (context) => {
       const texts: unknown = await program.proposeNewTexts?.({ ...candidate }, dataset, components, context);
@@ -122,11 +109,10 @@ export class Methods {
       }
       return proposed(texts as object);
     });
-  }
+  };
 
-  score({ batch, results, _meta }: ScoreParams): Job {
-    const rows = this.#paired(batch, results, "results");
-    const { runner, slots } = this.context;
+  const score: Jobs["score"] = ({ batch, results, _meta }) => {
+    const rows = paired(batch, results, "results");
     const timeoutS = _meta?.example_timeout_s ?? undefined;
     slots.admit(rows.length);
     const progress: Progress = { done: 0, total: rows.length };
@@ -139,47 +125,53 @@ export class Methods {
       }
     };
     const run = async (cancellation: Cancellation): Promise<unknown> => {
-      const checkedRows = await this.#admitted(rows);
+      const checkedRows = await admitted(rows);
       const answer = { results: await Promise.all(checkedRows.map((row, at) => scored(row, at, cancellation))) };
       if (cancellation.cancelled) throw new CallCancelled();
       return answer;
     };
     return { progress, run };
-  }
+  };
 
-  finalize({ best_candidate: best, best_score: score, run }: FinalizeParams): Job {
-    const { program } = this.context;
-    this.#checkCandidate(best);
+  const finalize: Jobs["finalize"] = ({ best_candidate: best, best_score: bestScore, run }) => {
+    checkCandidate(best);
     return oneStep("finalize", "FinalizeResult", async (context) => {
-      const message = await program.finalize?.({ ...best }, score, run, context);
+      const message = await program.finalize?.({ ...best }, bestScore, run, context);
       return message === undefined || message === null ? {} : { message };
     });
-  }
+  };
 
   /** Return admitted examples with their rows checked; if one does not fit, none is run, and their room is free again. */
-  async #admitted(batch: readonly FilledExample[]): Promise<ExampleRow[]> {
+  const admitted = async (batch: readonly FilledExample[]): Promise<ExampleRow[]> => {
     try {
-      return await this.context.rows.checked(batch);
+      return await held.checked(batch);
     } catch (error) {
-      this.context.slots.release(batch.length);
+      slots.release(batch.length);
       throw error;
     }
-  }
+  };
 
-  #checkCandidate(candidate: Candidate): void {
-    const { seedCandidate } = this.context;
+  const checkCandidate = (candidate: Candidate): void => {
     const unknown = Object.keys(candidate).filter((name) => !Object.hasOwn(seedCandidate, name));
     const missing = Object.keys(seedCandidate).filter((name) => !Object.hasOwn(candidate, name));
     if (unknown.length + missing.length > 0) throw new UnknownCandidate(undefined, { unknown, missing });
-  }
+  };
 
   /** Return the rows of `batch`, which must be as many as the results. */
-  #paired(batch: EvalBatch["batch"], results: readonly ExampleResult[], path: string): FilledExample[] {
+  const paired = (batch: EvalBatch["batch"], results: readonly ExampleResult[], path: string): FilledExample[] => {
     if (batch.length !== results.length) {
       throw invalidParams({ path, message: `${results.length} results for ${batch.length} examples` });
     }
-    return this.context.rows.withData(batch);
-  }
+    return held.withData(batch);
+  };
+
+  return {
+    evaluate,
+    make_reflective_dataset: makeReflectiveDataset,
+    propose_new_texts: proposeNewTexts,
+    score,
+    finalize,
+  };
 }
 
 function checkComponents(components: readonly string[], candidate: Candidate): void {

@@ -1,10 +1,15 @@
 /** The router on Node's own HTTP server: bodies are bounded while they arrive, and not read if they are not needed. */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { finished } from "node:stream/promises";
+import { setTimeout as delay } from "node:timers/promises";
 import { Cancellation } from "../base/cancellation.js";
 import { SetupError } from "../base/configuration.js";
-import type { HttpExchange, HttpReply, HttpRouter } from "./http-router.js";
+import type { HttpRouter } from "./http-router.js";
 import type { ListenAddress } from "./listen-address.js";
+
+/** As it is before a program replaces it, which a polyfill may do. */
+const { Request } = globalThis;
 
 /** How long a client may continue to send a body that is dropped, so that it reads its response. */
 const LINGER_MS = 1000;
@@ -64,61 +69,64 @@ function cannotListen(error: NodeJS.ErrnoException, { host, port, descriptor }: 
 async function answer(router: HttpRouter, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const closed = new Cancellation();
   response.on("close", () => closed.cancel());
-  const reply = await router.answer(toExchange(request, response, closed));
+  // A repeated header counts as neither value: `request.headers` would take the first `Host` and drop the second.
+  const host = request.headersDistinct.host?.join(", ") ?? null;
+  const reply = await router.answer(toRequest(request, response), host, closed);
   if (!response.destroyed) await send(request, response, reply);
 }
 
-function toExchange(request: IncomingMessage, response: ServerResponse, closed: Cancellation): HttpExchange {
-  return {
-    method: request.method ?? "",
-    path: pathOf(request.url ?? ""),
-    // A repeated header counts as neither value: `request.headers` would take the first `Host` and drop the second.
-    header: (name) => request.headersDistinct[name]?.join(", ") ?? null,
-    body: (limit) => bodyOf(request, response, limit),
-    closed,
-  };
+function toRequest(request: IncomingMessage, response: ServerResponse): Request {
+  const { method = "", headersDistinct, url = "" } = request;
+  const headers = Object.entries(headersDistinct).map(([name, values = []]): [string, string] => {
+    return [name, values.join(", ")];
+  });
+  return new Request(`http://localhost${pathOf(url)}`, {
+    method: method === "TRACE" ? "PUT" : method, // refused as well, and a `Request` can have it
+    headers,
+    ...(method === "POST" && { body: bodyOf(request, response), duplex: "half" }),
+  });
 }
 
 /** The path of a request target, which may be a whole URL: `http://localhost/rpc?x` is at `/rpc`. */
 function pathOf(target: string): string {
-  return target.replace(/^https?:\/\/[^/?]*/i, "").split("?", 1)[0] ?? "";
+  const path = target.replace(/^https?:\/\/[^/?]*/i, "").split("?", 1)[0] ?? "";
+  return path.startsWith("/") ? path : "/";
 }
 
-async function bodyOf(request: IncomingMessage, response: ServerResponse, limit: number): Promise<Buffer | undefined> {
-  if (declaredLength(request) > limit) return undefined;
-  if (request.headers.expect?.toLowerCase() === "100-continue") response.writeContinue();
-  const chunks: Buffer[] = [];
-  let length = 0;
-  return new Promise((resolve, reject) => {
-    request.on("data", (chunk: Buffer) => {
-      length += chunk.length;
-      if (length > limit) {
-        request.pause();
-        request.removeAllListeners("data");
-        resolve(undefined);
-      } else chunks.push(chunk);
+/** The body, of which nothing is asked for or kept before it is read. */
+function bodyOf(request: IncomingMessage, response: ServerResponse): ReadableStream<Uint8Array> {
+  const read = (controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> => {
+    if (request.headers.expect?.toLowerCase() === "100-continue") response.writeContinue();
+    return new Promise((resolve, reject) => {
+      request.on("data", (chunk: Buffer) => controller.enqueue(chunk));
+      request.on("end", () => resolve(controller.close()));
+      request.on("error", reject);
     });
-    request.on("end", () => resolve(Buffer.concat(chunks, length)));
-    request.on("error", reject);
-  });
+  };
+  const cancel = (): void => {
+    request.pause();
+    request.removeAllListeners("data");
+  };
+  return new ReadableStream({ pull: read, cancel }, { highWaterMark: 0 });
 }
 
 function declaredLength(request: IncomingMessage): number {
   return Number(request.headers["content-length"] ?? 0);
 }
 
-async function send(request: IncomingMessage, response: ServerResponse, reply: HttpReply): Promise<void> {
-  const body = reply.body === null ? undefined : Buffer.from(reply.body);
+async function send(request: IncomingMessage, response: ServerResponse, reply: Response): Promise<void> {
+  const body = reply.body === null ? undefined : Buffer.from(await reply.arrayBuffer());
   const unread = !request.readableEnded && !request.complete && !isSmall(request);
   response.writeHead(reply.status, {
-    ...reply.headers,
+    ...Object.fromEntries(reply.headers),
     ...(body === undefined ? {} : { "content-length": body.length }),
     ...(unread ? { connection: "close" } : {}),
   });
   if (unread) {
     // Closing at once would reset the connection under a client that is still sending, before it reads the answer.
     response.write(body ?? "");
-    await drainBody(request);
+    request.resume(); // drops what still arrives
+    await Promise.race([finished(request).catch(() => {}), delay(LINGER_MS, undefined, { ref: false })]);
     response.end();
     request.destroy();
   } else {
@@ -128,18 +136,4 @@ async function send(request: IncomingMessage, response: ServerResponse, reply: H
 
 function isSmall(request: IncomingMessage): boolean {
   return request.headers["transfer-encoding"] === undefined && declaredLength(request) <= SMALL_BODY;
-}
-
-/** Read and drop what still arrives, for a limited time. */
-function drainBody(request: IncomingMessage): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, LINGER_MS);
-    const over = (): void => {
-      clearTimeout(timer);
-      resolve();
-    };
-    request.on("close", over);
-    request.on("end", over);
-    request.resume();
-  });
 }

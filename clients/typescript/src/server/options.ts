@@ -1,65 +1,50 @@
 /** Options that all transports share. */
 
-import { type ReadBy, type Readers, SetupError, wholeNumber } from "../base/configuration.js";
+import { anyOf, type OptionsOf, type ReadBy, SetupError, wholeNumber } from "../base/configuration.js";
 import type { Log } from "../base/notices.js";
 import { shown } from "../base/values.js";
 
-export interface EndpointOptions {
+/** What each is for, and how it is read. */
+export const ENDPOINT_OPTIONS = {
   /** Examples that run at the same time; default 16. */
-  concurrency?: number;
+  concurrency: wholeNumber(1, 16),
   /** Examples that may wait beyond those running; default 10,000. */
-  maxQueue?: number;
+  maxQueue: wholeNumber(0, 10_000),
   /** Examples in one call; default 1,000. */
-  maxBatchSize?: number;
+  maxBatchSize: wholeNumber(1, 1000),
   /** Requests in one JSON-RPC array; default 100. */
-  maxBatchEntries?: number;
+  maxBatchEntries: wholeNumber(1, 100),
   /** Bytes of one request; default 64 MiB. */
-  maxRequestBytes?: number;
+  maxRequestBytes: wholeNumber(1, 64 * 2 ** 20),
   /** Bytes of one example's result as JSON; an example with a larger one is a `program_error`. Default 48 MiB. */
-  maxResultBytes?: number;
+  maxResultBytes: wholeNumber(1, 48 * 2 ** 20),
   /** Seconds one example may run, null for no deadline; default 300. */
-  exampleTimeoutS?: number | null;
+  exampleTimeoutS: (given: number | null | undefined): number | undefined => {
+    if (given === null || given === undefined || given > 0) return given === undefined ? 300 : (given ?? undefined);
+    throw new SetupError(`\`exampleTimeoutS\` must be above 0, or null for no deadline, not ${given}`);
+  },
   /**
    * Whether a returned result counts although the last call of a model failed: for programs that answer outages on
    * purpose. Default false: such an example is an `infra_error`, and is tried again.
    */
-  trustResults?: boolean;
+  trustResults: anyOf(false),
   /** Hosts, as `host` or `host:port`, at which every call is one of a model, besides the calls that are known by their form. */
-  modelHosts?: readonly string[];
+  modelHosts: (given: readonly string[] | undefined) => hostNames(given ?? []),
   /** Whether `list_examples` returns the rows, not only their ids; default true. */
-  shareRows?: boolean;
+  shareRows: anyOf(true),
   /**
    * A text that changes when the program does, for a program without a `version`. By default `serve` and `serveStdio`
    * use the SHA-256 of the file that this process was started with (not of its imports), and `handler` has none.
    */
-  digest?: string;
-  /** Receives what clients must not see; default `console.error`. */
-  log?: Log;
-}
-
-/** How they are read; `exampleTimeoutS` is undefined if there is no deadline. */
-export const ENDPOINT_OPTIONS = {
-  concurrency: wholeNumber(1, 16),
-  maxQueue: wholeNumber(0, 10_000),
-  maxBatchSize: wholeNumber(1, 1000),
-  maxBatchEntries: wholeNumber(1, 100),
-  maxRequestBytes: wholeNumber(1, 64 * 2 ** 20),
-  maxResultBytes: wholeNumber(1, 48 * 2 ** 20),
-  exampleTimeoutS: (given: number | null | undefined) => {
-    if (given === null || given === undefined || given > 0) return given === undefined ? 300 : (given ?? undefined);
-    throw new SetupError(`\`exampleTimeoutS\` must be above 0, or null for no deadline, not ${given}`);
-  },
-  trustResults: (given: boolean | undefined) => given ?? false,
-  modelHosts: (given: readonly string[] | undefined) => hostNames(given ?? []),
-  shareRows: (given: boolean | undefined) => given ?? true,
   digest: (given: string | undefined) => {
     if (given === undefined || (typeof given === "string" && given !== "")) return given;
     throw new SetupError(`\`digest\` must be a text, and not empty, not ${shown(given)}`);
   },
-  log: (given: Log | undefined): Log =>
-    given ?? ((message, error) => console.error(`evolverpc: ${message}`, error ?? "")),
-} satisfies Readers<EndpointOptions>;
+  /** Receives what clients must not see; default `console.error`. */
+  log: anyOf<Log>((message, error) => console.error(`evolverpc: ${message}`, error ?? "")),
+};
 
+export type EndpointOptions = OptionsOf<typeof ENDPOINT_OPTIONS>;
 export type Settings = ReadBy<typeof ENDPOINT_OPTIONS>;
 
 function hostNames(given: readonly string[]): ReadonlySet<string> {

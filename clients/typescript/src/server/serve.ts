@@ -2,19 +2,21 @@
 
 import type { Server } from "node:http";
 import { resolve } from "node:path";
-import { checkOptionNames, namesOf, SetupError, seconds } from "../base/configuration.js";
-import { withDigest } from "../base/digest.js";
+import { setTimeout as delay } from "node:timers/promises";
+import { anyOf, type OptionsOf, type ReadBy, readKnownOptions, SetupError, seconds } from "../base/configuration.js";
+import { digestOfScript } from "../base/digest.js";
 import { hostChecker, isLoopback } from "../base/hosts.js";
+import { MAX_TIMER_MS } from "../base/timers.js";
 import { PACKAGE_VERSION } from "../base/version.js";
 import { captureOutput } from "../evaluate/capture-output.js";
 import { isBatchProgram, type Program } from "../program/program.js";
 import { Dispatcher } from "./dispatcher.js";
 import { HttpRouter } from "./http-router.js";
-import { boundAddress, type ListenAddress, listenAddressOf, urlOf } from "./listen-address.js";
+import { boundAddress, LISTEN_OPTIONS, type ListenAddress, listenAddressOf, urlOf } from "./listen-address.js";
 import { listen } from "./node-http.js";
-import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
+import { ENDPOINT_OPTIONS } from "./options.js";
 import { asSetupError } from "./start-error.js";
-import { MemoryStore, STORE_OPTIONS, type StoreOptions } from "./store.js";
+import { MemoryStore, STORE_OPTIONS } from "./store.js";
 import { type ServerToken, serverToken, tokenRequired } from "./token-file.js";
 import { httpTransport } from "./transports.js";
 
@@ -29,52 +31,32 @@ const WITHOUT_SCORE =
   "evolverpc: warning: the program has no `score(example, output)`: write this function, or name a server that " +
   "scores by `evolverpc optimize --score-with URL`";
 
-export interface ServeOptions extends EndpointOptions, StoreOptions {
-  /**
-   * The address to bind; default 127.0.0.1. An address other than loopback needs a given token.
-   *
-   * If the environment variable `GEPA_LISTEN` gives the listen address (`fd:3`, an inherited listening socket, or
-   * `HOST:PORT`), neither this nor `port` may be given.
-   */
-  host?: string;
-  /** Default 0: the system chooses a free port. */
-  port?: number;
+export const SERVE_OPTIONS = {
+  ...ENDPOINT_OPTIONS,
+  ...STORE_OPTIONS,
+  ...LISTEN_OPTIONS,
   /**
    * A file with the bearer token; created with a random one if it does not exist, and kept. Without it the token is
    * that of `GEPA_TOKEN`, else a random one for this start only.
    */
-  tokenFile?: string;
-  /** Further `Host` names to accept, besides those of `GEPA_ALLOWED_HOSTS`. */
-  allowedHosts?: readonly string[];
+  tokenFile: anyOf<string | undefined>(undefined),
   /** Origins of web pages that may call; default none. */
-  allowedOrigins?: readonly string[];
+  allowedOrigins: anyOf<readonly string[]>([]),
   /** Print the ready line as JSON; also with `GEPA_READY_JSON=1`. */
-  json?: boolean;
+  json: anyOf<boolean | undefined>(undefined),
   /** Receives the ready line; default: the standard output, which gets the next command too. */
-  announce?: (line: string) => void;
+  announce: anyOf<((line: string) => void) | undefined>(undefined),
   /**
    * Whether the server owns this process: SIGTERM drains it, SIGINT stops it, and an unhandled rejection of the program
    * is logged instead of ending it. Default true.
    */
-  ownsProcess?: boolean;
+  ownsProcess: anyOf(true),
   /** Seconds that a drain may take; default 30. */
-  drainS?: number;
-}
+  drainS: seconds(30),
+};
 
-const KNOWN = [
-  ...Object.keys({ ...ENDPOINT_OPTIONS, ...STORE_OPTIONS }),
-  ...namesOf<Omit<ServeOptions, keyof EndpointOptions | keyof StoreOptions>>({
-    host: 1,
-    port: 1,
-    tokenFile: 1,
-    allowedHosts: 1,
-    allowedOrigins: 1,
-    json: 1,
-    announce: 1,
-    ownsProcess: 1,
-    drainS: 1,
-  }),
-];
+export type ServeOptions = OptionsOf<typeof SERVE_OPTIONS>;
+type ServeSettings = ReadBy<typeof SERVE_OPTIONS>;
 
 /** A server that is listening. */
 export interface RunningServer {
@@ -99,15 +81,15 @@ export async function serve<Data, Output, Component extends string = string>(
 ): Promise<RunningServer> {
   let key: ServerToken | undefined;
   try {
-    checkOptionNames(program, options, KNOWN);
+    const settings = readKnownOptions(program, options, SERVE_OPTIONS);
     if (process.env.GEPA_STDIO !== undefined) throw new SetupError(BEHIND_A_SERVER);
-    const address = listenAddressOf(options);
-    key = serverToken(address.host, options.tokenFile);
+    const address = listenAddressOf(settings);
+    key = serverToken(address.host, settings.tokenFile);
     if (key.excludedBy !== undefined) console.error(exclusion(key));
-    const running = await start(program as Program, withDigest(options), key, address);
+    const running = await start(program as Program, settings, key, address);
     captureOutput();
-    if (options.ownsProcess ?? true) running.ownProcess();
-    announce(running, key, options);
+    if (settings.ownsProcess) running.ownProcess();
+    announce(running, key, settings);
     if (!returnsScores(program as Program)) console.error(WITHOUT_SCORE);
     return running;
   } catch (error) {
@@ -118,14 +100,14 @@ export async function serve<Data, Output, Component extends string = string>(
 
 async function start(
   program: Program,
-  options: ServeOptions,
+  given: ServeSettings,
   key: ServerToken,
   address: ListenAddress,
 ): Promise<NodeServer> {
-  const { allowedOrigins = [] } = options;
-  const drainMs = seconds(30)(options.drainS, "drainS") * 1000;
-  const store = new MemoryStore(options);
-  const dispatcher = await Dispatcher.create(program, options, httpTransport(store));
+  const settings = { ...given, digest: given.digest ?? digestOfScript() };
+  const { allowedOrigins } = settings;
+  const store = new MemoryStore(settings);
+  const dispatcher = await Dispatcher.create(program, settings, httpTransport(store));
   let isOurs = hostChecker(address.host, address.allowedHosts);
   const allowsHost = (host: string | null): boolean => isOurs(host);
   const router = new HttpRouter(async () => dispatcher, { token: key.token, basePath: "", allowsHost, allowedOrigins });
@@ -138,7 +120,14 @@ async function start(
       throw new SetupError(tokenRequired(bound));
     }
   }
-  return new NodeServer(urlOf(server, address), key, dispatcher, store, server, drainMs);
+  return new NodeServer(
+    urlOf(server, address),
+    key,
+    dispatcher,
+    store,
+    server,
+    Math.min(settings.drainS * 1000, MAX_TIMER_MS),
+  );
 }
 
 class NodeServer implements RunningServer {
@@ -163,12 +152,7 @@ class NodeServer implements RunningServer {
   }
 
   async drain(): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const over = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, this.drainMs);
-    });
-    await Promise.race([this.dispatcher.drain(), over]);
-    clearTimeout(timer);
+    await Promise.race([this.dispatcher.drain(), delay(this.drainMs, undefined, { ref: false })]);
     await this.close();
   }
 
@@ -215,11 +199,11 @@ function returnsScores(program: Program): boolean {
   return program.score !== undefined || isBatchProgram(program);
 }
 
-function announce(running: NodeServer, key: ServerToken, options: ServeOptions): void {
-  const print = options.announce ?? ((line: string) => process.stdout.write(`${line}\n`));
+function announce(running: NodeServer, key: ServerToken, settings: ServeSettings): void {
+  const print = settings.announce ?? ((line: string) => process.stdout.write(`${line}\n`));
   const { url, instanceId, dispatcher } = running;
   const { program, datasets = {} } = dispatcher.discovery;
-  if (options.json ?? process.env.GEPA_READY_JSON === "1") {
+  if (settings.json ?? process.env.GEPA_READY_JSON === "1") {
     const ready = { event: "ready", url, token: key.given ? null : key.token, token_file: key.file ?? null };
     print(JSON.stringify({ ...ready, instance_id: instanceId, pid: process.pid }));
     return;
@@ -227,7 +211,7 @@ function announce(running: NodeServer, key: ServerToken, options: ServeOptions):
   const source = key.file === undefined ? "GEPA_TOKEN" : key.file;
   const kind = program.components.length === 0 ? "typescript, only scores" : "typescript";
   print(`evolverpc ${PACKAGE_VERSION} · ${program.name} (${kind}) ready on ${url} · token in ${source}`);
-  if (options.announce !== undefined) return;
+  if (settings.announce !== undefined) return;
   const token = key.file === undefined ? "" : ` --token-file '${resolve(key.file).replaceAll("'", "'\\''")}'`;
   const rows = Object.hasOwn(datasets, "train") ? "" : " --trainset ROWS.jsonl";
   print(`next, in another terminal: npx evolverpc check ${url.replace(/\/rpc$/, "")}${token}${rows}`);

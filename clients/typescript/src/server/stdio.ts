@@ -2,15 +2,15 @@
 
 import type { Readable } from "node:stream";
 import { Cancellation } from "../base/cancellation.js";
-import { checkOptionNames } from "../base/configuration.js";
-import { withDigest } from "../base/digest.js";
+import { readKnownOptions } from "../base/configuration.js";
+import { digestOfScript } from "../base/digest.js";
 import { captureOutput } from "../evaluate/capture-output.js";
 import { LimitExceeded } from "../generated/errors.js";
 import type { Program } from "../program/program.js";
 import { inPlace } from "../wire/place.js";
 import { Dispatcher } from "./dispatcher.js";
 import { errorText } from "./envelope.js";
-import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
+import { ENDPOINT_OPTIONS, type EndpointOptions, type Settings } from "./options.js";
 import { asSetupError } from "./start-error.js";
 import { stdioTransport } from "./transports.js";
 
@@ -28,21 +28,20 @@ export async function serveStdio<Data, Output, Component extends string = string
   options: EndpointOptions = {},
 ): Promise<never> {
   try {
-    checkOptionNames(program, options, Object.keys(ENDPOINT_OPTIONS));
+    const { exampleTimeoutS = null, maxRequestBytes = DEFAULT_MAX_LINE_BYTES } = options;
+    const given = { ...options, exampleTimeoutS, maxRequestBytes };
+    return await answerUntilEnd(program as Program, readKnownOptions(program, given, ENDPOINT_OPTIONS));
   } catch (error) {
     throw asSetupError(error, serveStdio);
   }
+}
+
+async function answerUntilEnd(program: Program, given: Settings): Promise<never> {
   const write = claimStdout();
   captureOutput();
   process.on("SIGTERM", () => process.exit(0));
-  const settings = {
-    ...withDigest(options),
-    exampleTimeoutS: options.exampleTimeoutS ?? null,
-    maxRequestBytes: options.maxRequestBytes ?? DEFAULT_MAX_LINE_BYTES,
-  };
-  const dispatcher = await Dispatcher.create(program as Program, settings, stdioTransport()).catch((error: unknown) => {
-    throw asSetupError(error, serveStdio);
-  });
+  const settings = { ...given, digest: given.digest ?? digestOfScript() };
+  const dispatcher = await Dispatcher.create(program, settings, stdioTransport());
   const isBehindServer = process.env.GEPA_STDIO !== undefined;
   const open = new Cancellation();
   for await (const line of linesOf(process.stdin, settings.maxRequestBytes)) {

@@ -1,27 +1,22 @@
 /** The state of an instance between calls: answers by `call_id` and trajectories by reference. */
 
-import { type Readers, readOptions, seconds, wholeNumber } from "../base/configuration.js";
+import { type OptionsOf, readOptions, seconds, wholeNumber } from "../base/configuration.js";
 import { Calls } from "./calls.js";
 import { TrajectoryStore } from "./traces.js";
 
-export interface StoreOptions {
-  /** Seconds after which a running call that no request waits for is cancelled; default 60. */
-  abandonAfterS?: number;
-  /** Seconds for which an answer is kept after it was last requested; default 3600. */
-  keepAnswersS?: number;
-  /** Bytes of all stored answers; default 256 MiB. */
-  maxAnswerBytes?: number;
-  /** Bytes of all stored trajectories; default 256 MiB. */
-  maxTraceBytes?: number;
-}
-
-/** How they are read. */
+/** What each is for, and how it is read. */
 export const STORE_OPTIONS = {
+  /** Seconds after which a running call that no request waits for is cancelled; default 60. */
   abandonAfterS: seconds(60),
+  /** Seconds for which an answer is kept after it was last requested; default 3600. */
   keepAnswersS: seconds(3600),
+  /** Bytes of all stored answers; default 256 MiB. */
   maxAnswerBytes: wholeNumber(0, 256 * 2 ** 20),
+  /** Bytes of all stored trajectories; default 256 MiB. */
   maxTraceBytes: wholeNumber(0, 256 * 2 ** 20),
-} satisfies Readers<StoreOptions>;
+};
+
+export type StoreOptions = OptionsOf<typeof STORE_OPTIONS>;
 
 /**
  * Bounded state in the memory of this process. Every request of a client must reach this process: on a platform that

@@ -28,6 +28,7 @@ export class TrajectoryStore {
    */
   outgoing(result: ExampleResult, group: string, instanceId: string, data?: JsonValue): ExampleResult {
     const { trajectory = null, ...rest } = result;
+    if (this.maxBytes === 0) return result;
     if (trajectory === null && data === undefined) return result;
     const ref = this.#keep(group, JSON.stringify({ trajectory, data }), instanceId);
     if (ref === undefined) return result;

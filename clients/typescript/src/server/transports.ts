@@ -3,13 +3,13 @@
 import type { Limits } from "../generated/types.js";
 import { Calls } from "./calls.js";
 import type { MemoryStore } from "./store.js";
-import type { TrajectoryStore } from "./traces.js";
+import { TrajectoryStore } from "./traces.js";
 
 /** The capabilities of a transport and the state behind them. */
 export interface Transport {
   offers: readonly string[];
   calls?: Calls;
-  traces?: TrajectoryStore;
+  traces: TrajectoryStore;
   /** Whether the peer enforces deadlines, so that none is enforced here. */
   peerEnforcesDeadlines?: boolean;
   /** Limits of the state. */
@@ -18,7 +18,7 @@ export interface Transport {
 
 /** HTTP; without a store every call is independent. */
 export function httpTransport(store: MemoryStore | undefined): Transport {
-  if (store === undefined) return { offers: ["batch", "example_timeout"] };
+  if (store === undefined) return { offers: ["batch", "example_timeout"], traces: new TrajectoryStore(0) };
   return {
     offers: ["batch", "idempotency", "async", "partial", "cancel", "example_timeout", "refs"],
     calls: store.calls,
@@ -32,6 +32,7 @@ export function stdioTransport(): Transport {
   return {
     offers: ["cancel"],
     calls: new Calls({ abandonAfterS: Number.POSITIVE_INFINITY, keepAnswersS: 0, maxAnswerBytes: 0 }),
+    traces: new TrajectoryStore(0),
     peerEnforcesDeadlines: true,
   };
 }

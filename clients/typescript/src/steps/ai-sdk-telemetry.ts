@@ -6,40 +6,22 @@ import { answered } from "./ai-sdk-answers.js";
 import { isTraced, ModelCall } from "./model-calls.js";
 import { step } from "./steps.js";
 
-/** Events have further fields; `callId` names the call of the AI SDK, such as `generateText`. Version 6 has none. */
+/** What is read of events; `callId` names the call of the AI SDK, such as `generateText`. Version 6 has none. */
 interface Event {
   callId?: string;
-}
-
-interface CallStart extends Event {
-  provider?: string;
-  modelId: string;
   instructions?: unknown;
   messages?: unknown;
   promptMessages?: unknown;
-}
-
-interface CallEnd extends Event {
   content?: unknown;
   objectText?: string;
   usage?: unknown;
+  error?: unknown;
+  toolOutput?: { output?: unknown };
 }
 
-interface Execution<Result> extends Event {
-  execute: () => PromiseLike<Result>;
-  toolCall?: ToolCall;
-}
-
-interface ToolCall {
-  toolCallId: string;
-  toolName: string;
-  input: unknown;
-}
-
-interface ToolEnd extends Event {
-  toolCall: ToolCall;
-  toolOutput: { output?: unknown };
-}
+type CallStart = Event & { provider?: string; modelId: string };
+type ToolCall = { toolCallId: string; toolName: string; input: unknown };
+type Execution<Result> = Event & { toolCall?: ToolCall; execute: () => PromiseLike<Result> };
 
 /** Calls of models that run, by the call of the AI SDK, which makes one after another. */
 const modelCalls = new Map<string, ModelCall>();
@@ -52,12 +34,12 @@ function onStart({ callId, modelId: model, instructions, messages, promptMessage
   modelCalls.set(callId, new ModelCall({ model, messages: asked }, false));
 }
 
-function onEnd({ callId = "", content, objectText, usage }: CallEnd): void {
+function onEnd({ callId = "", content, objectText, usage }: Event): void {
   modelCalls.get(callId)?.end(answered({ content: content ?? [{ type: "text", text: objectText }], usage }));
   modelCalls.delete(callId);
 }
 
-function onFailure({ callId = "", error = new Error("aborted") }: Event & { error?: unknown }): void {
+function onFailure({ callId = "", error = new Error("aborted") }: Event): void {
   modelCalls.get(callId)?.fail(error);
   modelCalls.delete(callId);
 }
@@ -82,9 +64,9 @@ const integration = {
       return execute();
     });
   },
-  onToolExecutionEnd({ callId, toolCall: { toolCallId }, toolOutput }: ToolEnd): void {
+  onToolExecutionEnd({ callId, toolCall: { toolCallId }, toolOutput }: Event & { toolCall: ToolCall }): void {
     const ended = toolSteps.get(`${callId} ${toolCallId}`);
-    if (ended !== undefined && toolOutput.output !== undefined) ended.outputs = toolOutput.output;
+    if (ended !== undefined && toolOutput?.output !== undefined) ended.outputs = toolOutput.output;
     toolSteps.delete(`${callId} ${toolCallId}`);
   },
 };

@@ -7,7 +7,6 @@ import {
   type Context,
   type ContextManager,
   globalProvider,
-  type SpanContext,
   spanContextOf,
   type Tracer,
   type TracerProvider,
@@ -39,54 +38,42 @@ export function asyncContextManager(root: Context): ContextManager {
   return manager;
 }
 
-/** Who records the spans. */
-export interface SpanRecorder {
-  /** Whether any span may be recorded now. */
-  isWanted(): boolean;
-  /** Take a span, with the ids of the one around it; return whether it is recorded. */
-  onStart(span: Span, parent: SpanContext | undefined): boolean;
-}
-
-/** Makes spans until the program sets a tracer provider of its own, which then makes them. */
-export class MinimalProvider implements TracerProvider {
-  constructor(private readonly recorder: SpanRecorder) {}
-
-  getTracer(name: string, version?: string, options?: object): Tracer {
+/**
+ * Return a provider that makes spans until the program sets one of its own, which then makes them.
+ *
+ * `isWanted`: whether any span may be recorded now. `onStart`: takes a span and returns whether it is recorded.
+ */
+export function minimalProvider(
+  isWanted: () => boolean,
+  onStart: (span: Span, parentId: string | undefined) => boolean,
+): TracerProvider {
+  const getTracer: TracerProvider["getTracer"] = (scope, ...details) => {
     const delegate = (): Tracer | undefined => {
-      const provider = globalProvider();
-      return provider === undefined || provider === this ? undefined : provider.getTracer(name, version, options);
+      const current = globalProvider();
+      return current === provider ? undefined : current?.getTracer(scope, ...details);
     };
-    return new MinimalTracer(name, this.recorder, delegate);
-  }
-}
-
-class MinimalTracer implements Tracer {
-  constructor(
-    private readonly scope: string,
-    private readonly recorder: SpanRecorder,
-    private readonly delegate: () => Tracer | undefined,
-  ) {}
-
-  startSpan(name: string, options: SpanOptions = {}, context = activeContext()): unknown {
-    return this.delegate()?.startSpan(name, options, context) ?? this.#start(name, options, context);
-  }
-
-  startActiveSpan(...given: unknown[]): unknown {
-    const delegate = this.delegate();
-    if (delegate !== undefined) return delegate.startActiveSpan(...given);
-    const fn = given.at(-1) as (span: unknown) => unknown;
-    if (!this.recorder.isWanted()) return fn(UNRECORDED);
-    const [name, options = {}, context = activeContext()] = given.slice(0, -1) as [string, SpanOptions?, Context?];
-    return withActiveSpan(this.#start(name, options, context), context, fn);
-  }
-
-  #start(name: string, { attributes, root = false }: SpanOptions, context: Context | undefined): MinimalSpan {
-    if (!this.recorder.isWanted()) return UNRECORDED;
-    const parent = root ? undefined : spanContextOf(context);
-    const span = new MinimalSpan(name, { ...attributes }, { name: this.scope }, parent?.traceId);
-    span.recorded = this.recorder.onStart(span, parent);
-    return span;
-  }
+    const start = (name: string, { attributes, root = false }: SpanOptions, context?: Context): MinimalSpan => {
+      if (!isWanted()) return UNRECORDED;
+      const parent = root ? undefined : spanContextOf(context);
+      const span = new MinimalSpan(name, { ...attributes }, { name: scope }, parent?.traceId);
+      span.recorded = onStart(span, parent?.spanId);
+      return span;
+    };
+    return {
+      startSpan: (name, options = {}, context = activeContext()) =>
+        delegate()?.startSpan(name, options, context) ?? start(name, options, context),
+      startActiveSpan: (...given) => {
+        const other = delegate();
+        if (other !== undefined) return other.startActiveSpan(...given);
+        const fn = given.at(-1) as (span: unknown) => unknown;
+        if (!isWanted()) return fn(UNRECORDED);
+        const [name, options = {}, context = activeContext()] = given.slice(0, -1) as [string, SpanOptions?, Context?];
+        return withActiveSpan(start(name, options, context), context, fn);
+      },
+    };
+  };
+  const provider: TracerProvider = { getTracer };
+  return provider;
 }
 
 /** Stands for each span while nothing is recorded. */

@@ -6,7 +6,7 @@ import type { Call, ModelCallInWork } from "../wire/call.js";
 import { currentCalls, currentPlace, inPlace, type Place } from "../wire/place.js";
 import { failureIn } from "../wire/verdict.js";
 import { MinimalSpan } from "./minimal-span.js";
-import { spanUsage } from "./span-values.js";
+import { spanUsage, TOKENS } from "./span-values.js";
 import { recordSpan } from "./spans.js";
 
 /** Note that the calls of a model are recorded here. */
@@ -88,7 +88,7 @@ export class ModelCall {
   end({ messages, usage = {} }: Answered): void {
     this.watched?.completed();
     if (this.#span.ended) return;
-    const counts = Object.entries(usage).map(([name, count]) => [ATTRIBUTES[name as keyof ModelUsage], count]);
+    const counts = Object.entries(usage).map(([name, count]) => [TOKENS[name as keyof typeof TOKENS][0], count]);
     Object.assign(this.#span.attributes, Object.fromEntries(counts));
     this.#span.setAttributes({ "gen_ai.output.messages": jsonOrRepr(messages) }).end();
     this.#onUsage?.(spanUsage(this.#span.attributes));
@@ -104,12 +104,3 @@ export class ModelCall {
     this.#span.end();
   }
 }
-
-const ATTRIBUTES: Record<keyof ModelUsage, string> = {
-  calls: "evolverpc.calls",
-  input_tokens: "gen_ai.usage.input_tokens",
-  output_tokens: "gen_ai.usage.output_tokens",
-  cached_input_tokens: "gen_ai.usage.cache_read.input_tokens",
-  cache_write_tokens: "gen_ai.usage.cache_creation.input_tokens",
-  cache_write_hour_tokens: "evolverpc.usage.cache_write_hour_tokens",
-};

@@ -1,11 +1,11 @@
 /** OpenTelemetry's API as the program has loaded it; nothing of it is imported. */
 
-import { loadedModules, loadedScripts } from "../base/runtime.js";
+import { loadedScripts } from "../base/runtime.js";
 
 const REGISTRY = Symbol.for("opentelemetry.js.api.1");
 const SPAN = Symbol.for("OpenTelemetry Context Key SPAN");
-const COMMON_JS = /[\\/]@opentelemetry[\\/]api[\\/](build[\\/]src[\\/]index\.js|dist[\\/]index\.cjs)$/; // until 1.9, and since 1.10
-const ES_MODULE = /^file:.*\/@opentelemetry\/api\/dist\/index\.mjs$/; // since 1.10
+/** Until 1.9, and since 1.10. */
+const API = /[\\/]@opentelemetry[\\/]api[\\/](build[\\/]src[\\/]index\.js|dist[\\/]index\.[cm]js)$/;
 const ANY = /[\\/]@opentelemetry[\\/]api[\\/]/;
 
 /** A context: immutable values by key. */
@@ -53,7 +53,8 @@ interface Api {
   context?: { setGlobalContextManager(manager: ContextManager): boolean };
 }
 
-const esModules = new Set<Api>();
+/** The copies that are loaded, as far as they were looked for. */
+const apis = new Set<Api>();
 
 interface Registry {
   trace?: TracerProvider;
@@ -84,23 +85,18 @@ export function withActiveSpan(span: unknown, context: Context | undefined, fn: 
   return manager.with(context.setValue(SPAN, span), fn, undefined, span);
 }
 
-/**
- * Find the copies of the API that are loaded as ES modules, which Node does not list as it does those of CommonJS.
- *
- * Return where the API is loaded from and why none of its copies can be found, if one is loaded.
- */
-export async function findEsModules(): Promise<string | undefined> {
+/** Find the copies of the API that are loaded. Return where it is loaded from and why none can be found, if one is. */
+export async function findApis(): Promise<string | undefined> {
   const urls = loadedScripts().filter((url) => ANY.test(url));
   let problem = "is not a build of it that is known here";
-  for (const url of urls.filter((each) => ES_MODULE.test(each))) {
+  for (const url of urls.filter((each) => API.test(each))) {
     try {
-      esModules.add(await import(/* webpackIgnore: true */ /* @vite-ignore */ url));
+      apis.add(await import(/* webpackIgnore: true */ /* @vite-ignore */ url));
     } catch (error) {
       problem = `cannot be imported again (${String(error)})`; // its files were moved or deleted since
     }
   }
-  if (urls[0] === undefined || loadedApis().length > 0) return undefined;
-  return `${urls[0]}, which ${problem}`;
+  return urls[0] === undefined || apis.size > 0 ? undefined : `${urls[0]}, which ${problem}`;
 }
 
 /**
@@ -110,7 +106,7 @@ export async function findEsModules(): Promise<string | undefined> {
  */
 export function useWithoutSetUp(provider: TracerProvider, managerOf: (root: Context) => ContextManager): boolean {
   let hasChanged = false;
-  for (const api of loadedApis()) {
+  for (const api of apis) {
     const proxy = api.trace?.getTracerProvider(); // undefined of a module that is still loading
     if (proxy?.setDelegate === undefined || proxy.getDelegate?.() === provider) continue;
     proxy.setDelegate(provider);
@@ -118,10 +114,6 @@ export function useWithoutSetUp(provider: TracerProvider, managerOf: (root: Cont
     hasChanged = true;
   }
   return hasChanged;
-}
-
-function loadedApis(): Api[] {
-  return [...(loadedModules(COMMON_JS) as Api[]), ...esModules];
 }
 
 function registry(): Registry {

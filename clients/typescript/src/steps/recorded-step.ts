@@ -106,9 +106,9 @@ export class RecordedStep extends StepNode implements StepHandle {
     if (isObject(usage) && Object.keys(usage).length === 0) return undefined;
     const [fault] = faults("Usage", usage);
     if (fault === undefined) return usage as Usage;
-    notices.once(`usage ${this.title}`, () => {
-      return `the usage of the step ${this.title} is left out: ${[fault.path, fault.message].filter(Boolean).join(": ")}`;
-    });
+    notices.once(
+      `the usage of the step ${this.title} is left out: ${[fault.path, fault.message].filter(Boolean).join(": ")}`,
+    );
     return undefined;
   }
 
@@ -120,9 +120,9 @@ export class RecordedStep extends StepNode implements StepHandle {
 /** Report a step of a component that does not exist. */
 export function checkComponent(component: string, candidate: Candidate, notices: Notices): void {
   if (Object.hasOwn(candidate, component)) return;
-  notices.once(`component ${component}`, () => {
-    return `a step is of component ${JSON.stringify(component)}: ${unknownComponent(component, Object.keys(candidate))}`;
-  });
+  notices.once(
+    `a step is of component ${JSON.stringify(component)}: ${unknownComponent(component, Object.keys(candidate))}`,
+  );
 }
 
 function textOf(value: unknown): string {

@@ -37,7 +37,7 @@ export class SpanStep extends StepNode {
     if (component) checkComponent(component, candidate, notices);
     else if (found.kind === "model" && !around.some((each) => each.component)) {
       const { messages } = step.inputs as { messages?: unknown };
-      notices.once(`span ${this.span.name}`, () => ofNoComponent(this.span.name, messages !== undefined));
+      notices.once(ofNoComponent(this.span.name, messages !== undefined));
     }
     const same = around.findLast((each) => component && each.component === component);
     if (same === undefined) {
@@ -59,9 +59,7 @@ export class SpanStep extends StepNode {
     this.scopes.set(key, scope);
     if (other === scope) return;
     const both = [other, scope].sort().join(" and ");
-    notices.once(`scopes ${both}`, () => {
-      return `${both} record the same calls of models, as two steps each; switch one of them off`;
-    });
+    notices.once(`${both} record the same calls of models, as two steps each; switch one of them off`);
   }
 
   #isWithinCounted(): boolean {

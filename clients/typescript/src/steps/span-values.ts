@@ -15,7 +15,7 @@ const STATUS_UNSET = 0;
 const { OPERATIONS, OPENINFERENCE_KINDS, SHORTEST_TEXT, LONGEST_MODEL } = SPANS;
 
 /** The names of counts, in the order in which they are looked for; the last is one of `ModelCall`. */
-const TOKENS = { ...SPANS.TOKENS, cache_write_hour_tokens: ["evolverpc.usage.cache_write_hour_tokens"] };
+export const TOKENS = { ...SPANS.TOKENS, cache_write_hour_tokens: ["evolverpc.usage.cache_write_hour_tokens"] };
 
 /** Whether a span is one of a model call, a tool, an agent or a chain; undefined for any other. */
 export function spanKind(attributes: Attributes): Kind | undefined {

@@ -2,10 +2,10 @@
 
 import type { Notices } from "../base/notices.js";
 import { currentPlace, inPlace, type Place } from "../wire/place.js";
-import { asyncContextManager, MinimalProvider } from "./minimal-tracing.js";
+import { asyncContextManager, minimalProvider } from "./minimal-tracing.js";
 import {
   activeContext,
-  findEsModules,
+  findApis,
   globalProvider,
   type SpanContext,
   spanContextOf,
@@ -18,9 +18,6 @@ import type { StepRecorder } from "./step-recorder.js";
 /** What of a span processor is used here. */
 interface SpanProcessor {
   onStart(span: StartedSpan, context: unknown): void;
-  onEnding?(span: unknown): void;
-  onEnd(span: unknown): void;
-  _spanProcessors?: SpanProcessor[];
 }
 
 /** A span of the SDK: version 2 has the whole context of its parent, version 1 the id. */
@@ -31,11 +28,10 @@ const openExamples = new Set<{ readonly recorder: StepRecorder | undefined }>();
 /** The searches before and after the first example whose trajectory is wanted: each takes a while. */
 const searches = new Map<"before" | "after", Promise<string | undefined>>();
 const watched = new WeakSet<SpanProcessor>();
-const minimal = new MinimalProvider({
-  isWanted: () =>
-    currentPlace()?.recorder !== undefined || runningExamples().some(({ recorder }) => recorder !== undefined),
-  onStart: (span, parent) => addSpan(span, parent?.spanId),
-});
+const minimal = minimalProvider(
+  () => currentPlace()?.recorder !== undefined || runningExamples().some(({ recorder }) => recorder !== undefined),
+  addSpan,
+);
 
 /** Run the program on an example. A span without an asynchronous context belongs to the only example that runs. */
 export async function runExample<Output>(
@@ -51,12 +47,10 @@ export async function runExample<Output>(
   } finally {
     openExamples.delete(example);
     if (recorder !== undefined && (await watchSpans(recorder.notices, "after"))) {
-      recorder.notices.once("set up late", () => {
-        return (
-          "OpenTelemetry was loaded or set up while an example ran: spans are steps of the next examples, and may be missing " +
-          "in this one; do it before the program is served"
-        );
-      });
+      recorder.notices.once(
+        "OpenTelemetry was loaded or set up while an example ran: spans are steps of the next examples, and may be missing " +
+          "in this one; do it before the program is served",
+      );
     }
   }
 }
@@ -74,16 +68,14 @@ export function recordSpan(span: Span): boolean {
 async function watchSpans(notices: Notices, when: "before" | "after"): Promise<boolean> {
   const provider = globalProvider();
   if (provider === undefined) {
-    const search = searches.get(when) ?? findEsModules();
+    const search = searches.get(when) ?? findApis();
     searches.set(when, search);
     const notFound = await search;
     if (notFound !== undefined) {
-      notices.once("API not found", () => {
-        return (
-          `spans do not become steps: OpenTelemetry's API is loaded from ${notFound}; set a tracer provider before the ` +
-          "program is served"
-        );
-      });
+      notices.once(
+        `spans do not become steps: OpenTelemetry's API is loaded from ${notFound}; set a tracer provider before the ` +
+          "program is served",
+      );
     }
     return useWithoutSetUp(minimal, asyncContextManager);
   }
@@ -91,41 +83,23 @@ async function watchSpans(notices: Notices, when: "before" | "after"): Promise<b
     _activeSpanProcessor?: SpanProcessor; // of version 2 of the SDK
     activeSpanProcessor?: SpanProcessor;
   };
-  if (activeSpanProcessor !== undefined) return watch(activeSpanProcessor, notices);
+  if (activeSpanProcessor !== undefined) return watch(activeSpanProcessor);
   if (provider !== minimal && provider.constructor.name !== "NoopTracerProvider") {
     const name = provider.constructor.name;
-    notices.once(`provider ${name}`, () => {
-      return `spans do not become steps: the tracer provider, a ${name}, is not one of OpenTelemetry's SDK`;
-    });
+    notices.once(`spans do not become steps: the tracer provider, a ${name}, is not one of OpenTelemetry's SDK`);
   }
   return false;
 }
 
-function watch(processor: SpanProcessor, notices: Notices): boolean {
+function watch(processor: SpanProcessor): boolean {
   if (watched.has(processor)) return false;
   watched.add(processor);
-  for (const each of [...(processor._spanProcessors ?? []), processor]) guard(each, notices);
   const others = processor.onStart.bind(processor);
   processor.onStart = (span, context) => {
     addSpan(span, span.parentSpanContext?.spanId ?? span.parentSpanId);
     others(span, context);
   };
   return true;
-}
-
-/** Report what a span processor of the program throws, which would else be thrown by the code that is traced. */
-function guard(processor: SpanProcessor, notices: Notices): void {
-  for (const name of ["onStart", "onEnding", "onEnd"] as const) {
-    const call = processor[name] as ((...given: unknown[]) => void) | undefined;
-    if (call === undefined) continue;
-    processor[name] = (...given: unknown[]) => {
-      try {
-        call.apply(processor, given);
-      } catch (error) {
-        notices.once(`processor ${String(error)}`, () => `a span processor of the program threw ${String(error)}`);
-      }
-    };
-  }
 }
 
 /** Record a span that starts as a step of the example that it belongs to, and return whether it is recorded. */
@@ -145,12 +119,10 @@ function soleRecorder(span: Span): StepRecorder | undefined {
   if (open.length === 1) return open[0]?.recorder;
   const traced = open.find(({ recorder }) => recorder)?.recorder;
   if (traced !== undefined && spanKind(span.attributes)) {
-    traced.notices.once(`stray ${span.name}`, () => {
-      return (
-        `the span ${JSON.stringify(span.name)} is not recorded: it has no asynchronous context, and several examples ` +
-        "run; await the call in `run`, or set `concurrency` to 1"
-      );
-    });
+    traced.notices.once(
+      `the span ${JSON.stringify(span.name)} is not recorded: it has no asynchronous context, and several examples ` +
+        "run; await the call in `run`, or set `concurrency` to 1",
+    );
   }
   return undefined;
 }

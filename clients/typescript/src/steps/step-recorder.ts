@@ -50,25 +50,19 @@ export class StepRecorder {
     if (component !== undefined) checkComponent(component, this.candidate, this.notices);
     const recorded = new RecordedStep(label, inputs);
     this.#add(recorded, this.#spanSteps.get(spanContextOf(activeContext())?.spanId ?? ""));
-    try {
-      const result = inPlace({ recorder: this, around: recorded, within: undefined }, () => fn(recorded));
-      if (!isThenable(result)) {
-        recorded.end(result);
-        return result as never;
-      }
-      return Promise.resolve(result).then(
-        (value) => {
-          recorded.end(value);
-          return value;
-        },
-        (error: unknown) => {
-          recorded.fail(error);
-          throw error;
-        },
-      ) as never;
-    } catch (error) {
+    const end = <Value>(value: Value): Value => {
+      recorded.end(value);
+      return value;
+    };
+    const fail = (error: unknown): never => {
       recorded.fail(error);
       throw error;
+    };
+    try {
+      const result = inPlace({ recorder: this, around: recorded, within: undefined }, () => fn(recorded));
+      return (isThenable(result) ? Promise.resolve(result).then(end, fail) : end(result)) as never;
+    } catch (error) {
+      return fail(error);
     }
   };
 
@@ -100,9 +94,7 @@ export class StepRecorder {
 
   /** Report a step that starts after its example has ended. */
   #reportLate(title: string): void {
-    this.notices.once(`late ${title}`, () => {
-      return `the step ${title} was started after its example had ended; it is not recorded`;
-    });
+    this.notices.once(`the step ${title} was started after its example had ended; it is not recorded`);
   }
 
   /** Record nothing from now on, and return the steps. `isWhole`: the program ended by itself, and without a failure. */
@@ -118,9 +110,7 @@ export class StepRecorder {
       if (ending === undefined) return this.#ended(node.steps, around, isWhole);
       if (!ended) ending.error ??= UNFINISHED;
       if (!ended && isWhole) {
-        this.notices.once(`unfinished ${title}`, () => {
-          return `the step ${title} had not ended when \`run\` returned; await it there`;
-        });
+        this.notices.once(`the step ${title} had not ended when \`run\` returned; await it there`);
       }
       const steps = this.#ended(node.steps, [...around, ending], isWhole);
       if (steps.length > 0) ending.steps = steps;

@@ -4,6 +4,7 @@ import { joined } from "../base/bytes.js";
 import { isHolder, read } from "../base/error-values.js";
 import { builtin } from "../base/runtime.js";
 import { jsonIn } from "../base/values.js";
+import { WIRE } from "../generated/wire.js";
 import {
   AWS_THROTTLING,
   type Failure,
@@ -22,14 +23,9 @@ const LOOK = 8 * 1024;
 /** The last bytes of a part of a longer event, which are read again with the next part: a mark of the end may lie across both. */
 const MAX_MARK = 64;
 
-/** The streams of models that always have an end, as their events show it. */
-const PROTOCOLS: readonly { event: RegExp; end: RegExp }[] = [
-  { event: /"choices"\s*:\s*\[/, end: /"finish_reason"\s*:\s*"[^"]|\[DONE\]/ },
-  { event: /"response\.created"/, end: /"response\.(completed|incomplete|failed|cancelled)"/ },
-  { event: /"message_start"/, end: /"message_stop"|"stop_reason"\s*:\s*"/ },
-  { event: /"candidates"\s*:\s*\[/, end: /"finishReason"\s*:\s*"/ },
-  { event: /"done"\s*:/, end: /"done"\s*:\s*true/ }, // Ollama
-];
+/** Of the streams of models that always have an end, and that end. */
+const HAS_AN_END = RegExp(WIRE.HAS_AN_END);
+const END = RegExp(WIRE.ENDS);
 
 /** Bytes of a compressed body. */
 const MAX_COMPRESSED = 256 * 1024;
@@ -53,7 +49,7 @@ export class AnswerReader {
   #compressedBytes = 0;
   #kept = "";
   #failure: Failure | undefined;
-  #protocol: (typeof PROTOCOLS)[number] | undefined;
+  #mustEnd = false;
   #hasEvents = false;
   #hasEnd = false;
   #isUnreadable = false;
@@ -84,7 +80,7 @@ export class AnswerReader {
   /** Whether it was a stream without the event that ends each stream of its protocol, or without any; to be asked at its end. */
   get isUnfinished(): boolean {
     if (!this.isStream || this.#isUnreadable || this.#compressedBytes > MAX_COMPRESSED) return false;
-    return this.#protocol === undefined ? !this.#hasEvents : !this.#hasEnd;
+    return !this.#hasEnd && (this.#mustEnd || !this.#hasEvents);
   }
 
   /** Look at a part of the body. */
@@ -149,8 +145,8 @@ export class AnswerReader {
     if (end === -1 && this.#kept.length <= MAX_READ) return;
     const complete = end === -1 ? this.#kept : this.#kept.slice(0, end);
     this.#kept = end === -1 ? complete.slice(-MAX_MARK) : this.#kept.slice(end + this.#separator.length);
-    this.#protocol ??= PROTOCOLS.find(({ event }) => event.test(complete));
-    this.#hasEnd ||= this.#protocol?.end.test(complete) === true;
+    this.#mustEnd ||= HAS_AN_END.test(complete);
+    this.#hasEnd ||= END.test(complete);
     this.#hasEvents ||= /^[^:\s]/m.test(complete);
     if (/error|failed|exception|grpc-status/i.test(complete)) {
       for (const event of complete.split(this.#separator)) this.#event(event);

@@ -1,6 +1,7 @@
 /** The transient failures of calls: by status, by the error of a transport, by what an answer states. */
 
 import { isHolder, namesOf, read } from "../base/error-values.js";
+import { WIRE } from "../generated/wire.js";
 
 /** A transient failure. `reason`: in words, or the status. */
 export interface Failure {
@@ -62,11 +63,8 @@ export function isTransientInGrpc(status: number): boolean {
 export const AWS_THROTTLING =
   /Throttl|TooManyRequests|ProvisionedThroughputExceeded|RequestLimitExceeded|SlowDown|ServiceUnavailable|InternalServer|ModelNotReady/;
 
-const STATES_OUTAGE =
-  /rate.?limit|too.?many|quota|overload|exhausted|throttl|server.?error|internal|unavailable|time.?out|capacity|model.?stream.?error/i;
-const MESSAGE_OF_OUTAGE = /rate.?limit|overloaded|too many requests|quota|unavailable|try again/i;
-const STATES_REJECTION =
-  /invalid|auth|permission|forbidden|denied|not.?found|too.?large|too.?long|context|content|policy|filter|moderation/i;
+const TRANSIENT = RegExp(WIRE.TRANSIENT, "i");
+const LASTING = RegExp(WIRE.LASTING, "i");
 
 /**
  * The failure that the JSON of an answer or of one event states; undefined if it states none that is transient.
@@ -76,25 +74,23 @@ const STATES_REJECTION =
 export function statedFailure(json: unknown, isEvent: boolean): Failure | undefined {
   const answer = Array.isArray(json) ? json[0] : json;
   if (!isHolder(answer) || read(answer, "jsonrpc") !== undefined) return undefined;
-  const inner = read(answer, "response");
   const choices = read(answer, "choices");
-  const inChoices = Array.isArray(choices) ? choices.map((choice) => read(choice, "error")).find(isHolder) : undefined;
-  const named = read(answer, "error") ?? read(inner, "error") ?? inChoices;
-  const error = named ?? (read(answer, "type") === "error" ? answer : undefined);
-  if (typeof error === "string")
-    return statedFailure({ error: { [/^\S+$/.test(error) ? "code" : "message"]: error } }, isEvent);
-  if (!isHolder(error)) return undefined;
-  const stated = ["code", "type", "status", "reason"].map((name) => read(error, name));
+  const holders = [answer, read(answer, "response"), ...(Array.isArray(choices) ? choices : [])];
+  const error =
+    holders.map((each) => read(each, "error")).find(Boolean) ?? (read(answer, "type") === "error" && answer);
+  if (!error) return undefined;
+  const stated = isHolder(error)
+    ? ["code", "status", "type", "reason", "message"].map((name) => read(error, name))
+    : [error];
   const status = stated.map(Number).find((number) => number >= 400 && number <= 599);
   if (status !== undefined)
     return isTransientStatus(status) ? { reason: `${status} in its answer`, status } : undefined;
-  const words = stated.filter((each): each is string => typeof each === "string" && each !== "error");
-  const message = String(read(error, "message") ?? "");
-  const isOutage = MESSAGE_OF_OUTAGE.test(message);
-  const outage = words.find((word) => STATES_OUTAGE.test(word)) ?? (isOutage ? message : undefined);
-  if (outage !== undefined) return { reason: `${outage.slice(0, 60)} in its answer` };
-  if (!isEvent || words.some((word) => STATES_REJECTION.test(word))) return undefined;
-  return { reason: `${(words[0] ?? "error").slice(0, 60)} in its answer` };
+  const texts = stated.filter((each): each is string => typeof each === "string" && each !== "error");
+  const names = texts.filter((text) => text.length <= WIRE.MAX_NAME && /^\S+$/.test(text) && text !== stated[4]);
+  const named = names.find((name) => TRANSIENT.test(name));
+  if (named === undefined && names.some((name) => LASTING.test(name))) return undefined;
+  const words = named ?? texts.map((text) => TRANSIENT.exec(text)?.[0]).find(Boolean);
+  return words || isEvent ? { reason: `${words ?? names[0] ?? "error"} in its answer` } : undefined;
 }
 
 /** The seconds that an answer asks to wait, by `retry-after-ms` or `retry-after`: seconds or a date. */

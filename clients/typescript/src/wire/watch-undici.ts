@@ -58,18 +58,8 @@ const watchMethods = oncePerPrototype<UndiciRequest>((prototype) => {
   });
 });
 
-const hosts = new Map<string, string>();
-
-/** The host of an origin; those of recent requests are kept. */
 function hostOf(origin: string | URL): string {
-  if (typeof origin !== "string") return origin.host;
-  let host = hosts.get(origin);
-  if (host === undefined) {
-    host = new URL(origin).host;
-    if (hosts.size > 1000) hosts.clear();
-    hosts.set(origin, host);
-  }
-  return host;
+  return typeof origin === "string" ? new URL(origin).host : origin.host;
 }
 
 /** Headers as undici has them: a list of names and values in turn, of bytes, or an object. */

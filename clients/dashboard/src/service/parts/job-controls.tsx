@@ -1,10 +1,9 @@
 /** What a person may ask of a job: to pause, resume or cancel it, or to raise its budget. */
 
-import { DialogButton } from "../../parts/dialog";
-import { Form, LimitFields, stated } from "../../parts/form";
+import { RequestButton, useAction } from "../../parts/action";
+import { LimitFields, stated } from "../../parts/form";
 import { count, money } from "../../parts/format";
 import { ProblemNotice } from "../../parts/problem";
-import { useAction } from "../loading";
 import type { Job } from "../schema";
 import { useMayWrite } from "../session";
 import { jobName } from "./names";
@@ -20,10 +19,11 @@ export function JobControls({ job, onChange }: { job: Job; onChange: () => void 
   if (!useMayWrite() || hasEnded(job.status)) return null;
   const path = `/job/${encodeURIComponent(job.job_id)}`;
   const name = jobName(job);
-  const ask = async (what: "pause" | "resume" | "cancel", close?: () => void) => {
-    if ((await action.send("POST", `${path}/${what}`)) !== null) close?.();
+  const ask = async (what: "pause" | "resume") => {
+    await action.send("POST", `${path}/${what}`);
     onChange();
   };
+  const calls = job.max_metric_calls === null ? "no limit" : `of ${count(job.max_metric_calls)}`;
   const isPaused = job.status === "paused" || job.wanted === "pause";
   return (
     <fieldset class="row controls" aria-label={`Controls of ${name}`}>
@@ -35,38 +35,32 @@ export function JobControls({ job, onChange }: { job: Job; onChange: () => void 
       >
         {isPaused ? "Resume" : "Pause"}
       </button>
-      <DialogButton label="Raise budget" title="Raise the budget" about={name}>
-        {(close) => <Budget job={job} onDone={() => [close(), onChange()]} />}
-      </DialogButton>
-      <DialogButton label="Cancel" title="Cancel the job" about={name}>
-        {(close) => (
-          <Form {...action} submit="Cancel the job" onSubmit={() => ask("cancel", close)}>
-            <p>It ends for good. What it has found is kept, and stays visible here; it makes no version.</p>
-          </Form>
-        )}
-      </DialogButton>
+      <RequestButton
+        label="Raise budget"
+        title="Raise the budget"
+        about={name}
+        submit="Set the limits"
+        asked={(given) => ["PATCH", path, stated(given)]}
+        onDone={onChange}
+      >
+        <LimitFields
+          hints={{
+            max_metric_calls: `${count(job.metric_calls)} used, ${calls}`,
+            max_cost_usd: job.max_cost_usd === null ? "no limit" : `at most ${money(job.max_cost_usd)}`,
+          }}
+        />
+      </RequestButton>
+      <RequestButton
+        label="Cancel"
+        title="Cancel the job"
+        about={name}
+        submit="Cancel the job"
+        asked={() => ["POST", `${path}/cancel`]}
+        onDone={onChange}
+      >
+        <p>It ends for good. What it has found is kept, and stays visible here; it makes no version.</p>
+      </RequestButton>
       <ProblemNotice problem={action.problem} />
     </fieldset>
-  );
-}
-
-function Budget({ job, onDone }: { job: Job; onDone: () => void }) {
-  const { send, ...action } = useAction();
-  const calls = job.max_metric_calls === null ? "no limit" : `of ${count(job.max_metric_calls)}`;
-  return (
-    <Form
-      {...action}
-      submit="Set the limits"
-      onSubmit={async (given) => {
-        if ((await send("PATCH", `/job/${encodeURIComponent(job.job_id)}`, stated(given))) !== null) onDone();
-      }}
-    >
-      <LimitFields
-        hints={{
-          max_metric_calls: `${count(job.metric_calls)} used, ${calls}`,
-          max_cost_usd: job.max_cost_usd === null ? "no limit" : `at most ${money(job.max_cost_usd)}`,
-        }}
-      />
-    </Form>
   );
 }

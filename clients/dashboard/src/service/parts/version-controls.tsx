@@ -1,10 +1,10 @@
 /** What a person may do with a version: promote it, take the promotion back, deliver it. */
 
 import { useState } from "preact/hooks";
+import { RequestButton, useAction } from "../../parts/action";
 import { DialogButton } from "../../parts/dialog";
 import { Field, Form, stated } from "../../parts/form";
 import { Block, Inline } from "../../parts/text";
-import { useAction } from "../loading";
 import type { Schema, Version } from "../schema";
 import { useMayWrite } from "../session";
 
@@ -14,44 +14,38 @@ interface Props {
 }
 
 export function VersionControls({ version, onChange }: Props) {
-  const promotion = useAction();
-  const promoted = async (what: "promote" | "rollback", close: () => void, body?: unknown) => {
-    const path = `/program/${encodeURIComponent(version.program_id)}/${what}`;
-    if ((await promotion.send("POST", path, body)) === null) return;
-    close();
-    onChange();
-  };
+  const path = `/program/${encodeURIComponent(version.program_id)}`;
   if (!useMayWrite()) return null;
   const certified = version.verdict === "improved" && !version.leaks;
   return (
     <fieldset class="row controls" aria-label="Controls of the version">
       {version.active ? (
-        <DialogButton label="Roll back" title="Roll back">
-          {(close) => (
-            <Form {...promotion} submit="Roll back" onSubmit={() => promoted("rollback", close)}>
-              <p>The version that was active before this one becomes active again.</p>
-            </Form>
-          )}
-        </DialogButton>
+        <RequestButton
+          title="Roll back"
+          submit="Roll back"
+          asked={() => ["POST", `${path}/rollback`]}
+          onDone={onChange}
+        >
+          <p>The version that was active before this one becomes active again.</p>
+        </RequestButton>
       ) : (
-        <DialogButton label="Promote" title="Promote the version" primary>
-          {(close) => (
-            <Form
-              {...promotion}
-              submit="Promote"
-              onSubmit={(given) => promoted("promote", close, certified ? {} : { force: true, ...stated(given) })}
-            >
-              <p>
-                It becomes the active version of its program, in place of the present one.{" "}
-                {!certified &&
-                  (version.verdict === null
-                    ? "It has no certificate: state why it is promoted all the same. The reason is recorded."
-                    : `Its certificate states "${version.verdict}"${version.leaks ? ", weakened by leaks" : ""}: state why it is promoted all the same. The reason is recorded.`)}
-              </p>
-              {!certified && <Field label="Reason" name="reason" long required />}
-            </Form>
-          )}
-        </DialogButton>
+        <RequestButton
+          label="Promote"
+          title="Promote the version"
+          primary
+          submit="Promote"
+          asked={(given) => ["POST", `${path}/promote`, certified ? {} : { force: true, ...stated(given) }]}
+          onDone={onChange}
+        >
+          <p>
+            It becomes the active version of its program, in place of the present one.{" "}
+            {!certified &&
+              (version.verdict === null
+                ? "It has no certificate: state why it is promoted all the same. The reason is recorded."
+                : `Its certificate states "${version.verdict}"${version.leaks ? ", weakened by leaks" : ""}: state why it is promoted all the same. The reason is recorded.`)}
+          </p>
+          {!certified && <Field label="Reason" name="reason" long required />}
+        </RequestButton>
       )}
       <DialogButton label="Deliver" title="Deliver the version">
         {() => <Deliver version={version} />}

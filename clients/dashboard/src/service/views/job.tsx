@@ -1,25 +1,23 @@
 /** One job: its state, what may be asked of it, and the views of its run as the page of a single run has them. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Answers, AnswersContext } from "../../answers";
 import type { Status } from "../../connection";
+import { useLoaded } from "../../loading";
 import { useKnown } from "../../observed";
-import { Stuck } from "../../panels/stuck";
 import { Badge } from "../../parts/badge";
 import { ConnectionBadge, Figures } from "../../parts/header";
+import { Notices } from "../../parts/notices";
+import { Loading, Shown } from "../../parts/shown";
 import { Tabs } from "../../parts/tabs";
 import { Inline } from "../../parts/text";
 import { Travel } from "../../parts/travel";
 import { href, NAMES, type Place, routeOf, VIEWS } from "../../route";
-import { stallOf } from "../../state/stall";
 import { LIVE, viewAt } from "../../state/view";
 import { RunView } from "../../views/run";
 import { JobStore } from "../job-store";
-import { useLoaded } from "../loading";
 import { JobControls } from "../parts/job-controls";
 import { JobFailure } from "../parts/job-failure";
 import { jobName } from "../parts/names";
-import { Loading, Shown } from "../parts/shown";
 import { viewAddress } from "../place";
 import type { Job } from "../schema";
 import { LogView } from "./log";
@@ -33,13 +31,10 @@ const EVERY_MS = 15_000;
 export function JobPage({ id, place }: { id: string; place: Place }) {
   const store = useMemo(() => new JobStore(id), [id]);
   useEffect(() => store.leave, [store]);
-  const { state, job: event, status, resets } = useKnown(store);
-  const loaded = useLoaded<Job>(`/job/${encodeURIComponent(id)}`, EVERY_MS);
-  const answers = useMemo(() => new Answers(null), [id]);
+  const { state, job: event, status } = useKnown(store);
+  const loaded = useLoaded<Job>(`/job/${encodeURIComponent(id)}`, { everyMs: EVERY_MS });
   const [at, setAt] = useState(LIVE);
   const view = useMemo(() => viewAt(state, at), [state, at]);
-  const stall = stallOf(view);
-  useEffect(() => answers.forget(), [resets, answers]);
   const last = useRef<string | null>(null);
   useEffect(() => {
     const now = event === null ? null : `${event.status} ${event.wanted}`;
@@ -51,69 +46,56 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
   const chosen = named === "runs" ? "now" : named;
   const api = `/job/${encodeURIComponent(id)}`;
   return (
-    <AnswersContext.Provider value={answers}>
-      <Shown loaded={loaded}>
-        {(read) => {
-          const job: Job = event === null ? read : { ...read, ...event.progress, ...stateOf(event) };
-          return (
-            <>
-              <div class="row view-title">
-                <Inline as="h1" text={jobName(job)} length={80} />
-                <Badge text={job.status} />
-                {job.status === "running" && (
-                  <Inline as="span" class="quiet" text={job.wanted === "run" ? job.phase : `${job.wanted} asked for`} />
-                )}
-                <ConnectionBadge status={status} />
-                <JobControls job={job} onChange={loaded.reload} />
-              </div>
-              <p class="quiet from">
-                <Inline text={job.repo_url} length={200} />
-                {job.ref !== null && (
-                  <>
-                    {" "}
-                    at <Inline text={job.ref} length={80} />
-                  </>
-                )}
-                {job.program_id !== null && (
-                  <>
-                    {" \u00b7 "}
-                    <a href={viewAddress("version", { id: job.program_id })}>the version it made</a>
-                  </>
-                )}
-              </p>
-              {view.latest.run !== undefined && <Figures view={view} />}
-              {stall !== null && <Stuck view={view} stall={stall} />}
-              <JobFailure job={job} />
-              <Tabs class="tabs run" label="Views of the job" views={TABS} current={`#/${chosen}`} />
-              {chosen === "log" ? (
-                <LogView id={id} status={job.status} />
-              ) : view.latest.run === undefined ? (
-                <NoRun job={job} status={status} problem={view.latest.store?.problem ?? null} />
-              ) : (
+    <Shown loaded={loaded}>
+      {(read) => {
+        const job: Job = event === null ? read : { ...read, ...event.progress, ...event };
+        return (
+          <>
+            <div class="row view-title">
+              <Inline as="h1" text={jobName(job)} length={80} />
+              <Badge text={job.status} />
+              {job.status === "running" && (
+                <Inline as="span" class="quiet" text={job.wanted === "run" ? job.phase : `${job.wanted} asked for`} />
+              )}
+              <ConnectionBadge status={status} />
+              <JobControls job={job} onChange={loaded.reload} />
+            </div>
+            <p class="quiet">
+              <Inline text={job.repo_url} length={200} />
+              {job.ref !== null && (
                 <>
-                  <RunView name={chosen} view={view} params={place.params} api={api} />
-                  <footer class="row travel">
-                    <Travel end={view.latest.position?.end ?? 0} view={view} onChange={setAt} />
-                  </footer>
+                  {" "}
+                  at <Inline text={job.ref} length={80} />
                 </>
               )}
-            </>
-          );
-        }}
-      </Shown>
-    </AnswersContext.Provider>
+              {job.program_id !== null && (
+                <>
+                  {" \u00b7 "}
+                  <a href={viewAddress("version", { id: job.program_id })}>the version it made</a>
+                </>
+              )}
+            </p>
+            {view.latest.run !== undefined && <Figures view={view} />}
+            <Notices notices={view.latest.notices?.notices.filter(({ kind }) => kind !== "stopped") ?? []} />
+            <JobFailure job={job} />
+            <Tabs class="tabs run" label="Views of the job" views={TABS} current={`#/${chosen}`} />
+            {chosen === "log" ? (
+              <LogView id={id} status={job.status} />
+            ) : view.latest.run === undefined ? (
+              <NoRun job={job} status={status} problem={view.latest.store?.problem ?? null} />
+            ) : (
+              <>
+                <RunView name={chosen} view={view} params={place.params} api={api} />
+                <footer class="row travel">
+                  <Travel end={view.latest.position?.end ?? 0} view={view} onChange={setAt} />
+                </footer>
+              </>
+            )}
+          </>
+        );
+      }}
+    </Shown>
   );
-}
-
-function stateOf({
-  status,
-  reason,
-  wanted,
-  program_id,
-  failure,
-  attempts,
-}: Pick<Job, "status" | "reason" | "wanted" | "program_id" | "failure" | "attempts">) {
-  return { status, reason, wanted, program_id, failure, attempts };
 }
 
 const NOT_LOADING: readonly Status["kind"][] = ["ended", "refused", "deleted"];

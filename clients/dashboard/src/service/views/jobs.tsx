@@ -1,14 +1,14 @@
 /** All jobs: how far each is, what it has found and cost, and what may be asked of it. */
 
+import { useList } from "../../loading";
 import { Badge } from "../../parts/badge";
 import { Facts } from "../../parts/facts";
 import { count, money, score, time } from "../../parts/format";
+import { List } from "../../parts/shown";
 import { Inline } from "../../parts/text";
 import { usePlace } from "../../route";
-import { useList } from "../loading";
 import { hasEnded, JobControls } from "../parts/job-controls";
 import { jobName, repositoryName } from "../parts/names";
-import { List } from "../parts/shown";
 import { jobAddress, viewAddress } from "../place";
 import type { Job } from "../schema";
 import { useMayWrite } from "../session";
@@ -73,7 +73,7 @@ function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
   const limit = job.max_cost_usd === null ? "" : ` of ${money(job.max_cost_usd)}`;
   return (
     <li class="panel card">
-      <div class="row card-title">
+      <div class="row">
         <h2>
           <a href={jobAddress(job.job_id, job.status === "completed" ? "result" : "now")}>
             <Inline text={jobName(job)} length={80} />
@@ -114,16 +114,12 @@ function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
 export function Progress({ job }: { job: Job }) {
   const share = job.max_metric_calls ? Math.min(1, job.metric_calls / job.max_metric_calls) : null;
   return (
-    <div class="row progress">
+    <div class="row">
       <span>
         {count(job.metric_calls)}
         {job.max_metric_calls !== null && ` of ${count(job.max_metric_calls)}`} metric calls
       </span>
-      {share !== null && (
-        <div class="bar" aria-hidden="true">
-          <i style={{ width: `${share * 100}%` }} />
-        </div>
-      )}
+      {share !== null && <progress value={share} aria-hidden="true" />}
     </div>
   );
 }

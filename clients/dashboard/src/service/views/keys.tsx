@@ -1,12 +1,12 @@
 /** API keys, for owners: make, list and revoke them. */
 
 import { useState } from "preact/hooks";
-import { DialogButton } from "../../parts/dialog";
+import { useList } from "../../loading";
+import { RequestButton, useAction } from "../../parts/action";
 import { Field, Form, stated } from "../../parts/form";
 import { time } from "../../parts/format";
+import { List } from "../../parts/shown";
 import { Inline } from "../../parts/text";
-import { useAction, useList } from "../loading";
-import { List } from "../parts/shown";
 import type { Schema } from "../schema";
 import { useMayManage } from "../session";
 
@@ -50,13 +50,7 @@ export function KeysView() {
 }
 
 function Row({ shown, onChange }: { shown: Key; onChange: () => void }) {
-  const { send, ...action } = useAction();
   const expired = shown.expires !== null && new Date(shown.expires) <= new Date();
-  const revoke = async (close: () => void) => {
-    if ((await send("DELETE", `/keys/${encodeURIComponent(shown.key_id)}`)) === null) return;
-    close();
-    onChange();
-  };
   return (
     <li>
       <Inline as="strong" text={shown.name} length={80} />
@@ -70,16 +64,19 @@ function Row({ shown, onChange }: { shown: Key; onChange: () => void }) {
       ) : (
         <>
           {shown.expires !== null && <span class="quiet">expires {time(shown.expires)}</span>}
-          <DialogButton label="Revoke" title="Revoke the key" about={shown.name}>
-            {(close) => (
-              <Form {...action} submit="Revoke" onSubmit={() => revoke(close)}>
-                <p>
-                  <Inline text={shown.name} length={120} /> is refused from now on, and people who signed in with it are
-                  signed out. This cannot be undone.
-                </p>
-              </Form>
-            )}
-          </DialogButton>
+          <RequestButton
+            label="Revoke"
+            title="Revoke the key"
+            about={shown.name}
+            submit="Revoke"
+            asked={() => ["DELETE", `/keys/${encodeURIComponent(shown.key_id)}`]}
+            onDone={onChange}
+          >
+            <p>
+              <Inline text={shown.name} length={120} /> is refused from now on, and people who signed in with it are
+              signed out. This cannot be undone.
+            </p>
+          </RequestButton>
         </>
       )}
     </li>

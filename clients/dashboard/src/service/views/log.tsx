@@ -3,11 +3,11 @@
 import { useEffect, useState } from "preact/hooks";
 import { time } from "../../parts/format";
 import { type Problem, ProblemNotice } from "../../parts/problem";
+import { Loading } from "../../parts/shown";
 import { Inline } from "../../parts/text";
+import { request } from "../../request";
 import { visible } from "../../text/visible";
 import { hasEnded } from "../parts/job-controls";
-import { Loading } from "../parts/shown";
-import { request } from "../request";
 import type { Schema } from "../schema";
 
 type Line = Schema<"LogLine">;
@@ -30,7 +30,7 @@ export function LogView({ id, status }: { id: string; status: string }) {
         <p class="empty">Nothing was printed yet.</p>
       ) : (
         // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls takes the focus
-        <section class="log" aria-label="Log" tabIndex={0}>
+        <section class="block long" aria-label="Log" tabIndex={0}>
           <ol>
             {shown.map((line, at) => (
               <li key={at}>

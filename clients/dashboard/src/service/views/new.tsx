@@ -1,13 +1,14 @@
 /** A new optimization: the program, its rows, the budget, and who proposes texts. */
 
 import { useState } from "preact/hooks";
+import { useList } from "../../loading";
+import { useAction } from "../../parts/action";
 import { Field, Form } from "../../parts/form";
+import { Shown } from "../../parts/shown";
 import { line } from "../../text/visible";
-import { useAction, useList } from "../loading";
 import { requestOf } from "../optimize-request";
 import { repositoryName } from "../parts/names";
 import { RowsField } from "../parts/rows-field";
-import { Shown } from "../parts/shown";
 import { jobAddress } from "../place";
 import type { Repository, Schema } from "../schema";
 import { useMayWrite } from "../session";

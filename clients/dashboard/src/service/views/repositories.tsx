@@ -1,15 +1,16 @@
 /** Connected repositories, and the form that connects another one. */
 
 import { useState } from "preact/hooks";
+import { useList } from "../../loading";
+import { useAction } from "../../parts/action";
 import { Badge } from "../../parts/badge";
 import { Facts } from "../../parts/facts";
 import { Field, Form, stated } from "../../parts/form";
 import { time } from "../../parts/format";
 import { ProblemNotice } from "../../parts/problem";
+import { List } from "../../parts/shown";
 import { Inline } from "../../parts/text";
-import { useAction, useList } from "../loading";
 import { repositoryName } from "../parts/names";
-import { List } from "../parts/shown";
 import { viewAddress } from "../place";
 import type { Repository, Schema } from "../schema";
 import { useMayWrite } from "../session";
@@ -38,7 +39,7 @@ export function RepositoriesView() {
           <ul class="cards">
             {repositories.map((each) => (
               <li key={each.client_id} class="panel card">
-                <div class="row card-title">
+                <div class="row">
                   <Inline as="h2" text={repositoryName(each.repo_url)} length={80} />
                   <Badge text={each.status} />
                 </div>

@@ -1,18 +1,18 @@
 /** What the tenant has used this month of what it may use; for owners the audit log. */
 
 import type { ComponentChildren } from "preact";
+import { useList, useLoaded } from "../../loading";
 import { Facts } from "../../parts/facts";
 import { count, money, time } from "../../parts/format";
+import { List, Shown } from "../../parts/shown";
 import { Inline } from "../../parts/text";
-import { useList, useLoaded } from "../loading";
-import { List, Shown } from "../parts/shown";
 import type { Schema } from "../schema";
 import { useMayManage } from "../session";
 
 const EVERY_MS = 15_000;
 
 export function UsageView() {
-  const loaded = useLoaded<Schema<"UsageView">>("/usage", EVERY_MS);
+  const loaded = useLoaded<Schema<"UsageView">>("/usage", { everyMs: EVERY_MS });
   const mayManage = useMayManage();
   return (
     <>
@@ -64,11 +64,7 @@ function Quota({ name, used, of, shown, children }: QuotaProps) {
       <span>
         {name}: <strong>{shown(used)}</strong> {of === null ? "(no limit)" : `of ${shown(of)}`} {children}
       </span>
-      {of !== null && of > 0 && (
-        <div class="bar" aria-hidden="true">
-          <i style={{ width: `${Math.min(1, used / of) * 100}%` }} />
-        </div>
-      )}
+      {of !== null && of > 0 && <progress value={used} max={of} aria-hidden="true" />}
     </li>
   );
 }

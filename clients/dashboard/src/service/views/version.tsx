@@ -1,14 +1,14 @@
 /** One version: its score and certificate, where it is from, its texts and its code against its parent. */
 
 import { useMemo } from "preact/hooks";
+import { useLoaded } from "../../loading";
 import { Badge, Verdict } from "../../parts/badge";
 import { Facts } from "../../parts/facts";
 import { score, signed, time } from "../../parts/format";
+import { Shown } from "../../parts/shown";
 import { Block, Compared, Inline } from "../../parts/text";
 import { compare } from "../../text/compare";
-import { useLoaded } from "../loading";
 import { programName } from "../parts/names";
-import { Shown } from "../parts/shown";
 import { VersionControls } from "../parts/version-controls";
 import { jobAddress, viewAddress } from "../place";
 import type { Version } from "../schema";

@@ -1,11 +1,11 @@
 /** All versions of all programs; one of each program is active. */
 
+import { useList } from "../../loading";
 import { Badge, Verdict } from "../../parts/badge";
 import { score, time } from "../../parts/format";
+import { List } from "../../parts/shown";
 import { Inline } from "../../parts/text";
-import { useList } from "../loading";
 import { programName, repositoryName } from "../parts/names";
-import { List } from "../parts/shown";
 import { viewAddress } from "../place";
 import type { Schema, VersionSummary } from "../schema";
 
@@ -34,7 +34,7 @@ export function VersionsView() {
                 {those.map((version) => (
                   <li key={version.program_id}>
                     <a href={viewAddress("version", { id: version.program_id })}>{time(version.created)}</a>
-                    <span class="scores">
+                    <span>
                       {score(version.seed_score)} {"\u2192"} <strong>{score(version.score)}</strong>
                     </span>
                     <Verdict version={version} />

@@ -65,6 +65,11 @@ def litellm_(url):
     return module("litellm").completion("openai/m", MESSAGES, **given).choices[0].message.content
 
 
+async def litellm_anthropic(url):
+    given = {"api_key": "k", "api_base": url, "max_retries": 0, "timeout": TIMEOUT}
+    return (await module("litellm").acompletion("anthropic/m", MESSAGES, **given)).choices[0].message.content
+
+
 async def litellm_anthropic_stream(url):
     given = {"api_key": "k", "api_base": url, "max_retries": 0, "timeout": TIMEOUT}
     parts = await module("litellm").acompletion("anthropic/m", MESSAGES, stream=True, **given)
@@ -102,7 +107,8 @@ async def httpx_async(url):
 
 
 async def aiohttp_(url):
-    async with module("aiohttp").ClientSession(raise_for_status=True) as session:
+    limit = module("aiohttp").ClientTimeout(TIMEOUT)
+    async with module("aiohttp").ClientSession(raise_for_status=True, timeout=limit) as session:
         async with session.post(url + "/chat/completions", json=ASKED) as answer:
             return text_of(await answer.json())
 
@@ -217,10 +223,18 @@ def openai_client(url):
     return module("openai").AsyncOpenAI(api_key="k", base_url=url, max_retries=0, timeout=TIMEOUT)
 
 
-async def pydantic_ai(url):
+def pydantic_ai_model(url):
     provider = module("pydantic_ai.providers.openai").OpenAIProvider(openai_client=openai_client(url))
-    model = module("pydantic_ai.models.openai").OpenAIChatModel("m", provider=provider)
-    return (await module("pydantic_ai").Agent(model).run("Hi")).output
+    return module("pydantic_ai.models.openai").OpenAIChatModel("m", provider=provider)
+
+
+async def pydantic_ai(url):
+    return (await module("pydantic_ai").Agent(pydantic_ai_model(url)).run("Hi")).output
+
+
+async def pydantic_ai_fallback(url):
+    both = module("pydantic_ai.models.fallback").FallbackModel(pydantic_ai_model(url), pydantic_ai_model(url))
+    return (await module("pydantic_ai").Agent(both).run("Hi")).output
 
 
 async def openai_agents(url):
@@ -327,6 +341,7 @@ CALLS = {
     "anthropic async": ("anthropic", anthropic_async),
     "anthropic stream": ("anthropic", anthropic_stream),
     "litellm": ("litellm", litellm_),
+    "litellm (anthropic)": ("litellm", litellm_anthropic),
     "litellm stream": ("litellm", litellm_anthropic_stream),
     "litellm.Router": ("litellm", litellm_router),
     "httpx": ("httpx", httpx_),
@@ -348,6 +363,7 @@ CALLS = {
     "langchain-openai": ("langchain-openai", langchain_openai),
     "langchain-openai stream": ("langchain-openai", langchain_openai_stream),
     "pydantic-ai": ("pydantic-ai-slim", pydantic_ai),
+    "pydantic-ai (FallbackModel)": ("pydantic-ai-slim", pydantic_ai_fallback),
     "openai-agents": ("openai-agents", openai_agents),
     "dspy": ("dspy", dspy_),
     "grpc": ("grpcio", grpc_),
@@ -377,7 +393,7 @@ MODULES = {
     "groq": "groq",
     "ollama": "ollama",
     "langchain-openai": "langchain_openai",
-    "pydantic-ai-slim": "pydantic_ai pydantic_ai.models.openai pydantic_ai.providers.openai",
+    "pydantic-ai-slim": "pydantic_ai.models.fallback pydantic_ai.models.openai pydantic_ai.providers.openai",
     "openai-agents": "agents",
     "dspy": "dspy",
     "grpcio": "grpc grpc.aio",
@@ -390,15 +406,16 @@ MODULES = {
 }
 """By distribution: what its clients import, here and not in an example, so that processes are forked with it."""
 
-USED = os.environ.get("CLIENTS", "").split(",")
-for package in dict.fromkeys(CALLS[name][0] for name in USED if name):
+USED = os.environ["CLIENTS"].split(",") if "CLIENTS" in os.environ else []
+for package in dict.fromkeys(CALLS[name][0] for name in USED):
     for each in MODULES.get(package, "").split():
         module(each)
 
 
 def run(example, candidate):
     if example["client"] is None:
-        return {name: "of Python" if package is None else version(package) for name, (package, _) in CALLS.items()}
+        packages = {name: CALLS[name][0] for name in USED or CALLS}
+        return {name: "of Python" if package is None else version(package) for name, package in packages.items()}
     _, call = CALLS[example["client"]]
     try:
         result = call(example["url"])

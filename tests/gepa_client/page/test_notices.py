@@ -1,0 +1,135 @@
+"""What a page states first of a run: that it is lost, stuck, waits or has stopped, and what to do."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gepa_client.journal.run_events import FailureGroup
+from gepa_client.page.moment_events import CommandHint, FailureCounts, LongInFlight, Notice, Now, Run
+from gepa_client.page.notices import Situation, failed_at
+
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "/a/b.py", line 3, in run\n    f()\n'
+    '  File "/a/c.py", line 8, in f\n    s.recv(1)\nTimeoutError\n'
+)
+RUN: dict[str, Any] = {
+    **dict.fromkeys(Run.model_fields),
+    "event": "run",
+    "run_id": "4f2",
+    "status": "running",
+    "created": "2026-01-05T10:00:00Z",
+    "settings": {},
+    "components": ["rules"],
+    "splits": {},
+    "driven": True,
+    "store": "runs.db",
+    "commands": [CommandHint(command="evolverpc resume 4f2", what="continue the run")],
+}
+CALM: dict[str, Any] = {
+    **dict.fromkeys(("iteration", "metric_calls", "active_seconds", "beat_age_s", "forecast")),
+    "lost": False,
+    "phase": "optimizing",
+    "in_flight": 2,
+    "usual_s": 0.5,
+    "no_result_s": 1.0,
+    "last_result": "2026-01-05T10:00:00Z",
+    "longest": [],
+}
+
+
+def waiting(seconds: float) -> list[LongInFlight]:
+    return [LongInFlight(row="val 7", candidate="2", seconds=seconds, limit_s=300.0, endpoint="http://127.0.0.1:8100")]
+
+
+def failures(status: Any, count: int) -> FailureCounts:
+    group: dict[str, Any] = {
+        "type": "KeyError",
+        "status": status,
+        "count": count,
+        "rows": [],
+        "row_count": 1,
+        "candidates": {},
+    }
+    shown = FailureGroup(**group, message="'team'", traceback=TRACEBACK, row="val 7", candidate="2")
+    return FailureCounts(failed=count, evaluated=900, groups=[shown], words=[""], cells={}, first=41)
+
+
+def situation(found: FailureCounts | None = None, *, seed_failed: bool = False, **changed: Any) -> Situation:
+    run = {name: changed.pop(name) for name in ("status", "driven", "reason", "reflection_model") if name in changed}
+    return Situation(Run(**(RUN | run)), Now(**(CALM | changed)), found, seed_failed, "my runs.db")
+
+
+@pytest.mark.parametrize(
+    ("stuck_s", "timed_out", "changed"),
+    [
+        (None, 0, {}),
+        (None, 0, {"no_result_s": 20.0, "longest": waiting(20)}),
+        (None, 0, {"usual_s": 60.0, "no_result_s": 400.0, "longest": waiting(400)}),
+        (None, 0, {"no_result_s": 2.0, "longest": waiting(200)}),  # others bring results
+        (None, 0, {"no_result_s": 200.0, "longest": waiting(12)}),  # reflection took the time
+        (40.0, 0, {"no_result_s": 40.0, "longest": waiting(40)}),
+        (12.0, 2, {"no_result_s": 12.0, "longest": waiting(12)}),  # others timed out before
+        (640.0, 2, {"no_result_s": 640.0, "timeouts": 2, "longest": waiting(11)}),  # a time-out ends no stall
+        (None, 0, {"no_result_s": None, "usual_s": None, "last_result": None, "longest": waiting(60)}),
+        (130.0, 0, {"no_result_s": None, "usual_s": None, "last_result": None, "longest": waiting(130)}),
+        (None, 0, {"no_result_s": 640.0, "timeouts": 2, "lost": True}),
+        (None, 0, {"no_result_s": 640.0, "timeouts": 2, "waiting_for": "no endpoint is left"}),
+        (None, 0, {"no_result_s": 640.0, "timeouts": 2, "in_flight": 0}),
+    ],
+)
+def test_examples_are_stuck_that_wait_much_longer_than_usual(
+    stuck_s: float | None, timed_out: int, changed: dict[str, Any]
+) -> None:
+    assert situation(failures("timeout", timed_out) if timed_out else None, **changed).stuck_s == stuck_s
+
+
+def one(found: Situation) -> Notice:
+    [notice] = found.notices()
+    return notice
+
+
+def test_a_stuck_run_names_where_it_waits_and_suggests_a_limit_that_lets_usual_examples_end() -> None:
+    stuck: dict[str, Any] = {"no_result_s": 640.0, "timeouts": 2, "longest": waiting(640)}
+    notice = one(situation(failures("timeout", 6), **stuck))
+    words = " ".join(notice.text)
+    assert notice.title == "No result for 11 min: 2 examples in flight; 2 timed out before them"
+    assert "val 7 with candidate 2 for 11 min" in words and "http://127.0.0.1:8100" in words
+    assert "after 5 min, as a time-out, which counts as 0." in words and "/a/c.py, line 8: s.recv(1)" in words
+    pause, resume, _ = notice.commands
+    assert pause.command == "evolverpc pause 4f2 --store 'my runs.db'"
+    assert "--example-timeout-s 10" in resume.command and "0.5 s on average" in resume.what
+    for usual, flag in ((2.5, "--example-timeout-s 25"), (40.0, "resume 4f2 --store")):
+        assert flag in one(situation(failures("timeout", 6), **stuck, usual_s=usual)).commands[1].command
+    assert failed_at("Error: x\n    at run (a.ts:3:4)") is None
+
+
+def test_a_run_states_what_it_waits_for_and_for_how_long() -> None:
+    ago = (datetime.now(UTC) - timedelta(minutes=5)).isoformat()
+    waits = one(situation(waiting_for="no endpoint is left; last error: connection refused", waiting_since=ago))
+    assert waits.title == "Waits for a server that answers, for 5 min" and "connection refused" in waits.text[0]
+    assert one(situation(waiting_for="x", waiting_since="\u202eyesterday")).title == "Waits for a server that answers"
+    asked: dict[str, Any] = {"reflecting_since": ago, "reflecting": ["rules"], "reflection_model": "openai/gpt-5"}
+    waits = one(situation(**asked, in_flight=0))
+    assert waits.title == "Waits for an answer of the model openai/gpt-5, for 5 min" and "rules" in waits.text[0]
+    quiet = one(situation(no_result_s=45.0, usual_s=5.0, longest=waiting(45)))
+    assert (
+        quiet.title == "Waits for 2 examples in flight, for 45 s" and "its server ends it after 5 min" in quiet.text[0]
+    )
+    assert situation(**{**asked, "reflecting_since": datetime.now(UTC).isoformat()}).notices() == []
+
+
+def test_a_stopped_run_states_why_and_what_recorded_failures_count_as_if_the_program_failed() -> None:
+    stopped: dict[str, Any] = {"driven": False, "status": "paused", "reason": "26 of the last 50 examples failed\nmore"}
+    calm = one(situation(**stopped))
+    assert (calm.title, calm.text) == ("The run is paused", ["26 of the last 50 examples failed"])
+    failed = one(situation(failures("program_error", 7), **stopped))
+    assert "7 of 900 examples failed, first with KeyError: 'team' in /a/c.py, line 8" in failed.text[1]
+    resume, fork = failed.commands
+    assert "7 recorded failures count as 0 also after the fix" in resume.what
+    assert "--at 41" in fork.command and "begins with the 41 entries" in fork.what
+    again = one(situation(failures("program_error", 7), seed_failed=True, **stopped))
+    assert "start a new run: the seed failed" in again.text[2]
+    lost = one(situation(lost=True))
+    assert lost.title == "The optimizer sends no heartbeat" and len(lost.commands) == 1
+    assert situation(**{**stopped, "status": "completed"}).notices() == []

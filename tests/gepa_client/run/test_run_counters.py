@@ -1,0 +1,50 @@
+"""What the heartbeat of a run states while nothing finishes."""
+
+import time
+from datetime import datetime
+
+import pytest
+
+from gepa_client.fleet import Address
+from gepa_client.fleet.endpoint import Endpoint
+from gepa_client.gepa.batch_evaluator import ExampleDone
+from gepa_client.journal.requests import SpendingTotals
+from gepa_client.journal.run_events import Phase, Progress
+from gepa_client.run import run_counters, run_view
+from gepa_client.run.run_counters import RunCounters
+from gepa_client.transport.calls import Call, Reply
+
+
+def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_longest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_counters, "LONG_S", 0.0)
+    noted = RunCounters({}, SpendingTotals([]))
+    emit = noted.observed(lambda _event: None)
+    endpoint = Endpoint.at(Address("http://127.0.0.1:9", token="t"), example_timeout_s=7.0)
+    noted.endpoints = lambda: [endpoint]
+    emit(Phase(phase="optimizing"))
+    emit(Progress(evaluated=0, in_flight=2))
+    assert "last_result" not in noted.changes()["counters"]["now"]
+    time.sleep(0.01)
+    emit(Progress(evaluated=3, in_flight=2))
+    noted.example_done(_done("ok", 0.5))
+    assert noted.changes()["counters"]["now"]["rate"] > 0
+
+    def call(row: str) -> Call[None]:
+        about = f"evaluate example {row!r} with candidate abc"
+        return Call("evaluate", {}, lambda _answer: Reply(None), row, request=(row, about))
+
+    with endpoint.answering(call("6")), endpoint.answering(call("7")):
+        monkeypatch.setattr(run_view, "RATE_WINDOW_S", 0.0)
+        found = noted.changes()["counters"]["now"]
+    assert found["rate"] == 0
+    assert datetime.fromisoformat(found["last_result"]).tzinfo is not None
+    assert found["no_result_s"] < 10
+    listed = [(each["digest"], each["limit_s"], each["endpoint"]) for each in found["longest"]]
+    assert listed == [("6", 7.0, "http://127.0.0.1:9"), ("7", 7.0, "http://127.0.0.1:9")]
+    assert noted.changes()["counters"]["now"]["longest"] == []
+
+
+def _done(status: str, seconds: float) -> ExampleDone:
+    return ExampleDone("1", status, 1.0, seconds, in_flight=1, usage=None, error=None)

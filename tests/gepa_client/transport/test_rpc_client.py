@@ -1,0 +1,239 @@
+import asyncio
+import socket
+import threading
+import time
+
+import orjson
+import pytest
+from aiohttp import web
+
+from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Refused
+from gepa_client.gepa.row_loaders import Row
+from gepa_client.transport import rpc_client
+from gepa_client.transport.rpc_client import RpcClient
+from protocol.errors import InvalidParams, LimitExceeded, Overloaded, Unauthorized, VersionNotSupported
+from tests.support.waiting import eventually
+
+EXAMPLE = {"id": "a", "data": 1}
+SEED = {"system": "s", "style": "t"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.org",
+        "http://10.0.0.1:80/rpc",
+        "ftp://localhost",
+        "http://user:pw@localhost",
+        "http://localhost/?t=1",
+    ],
+)
+def test_an_address_that_would_leak_is_refused_before_anything_is_sent(url):
+    with pytest.raises(Refused):
+        RpcClient(url, token="t")
+
+
+async def test_a_token_comes_from_a_file_before_the_environment(server, tmp_path, monkeypatch):
+    path = tmp_path / "token"
+    path.write_text("token-of-the-tests\n", encoding="utf-8")
+    monkeypatch.setenv("GEPA_TOKEN", "another")
+    async with RpcClient(server.url, token_file=path) as client:
+        assert (await client.discover()).program.name == "scripted"
+
+
+async def test_a_server_of_other_versions_only_is_not_spoken_to(server):
+    discovered = await server.discover({})
+    server.replies["discover"] = lambda _: discovered | {"protocol_versions": ["9"]}
+    async with RpcClient(server.url) as client:
+        with pytest.raises(VersionNotSupported) as caught:
+            await client.discover()
+    assert caught.value.details == {"supported": ["9"], "requested": "1"}
+
+
+async def test_a_servers_error_is_raised_as_its_own_class_with_its_details(server):
+    server.refusals.append(Overloaded(retry_after_s=3))
+    async with RpcClient(server.url) as client:
+        with pytest.raises(Overloaded) as caught:
+            await client.evaluate(SEED, [EXAMPLE])
+        with pytest.raises(InvalidParams):
+            await client.call("evaluate", {"candidat": {}})
+    assert caught.value.details == {"retry_after_s": 3}
+
+
+@pytest.mark.parametrize("offered", [[], ["untyped_rows"]])
+async def test_only_a_server_that_reads_untyped_rows_gets_their_mark(server, offered):
+    server.capabilities = [*server.capabilities, *offered]
+    row, typed = Row("a", {"n": "1"}, untyped=True).wire, Row("b", {"n": 1}).wire
+    async with RpcClient(server.url) as client:
+        await client.discover()
+        answer = await client.evaluate(SEED, [row, typed], capture_traces=True)
+        eval_batch = {"batch": [row, typed], "results": answer["results"]}
+        params = {"candidate": SEED, "eval_batch": eval_batch, "components_to_update": ["style"]}
+        await client.make_reflective_dataset(params)
+    received = [params["batch"] for params in server.called("evaluate")]
+    received += [params["eval_batch"]["batch"] for params in server.called("make_reflective_dataset")]
+    assert [["untyped" in each for each in batch] for batch in received] == [[bool(offered), False]] * 2
+
+
+async def test_an_idempotent_method_survives_a_lost_answer(server, proxy):
+    proxy.faults += ["drop_after", "502"]
+    async with RpcClient(proxy.url) as client:
+        assert (await client.discover()).program.name == "scripted"
+    assert len(server.called("discover")) == 3
+
+
+async def test_a_pending_call_is_followed_until_its_answer(server):
+    release = threading.Event()
+
+    async def slowly(candidate, example, traced):
+        await asyncio.to_thread(release.wait, 5)
+        return server.ok(0.5)
+
+    server.evaluate_one = slowly
+    async with RpcClient(server.url, wait_s=0.05) as client:
+        await client.discover()
+        call = asyncio.create_task(client.evaluate(SEED, [EXAMPLE], call_id="c1"))
+        await eventually(lambda: server.called("get_result"))
+        release.set()
+        answer = await call
+    assert answer["results"][0]["score"] == 0.5
+    assert server.runs["a"] == 1
+
+
+async def test_a_call_ends_at_its_deadline(server):
+    server.evaluate_one = lambda *_: asyncio.sleep(30)
+    async with RpcClient(server.url, wait_s=0.05) as client:
+        await client.discover()
+        started = time.monotonic()
+        with pytest.raises(ConnectionLost):
+            await client.evaluate(SEED, [EXAMPLE], call_id="c1", timeout_s=0.3)
+        with pytest.raises(ConnectionLost):
+            await client.evaluate(SEED, [EXAMPLE], timeout_s=0.3)
+    assert time.monotonic() - started < 5
+
+
+async def test_an_answer_that_never_comes_is_asked_for_again_and_collected(server, proxy, monkeypatch):
+    monkeypatch.setattr(rpc_client, "ANSWER_GRACE_S", 0.2)
+    async with RpcClient(proxy.url, wait_s=0.1) as client:
+        await client.discover()
+        proxy.only = "evaluate"
+        proxy.faults.append("hang")
+        answer = await client.evaluate(SEED, [EXAMPLE], call_id="c1")
+    assert answer["results"][0]["score"] == 1.0
+    assert server.runs["a"] == 1
+
+
+async def test_results_that_break_the_contract_are_refused_with_their_path(server):
+    async with RpcClient(server.url) as client:
+        server.replies["evaluate"] = lambda _: {"results": [{"status": "ok", "score": None, "seconds": 0.0}]}
+        with pytest.raises(BadResponse, match=r"results\.0"):
+            await client.evaluate(SEED, [EXAMPLE])
+
+
+def answering(status=200, body=b"", **headers):
+    async def handler(request):
+        return web.Response(status=status, body=body, headers=headers)
+
+    return handler
+
+
+async def elsewhere(request):
+    raise web.HTTPTemporaryRedirect("http://127.0.0.1:9/rpc")
+
+
+async def in_chunks(request):
+    response = web.StreamResponse()
+    await response.prepare(request)
+    for _ in range(40):
+        await response.write(b"x" * 1000)
+    return response
+
+
+async def of_another_request(request):
+    return web.Response(body=orjson.dumps({"jsonrpc": "2.0", "id": 999, "result": {}}))
+
+
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [
+        (answering(body=b"<html>"), BadResponse),
+        (answering(body=b"[]"), BadResponse),
+        (answering(body=b'{"jsonrpc":"2.0","id":1}'), BadResponse),
+        (answering(body=b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}'), BadResponse),
+        (answering(status=404, body=b"nothing here"), BadResponse),
+        (answering(body=b"x" * 20_000), BadResponse),
+        (in_chunks, BadResponse),
+        (of_another_request, BadResponse),
+        (elsewhere, BadResponse),
+        (answering(status=413), LimitExceeded),
+        (answering(status=429, **{"Retry-After": "7"}), Overloaded),
+        (answering(status=503), ConnectionLost),
+        (answering(status=500, body=b"oops"), ConnectionLost),
+    ],
+)
+async def test_an_invalid_response_raises_the_error_of_its_kind(host, handler, error):
+    async with RpcClient(host.serve(handler), token="t", max_response_bytes=10_000) as client:
+        with pytest.raises(error, match="redirects are not followed" if handler is elsewhere else None):
+            await client.call("evaluate", {})
+
+
+async def test_an_address_without_a_listener_is_a_lost_connection_that_was_never_sent():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # so that no other process can listen there
+        async with RpcClient(f"http://127.0.0.1:{taken.getsockname()[1]}", token="t") as client:
+            with pytest.raises(ConnectionLost) as caught:
+                await client.call("evaluate", {}, timeout_s=0.5)
+    assert not caught.value.sent
+
+
+async def test_results_are_one_for_each_example(server):
+    server.replies["evaluate"] = lambda _: {"results": []}
+    async with RpcClient(server.url) as client:
+        with pytest.raises(BadResponse, match="0 results for 1"):
+            await client.evaluate(SEED, [EXAMPLE])
+
+
+async def test_an_example_has_the_lower_limit_of_the_servers_and_the_runs(server):
+    server.limits["example_timeout_s"] = 2.0
+    for given, limit_s in ((None, 2.0), (1.0, 1.0), (5.0, 2.0)):
+        async with RpcClient(server.url, example_timeout_s=given) as client:
+            await client.discover()
+            assert client.example_limit_s == limit_s
+
+
+async def test_a_call_that_may_have_run_is_not_sent_again_to_another_process(server, proxy):
+    async with RpcClient(proxy.url) as client:
+        await client.discover()
+        server.instance_id = "second"
+        proxy.only = "evaluate"
+        proxy.faults.append("drop_after")
+        with pytest.raises(InstanceChanged) as caught:
+            await client.evaluate(SEED, [EXAMPLE], call_id="c1")
+    assert caught.value.sent
+    assert len(server.called("evaluate")) == 1
+
+
+async def test_what_was_sent_once_may_have_run_though_its_server_is_gone_then(server, monkeypatch):
+    monkeypatch.setattr(rpc_client, "FIRST_PAUSE_S", 0.001)
+    async with RpcClient(server.url) as client:
+        await client.discover()
+        sent, post = [], client._post
+
+        async def lost(method, *given):
+            if method != "evaluate":
+                return await post(method, *given)
+            sent.append(method)
+            raise ConnectionLost("no answer", sent=len(sent) == 1)
+
+        monkeypatch.setattr(client, "_post", lost)
+        with pytest.raises(ConnectionLost) as caught:
+            await client.evaluate(SEED, [EXAMPLE], call_id="c1")
+    assert caught.value.sent
+    assert len(sent) == 1 + rpc_client.RESENDS
+
+
+async def test_a_refused_host_is_no_wrong_token(server):
+    server.refusals.append(Unauthorized("the Host is not allowed", host="x"))
+    async with RpcClient(server.url) as client:
+        with pytest.raises(Unauthorized, match="the Host is not allowed"):
+            await client.evaluate(SEED, [EXAMPLE])

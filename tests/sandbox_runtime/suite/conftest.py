@@ -1,0 +1,23 @@
+"""The suite of all runtimes, on each of them."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.sandbox_runtime.backend import BACKENDS, BackendUnderTest, missing
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run all of it with bubblewrap, and with the others how sandboxes start; the rest of these is `long`."""
+    if metafunc.definition.get_closest_marker("parametrize") is None:
+        rest = () if metafunc.module.__name__.endswith("test_starting") else (pytest.mark.long,)
+        kinds = [pytest.param(kind, marks=() if kind == "bubblewrap" else rest) for kind in BACKENDS]
+        metafunc.parametrize("backend", kinds, indirect=True)
+
+
+@pytest.fixture
+async def backend(request: pytest.FixtureRequest) -> AsyncIterator[BackendUnderTest]:
+    if (needs := missing(request.param)) is not None:
+        pytest.skip(needs)
+    async with BACKENDS[request.param]() as backend:
+        yield backend

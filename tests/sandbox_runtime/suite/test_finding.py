@@ -1,0 +1,42 @@
+"""How sandboxes of this and of other processes are found and swept."""
+
+import asyncio
+import time
+
+from tests.sandbox_runtime.backend import BackendUnderTest, local, parse_request
+from tests.sandbox_runtime.suite.acting import SOON_S, another_process, line_of, up
+
+
+class TestFinding:
+    async def test_sandboxes_are_found_by_their_labels(self, backend: BackendUnderTest) -> None:
+        async with up(backend, labels={"name": "one"}) as one, up(backend, labels={"name": "two"}) as two:
+            found = {each.id: each for each in await backend.runtime.found({"suite": backend.run})}
+            assert set(found) == {one.id, two.id}
+            assert found[one.id].labels.items() >= {"name": "one", "suite": backend.run}.items()
+            assert not found[one.id].orphan
+            assert abs(found[one.id].created - time.time()) < 60
+            named = await backend.runtime.found({"suite": backend.run, "name": "two"})
+            assert [each.id for each in named] == [two.id]
+            assert await backend.runtime.found({"suite": "another"}) == []
+
+    async def test_a_sweep_ends_sandboxes_with_the_labels_and_by_default_orphans_only(
+        self, backend: BackendUnderTest
+    ) -> None:
+        async with up(backend, labels={"name": "one"}) as one, up(backend, labels={"name": "two"}) as two:
+            assert await backend.runtime.sweep({"suite": backend.run}) == []
+            wanted = {"suite": backend.run, "name": "one"}
+            assert await backend.runtime.sweep(wanted, orphans_only=False) == [one.id]
+            assert (await asyncio.wait_for(one.wait(), SOON_S)).kind == "terminated"
+            assert (await parse_request(await two.endpoint()))[0] == 200
+        assert await backend.left() == []
+
+    @local
+    async def test_the_owner_is_notified_when_another_process_sweeps_its_sandbox(
+        self, backend: BackendUnderTest
+    ) -> None:
+        with another_process(backend) as other:
+            id_ = await line_of(other)
+            assert await backend.runtime.sweep({"suite": backend.run}, orphans_only=False) == [id_]
+            assert await line_of(other) == "terminated"
+            assert other.wait(SOON_S) == 0
+            assert await backend.left() == []
