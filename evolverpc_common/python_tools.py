@@ -16,9 +16,12 @@ PYTHON_VERSION = ".python-version"
 _TOOLS = {
     "uv.lock": ("uv", "sync", "--frozen", "--quiet", "--active"),
     "poetry.lock": ("poetry", "install", "--no-interaction"),
-    "pdm.lock": ("pdm", "sync", "--non-interactive"),
+    "pdm.lock": ("pdm", "--non-interactive", "sync"),
 }
 """Locks, the first of which decides in a folder, and the command that is run there."""
+
+_INSTALLED_WITH = {"pdm": ("--with", "hishel<2")}
+"""Options of `uv tool run` for a tool that does not run with the newest packages that its release allows."""
 
 _UNKNOWN = ("Pipfile.lock", "Pipfile", "environment.yml", "environment.yaml")
 _READ = {
@@ -100,7 +103,7 @@ class PythonInstall:
         """
         name, *words = self.command
         ours = str(Path(sys.base_prefix) / "bin" / "python3")
-        other = [uv, "tool", "run", "--no-config", "--python", ours, name, *words]
+        other = [uv, "tool", "run", "--no-config", "--python", ours, *_INSTALLED_WITH.get(name, ()), name, *words]
         await run([uv, *words, *options, "--python", python] if name == "uv" else other, top / self.folder)
         again = (uv, "pip", "install", "--quiet", "--no-deps", *options, "--python", python)
         await run([python, "-I", "-c", _LINK_COPIES, str(top), *again], top)

@@ -154,7 +154,7 @@ async def test_what_the_tool_reads_is_part_of_the_recipe(changed: str) -> None:
     [
         ({"pyproject.toml": "[tool.poetry]"}, "poetry install", ()),
         ({"pyproject.toml": "[project]", "poetry.lock": "", "requirements.txt": ""}, "poetry", ("requirements.txt",)),
-        ({"pyproject.toml": "[project]", "pdm.lock": "", "Pipfile": ""}, "pdm sync", ("Pipfile",)),
+        ({"pyproject.toml": "[project]", "pdm.lock": "", "Pipfile": ""}, "pdm .*sync", ("Pipfile",)),
         ({"pyproject.toml": "\ufeff[build-system]", "requirements.txt": ""}, "uv pip .* -.*txt --editable", ()),
         ({"app/pyproject.toml": "[tool.ruff]", "uv.lock": "", "pyproject.toml": "[project]"}, "uv sync --frozen", ()),
     ],
