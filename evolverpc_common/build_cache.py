@@ -41,12 +41,14 @@ class BuiltEnvironment:
     `python`: its interpreter, None if it has none. `path`: folders to be first on `PATH`. `mounts`: its folders outside
     `/usr`, to be visible read-only at the same path; the first is `BUILT`. `env`: variables that it needs; in a
     sandbox with Node packages, `NODE_PATH` is the folder `node_modules` itself, to be linked to a program.
+    `import_paths`: folders of the program's repository that Python imports from.
     """
 
     python: str | None = None
     path: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    import_paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,13 @@
-"""Install what manifests list, with uv for Python, npm or pnpm for Node: find them, prepare manifests and variables."""
+"""Find uv, and install what manifests of Node list, with npm or pnpm."""
 
 import json
 import posixpath
 import re
 import shutil
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evolverpc_common.node_packages import MODULES, NODE_LOCKS, PACKAGE_JSON, PNPM_LOCK
-
-REQUIREMENTS = "requirements.txt"
-PYPROJECT = "pyproject.toml"
-PYTHON_MANIFESTS = (REQUIREMENTS, PYPROJECT)
-"""Manifests of Python whose requirements are installed together, if there is no `uv.lock`."""
 
 NPM_OPTIONS = ("--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error")
 
@@ -24,11 +18,6 @@ _PNPM = re.compile(r"pnpm@(\d+\.\d+\.\d+[\w.-]*)(\+.*)?")
 _LOCK_VERSION = re.compile(rb"^lockfileVersion:\s*['\"]?(\d+)\.", re.MULTILINE)
 _PNPM_OF_LOCK = {b"6": "8", b"9": "10"}
 """The newest pnpm that reads a version of its lock and runs on Node 20."""
-
-INCLUDED_REQUIREMENTS = re.compile(
-    r"^(?P<option>[ \t]*(?:-r|-c|--requirement|--constraint))(?:[ \t]+|=|(?=\S))(?P<path>[^\s#]+)", re.MULTILINE
-)
-"""Matches a line of a requirements file that includes another file, by its `path`."""
 
 _UV_FOR_PIP = {
     "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
@@ -59,42 +48,6 @@ def uv_variables(environ: Mapping[str, str]) -> dict[str, str]:
         if pip in environ and uv not in environ:
             found[uv] = ("," if uv in _SEPARATED_BY_COMMAS else " ").join(environ[pip].split())
     return found
-
-
-def python_commands(
-    files: Mapping[str, bytes], folder: str, python: str, packages: Sequence[str] = (), options: Sequence[str] = ()
-) -> Iterator[tuple[str, list[str]]]:
-    """Yield what is installed into the environment of `python`, and uv's arguments for it, with these options.
-
-    `files`: the manifests in `folder`, by name. `packages`: what is installed besides.
-
-    Raises:
-        ValueError: a manifest cannot be read.
-    """
-    listed = [name for name in PYTHON_MANIFESTS if name in files]
-    if {"uv.lock", PYPROJECT} <= files.keys():
-        only = ("--frozen", "--no-install-project", "--no-install-workspace", "--active")
-        yield "what uv.lock lists", ["sync", "--directory", folder, "--quiet", *only, "--python", python, *options]
-        listed = []
-    elif PYPROJECT in listed and not _lists_dependencies(files[PYPROJECT]):
-        listed.remove(PYPROJECT)
-    if listed or packages:
-        required = [word for name in listed for word in ("--requirement", name)]
-        yield (
-            " and ".join([*(f"what {name} lists" for name in listed), *packages]),
-            [
-                *("pip", "install", "--directory", folder, "--quiet", "--python", python),
-                *(*options, *required, "--", *packages),
-            ],
-        )
-
-
-def _lists_dependencies(pyproject: bytes) -> bool:
-    try:
-        project = tomllib.loads(pyproject.decode()).get("project", {})
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{PYPROJECT} cannot be read: {error}") from None
-    return isinstance(project, dict) and "dependencies" in project
 
 
 def without_npm_scripts(files: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -156,8 +156,8 @@ async def run_command(
     timeout_s: float,
     stage: str,
     jail: Jail | None,
-) -> None:
-    """Run a command to its end, in a jail if one is given, and keep its output's tail.
+) -> str:
+    """Run a command to its end, in a jail if one is given, and return its output's tail.
 
     Raises:
         ProgramFailed: it cannot be started, its status is not 0, it takes longer, or writes too much; with `stage` and
@@ -189,3 +189,4 @@ async def run_command(
         raise ProgramFailed(message, stage=stage, log_tail=log.text())
     if outcome.status != 0:
         raise ProgramFailed(f"{name!r} exited with status {outcome.status}", stage=stage, log_tail=log.text())
+    return log.text()

@@ -5,25 +5,21 @@ import json
 import posixpath
 import shutil
 import subprocess
-import tomllib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from evolverpc_common.build_cache import BUILD_S, FILES, VENV, BuiltEnvironment, EnvironmentRecord
 from evolverpc_common.files import remove_tree
 from evolverpc_common.node_packages import MODULES, PACKAGE_JSON, node_project
 from evolverpc_common.package_managers import (
-    INCLUDED_REQUIREMENTS,
-    PYPROJECT,
-    REQUIREMENTS,
     find_uv,
     node_commands,
-    python_commands,
     uv_variables,
     without_npm_scripts,
 )
+from evolverpc_common.python_tools import TOOL_VARIABLES, PythonInstall, python_install
 from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
@@ -34,8 +30,6 @@ from rpc_server.worktrees.repository import UserRepository
 
 Language = Literal["python", "node"]
 
-_PYTHON_MANIFESTS = (REQUIREMENTS, PYPROJECT, "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")
-
 
 @dataclass(frozen=True)
 class Manifest:
@@ -44,6 +38,7 @@ class Manifest:
     `folder`: where they are installed from: the program's folder, that of its npm workspaces, or the repository's top
     (`""`).
     `alone`: folders of further Node packages that npm runs in. `problems`: why some dependencies cannot be installed.
+    `python`: the tool that installs a Python program, in a checkout. `digest`: `""` if there are no manifests.
     """
 
     language: Language
@@ -52,6 +47,7 @@ class Manifest:
     digest: str
     alone: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    python: PythonInstall | None = None
 
 
 def manifests_of(repository: UserRepository, commit: str, objects: Path | None = None) -> dict[Language, Manifest]:
@@ -62,7 +58,7 @@ def manifests_of(repository: UserRepository, commit: str, objects: Path | None =
         return repository.read_all(commit, wanted, objects)
 
     return {
-        "python": _python_manifest(repository.prefix, paths, read),
+        "python": _python_manifest(repository.prefix, repository.ids(commit, objects), read),
         "node": _node_manifest(repository.prefix, paths, read),
     }
 
@@ -74,17 +70,18 @@ def local_node_packages(repository: UserRepository, commit: str) -> list[str]:
     return [folder for folder in folders if folder and not f"{repository.prefix}/".startswith(f"{folder}/")]
 
 
-def _python_manifest(prefix: str, paths: set[str], read: Callable[[Iterable[str]], dict[str, bytes]]) -> Manifest:
-    for folder in dict.fromkeys((prefix, "")):
-        wanted = {posixpath.join(folder, name) for name in _PYTHON_MANIFESTS} & paths
-        found: dict[str, bytes] = {}
-        while wanted:
-            more = read(wanted)
-            found |= more
-            wanted = (_included(more) & paths) - found.keys()
-        if found:
-            return Manifest("python", folder, found, _digest(found))
-    return Manifest("python", "", {}, "")
+def _python_manifest(prefix: str, ids: dict[str, str], read: Callable[[Iterable[str]], dict[str, bytes]]) -> Manifest:
+    documents: dict[str, bytes] = {}
+    try:
+        found, unread = python_install(prefix, ids, documents)
+        while unread:
+            documents |= read(unread)
+            found, unread = python_install(prefix, ids, documents)
+    except ValueError as error:  # raised when it is installed, if it ever is
+        return Manifest("python", prefix, documents, _digest(documents), problems=(str(error),))
+    if found is None:
+        return Manifest("python", "", {}, "")
+    return Manifest("python", found.folder, documents, found.digest, python=found)
 
 
 def _node_manifest(prefix: str, paths: set[str], read: Callable[[Iterable[str]], dict[str, bytes]]) -> Manifest:
@@ -104,76 +101,50 @@ def _node_manifest(prefix: str, paths: set[str], read: Callable[[Iterable[str]],
     return Manifest("node", project.root, found, digest, project.alone, (*project.problems, *relative))
 
 
-def _included(files: dict[str, bytes]) -> set[str]:
-    return {
-        posixpath.normpath(posixpath.join(posixpath.dirname(path), line["path"]))
-        for path, content in files.items()
-        if path.endswith(".txt")
-        for line in INCLUDED_REQUIREMENTS.finditer(content.decode("utf-8", "replace"))
-    }
-
-
 def _digest(files: dict[str, bytes]) -> str:
     digest = hashlib.sha256()
     for path, content in sorted(files.items()):
-        relevant = _needs(posixpath.basename(path), content)
+        relevant = _needs(content) if posixpath.basename(path) == PACKAGE_JSON else content
         digest.update(f"{path} {len(relevant)}\n".encode("utf-8", "surrogateescape"))
         digest.update(relevant)
     return digest.hexdigest()[:24]
 
 
-def _needs(name: str, content: bytes) -> bytes:
-    """Return the part of a file that affects the installation; the whole file if it cannot be parsed."""
-    if name not in _TABLES:
-        return content
-    read, keys = _TABLES[name]
+def _needs(content: bytes) -> bytes:
+    """Return the part of a `package.json` that affects the installation; the whole file if it cannot be parsed."""
     try:
-        document = read(content.decode())
-    except (ValueError, RecursionError):  # no TOML, no JSON, or nested too deep
+        document = json.loads(content)
+    except (ValueError, RecursionError):  # no JSON, or nested too deep
         return content
     if not isinstance(document, dict):
         return content
-    relevant = {key: _under(document, key.split(".")) for key in keys}
-    return json.dumps(relevant, sort_keys=True, default=str).encode()
+    return json.dumps({key: document.get(key) for key in _NEEDED_KEYS}, sort_keys=True).encode()
 
 
-def _under(document: Any, keys: Sequence[str]) -> Any:
-    for key in keys:
-        document = document.get(key) if isinstance(document, dict) else None
-    return document
-
-
-_TABLES: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
-    PYPROJECT: (
-        tomllib.loads,
-        (
-            *("project.dependencies", "project.optional-dependencies", "project.requires-python", "project.dynamic"),
-            *("dependency-groups", "build-system", "tool.uv", "tool.poetry.dependencies", "tool.poetry.group"),
-        ),
-    ),
-    "package.json": (
-        json.loads,
-        (
-            *("dependencies", "devDependencies", "optionalDependencies", "peerDependencies", "overrides", "pnpm"),
-            *("engines", "workspaces", "packageManager"),
-        ),
-    ),
-}
-
-
+_NEEDED_KEYS = (
+    *("dependencies", "devDependencies", "optionalDependencies", "peerDependencies", "overrides", "pnpm"),
+    *("engines", "workspaces", "packageManager"),
+)
 _VERSION_S = 30.0
 _CACHE = "cache"
+_CHECKOUT = f"{_CACHE}/program"
 
-_Run = Callable[[list[str], Mapping[str, str]], Awaitable[None]]
-"""Runs a command in the installation folder, with more variables."""
+_Run = Callable[[list[str], Path, Mapping[str, str]], Awaitable[str]]
+"""Runs a command in a folder, with more variables, and returns the end of its output."""
 
 
 async def install(
-    manifest: Manifest, folder: Path, interpreter: Path, settings: Settings, jail: Jail | None = None
+    manifest: Manifest,
+    folder: Path,
+    interpreter: Path,
+    settings: Settings,
+    check_out: Callable[[Path], None],
+    jail: Jail | None = None,
 ) -> EnvironmentRecord:
-    """Create `folder` and install into it, from the manifest's files alone.
+    """Create `folder` and install into it: Node's packages from the manifest's files, a Python program in a checkout.
 
-    `jail`: the jail to run in, without a shared package cache, as installed code is untrusted.
+    `check_out` writes the commit's files into a new folder. `jail`: the jail to run in, without a shared package cache,
+    as installed code is untrusted.
 
     Raises:
         ProgramFailed: it cannot be installed; stage `environment`, and `log_tail` if a command failed.
@@ -185,19 +156,20 @@ async def install(
     if jail is not None:
         env |= {"UV_CACHE_DIR": str(cache / "uv"), "npm_config_cache": str(cache / "npm")}
 
-    async def run(command: list[str], variables: Mapping[str, str]) -> None:
-        given = {**env, **variables}
-        await run_command(command, folder=folder, environment=given, timeout_s=BUILD_S, stage="environment", jail=jail)
+    async def run(command: list[str], where: Path, variables: Mapping[str, str]) -> str:
+        given, stage = {**env, **variables}, "environment"
+        return await run_command(command, folder=where, environment=given, timeout_s=BUILD_S, stage=stage, jail=jail)
 
     try:
-        for path, content in without_npm_scripts(manifest.files).items():
-            file = folder / FILES / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
-        if manifest.language == "node":
-            record = await _install_node(manifest, folder, run)
+        if manifest.python is not None:
+            await run_shielded(check_out, folder / _CHECKOUT)
+            record = await _install_python(manifest.python, folder, interpreter, uv_variables(env), run)
         else:
-            record = await _install_python(manifest, folder, interpreter, uv_variables(env), run)
+            for path, content in without_npm_scripts(manifest.files).items():
+                file = folder / FILES / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+            record = await _install_node(manifest, folder, run)
     except ValueError as error:  # of a manifest that cannot be read
         raise _failed(str(error)) from None
     await run_shielded(remove_tree, cache)
@@ -224,20 +196,17 @@ def node_version(settings: Settings) -> str:
 
 
 async def _install_python(
-    manifest: Manifest, folder: Path, interpreter: Path, variables: Mapping[str, str], run: _Run
+    install: PythonInstall, folder: Path, interpreter: Path, variables: Mapping[str, str], run: _Run
 ) -> EnvironmentRecord:
-    uv, venv, where = _uv(), folder / VENV, folder / FILES / manifest.folder
-    python = str(venv / "bin" / "python")
-    named = {posixpath.relpath(path, manifest.folder or "."): content for path, content in manifest.files.items()}
-    commands = [[uv, *command] for _, command in python_commands(named, str(where), python)]
-    if not commands:
-        raise _failed(
-            f"{', '.join(sorted(named))} changed, and only {REQUIREMENTS}, `project.dependencies` in {PYPROJECT}"
-            " and uv.lock can be installed from"
-        )
-    built = BuiltEnvironment(python, (str(venv / "bin"),), (str(folder),), {"VIRTUAL_ENV": str(venv)})
-    for command in ([uv, "venv", "--quiet", "--no-project", "--python", str(interpreter), str(venv)], *commands):
-        await run(command, {**variables, **built.env})
+    uv, venv = _uv(), folder / VENV
+    python, env = str(venv / "bin" / "python"), {"VIRTUAL_ENV": str(venv)}
+
+    async def run_tool(command: list[str], where: Path) -> str:
+        return await run(command, where, {**variables, **TOOL_VARIABLES, **env})
+
+    await run_tool([uv, "venv", "--quiet", "--no-project", "--python", str(interpreter), str(venv)], folder)
+    paths = await install.run(folder / _CHECKOUT, uv, python, run_tool)
+    built = BuiltEnvironment(python, (str(venv / "bin"),), (str(folder),), env, paths)
     return EnvironmentRecord(built, needs=(python,))
 
 
@@ -249,7 +218,7 @@ async def _install_node(manifest: Manifest, folder: Path, run: _Run) -> Environm
     for where in folders:
         (top / where / MODULES).mkdir(exist_ok=True)  # npm makes none where nothing is required any more
     for _, command, variables in node_commands(manifest.files, folders, str(top), (npm,), folder / _CACHE):
-        await run(command, variables)
+        await run(command, folder, variables)
     return EnvironmentRecord(BuiltEnvironment(mounts=(str(folder),)))
 
 

@@ -1,30 +1,22 @@
 """Environments of commits: the user's own, or one built once for each set of manifests."""
 
 import hashlib
-import json
 import os
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePath
 
 from evolverpc_common.build_cache import FILES, BuildCache, BuiltEnvironment, EnvironmentRecord
 from evolverpc_common.node_packages import MODULES, package_folders
+from evolverpc_common.python_tools import PRINT_IMPORT_PATHS, printed_paths
 from evolverpc_common.shielded import run_shielded
 from rpc_server.jail.jail import Jail, JailFactory
 from rpc_server.program.launcher import find_interpreter, program_environment
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.dependencies import Manifest, install, manifests_of, node_version
 from rpc_server.worktrees.repository import UserRepository
-
-# What setuptools installs editable may be on no path: a finder knows where each package is.
-_PRINT_IMPORT_PATHS = """
-import json, os, sys
-finders = [module for name, module in list(sys.modules.items()) if name.startswith("__editable__")]
-places = [place for finder in finders for place in getattr(finder, "MAPPING", {}).values()]
-print()
-print(json.dumps([path for path in sys.path if path] + [os.path.dirname(place) for place in places]))
-"""
 
 
 def import_paths(
@@ -36,13 +28,7 @@ def import_paths(
     interpreter cannot run; the program's start reports why.
     """
     holding = {str(folder) for path in tracked for folder in PurePath(path).parents}
-    reported = _python_import_paths(settings, interpreter, jail)
-    inside = (os.path.relpath(os.path.realpath(path), os.path.realpath(top)) for path in reported)
-    return tuple(dict.fromkeys("" if path == os.curdir else path for path in inside if path in holding))
-
-
-def _python_import_paths(settings: Settings, interpreter: Path, jail: Jail | None) -> list[str]:
-    command: tuple[str, ...] = (str(interpreter), "-B", "-c", _PRINT_IMPORT_PATHS)
+    command: tuple[str, ...] = (str(interpreter), "-B", "-c", PRINT_IMPORT_PATHS, str(top))
     if jail is not None:
         command = jail.wrap(command, folder=settings.root, environment=program_environment(settings))
     try:
@@ -56,9 +42,9 @@ def _python_import_paths(settings: Settings, interpreter: Path, jail: Jail | Non
             check=True,
         )
     except (OSError, subprocess.SubprocessError):
-        return []
-    found: list[str] = json.loads(completed.stdout.splitlines()[-1])
-    return found
+        return ()
+    found = printed_paths(os.fsdecode(completed.stdout))
+    return tuple("" if path == os.curdir else path for path in found if path in holding)
 
 
 @dataclass(frozen=True)
@@ -109,15 +95,19 @@ class CommitEnvironments:
         variables: dict[str, str] = {}
         found: list[Path] = []
         venv: Path | None = None
+        import_paths = self._import_paths
         if self._differs_from_seed(python):
-            built = await self._build(python)
+            built = await self._build(python, commit, objects)
+            import_paths = tuple(dict.fromkeys((*built.import_paths, *import_paths)))
             venv = Path(built.env["VIRTUAL_ENV"])
             variables |= built.env
             found += map(Path, built.path)
         elif self._settings.command is None and (self._interpreter.parents[1] / "pyvenv.cfg").is_file():
             found.append(self._interpreter.parent)
         differs = self._differs_from_seed(node)
-        packages = Path((await self._build(node)).mounts[0], FILES) if differs else self._repository.top
+        packages = (
+            Path((await self._build(node, commit, objects)).mounts[0], FILES) if differs else self._repository.top
+        )
         prefix = PurePath(self._repository.prefix)
         own = tuple("" if folder == PurePath() else str(folder) for folder in (prefix, *prefix.parents))
         paths = await run_shielded(self._repository.files, commit, objects)
@@ -129,12 +119,12 @@ class CommitEnvironments:
         found += [packages / folder / MODULES / ".bin" for folder in own if folder in folders]
         inherited = program_environment(self._settings).get("PATH", os.defpath)
         variables["PATH"] = os.pathsep.join([*map(str, found), inherited])
-        return Environment(venv, packages if folders else None, folders, variables, self._import_paths)
+        return Environment(venv, packages if folders else None, folders, variables, import_paths)
 
     def _differs_from_seed(self, manifest: Manifest) -> bool:
-        return bool(manifest.files) and manifest.digest != self._seed[manifest.language].digest
+        return bool(manifest.digest) and manifest.digest != self._seed[manifest.language].digest
 
-    async def _build(self, manifest: Manifest) -> BuiltEnvironment:
+    async def _build(self, manifest: Manifest, commit: str, objects: Path | None) -> BuiltEnvironment:
         """Return what was installed for the manifest, by this server or another."""
         runtime = str(self._interpreter) if manifest.language == "python" else await run_shielded(self._node_version)
         what = f"{manifest.language} {runtime} {manifest.digest}"
@@ -142,7 +132,8 @@ class CommitEnvironments:
 
         async def build(folder: Path) -> EnvironmentRecord:
             jail = None if self._jails is None else self._jails.jail(folder)
-            return await install(manifest, folder, self._interpreter, self._settings, jail)
+            check_out = partial(self._repository.check_out, commit, objects=objects)
+            return await install(manifest, folder, self._interpreter, self._settings, check_out, jail)
 
         return await self._cache.build_once(digest, build)
 

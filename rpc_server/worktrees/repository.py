@@ -152,6 +152,10 @@ class UserRepository:
         """Return every path in the commit. `objects`: a further object folder, as everywhere here."""
         return [entry.path for entry in self._entries(commit, objects)]
 
+    def ids(self, commit: str, objects: Path | None = None) -> dict[str, str]:
+        """Return the ids of the contents of the commit's files, by path."""
+        return {entry.path: entry.id for entry in self._entries(commit, objects) if entry.is_file}
+
     def submodules(self, commit: str) -> list[str]:
         """Return the paths of submodules in the commit."""
         return [entry.path for entry in self._entries(commit, None) if entry.mode == SUBMODULE]

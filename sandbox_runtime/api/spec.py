@@ -1,12 +1,14 @@
 """Describe a sandbox: the environment of its program, its resource limits, and everything needed to start it."""
 
 import hashlib
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from pydantic import ConfigDict, with_config
 
+from evolverpc_common.python_tools import PythonInstall
 from sandbox_runtime.api.egress import Closed, Egress, GatewaySession
 
 
@@ -16,10 +18,11 @@ class Recipe:
     """What the program's manifests ask to install, for Python, Node or both.
 
     `python`: the required version (`3.12`, `>=3.10`), None if the program needs no Python. `node`: the same for Node.
-    `files`: manifests and lock files by their names in one folder: `requirements.txt`, `pyproject.toml`, `uv.lock`,
-    `package.json`, `package-lock.json`, `pnpm-lock.yaml`, `.npmrc`; Node's may be in several folders. `packages`:
-    further Python packages, as pip accepts them. `node_folders`: the folders of `files` that npm or pnpm runs in, one
-    after the other; the first is that of the program or of its npm workspaces.
+    `install`: the tool that installs the Python program, in a checkout that the commands of `checkout` make; `origin`:
+    the address of its repository, whose build scripts may have run, so that no other gets the environment. `files`:
+    manifests and lock files of Node, by their paths from one folder: `package.json`, `package-lock.json`,
+    `pnpm-lock.yaml`, `.npmrc`. `packages`: further Python packages, as pip accepts them. `node_folders`: the folders of
+    `files` that npm or pnpm runs in, one after the other; the first is that of the program or of its npm workspaces.
     """
 
     python: str | None = None
@@ -27,11 +30,15 @@ class Recipe:
     files: Mapping[str, bytes] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
     node_folders: tuple[str, ...] = ("",)
+    install: PythonInstall | None = None
+    origin: str = ""
+    checkout: "tuple[Command, ...]" = field(default=(), compare=False, repr=False)
 
     @property
     def digest(self) -> str:
         """Return 24 hex digits that change with any part of it."""
-        hashed = hashlib.sha256(repr((self.python, self.node, self.packages, self.node_folders)).encode())
+        described = (self.python, self.node, self.packages, self.node_folders, self.install, self.origin)
+        hashed = hashlib.sha256(repr(described).encode())
         for name, content in sorted(self.files.items()):
             hashed.update(f"{name} {len(content)}\n".encode())
             hashed.update(content)
@@ -45,7 +52,7 @@ class PreparedEnvironment:
     `server`: the command that starts `evolverpc serve` there. `python`: the program's interpreter, None if it has none.
     `path`: folders to be first on `PATH`. `mounts`: folders of this machine to be visible read-only at the same path,
     if the runtime mounts any. `image`: the runtime's name for it, if it is not a folder. `env`: variables that it
-    needs.
+    needs. `import_paths`: folders of the program to be on `PYTHONPATH`, if its links cannot lead to them.
     """
 
     recipe: Recipe
@@ -55,6 +62,7 @@ class PreparedEnvironment:
     mounts: tuple[str, ...] = ()
     image: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    import_paths: tuple[str, ...] = ()
 
 
 READY_S = 120.0
@@ -105,6 +113,13 @@ class Command:
         folder = PurePosixPath(self.cwd)
         if folder.is_absolute() or ".." in folder.parts:
             raise ValueError(f"{self.cwd!r} is not a folder of the workspace: it must be relative, and without '..'")
+
+    def write_input(self, file: Path) -> None:
+        """Write its input to a file. Blocks."""
+        if isinstance(self.stdin, Path):
+            shutil.copyfile(self.stdin, file)
+        else:
+            file.write_bytes(self.stdin)
 
 
 @dataclass(frozen=True)

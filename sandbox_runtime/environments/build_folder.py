@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from evolverpc_common.build_cache import BUILD_S, FILES, discard
+from evolverpc_common.build_cache import BUILD_S, FILES, VENV, discard
 from evolverpc_common.package_managers import uv_variables
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeInterrupted
+from sandbox_runtime.api.spec import Command
 from sandbox_runtime.environments.disk_limit import BUILD_MB, within
 
 QUERY_TIMEOUT_S = 600.0
@@ -98,7 +99,14 @@ class RunBuildCommand(Protocol):
         ...
 
 
+PROGRAM = f"{VENV}/program"
+"""The checkout that the repository's own tool installs in, later a link; in `VENV`, which every jail shows."""
+
+CHECKOUT = "/workspace/program"
+"""Where the program is in every sandbox that has a file system of its own."""
+
 _SCRATCH = "scratch"
+_WITH_INPUT = 'exec "$@" < "$0"'
 _NO_SCRIPTS_HINT = (
     "\nthe address of the package index or proxy holds a password, which build scripts could read, so nothing is built "
     "from source: provide wheels, or an address without a password"
@@ -131,8 +139,10 @@ class BuildFolder:
         """The folder of the recipe's files."""
         return self.folder / FILES
 
-    def make(self, files: Mapping[str, bytes], folders: Iterable[str] = ()) -> None:
+    def make(self, files: Mapping[str, bytes], folders: Iterable[str] = (), checkout: Sequence[Command] = ()) -> None:
         """Make the folder, write the files and make folders beside them, before any command runs.
+
+        `checkout`: the commands of `check_out`, whose input is kept here. Blocks.
 
         Raises:
             EnvironmentMissing: a file would be outside.
@@ -145,8 +155,19 @@ class BuildFolder:
             file.write_bytes(content)
         for needed in (self.files, self.folder / _SCRATCH, *(self.files / name for name in folders)):
             needed.mkdir(parents=True, exist_ok=True)
+        for number, command in enumerate(checkout):
+            command.write_input(self._input(number))
         for folder in (self.folder.parent, self.folder, *(path for path in self.folder.rglob("*") if path.is_dir())):
             folder.chmod(0o755)  # for any umask: a sandbox may have a user of its own
+
+    def _input(self, number: int) -> Path:
+        return self.folder / _SCRATCH / f"input-{number}"
+
+    async def check_out(self, checkout: Sequence[Command]) -> None:
+        """Make `PROGRAM` by these commands. Raises as `run`."""
+        for number, command in enumerate(checkout):
+            argv = ("sh", "-ec", _WITH_INPUT, str(self._input(number)), *command.argv)
+            await self.run(argv, readable=(), cwd=self.folder / VENV / command.cwd)
 
     def has(self, *names: str) -> bool:
         """Return whether there are nested folders of these names, none of them a link. Blocks."""
@@ -163,8 +184,17 @@ class BuildFolder:
             if path.name not in kept:
                 discard(path)
 
-    async def run(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, readable: Sequence[str]) -> None:
-        """Run a command here, with its caches and home in the scratch folder, so that builds cannot affect each other.
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        readable: Sequence[str],
+        cwd: Path | None = None,
+    ) -> str:
+        """Run a command here, or in a folder below, and return its output, stderr included.
+
+        Its caches and home are in the scratch folder, so that builds cannot affect each other.
 
         Raises:
             EnvironmentMissing: it failed, and the message has the end of its output; or the folder is too large.
@@ -182,6 +212,7 @@ class BuildFolder:
             **(env or {}),
         }
         name = Path(argv[0]).name
+        argv = argv if cwd is None else ("env", "-C", str(cwd), *argv)
         building = self.runner(argv, self.folder, variables, BUILD_S, [*readable, *readable_by(given)])
         try:
             status, output = await within(self.folder, self.most_mb, building)
@@ -195,3 +226,4 @@ class BuildFolder:
             raise EnvironmentMissing(
                 f"the environment cannot be built: {name} exited with status {status}\n{end}{hint}"
             )
+        return output.decode("utf-8", "replace")

@@ -1,5 +1,6 @@
 """The environments of recipes on this machine: each is built once, by the first process, and kept while it is used."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
@@ -56,7 +57,7 @@ class EnvironmentCache(BuildCache):
             files = without_npm_scripts(recipe.files)
         except ValueError as error:
             raise EnvironmentMissing(str(error)) from None
-        site.make(files, modules_folders(recipe))
+        await asyncio.to_thread(site.make, files, modules_folders(recipe), recipe.checkout)
         parts = []
         if wants_python(recipe):
             parts.append(await install_python(recipe, site))
@@ -69,6 +70,7 @@ class EnvironmentCache(BuildCache):
                 path=tuple(folder for part in parts for folder in part.built.path),
                 mounts=tuple(dict.fromkeys(mount for part in parts for mount in part.built.mounts)),
                 env={name: value for part in parts for name, value in part.built.env.items()},
+                import_paths=parts[0].built.import_paths,
             ),
             tuple(path for part in parts for path in part.needs),
         )

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from evolverpc_common.build_cache import FILES, VENV, BuiltEnvironment, EnvironmentRecord
-from evolverpc_common.package_managers import PYTHON_MANIFESTS, find_uv, python_commands
+from evolverpc_common.build_cache import VENV, BuiltEnvironment, EnvironmentRecord
+from evolverpc_common.package_managers import find_uv
+from evolverpc_common.python_tools import TOOL_VARIABLES
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable
 from sandbox_runtime.api.spec import Recipe
-from sandbox_runtime.environments.build_folder import BuildFolder, run_quietly
+from sandbox_runtime.environments.build_folder import CHECKOUT, PROGRAM, BuildFolder, run_quietly
 
 OLDEST = ">=3.8"
 """The version if a recipe has Python packages and names none: all that can serve a program."""
@@ -24,7 +25,7 @@ _REQUEST = re.compile(
 
 def wants_python(recipe: Recipe) -> bool:
     """Return whether the recipe needs Python."""
-    return recipe.python is not None or bool(recipe.packages) or any(name in recipe.files for name in PYTHON_MANIFESTS)
+    return recipe.python is not None or bool(recipe.packages) or recipe.install is not None
 
 
 async def install_python(recipe: Recipe, site: BuildFolder) -> EnvironmentRecord:
@@ -41,22 +42,37 @@ async def install_python(recipe: Recipe, site: BuildFolder) -> EnvironmentRecord
     make = [uv, "venv", "--quiet", "--no-project", "--python", interpreter, str(venv)]
     await site.run(make, readable=(uv, str(prefix)))
     mounts = await asyncio.to_thread(_mounts, prefix, interpreter, venv)  # only uv has run here so far
-    readable = (uv, *mounts)
-    env = {"VIRTUAL_ENV": str(venv), "UV_PYTHON_DOWNLOADS": "never"}
+    python, readable = str(venv / "bin" / "python"), (uv, *mounts, sys.base_prefix)
+    env = {"VIRTUAL_ENV": str(venv), **TOOL_VARIABLES}
     options = () if site.may_build else ("--no-build",)
-    try:
-        commands = [*python_commands(recipe.files, FILES, str(venv / "bin" / "python"), recipe.packages, options)]
-    except ValueError as error:
-        raise EnvironmentMissing(str(error)) from None
-    for what, command in commands:
-        site.on_progress(f"installing {what}")
-        await site.run([uv, *command], env=env, readable=readable)
+    import_paths: tuple[str, ...] = ()
+
+    async def run(command: list[str], folder: Path) -> str:
+        return await site.run(command, env=env, readable=readable, cwd=folder)
+
+    if recipe.install is not None:
+        if not site.may_build and recipe.install.command[0] != "uv":
+            raise EnvironmentMissing(
+                f"{recipe.install.command[0]} builds packages, which could read the password in the address of the"
+                f" package index or proxy: commit a uv.lock in place of {recipe.install.decided_by}, or give an address"
+                " without a password"
+            )
+        site.on_progress(f"installing what {recipe.install.decided_by} lists, with {recipe.install.command[0]}")
+        await site.check_out(recipe.checkout)
+        import_paths = await recipe.install.run(site.folder / PROGRAM, uv, python, run, options)
+        replace = ("sh", "-ec", 'rm -rf "$0"; ln -s "$1" "$0"', PROGRAM, CHECKOUT)
+        await site.run(replace, readable=())  # what is linked then leads to each sandbox's own files
+    if recipe.packages:
+        site.on_progress(f"installing {' and '.join(recipe.packages)}")
+        added = ("pip", "install", "--quiet", "--no-config", *options, "--python", python, "--", *recipe.packages)
+        await site.run((uv, *added), env=env, readable=readable)
     return EnvironmentRecord(
         BuiltEnvironment(
-            python=str(venv / "bin" / "python"),
+            python=python,
             path=(str(venv / "bin"),),
             mounts=(str(site.folder), *mounts),
             env={"VIRTUAL_ENV": str(venv)},
+            import_paths=import_paths,
         ),
         needs=(interpreter,),
     )

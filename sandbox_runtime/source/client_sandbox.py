@@ -166,9 +166,11 @@ class ClientSandbox:
             checkout = made.checkout
             needs = await program_needs(workspace, checkout.folder)
             changes = await workspace.changes(checkout.commit)
-            prepared = await self._runtime.prepare(
-                self._settings.recipe(needs), on_progress=self._on_progress, rebuild=True
+            made_again = (checkout.unpack_command(), restore_command(changes))
+            recipe = dataclasses.replace(
+                self._settings.recipe(needs), checkout=made_again, origin=checkout.needs.recipe.origin
             )
+            prepared = await self._runtime.prepare(recipe, on_progress=self._on_progress, rebuild=True)
             await self._stopped()
             self._made = _StartState(checkout, needs, prepared, changes)
             return await self._started()

@@ -56,10 +56,9 @@ class Commit:
         contents = read_batch(await self._git("cat-file", "--batch", stdin=asked))
         return dict(zip(found, contents, strict=True))
 
-    async def paths(self) -> frozenset[str]:
-        """Return the paths of all files, from the repository's top. Raises `GitFailed`."""
-        listed = await self._git("ls-tree", "-r", "-z", "--full-tree", "--name-only", self.id)
-        return frozenset(path.decode("utf-8", "surrogateescape") for path in listed.split(b"\0") if path)
+    async def ids(self) -> dict[str, str]:
+        """Return the ids of the contents of all files, by path from the repository's top. Raises `GitFailed`."""
+        return ids_of(await self._git("ls-tree", "-r", "-z", "--full-tree", self.id), place=2)
 
     async def has_folder(self, path: str) -> bool:
         """Return whether there is a folder at this path from the repository's top."""
@@ -115,6 +114,13 @@ class Commit:
         (repository / "shallow").write_text(f"{self.id}\n", encoding="utf-8")
         refs = f"# pack-refs with: peeled fully-peeled sorted\n{self.id} refs/heads/{branch}\n"
         (repository / "packed-refs").write_text(refs, encoding="utf-8")
+
+
+def ids_of(listed: bytes, place: int) -> dict[str, str]:
+    """Return the ids by path of the files that git has listed, but links: the word at this `place` before each path."""
+    entries = (entry.decode("utf-8", "surrogateescape").partition("\t") for entry in listed.split(b"\0") if entry)
+    found = ((path, words.split(" ")) for words, _, path in entries)
+    return {path: words[place] for path, words in found if words[0].encode() in _FILE_MODES and len(words) > place}
 
 
 def _archive(repository: Path, tar: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evolverpc_common.files import lock_if_free, locked, remove_tree
@@ -128,9 +128,17 @@ class Source:
                 await run_shielded(self._swept)
             for used in (tar, origin.commit.folder) if isinstance(self._address, RemoteRepository) else (tar,):
                 os.utime(used)
-        for words in origin.left_out:
+        install = needs.recipe.install
+        unused = (
+            [] if install is None else [f"{path}: not used, {install.decided_by} decides" for path in install.unused]
+        )
+        left_out = (*origin.left_out, *unused)
+        for words in left_out:
             on_progress(words)
-        return Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, origin.left_out, is_configured)
+        made = Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, left_out, is_configured)
+        origin_of_builds = "" if install is None else str(self._address)
+        recipe = replace(needs.recipe, checkout=(made.unpack_command(),), origin=origin_of_builds)
+        return replace(made, needs=replace(needs, recipe=recipe))
 
     def _make_private(self) -> None:
         """Make the cache's folders private, because they hold private repositories. Blocks."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from sandbox_runtime.api.sandbox import EXEC_BYTES, Sandbox, SandboxError
 from sandbox_runtime.api.spec import Command
+from sandbox_runtime.source.commits import ids_of
 from sandbox_runtime.source.source import PROGRAM
 
 BIN = "bin"
@@ -72,7 +73,10 @@ _APPLY = (
     'patch="$(mktemp)"; gzip -dc > "$patch";'
     ' test ! -s "$patch" || git apply --binary --whitespace=nowarn "$patch"; rm -f "$patch"'
 )
-_LIST = "git ls-files -z --cached --others --exclude-standard | gzip -c"
+_LIST = (
+    'GIT_INDEX_FILE="$(mktemp -u)"; export GIT_INDEX_FILE; git add -A .; git ls-files -z --stage | gzip -c;'
+    ' rm -f "$GIT_INDEX_FILE"'
+)
 _PACK = (
     'test -d "$1" && test ! -L "$1" || exit 0; packed="$(mktemp)"; cd "$1";'
     ' find . ! -type d -print0 | tar -c --no-recursion --null -T - | head -c "$2" > "$packed"; echo "$packed"'
@@ -111,14 +115,14 @@ class Workspace:
         except (zlib.error, tarfile.TarError, EOFError) as error:
             raise SandboxError(f"sandbox {self.sandbox.id}: its manifests cannot be read: {error}") from None
 
-    async def paths(self) -> frozenset[str]:
-        """Return the paths of all files but ignored ones, from the repository's top. Raises `SandboxError`."""
+    async def ids(self) -> dict[str, str]:
+        """Return the ids of the contents of all files but ignored ones, by path. Raises `SandboxError`."""
         written = await self._written((*_BASH, _LIST), "the list of its files")
         try:
             plain = zlib.decompressobj(wbits=31).decompress(written, MANIFESTS_BYTES)
         except zlib.error as error:
             raise SandboxError(f"sandbox {self.sandbox.id}: the list of its files cannot be read: {error}") from None
-        return frozenset(path.decode("utf-8", "surrogateescape") for path in plain.split(b"\0") if path)
+        return ids_of(plain, place=1)
 
     async def packed(self, folder: str) -> bytes:
         """Return a tar of what is in a folder, from the repository's top, cut off at `ARTIFACTS_BYTES`.

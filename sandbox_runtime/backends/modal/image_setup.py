@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -64,7 +65,16 @@ def prepared(recipe: Recipe, image: str) -> PreparedEnvironment:
 
 def write_recipe(recipe: Recipe, folder: Path) -> None:
     """Write a recipe as `install` reads it."""
-    (folder / "recipe.json").write_bytes(_RECIPE.dump_json(recipe))
+    for number, command in enumerate(recipe.checkout):
+        command.write_input(folder / f"input-{number}")
+    (folder / "recipe.json").write_bytes(_RECIPE.dump_json(recipe, exclude={"checkout": {"__all__": {"stdin"}}}))
+
+
+def read_recipe(folder: Path) -> Recipe:
+    """Return what `write_recipe` wrote. Blocks."""
+    recipe = _RECIPE.validate_json((folder / "recipe.json").read_bytes())
+    checkout = (replace(command, stdin=folder / f"input-{n}") for n, command in enumerate(recipe.checkout))
+    return replace(recipe, checkout=tuple(checkout))
 
 
 async def run(
@@ -111,7 +121,7 @@ def link(recipe: Recipe, built: BuiltEnvironment, program: Path) -> None:
 async def install(recipe_folder: Path, program: Path) -> None:
     """Install the recipe of one folder into the other. Raises `EnvironmentMissing`."""
     environments = EnvironmentCache(program / "environments")
-    recipe = _RECIPE.validate_json((recipe_folder / "recipe.json").read_bytes())
+    recipe = read_recipe(recipe_folder)
     link(recipe, await environments.ready(recipe, run=run, on_progress=print), program)
 
 

@@ -62,6 +62,7 @@ class ProcessRuntime(LocalRuntime):
             path=built.path,
             mounts=built.mounts,
             env=built.env,
+            import_paths=built.import_paths,
         )
 
     def check(self, spec: SandboxSpec) -> None:

@@ -52,12 +52,14 @@ class ProcessSandbox(LocalSandbox):
         return opened
 
     def own_variables(self) -> Mapping[str, str]:
+        paths = [str(self._workspace / "program" / path) for path in self.spec.prepared.import_paths]
         return {
             "PATH": ":".join((str(self._workspace / "bin"), *self.spec.prepared.path, STANDARD_PATH)),
             "HOME": str(self._workspace / "home"),
             "TMPDIR": str(self._workspace / "tmp"),
             "LANG": "C.UTF-8",
             **self.spec.prepared.env,
+            **({"PYTHONPATH": ":".join(paths)} if paths else {}),
         }
 
     def server_variables(self) -> Mapping[str, str]:

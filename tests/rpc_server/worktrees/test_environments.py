@@ -21,6 +21,7 @@ from rpc_server.worktrees.environments import CommitEnvironments, Environment
 from rpc_server.worktrees.repository import UserRepository
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import Open, second
+from tests.sandbox_runtime.environments.wheels import local_package
 
 
 @pytest.fixture
@@ -74,6 +75,15 @@ async def test_a_commit_that_requires_more_has_it_and_others_have_not(
     assert failed.value.retryable, "the server that made the commit could build it"
 
 
+async def test_a_package_of_the_repository_has_the_files_of_each_commit(
+    project: Project, opened: Open, wheels: Path
+) -> None:
+    files = {"helper.py": "import words\nANSWER = words.VALUE\n", "requirements.txt": "./libs/words\n"}
+    commits = [second(project, {**files, **local_package("libs/words/", "words", value)}) for value in ("a", "b")]
+    here = await opened(project)
+    assert [(await here.output(here.at(commit)))["answer"] for commit in commits] == ["a", "b"]
+
+
 def used_again(monkeypatch: pytest.MonkeyPatch, complete: Path) -> None:
     """Let an environment that is unused for long be used while it is about to be removed."""
 
@@ -121,7 +131,6 @@ async def test_an_environment_is_built_once_though_two_servers_ask_at_once(
     [
         ("requirements.txt", "a\n", "b\n", True),
         ("notes.txt", "a\n", "b\n", False),
-        ("pyproject.toml", "[tool.ruff]\nx = 1\n", "[tool.ruff]\nx = 2\n", False),
         ("pyproject.toml", "[project]\ndependencies = []\n", "[project]\ndependencies = ['a']\n", True),
         ("package.json", '{"scripts": {"a": "b"}}', '{"scripts": {}}', False),
         ("package.json", '{"dependencies": {}}', '{"dependencies": {"a": "1"}}', True),

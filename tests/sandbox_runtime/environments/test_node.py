@@ -44,7 +44,7 @@ async def test_nothing_is_written_through_links_that_build_code_made(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     package = {"name": "p", "scripts": {"prepare": "exit 1"}}
-    files = {"requirements.txt": b"greeting\n", "package.json": json.dumps(package).encode()}
+    files = {"package.json": json.dumps(package).encode()}
     prepared: list[dict[str, object]] = []
 
     class Linking(HostRun):
@@ -58,7 +58,7 @@ async def test_nothing_is_written_through_links_that_build_code_made(
             (cwd / taken).symlink_to(elsewhere if taken == "files" else elsewhere / "package.json")
             return 0, b""
 
-    await environments.ready(Recipe(node=">=18", files=files), run=Linking(), on_progress=print)
+    await environments.ready(Recipe(node=">=18", files=files, packages=("greeting",)), run=Linking(), on_progress=print)
     assert prepared == [{"name": "p"}]
     assert list(elsewhere.iterdir()) == []
 

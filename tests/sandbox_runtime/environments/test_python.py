@@ -3,15 +3,34 @@
 import io
 import subprocess
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import EnvironmentMissing, Recipe, RuntimeInterrupted
+from evolverpc_common.python_tools import python_install
+from sandbox_runtime import Command, EnvironmentMissing, Recipe, RuntimeInterrupted
 from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
-from tests.sandbox_runtime.environments.wheels import HostRun, exists, places
+from tests.sandbox_runtime.environments.wheels import HostRun, exists, local_package, make_wheel, places
 
-GREETING = Recipe(files={"requirements.txt": b"greeting==1.0\n"})
+
+def program(files: Mapping[str, str], folder: str = "") -> Recipe:
+    """The recipe of a program with these files, which are unpacked in place of a commit."""
+    documents = {path: content.encode() for path, content in files.items()}
+    manifests = {path: content for path, content in documents.items() if path.endswith((".toml", ".txt"))}
+    install, unread = python_install(folder, files, manifests)
+    assert not unread
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for path, content in documents.items():
+            entry = tarfile.TarInfo(path)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    unpack = Command(("sh", "-ec", "mkdir program; tar -xC program"), stdin=packed.getvalue())
+    return Recipe(install=install, checkout=(unpack,))
+
+
+GREETING = program({"requirements.txt": "greeting==1.0\n"})
 
 
 def python_output(python: str | None, code: str) -> str:
@@ -35,20 +54,75 @@ async def test_what_requirements_list_is_installed_once_and_found_the_second_tim
     assert python_output(built.python, "import greeting; print(greeting.WORDS)") == "hello"
     assert built.path == (str(Path(built.python or "").parent),)
     assert built.env == {"VIRTUAL_ENV": str(Path(built.python or "").parents[1])}
-    assert progress == ["installing what requirements.txt lists"]
+    assert progress == ["installing what requirements.txt lists, with uv"]
     commands = len(run.commands)
     assert await EnvironmentCache(environments.folder).ready(GREETING, run=run, on_progress=progress.append) == built
     assert len(run.commands) == commands
 
 
-async def test_a_lock_is_followed_without_the_program_itself(environments: EnvironmentCache, run: HostRun) -> None:
-    pyproject = b'[project]\nname = "p"\nversion = "1"\nrequires-python = ">=3.8"\ndependencies = []\n'
-    package = b'[[package]]\nname = "p"\nversion = "1"\nsource = { virtual = "." }\n'
-    lock = b'version = 1\nrequires-python = ">=3.8"\n' + package
-    recipe = Recipe(python=">=3.8", files={"pyproject.toml": pyproject, "uv.lock": lock})
+LOCK = """version = 1
+requires-python = ">=3.8"
+[manifest]
+members = ["answers", "mono", "words"]
+[[package]]
+name = "answers"
+version = "1"
+source = { editable = "apps/answers" }
+dependencies = [{ name = "words" }]
+[[package]]
+name = "mono"
+version = "1"
+source = { virtual = "." }
+[[package]]
+name = "words"
+version = "1"
+source = { editable = "libs/words" }
+"""
+WORKSPACE = {
+    "pyproject.toml": """[project]\nname = "mono"\nversion = "1"\nrequires-python = ">=3.8"
+[tool.uv.workspace]\nmembers = ["apps/*", "libs/*"]\n[tool.uv.sources]\nwords = { workspace = true }\n""",
+    "uv.lock": LOCK,
+    **local_package("libs/words/", "words", "ours"),
+    **local_package("apps/answers/", "answers", "here", "words"),
+}
+COPIED = {"requirements.txt": "./libs/words\n", **local_package("libs/words/", "words", "ours")}
+
+
+def lead_to(place: Path, source: str) -> None:
+    """Put a changed file where the environment leads to: in a sandbox its own files are there."""
+    assert place.readlink() == Path("/workspace/program")
+    place.unlink()
+    (place / source).parent.mkdir(parents=True)
+    (place / source).write_text("VALUE = 'changed'\n")
+
+
+@pytest.mark.parametrize(
+    ("files", "folder", "decided_by", "paths"),
+    [
+        (local_package("", "words", "ours"), "", "pyproject.toml", ["src"]),
+        (WORKSPACE, "apps/answers", "uv.lock", ["apps/answers/src", "libs/words/src"]),
+        (COPIED, "", "requirements.txt", ["libs/words/src"]),
+    ],
+)
+async def test_packages_of_the_repository_lead_to_the_files_of_each_sandbox(
+    environments: EnvironmentCache,
+    run: HostRun,
+    wheels: Path,
+    files: dict[str, str],
+    folder: str,
+    decided_by: str,
+    paths: list[str],
+) -> None:
+    make_wheel(wheels, "words", "9", {"words.py": "VALUE = 'of a stranger'\n"})
+    recipe = program(files, folder)
+    assert recipe.install is not None
+    assert recipe.install.decided_by == decided_by
     built = await environments.ready(recipe, run=run, on_progress=print)
-    assert "sync" in run.commands[-1]
-    assert python_output(built.python, "import importlib.util; print(importlib.util.find_spec('p'))") == "None"
+    assert sorted(built.import_paths) == paths
+    source = f"{paths[-1]}/words.py"
+    lead_to(Path(built.mounts[0], "venv/program"), source)
+    assert python_output(built.python, "import words; print(words.VALUE)") == "changed"
+    assert program({**files, source: "VALUE = 'changed'\n"}, folder).digest == recipe.digest
 
 
 async def test_only_a_version_selects_the_python(environments: EnvironmentCache, run: HostRun) -> None:

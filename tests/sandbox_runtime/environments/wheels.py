@@ -60,6 +60,34 @@ def make_wheel(folder: Path, name: str, version: str, files: Mapping[str, str]) 
             wheel.writestr(entry, content)
 
 
+_BACKEND = """
+import os, zipfile
+def build_wheel(folder, *_, linked=False):
+    info, file = "NAME-1.dist-info", "NAME-1-py3-none-any.whl"
+    with zipfile.ZipFile(f"{folder}/{file}", "w") as wheel:
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: NAME\\nVersion: 1\\nREQUIRES")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{info}/RECORD", "")
+        own = ("NAME.pth", os.path.abspath("src")) if linked else ("NAME.py", open("src/NAME.py").read())
+        wheel.writestr(*own)
+    return file
+def build_editable(folder, *_):
+    return build_wheel(folder, linked=True)
+"""
+
+
+def local_package(folder: str, name: str, value: str, requires: str = "") -> dict[str, str]:
+    """A package of a repository, which needs no other to be built; its module has a `VALUE`."""
+    backend = _BACKEND.replace("NAME", name).replace("REQUIRES", f"Requires-Dist: {requires}\\n" if requires else "")
+    project = f'[project]\nname = "{name}"\nversion = "1"\nrequires-python = ">=3.8"\n'
+    build = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    return {
+        f"{folder}pyproject.toml": f"{project}dependencies = {[requires] if requires else []}\n{build}",
+        f"{folder}backend.py": backend,
+        f"{folder}src/{name}.py": f"VALUE = {value!r}\n",
+    }
+
+
 def places(cache: Path) -> list[str]:
     """The buildings in a cache, begun and finished, by their names."""
     return sorted(place.name for place in cache.glob("*/*/"))

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import EnvironmentMissing, Recipe
+from evolverpc_common.python_tools import PythonInstall
+from sandbox_runtime import Command, EnvironmentMissing, Recipe
 from sandbox_runtime.backends.modal import image_setup, images
-from sandbox_runtime.backends.modal.image_setup import install, write_recipe
+from sandbox_runtime.backends.modal.image_setup import install, read_recipe, write_recipe
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
 from tests.sandbox_runtime.modal.echo_server import published, spec
 from tests.support.modal_cloud import Cloud
 
-RECIPE = Recipe(python=">=3.11", node="20", files={"requirements.txt": b"attrs==25.1.0\n"}, packages=("idna",))
+RECIPE = Recipe(python=">=3.11", node="20", files={"package.json": b"{}"}, packages=("idna",))
 
 
 async def test_an_unpublished_recipe_is_an_error_with_the_command_that_publishes_it(
@@ -71,6 +72,18 @@ async def test_a_recipe_is_published_again_only_on_demand(
     assert anew.image != prepared.image
     forced = [asked.message for asked in cloud.asked if asked.method == "ImageGetOrCreate"]
     assert [one.force_build for one in forced] == [False] * (len(forced) - 1) + [True]
+
+
+def test_a_recipe_is_read_with_the_input_of_its_checkout(tmp_path: Path) -> None:
+    (tmp_path / "tar").write_bytes(b"\0")
+    install = PythonInstall("app", ("uv", "sync"), "uv.lock", "1f")
+    commands = (Command(("tar", "-x"), stdin=tmp_path / "tar"), Command(("git", "apply"), "program", b"\xff"))
+    recipe = Recipe(install=install, checkout=commands)
+    write_recipe(recipe, tmp_path)
+    found = read_recipe(tmp_path)
+    assert found == recipe
+    assert [(each.argv, each.cwd) for each in found.checkout] == [(("tar", "-x"), "."), (("git", "apply"), "program")]
+    assert [each.stdin.read_bytes() for each in found.checkout if isinstance(each.stdin, Path)] == [b"\0", b"\xff"]
 
 
 def test_a_recipe_is_installed_at_the_paths_of_the_prepared_environment(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a program's manifests amount to."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,8 +18,8 @@ class Files:
     async def read(self, paths: Iterable[str]) -> dict[str, bytes]:
         return {path: self.files[path].encode() for path in paths if path in self.files}
 
-    async def paths(self) -> frozenset[str]:
-        return frozenset(self.files)
+    async def ids(self) -> dict[str, str]:
+        return {path: str(hash(content)) for path, content in self.files.items()}
 
 
 async def needs(files: dict[str, str], folder: str = "") -> ProgramNeeds:
@@ -40,7 +41,9 @@ async def test_a_program_that_asks_for_nothing_has_a_python(files: dict[str, str
 async def test_manifests_of_the_programs_folder_override_those_at_the_top() -> None:
     files = {"requirements.txt": "top\n", "package.json": "{}", "app/requirements.txt": "own\n"}
     found = await needs(files, "app")
-    assert found.recipe.files == {"requirements.txt": b"own\n", "package.json": b"{}"}
+    assert found.recipe.install is not None
+    assert (found.recipe.install.folder, found.recipe.install.decided_by) == ("app", "app/requirements.txt")
+    assert found.recipe.files == {"package.json": b"{}"}
     assert found.node_folder == ""
 
 
@@ -58,7 +61,7 @@ async def test_the_recipe_has_the_manifests_of_local_node_packages() -> None:
     assert found.node_folder == ""
     assert found.recipe.node_folders == ("apps/bot", "libs/shared")
     assert sorted(found.recipe.files) == sorted(
-        ["requirements.txt", *(path for path in files if path.split("/")[1] != "other" and not path.endswith(".txt"))]
+        path for path in files if path.split("/")[1] != "other" and not path.endswith(".txt")
     )
 
 
@@ -136,21 +139,38 @@ async def test_a_local_node_package_that_no_sandbox_can_have_is_named(spec: str,
         await needs({"app/package.json": f'{{"dependencies": {{"shared": "{spec}"}}}}'}, "app")
 
 
-async def test_included_requirements_files_are_part_of_the_recipe() -> None:
-    files = {
-        "app/requirements.txt": "-r ../base.txt\n-c limits.txt  # not more\nx==1\n-r missing.txt\n-r https://example.com/r\n",
-        "base.txt": "--requirement=app/limits.txt\n-r base.txt\n-r more.txt\ny\n",
-        "more.txt": "w\n",
-        "app/limits.txt": "z<3\n",
-    }
-    found = (await needs(files, "app")).recipe.files
-    renamed = {content: name for name, content in found.items() if name != "requirements.txt"}
-    limits, more = renamed[b"z<3\n"], renamed[b"w\n"]
-    base = next(name for content, name in renamed.items() if content.endswith(b"y\n"))
-    assert found[base] == f"--requirement {limits}\n-r {base}\n-r {more}\ny\n".encode()
-    assert found["requirements.txt"] == (
-        f"-r {base}\n-c {limits}  # not more\nx==1\n-r missing.txt\n-r https://example.com/r\n".encode()
-    )
+@pytest.mark.parametrize("changed", ["base.txt", "app/limits.txt", "libs/x/pyproject.toml", "app/x.whl"])
+async def test_what_the_tool_reads_is_part_of_the_recipe(changed: str) -> None:
+    first = "\0".join("-r ../base.txt\n-r missing.txt\n")  # as in UTF-16
+    files = {"app/requirements.txt": first, "base.txt": "-capp/limits.txt", "app/limits.txt": "z<3"}
+    files |= {"app/x.whl": "", "app/prompt.txt": "", "libs/x/pyproject.toml": ""}
+    before = (await needs(files, "app")).recipe
+    assert (await needs({**files, changed: "[other]"}, "app")).recipe.digest != before.digest
+    assert (await needs({**files, "app/prompt.txt": "x", "app/x.py": ""}, "app")).recipe.digest == before.digest
+
+
+@pytest.mark.parametrize(
+    ("files", "command", "unused"),
+    [
+        ({"pyproject.toml": "[tool.poetry]"}, "poetry install", ()),
+        ({"pyproject.toml": "[project]", "poetry.lock": "", "requirements.txt": ""}, "poetry", ("requirements.txt",)),
+        ({"pyproject.toml": "[project]", "pdm.lock": "", "Pipfile": ""}, "pdm .*sync", ("Pipfile",)),
+        ({"pyproject.toml": "\ufeff[build-system]", "requirements.txt": ""}, "uv pip .* -.*txt --editable", ()),
+        ({"app/pyproject.toml": "[tool.ruff]", "uv.lock": "", "pyproject.toml": "[project]"}, "uv sync --frozen", ()),
+    ],
+)
+async def test_a_lock_or_manifest_decides_which_tool_installs(
+    files: dict[str, str], command: str, unused: tuple[str, ...]
+) -> None:
+    install = (await needs(files, "app")).recipe.install
+    assert install is not None
+    assert re.match(command, " ".join(install.command))
+    assert install.unused == unused
+
+
+async def test_files_of_a_tool_that_is_not_run_are_named() -> None:
+    with pytest.raises(SandboxError, match=r"app/Pipfile is of a tool that is not run here: .*requirements.txt"):
+        await needs({"app/Pipfile": ""}, "app")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +178,7 @@ async def test_included_requirements_files_are_part_of_the_recipe() -> None:
     [
         ({".python-version": "# ours\n3.12\n", "pyproject.toml": "[project]\nrequires-python = '>=3.10'"}, "3.12"),
         ({"pyproject.toml": "[project]\nrequires-python = '>=3.10'"}, ">=3.10"),
-        ({"pyproject.toml": "[tool.x]"}, None),
+        ({"pyproject.toml": "[tool.x]"}, ">=3.8"),
         ({"requirements.txt": ""}, None),
     ],
 )
@@ -190,5 +210,5 @@ async def test_an_unreadable_manifest_is_an_error_with_its_name(files: dict[str,
 async def test_settings_override_the_manifests() -> None:
     found = await needs({".python-version": "3.11", "requirements.txt": "x\n"})
     assert ClientSettings(python="3.12", packages=("y",)).recipe(found) == Recipe(
-        python="3.12", files={"requirements.txt": b"x\n"}, packages=("y",)
+        python="3.12", install=found.recipe.install, packages=("y",)
     )
