@@ -51,16 +51,18 @@ class EvaluationItem:
 class ExampleDone:
     """An example has its result. `in_flight`: examples that are still being evaluated.
 
-    `seconds`, `score`, `status`, `usage`, `error`: as the server gave them.
+    `seconds`, `score`, `status`, `usage`, `error`, `feedback`: as the server gave them.
     """
 
     id: str
+    candidate: Candidate
     status: str
     score: float | None
     seconds: float
     in_flight: int
     usage: dict[str, Any] | None
     error: dict[str, Any] | None
+    feedback: str | None = None
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ class BatchEvaluator:
             for (at, request), result in zip(fresh, recorded, strict=True):
                 into[batch.at[at]] = self.journal.shortened(request.number, request.size, result)
                 self._keep_for_probes(batch.item, batch.at[at], into[batch.at[at]])
-                self._report(batch.item.rows[batch.at[at]], result)
+                self._report(batch, at, result)
             self.journal.spending.add_examples(EVALUATE, len(fresh))
 
         try:
@@ -336,17 +338,19 @@ class BatchEvaluator:
         exact = self.scorers is not None and self.scorers.offers(EXACT_VALUES)
         return score_call(rows, rollouts, self.prices, with_trajectory=self._scorers_read, exact=exact)
 
-    def _report(self, row: AnyRow, result: dict[str, Any]) -> None:
+    def _report(self, batch: _Batch, at: int, result: dict[str, Any]) -> None:
         if self.on_example is not None:
             self.on_example(
                 ExampleDone(
-                    id=row.id,
+                    id=batch.item.rows[batch.at[at]].id,
+                    candidate=_candidate_at(batch.item, batch.at[at]),
                     status=result["status"],
                     score=result["score"],
                     seconds=result["seconds"],
                     in_flight=self.fleet.in_flight,
                     usage=result.get("usage"),
                     error=result.get("error"),
+                    feedback=result.get("feedback"),
                 )
             )
 

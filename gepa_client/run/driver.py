@@ -49,6 +49,7 @@ from gepa_client.run.resolved_settings import (
 )
 from gepa_client.run.run_counters import RunCounters
 from gepa_client.run.run_errors import finished_by, stop_reason
+from gepa_client.run.score_export import score_export
 from gepa_client.run.seed_results import seed_comparison
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
 from gepa_client.run.strategies import late_drops, sampled_rows
@@ -244,12 +245,14 @@ class _DriverRun:
             run.id, buffer, spend, self.cancel_token, self.secrets, inherited=run.inherited, metered=metered
         )
         journal.store = store_name
-        self.emit = placed(self.emit, journal)
+        export = score_export(self.store, run.id, self.secrets, self.emit)
+        self.emit = placed(export.observing(self.emit), journal)
         failure_stop = FailureStop(run.id, store_name, self.config.failure_stop, self.cancel_token)
 
         def example_done(example: ExampleDone) -> None:
             counters.example_done(example)
             failure_stop.done(example)
+            export.example_done(example)
 
         self.emit(Phase(phase="connecting"))
         try:
@@ -297,6 +300,7 @@ class _DriverRun:
             self.on_drainable()
             self.gateway.end()
             buffer.close()
+            export.close()
 
     def _adapter(self, journal: Journal, on_example: Callable[[ExampleDone], None]) -> RemoteAdapter:
         config = self.config
