@@ -3,8 +3,8 @@
 from gepa_client.analysis.proposals import Recorded, RecordedProposals
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal import run_events
-from gepa_client.journal.entries import EVENTS, CandidateRecord
-from gepa_client.journal.history import event_of
+from gepa_client.journal.entries import EVENTS, PROCESSES, CandidateRecord
+from gepa_client.journal.history import entries, event_of
 from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import CandidateFound, Rejected
 from gepa_client.journal.store import Store
@@ -24,7 +24,7 @@ class DecisionReader:
     """The decisions of one run; `read` adds what is new.
 
     `candidates`: those of the store, by index. `digests`: of their texts, by the beginning of it. `proposed`: the same
-    of all proposals that have texts. `proposals`: all of them. `lines`: about those that a page lists.
+    of all proposals that have texts. `proposals`: all of them. `lines`: about events that a page lists.
     """
 
     def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows, lines: EventListBuilder) -> None:
@@ -34,10 +34,20 @@ class DecisionReader:
         self.digests: dict[str, str | None] = {}
         self.proposed: dict[str, str] = {}
         self.proposals = RecordedProposals()
-        self._next = 0
+        self._next = self._next_of_processes = 0
+        self._listed: set[str] = set()
 
     def read(self) -> None:
-        """Read new decisions."""
+        """Read new decisions, and the lines about new events of the processes that made them."""
+        self._read_decisions()
+        for entry in entries(self._store, self._id, PROCESSES, self._next_of_processes):
+            self._next_of_processes = entry.number + 1
+            event = event_of(entry)
+            if (about := event.model_dump_json(exclude={"seconds"})) not in self._listed:  # a resumed run repeats some
+                self._listed.add(about)
+                self.lines.add(event)
+
+    def _read_decisions(self) -> None:
         more = True
         while more:
             page = self._store.entries(self._id, EVENTS, self._next, PAGE)

@@ -9,7 +9,7 @@ from gepa_client.page.page_fact import Part
 from gepa_client.report.event_words import event_line
 
 DECISIONS_LISTED = 20
-"""Lines about decisions that a page lists, the last ones. Of warnings, a run records a bounded number."""
+"""Lines about recorded events that a page lists, the last ones. Of warnings, a run records a bounded number."""
 
 Tone = Literal["good", "warn", "bad", "quiet", ""]
 
@@ -30,7 +30,7 @@ class EventLine(Part):
 
 
 class EventLines(Part):
-    """Warnings, and decisions whose line stays on the terminal, newest first. `omitted`: earlier ones left out."""
+    """Warnings, then the recorded events whose texts are kept, newest first. `omitted`: earlier ones left out."""
 
     event: Literal["lines"] = "lines"
     lines: list[EventLine]
@@ -47,7 +47,7 @@ class EventListBuilder:
         self._warnings: dict[str, None] = {}
 
     def add(self, event: Event) -> None:
-        """Add the line about a decision, if it stays."""
+        """Add the line about a recorded event, if its text is kept."""
         if event_line(event).is_kept and (self._until is None or (event.at or 0) <= self._until):
             self._count += 1
             self._last.appendleft(_shown(event))
@@ -56,7 +56,8 @@ class EventListBuilder:
         """Return them after these warnings, and those that were given before: a resumed run has its own ones."""
         self._warnings |= dict.fromkeys(messages)
         warnings = [_shown(Warned(message=message)) for message in reversed(self._warnings)]
-        return EventLines(lines=[*warnings, *self._last], omitted=self._count - len(self._last))
+        last = sorted(self._last, key=lambda line: -(line.at or 0))
+        return EventLines(lines=[*warnings, *last], omitted=self._count - len(self._last))
 
 
 def _shown(event: Event) -> EventLine:

@@ -41,7 +41,7 @@ class EventText:
     """A line about an event, empty if none is shown. `lead`: its first words; `style`: theirs, or of all without them.
 
     Texts of servers and models are part of it as they are; `whole`: they may have several lines. `is_kept`: the
-    terminal prints it above the frame and keeps it there; the page lists it if it is a warning or a decision.
+    terminal prints it above the frame and keeps it there; the page lists it if it is a warning or recorded.
     """
 
     text: str = ""

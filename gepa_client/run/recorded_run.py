@@ -71,7 +71,7 @@ def _last_process(store: Store, run: StoredRun) -> list[Event]:
             found, before = before, []
         else:
             found.append(event)
-    if before and len(found) == 1:  # it is in its replay, or was killed there
+    if before and all((event.at or 0) < (before[-1].at or 0) for event in found):  # in its replay, or killed there
         return [event for event in before if run.status != "running" or not isinstance(event, Finished)]
     return found
 

@@ -19,7 +19,8 @@ from urllib.request import url2pathname
 import pytest
 from aiohttp import ClientConnectionError
 
-from gepa_client.journal.entries import SEARCH, Attempt, Claim, Entry
+from gepa_client.journal.entries import PROCESSES, SEARCH, Attempt, Claim, Entry
+from gepa_client.journal.run_events import Finalized
 from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import open_store
 from gepa_client.page.event_log import EventLog
@@ -198,6 +199,17 @@ def test_a_page_states_that_its_run_is_not_there_until_it_is(tmp_path: Path) -> 
 
     read_run(url, RUN_ID, until=is_there)
     assert RUN_ID in problems[0]
+
+
+def test_the_page_lists_a_kept_text_once_that_two_processes_of_a_run_recorded(tmp_path: Path) -> None:
+    url = str(tmp_path / "runs.db")
+    put(url, Made())
+    recorded = Finalized(at=30, message="published").model_dump_json(exclude_defaults=True).encode()
+    with closing(open_store(url)) as store:
+        store.write(RUN_ID, "", [Entry(PROCESSES, number, "finalized", "", "finalized", recorded) for number in (1, 2)])
+    lines = read_run(url, RUN_ID).one("lines")
+    assert lines is not None
+    assert [(line["text"], line["at"]) for line in lines["lines"]] == [("finalize: published", 30)]
 
 
 def test_the_page_of_a_running_run_has_the_command_that_cancels_it(cli: Cli, tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ export interface Steer {
   outcome: string | null;
 }
 /**
- * Warnings, and decisions whose line stays on the terminal, newest first. `omitted`: earlier ones left out.
+ * Warnings, then the recorded events whose texts are kept, newest first. `omitted`: earlier ones left out.
  */
 export interface EventLines {
   event: "lines";
