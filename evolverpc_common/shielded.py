@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -14,8 +14,8 @@ async def run_shielded(work: Callable[..., T], *arguments: object) -> T:
     return await await_shielded(asyncio.to_thread(work, *arguments))
 
 
-async def await_shielded(work: Coroutine[Any, Any, T]) -> T:
-    """Return what the coroutine returns or raises.
+async def await_shielded(work: Awaitable[T]) -> T:
+    """Return what the work returns or raises.
 
     Raises:
         CancelledError: the task was cancelled; the work has ended by then, with any outcome.

@@ -7,11 +7,9 @@ from sandbox_runtime.api.sandbox import (
     EnvironmentMissing,
     ProcessEndpoint,
     RunningSandbox,
-    Runtime,
     RuntimeInterrupted,
     RuntimeThrottled,
     RuntimeUnavailable,
-    Sandbox,
     SandboxError,
     SandboxExit,
     SandboxGone,
@@ -22,6 +20,7 @@ from sandbox_runtime.api.sandbox import (
 from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends import open_runtime
 from sandbox_runtime.backends.process.running_server import ServerFailed, running_server
+from sandbox_runtime.runtime import Runtime, Sandbox
 
 __all__ = [
     "open_runtime",

@@ -19,6 +19,7 @@ from gepa_service.jobs.piped_driver import launcher
 from gepa_service.jobs.work_order import OptimizeOrder
 from sandbox_runtime import Closed, ResourceLimits
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
+from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 from sandbox_runtime.backends.bubblewrap.container import CommandOrder
 from sandbox_runtime.backends.bubblewrap.container_layout import (
     HOME,
@@ -29,7 +30,6 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
     VisiblePaths,
     package_mounts,
 )
-from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,12 +45,13 @@ async def isolated(order: OptimizeOrder, session: SandboxSession) -> AsyncIterat
     """Start the container for the block. Raises `SandboxError`, `OSError`: it cannot be started."""
     async with contextlib.AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(model_access(order, session, None))
-        runtime = await stack.enter_async_context(BubblewrapRuntime())
+        backend = BubblewrapBackend()
+        await backend.open()
         shared = order.folder / "shared"
         shared.mkdir(mode=0o755, exist_ok=True)
         visible = VisiblePaths((*package_mounts(*PACKAGES), str(shared)))
         limits = ResourceLimits(float(os.cpu_count() or 1), MEMORY_MB, WORKSPACE_MB, PROCESSES, LIFETIME_S)
-        container = runtime.container({"purpose": "driver", "job": order.id}, visible, limits)
+        container = backend.container({"purpose": "driver", "job": order.id}, visible, limits)
         stack.push_async_callback(container.close)
         await container.start()
         models, tunnel, listener = await container.listen(MODELS_PORT, TUNNEL_PORT, FRONT_PORT)

@@ -4,14 +4,16 @@ Through the front are the servers of its job's sandboxes, and models by a gatewa
 reads, among them the job token, are written into the sandbox whenever they change.
 """
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from evolverpc_common.output_tail import OutputTail
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from gepa_client.run.supervisor import DRIVER
 from gepa_client.sandboxing.session import SandboxSession
@@ -23,13 +25,11 @@ from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.piped_driver import launcher
 from gepa_service.jobs.work_order import OptimizeOrder
 from sandbox_runtime import Allow, Command, ResourceLimits, SandboxError, SandboxSpec
+from sandbox_runtime.api.sandbox import LOG_BYTES
+from sandbox_runtime.backends.modal.backend import APP, ModalBackend
 from sandbox_runtime.backends.modal.image_setup import SERVER_PYTHON, WORKSPACE
-from sandbox_runtime.backends.modal.runtime import APP, ModalRuntime
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
 from sandbox_runtime.gateway import GatewayPorts
-
-if TYPE_CHECKING:
-    import asyncio
 
 PACKAGES = ("gepa_client", "protocol", "evolverpc_common")
 EXTRAS = ("client",)
@@ -40,6 +40,7 @@ WRITE_S = 30.0
 
 WRITE = """
 import json, os, sys
+os.makedirs(sys.argv[1], exist_ok=True)
 for name, text in json.load(sys.stdin).items():
     path = os.path.join(sys.argv[1], name)
     with open(path + "~", "w") as file:
@@ -60,16 +61,19 @@ async def at_modal(order: OptimizeOrder, session: SandboxSession, front: HttpFro
         models = front.route(DRIVER_ROUTE, f"http://127.0.0.1:{port}")
         ports = GatewayPorts(models_port=port, public_models_url=models)
         gateway = await stack.enter_async_context(model_access(order, session, ports))
-        runtime = await stack.enter_async_context(ModalRuntime(session.settings.modal_app or APP))
+        backend = ModalBackend(session.settings.modal_app or APP)
+        await backend.open()
         spec = SandboxSpec(
             main=Command(()),
-            setup=(Command(("mkdir", "-p", SHARED)),),
-            prepared=await runtime.packages_image(PACKAGES, EXTRAS, on_progress=print),
+            prepared=await backend.packages_image(PACKAGES, EXTRAS, on_progress=print),
             egress=Allow(tuple(dict.fromkeys(urlsplit(url).hostname or "" for url in (order.api, front.url)))),
             labels={RUN_LABEL: order.id[:LABEL_LENGTH], "purpose": "driver"},
             limits=LIMITS,
         )
-        sandbox = await runtime.start_without_server(spec)
+        async with asyncio.timeout(spec.ready_s):
+            sandbox = await backend.start(spec, OutputTail(LOG_BYTES))
+        end = partial(backend.stop, sandbox.id)
+        stack.push_async_callback(end)
         shared = order.folder / "shared"
         shared.mkdir(mode=0o700, exist_ok=True)
         sandboxes, _ = await stack.enter_async_context(
@@ -84,7 +88,7 @@ async def at_modal(order: OptimizeOrder, session: SandboxSession, front: HttpFro
         async def begin(env: Mapping[str, str], streams: Sequence[int]) -> "asyncio.Future[int]":
             return await sandbox.begin(Command((SERVER_PYTHON, *DRIVER[1:]), env=env), streams)
 
-        launch = launcher(begin, sandbox.close, variables)
+        launch = launcher(begin, end, variables)
         yield DriverPlace(launch, sandboxes, store=order.api, fleet=Path(SHARED, FLEET))
 
 
@@ -96,7 +100,8 @@ class _Writer:
 
     async def __call__(self, files: Mapping[str, str]) -> None:
         command = (SERVER_PYTHON, "-I", "-S", "-c", WRITE, SHARED)
-        done = await self.sandbox.exec(Command(command, stdin=json.dumps(dict(files)).encode(), timeout_s=WRITE_S))
-        if done.status != 0:
-            reason = done.stderr.decode("utf-8", "replace")[-500:]
+        written = Command(command, stdin=json.dumps(dict(files)).encode(), timeout_s=WRITE_S)
+        output = OutputTail(500)
+        if await self.sandbox.run(written, output) != 0:
+            reason = output.text()
             raise SandboxError(f"the driver's files cannot be written at Modal: {reason or 'it took too long'}")

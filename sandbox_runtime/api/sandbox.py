@@ -1,4 +1,4 @@
-"""The interfaces: a runtime starts sandboxes, a sandbox is used and closed; and their errors, as a tree.
+"""What a sandbox gives and how it ends, and the errors of sandboxes, as a tree.
 
 SandboxError
 ├── RuntimeUnavailable   this runtime cannot be used here; the message names what is missing and how to get it
@@ -10,13 +10,11 @@ SandboxError
 └── SandboxGone          the sandbox has ended
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from pydantic import ConfigDict, with_config
-
-from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, SandboxSpec
 
 
 @dataclass(frozen=True)
@@ -156,67 +154,5 @@ class RunningSandbox(Protocol):
 
         Raises:
             SandboxError: not all of it could be freed; a sweep tries again.
-        """
-        ...
-
-
-class Sandbox(RunningSandbox, Protocol):
-    """A running sandbox that also runs commands."""
-
-    async def exec(self, command: Command) -> CommandResult:
-        """Run a command beside the server, until it ends or is killed after its `timeout_s`. Raises `SandboxGone`."""
-        ...
-
-    async def logs(self) -> str:
-        """Return the end of what `setup` and `main` wrote, at most `LOG_BYTES`; also after it has ended."""
-        ...
-
-
-class Runtime(Protocol):
-    """Starts sandboxes of one kind. Use it in an `async with` block, which ends those that were not closed."""
-
-    @property
-    def name(self) -> str:
-        """`process`, `bubblewrap` or `modal`."""
-        ...
-
-    async def __aenter__(self) -> "Runtime":
-        """Prepare the runtime. Raises `RuntimeUnavailable`."""
-        ...
-
-    async def __aexit__(self, *_: object) -> None:
-        """End every sandbox that was started and not closed.
-
-        Raises:
-            SandboxError: after all were tried: some could not be freed; how many, and the first error.
-        """
-        ...
-
-    async def prepare(
-        self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
-    ) -> PreparedEnvironment:
-        """Make the recipe's environment ready, at most once; `rebuild` makes it again in any case.
-
-        `on_progress` is called with the progress of long steps. Raises `SandboxError`.
-        """
-        ...
-
-    async def start(self, spec: SandboxSpec) -> Sandbox:
-        """Start a sandbox and wait until it is ready. Nothing of it is left on any failure or cancellation.
-
-        Raises:
-            EgressNotEnforced, EnvironmentMissing, SandboxNotReady, RuntimeThrottled, RuntimeUnavailable: see each.
-        """
-        ...
-
-    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
-        """Return every sandbox of this kind that has these labels, of any process."""
-        ...
-
-    async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
-        """End those among `found` whose owner has ended, or all of them; return their ids.
-
-        Raises:
-            SandboxError: after all were tried: some could not be ended; which, and why.
         """
         ...

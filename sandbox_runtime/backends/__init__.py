@@ -3,7 +3,8 @@
 from typing import Literal, get_args
 
 from sandbox_runtime.api.egress import GatewaySession
-from sandbox_runtime.api.sandbox import Runtime, RuntimeUnavailable
+from sandbox_runtime.api.sandbox import RuntimeUnavailable
+from sandbox_runtime.runtime import Runtime
 
 RuntimeKind = Literal["process", "bubblewrap", "modal"]
 
@@ -26,21 +27,21 @@ def open_runtime(
         ValueError: there is no such kind.
     """
     if kind == "process":
-        from sandbox_runtime.backends.process.runtime import ProcessRuntime
+        from sandbox_runtime.backends.process.backend import ProcessBackend
 
-        return ProcessRuntime()
+        return Runtime(ProcessBackend())
     if kind == "bubblewrap":
-        from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+        from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 
-        return BubblewrapRuntime(build_gateway_session=build_gateway_session)
+        return Runtime(BubblewrapBackend(build_gateway_session=build_gateway_session))
     if kind == "modal":
         try:
-            from sandbox_runtime.backends.modal.runtime import ModalRuntime
+            from sandbox_runtime.backends.modal.backend import ModalBackend
         except ModuleNotFoundError as error:
             if error.name != "modal":
                 raise
             raise RuntimeUnavailable(
                 "sandboxes on Modal need its package: run pip install '.[modal]' in the folder of evolverpc"
             ) from None
-        return ModalRuntime() if app_name is None else ModalRuntime(app_name)
+        return Runtime(ModalBackend() if app_name is None else ModalBackend(app_name))
     raise ValueError(f"{kind!r} is no kind of runtime: one of {', '.join(RUNTIMES)}")

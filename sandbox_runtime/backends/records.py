@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from evolverpc_common.files import remove_tree, replace_file
 from evolverpc_common.process_identity import ProcessIdentity
-from sandbox_runtime.api.sandbox import SandboxInfo
+from sandbox_runtime.api.sandbox import SandboxError, SandboxInfo
 
 VERSION = 1
 """The version of `record.json`: higher if an older program would misread it."""
@@ -64,7 +64,7 @@ class SandboxRecord:
         return self.owner is None or self.owner.is_gone()
 
     def found(self) -> SandboxInfo:
-        """Return it as `Runtime.found` lists it."""
+        """Return it as `Backend.found` lists it."""
         owner = str(self.owner) if self.owner is not None else f"unknown: {self.unknown or 'its record cannot be read'}"
         return SandboxInfo(id=self.id, labels=self.labels, created=self.created, orphan=self.is_orphan, owner=owner)
 
@@ -113,12 +113,23 @@ class SandboxRecords:
         """Return every record with these labels; damaged ones have none."""
         return [record for record in self._read_all() if (labels or {}).items() <= record.labels.items()]
 
-    def condemn(self, record: SandboxRecord) -> None:
-        """Mark a record as being swept, before anything of it is ended."""
-        with contextlib.suppress(FileNotFoundError):  # then it is gone already
-            (record.folder / _SWEPT).touch()
+    def free(self, id_: str, end: Callable[[SandboxRecord], None]) -> None:
+        """Free a sandbox of any process: `end` ends everything of it but its record. Blocks.
 
-    def is_condemned(self, record: SandboxRecord) -> bool:
+        Raises:
+            SandboxError: its record may be valid and cannot be read. Others: as `end`, `remove`.
+        """
+        record = self._read(id_) if _ID.fullmatch(id_) else None
+        if record is None:
+            return
+        if record.unknown:
+            raise SandboxError(record.unknown)
+        with contextlib.suppress(FileNotFoundError):  # then it is gone already
+            (record.folder / _SWEPT).touch()  # before anything of it is ended, so that its owner knows why
+        end(record)
+        self.remove(record)
+
+    def is_swept(self, record: SandboxRecord) -> bool:
         """Return whether it was swept, or is being swept."""
         return not record.folder.exists() or (record.folder / _SWEPT).exists()
 

@@ -14,8 +14,6 @@ from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.egress import Closed, Egress, GatewaySession
 from sandbox_runtime.api.sandbox import (
     CommandResult,
-    Runtime,
-    Sandbox,
     SandboxError,
     SandboxExit,
     SandboxGone,
@@ -30,6 +28,7 @@ from sandbox_runtime.api.spec import (
     ResourceLimits,
     SandboxSpec,
 )
+from sandbox_runtime.runtime import Runtime, Sandbox
 from sandbox_runtime.source.recipes import ProgramNeeds, program_needs
 from sandbox_runtime.source.source import PROGRAM, Checkout, Source
 from sandbox_runtime.source.workspace import PrebuiltCommand, Workspace, bash, link_command, restore_command

@@ -7,8 +7,9 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sandbox_runtime.api.sandbox import EXEC_BYTES, Sandbox, SandboxError
+from sandbox_runtime.api.sandbox import EXEC_BYTES, SandboxError
 from sandbox_runtime.api.spec import Command
+from sandbox_runtime.runtime import Sandbox
 from sandbox_runtime.source.commits import ids_of
 from sandbox_runtime.source.source import PROGRAM
 

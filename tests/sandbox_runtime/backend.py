@@ -33,7 +33,7 @@ from sandbox_runtime import (
     ServerEndpoint,
 )
 from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.backends.shared_steps import reached_by
+from sandbox_runtime.runtime.health import reached_by
 from tests.sandbox_runtime.stub_server import SOURCE
 
 NAMES_OF_ANY_SHELL = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "LC_CTYPE", "USER", "LOGNAME", "SHELL"}
@@ -118,11 +118,11 @@ async def parse_request(endpoint: ServerEndpoint, token: str | None = None, **as
 
 @contextlib.asynccontextmanager
 async def process_backend() -> AsyncIterator[BackendUnderTest]:
-    from sandbox_runtime.backends.process.runtime import ProcessRuntime
+    from sandbox_runtime.backends.process.backend import ProcessBackend
 
     with short_folder() as base:
         folders = _Folders(base)
-        made = ProcessRuntime(records=folders.records("process"), workspaces=folders.workspaces)
+        made = Runtime(ProcessBackend(records=folders.records("process"), workspaces=folders.workspaces))
         async with made as runtime:
             yield BackendUnderTest(
                 runtime=runtime,
@@ -131,21 +131,22 @@ async def process_backend() -> AsyncIterator[BackendUnderTest]:
                 refused=(Closed(),),
                 folders=folders.watched("process"),
                 another=(
-                    "from sandbox_runtime.backends.process.runtime import ProcessRuntime\n"
+                    "from sandbox_runtime.backends.process.backend import ProcessBackend\n"
                     f"{folders.imports}"
                     f"workspaces = Path({str(folders.workspaces)!r})\n"
-                    f"runtime = ProcessRuntime(records={folders.expression('process')}, workspaces=workspaces)\n"
+                    f"records = {folders.expression('process')}\n"
+                    "runtime = Runtime(ProcessBackend(records=records, workspaces=workspaces))\n"
                 ),
             )
 
 
 @contextlib.asynccontextmanager
 async def bubblewrap_backend() -> AsyncIterator[BackendUnderTest]:
-    from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+    from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 
     with short_folder() as base:
         folders = _Folders(base)
-        made = BubblewrapRuntime(records=folders.records("bubblewrap"))
+        made = Runtime(BubblewrapBackend(records=folders.records("bubblewrap")))
         async with made as runtime:
             yield BackendUnderTest(
                 runtime=runtime,
@@ -160,20 +161,20 @@ async def bubblewrap_backend() -> AsyncIterator[BackendUnderTest]:
                     }
                 ),
                 another=(
-                    "from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime\n"
+                    "from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend\n"
                     f"{folders.imports}"
-                    f"runtime = BubblewrapRuntime(records={folders.expression('bubblewrap')})\n"
+                    f"runtime = Runtime(BubblewrapBackend(records={folders.expression('bubblewrap')}))\n"
                 ),
             )
 
 
 @contextlib.asynccontextmanager
 async def modal_backend() -> AsyncIterator[BackendUnderTest]:
-    from sandbox_runtime.backends.modal.runtime import ModalRuntime
+    from sandbox_runtime.backends.modal.backend import ModalBackend
     from tests.sandbox_runtime.modal.echo_server import published
     from tests.support.modal_cloud import loopback_modal
 
-    async with loopback_modal() as cloud, ModalRuntime() as runtime:
+    async with loopback_modal() as cloud, Runtime(ModalBackend()) as runtime:
         yield BackendUnderTest(
             runtime=runtime,
             prepared=published(cloud),
@@ -216,7 +217,10 @@ class _Folders:
     def records(self, backend: str) -> SandboxRecords:
         return SandboxRecords(backend, state=self.state, sockets=self.sockets)
 
-    imports = "from pathlib import Path\nfrom sandbox_runtime.backends.records import SandboxRecords\n"
+    imports = (
+        "from pathlib import Path\nfrom sandbox_runtime.backends.records import SandboxRecords\n"
+        "from sandbox_runtime.runtime import Runtime\n"
+    )
 
     def expression(self, backend: str) -> str:
         """The same records, in Python."""

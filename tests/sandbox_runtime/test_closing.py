@@ -3,7 +3,7 @@
 import pytest
 
 from sandbox_runtime import SandboxError
-from sandbox_runtime.backends.shared_steps import close_after_failure
+from sandbox_runtime.runtime.sandbox import end_after_failure
 
 
 class Stuck:
@@ -12,5 +12,5 @@ class Stuck:
 
 
 async def test_a_failed_close_after_another_failure_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
-    await close_after_failure(Stuck())
+    await end_after_failure(Stuck().close())
     assert "stuck" in caplog.text

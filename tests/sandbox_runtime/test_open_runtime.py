@@ -8,7 +8,7 @@ import pytest
 from sandbox_runtime import RuntimeUnavailable
 from sandbox_runtime.backends import RUNTIMES, open_runtime
 
-BACKENDS = f"[kind for kind in {RUNTIMES!r} if f'sandbox_runtime.backends.{{kind}}.runtime' in sys.modules]"
+BACKENDS = f"[kind for kind in {RUNTIMES!r} if f'sandbox_runtime.backends.{{kind}}.backend' in sys.modules]"
 
 
 def test_only_the_chosen_backend_is_imported() -> None:
@@ -19,7 +19,7 @@ def test_only_the_chosen_backend_is_imported() -> None:
 
 
 def test_without_the_modal_package_the_error_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "sandbox_runtime.backends.modal.runtime", raising=False)
+    monkeypatch.delitem(sys.modules, "sandbox_runtime.backends.modal.backend", raising=False)
     monkeypatch.setitem(sys.modules, "modal", None)
     with pytest.raises(RuntimeUnavailable, match=r"pip install '\.\[modal\]'"):
         open_runtime("modal")

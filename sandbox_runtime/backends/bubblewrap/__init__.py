@@ -1,4 +1,4 @@
 """Sandboxes made by bubblewrap: namespaces of their own on this machine, for an ordinary user or root.
 
-Other packages use `runtime.BubblewrapRuntime` only.
+Other packages use `backend.BubblewrapBackend` only.
 """

@@ -25,8 +25,8 @@ from sandbox_runtime.backends.bubblewrap.container_command import argv_alone, co
 from sandbox_runtime.backends.bubblewrap.container_layout import VisiblePaths
 from sandbox_runtime.backends.bubblewrap.first_process import DESCRIPTORS, MESSAGE_BYTES
 from sandbox_runtime.backends.bubblewrap.inputs import in_memory
+from sandbox_runtime.backends.local_steps import OutputCapture, capture_pipe, pids_with_words
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
-from sandbox_runtime.backends.shared_steps import OutputCapture, capture_pipe, pids_with_words
 
 BUILDER = 0x7000_0000
 """The user that builds environments, if sandboxes have users of their own."""
@@ -88,6 +88,7 @@ class Container:
         visible: VisiblePaths,
         limits: ResourceLimits,
         user: int | None,
+        log: OutputTail | None = None,
     ) -> None:
         self._context = context
         self._visible = visible
@@ -103,7 +104,7 @@ class Container:
         self._runs: dict[int, asyncio.Future[int]] = {}
         self._listens: dict[int, asyncio.Future[list[socket.socket]]] = {}
         self._count = itertools.count()
-        self.log = OutputTail(LOG_BYTES)
+        self.log = log or OutputTail(LOG_BYTES)
         self._log_end: int | None = None
         self._log_capture: OutputCapture | None = None
 
@@ -252,7 +253,9 @@ class Container:
         Raises:
             SandboxGone: the container has ended.
         """
-        return (await self._order(order, descriptors))[1]
+        _, status = await self._order(order, descriptors)
+        status.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved in any case
+        return status
 
     async def _order(self, order: CommandOrder, descriptors: Sequence[int]) -> "tuple[int, asyncio.Future[int]]":
         run, status = next(self._count), self._loop.create_future()

@@ -6,7 +6,6 @@ import io
 import math
 import os
 import secrets
-import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from modal.container_process import ContainerProcess
 
 from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
-from sandbox_runtime.api.sandbox import EXEC_BYTES, CommandResult
+from sandbox_runtime.api.sandbox import EXEC_BYTES
 from sandbox_runtime.api.spec import Command, SandboxSpec
 from sandbox_runtime.backends.modal.image_setup import SERVER_PYTHON, WORKSPACE
 
@@ -77,12 +76,11 @@ class ModalCommands:
             text=False,
         )
 
-    async def run(self, command: Command, log: OutputTail | None = None) -> CommandResult:
-        """Run a command; `log` gets both of its streams. A cancellation ends the command too."""
-        began = time.monotonic()
+    async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
+        """See `StartedSandbox.run`. A cancellation ends the command too."""
         mark = secrets.token_hex(16)
         late = f"\n{mark}\n".encode()
-        out, err = OutputTail(EXEC_BYTES), OutputTail(EXEC_BYTES + len(late))
+        written = OutputTail(EXEC_BYTES + len(late))
         status: int | None = None
         try:
             async with asyncio.timeout(command.timeout_s + GRACE_S):
@@ -90,8 +88,8 @@ class ModalCommands:
                 with _opened(command.stdin) as stdin:
                     status = await followed(
                         process,
-                        copied(process.stdout, out, log),
-                        copied(process.stderr, err, log),
+                        copied(process.stdout, stdout),
+                        copied(process.stderr, written, *([stdout] if stderr is None else [])),
                         feeding=_fed(process, partial(asyncio.to_thread, stdin.read)),
                     )
         except TimeoutError:
@@ -99,12 +97,10 @@ class ModalCommands:
         except asyncio.CancelledError:
             self._end(mark)
             raise
-        written = err.bytes()
-        if written.endswith(late):
-            status, written = None, written[: -len(late)]
-        return CommandResult(
-            None if status == -1 else status, out.bytes(), written[-EXEC_BYTES:], time.monotonic() - began
-        )
+        is_late = written.bytes().endswith(late)
+        if stderr is not None:
+            stderr.add(written.bytes().removesuffix(late))
+        return None if is_late or status == -1 else status
 
     async def close(self) -> None:
         """Stop ending commands: the sandbox ends with all of them."""
@@ -145,12 +141,11 @@ async def followed(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def copied(stream: AsyncIterable[bytes], *sinks: OutputTail | None) -> None:
+async def copied(stream: AsyncIterable[bytes], *sinks: OutputTail) -> None:
     """Read a stream to its end into each sink."""
     async for data in stream:
         for sink in sinks:
-            if sink is not None:
-                sink.add(data)
+            sink.add(data)
 
 
 async def carried(process: ContainerProcess[bytes], streams: Sequence[int]) -> int:

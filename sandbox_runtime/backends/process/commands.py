@@ -18,7 +18,7 @@ from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import EXEC_BYTES, EnvironmentMissing, SandboxError
-from sandbox_runtime.backends.shared_steps import OutputCapture, pids_with_words
+from sandbox_runtime.backends.local_steps import OutputCapture, pids_with_words
 
 END_S = 25.0
 """Seconds that a reaper may take to end everything; it gives up after 20."""
@@ -37,16 +37,13 @@ class ProcessLimits:
 
 
 class RunningCommand:
-    """A started command under its own reaper, which ends everything that the command started; see `process_reaper`.
-
-    `exited`: done when all of it has ended, with its exit status, 128 + signal if a signal ended it.
-    """
+    """A started command under its own reaper, which ends everything that the command started; see `process_reaper`."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
         self._pidfd = os.pidfd_open(process.pid)
         self._captures: list[OutputCapture] = []
-        self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     @classmethod
     def start(
@@ -62,7 +59,7 @@ class RunningCommand:
         stdin: bytes | Path = b"",
         listening: int = -1,
     ) -> Self:
-        """Start it; one that cannot run ends with status 126 or 127. Call `end` in any case.
+        """Start it; one that cannot run ends with status 126 or 127. Call `status` in any case.
 
         `mark`: the name by which `end_marked` finds it. `stderr` None: it is written to `stdout`. It ends soon after
         this process, also if that is killed.
@@ -99,34 +96,28 @@ class RunningCommand:
                 running._captures.append(OutputCapture(stream, tail))
         return running
 
-    @property
-    def pid(self) -> int:
-        """The pid of its reaper, which ends after everything else."""
-        return self._process.pid
-
-    @property
-    def command(self) -> int:
-        """The pid of the command itself while it runs; it leads a session of its own."""
-        below = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+    async def status(self, timeout_s: float | None = None) -> int | None:
+        """Wait for its exit status, None if it takes too long; end everything of it in any case."""
         try:
-            return int(below.read_text().split()[0])  # orphans, which it is given later, come after it
-        except (OSError, IndexError):
-            return self.pid
+            await asyncio.wait([self._exited], timeout=timeout_s)
+            in_time = self._exited.done()
+        finally:
+            await await_shielded(self._end())
+        return self._exited.result() if in_time else None
 
-    async def end(self) -> bool:
-        """End everything that it started, and read the rest of the output; return whether it could be ended."""
-        if not self.exited.done():
+    async def _end(self) -> None:
+        """End everything that it started, and read the rest of the output."""
+        if not self._exited.done():
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
-            await asyncio.wait({self.exited}, timeout=END_S)
+            await asyncio.wait({self._exited}, timeout=END_S)
         await asyncio.gather(*(capture.close(_DRAIN_S) for capture in self._captures))
-        return self.exited.done()
 
     def _has_exited(self) -> None:
         asyncio.get_running_loop().remove_reader(self._pidfd)
         os.close(self._pidfd)
         status = self._process.wait()
-        self.exited.set_result(status if status >= 0 else 128 - status)
+        self._exited.set_result(status if status >= 0 else 128 - status)
 
 
 def _opened(stdin: bytes | Path) -> IO[bytes]:
@@ -153,14 +144,10 @@ async def run_build(
         running = RunningCommand.start(argv, mark=mark, folder=cwd, env=env, limits=ProcessLimits(), stdout=output)
     except OSError as error:
         raise EnvironmentMissing(f"{argv[0]!r} cannot be run: {error}") from error
-    try:
-        await asyncio.wait([running.exited], timeout=timeout_s)
-        in_time = running.exited.done()
-    finally:
-        await await_shielded(running.end())
-    if not in_time:
+    status = await running.status(timeout_s)
+    if status is None:
         raise TimeoutError(f"{argv[0]!r} ran longer than {timeout_s:g} s")
-    return running.exited.result(), output.bytes()
+    return status, output.bytes()
 
 
 def end_marked(mark: str) -> None:

@@ -73,7 +73,7 @@ def test_a_backend_that_cannot_be_listed_is_named_and_the_others_are_shown(
     async def broken(*_: object) -> None:
         raise PermissionError("not yours")
 
-    monkeypatch.setattr("sandbox_runtime.backends.bubblewrap.runtime.BubblewrapRuntime.found", broken)
+    monkeypatch.setattr("sandbox_runtime.backends.bubblewrap.backend.BubblewrapBackend.found", broken)
     left_behind("one")
     shown = cli("sandboxes")
     assert shown.status == 3

@@ -5,11 +5,12 @@ import shutil
 
 import pytest
 
+from evolverpc_common.output_tail import OutputTail
 from gepa_client.sandboxing.session_interface import RUN_LABEL
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.jobs.job_sandboxes import end_earlier_attempts
 from sandbox_runtime import Command, PreparedEnvironment, Recipe, SandboxSpec
-from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from sandbox_runtime.backends.modal.backend import ModalBackend
 from tests.support.modal_cloud import found_by_this_process, loopback_modal_beside
 
 
@@ -20,13 +21,14 @@ def test_sandboxes_of_earlier_attempts_are_ended_and_those_of_other_jobs_are_not
         cloud.control.has_every_image = True
 
         async def start() -> list[str]:
-            runtime = await ModalRuntime().__aenter__()  # never left, as by a worker that was lost
-            image = await runtime.packages_image(("protocol",), ("client",), on_progress=lambda _: None)
+            backend = ModalBackend()
+            await backend.open()
+            image = await backend.packages_image(("protocol",), ("client",), on_progress=lambda _: None)
             prepared = PreparedEnvironment(Recipe(), (), image=image.image)
             started = []
             for job in ("job_1", "job_1", "job_2"):
                 spec = SandboxSpec(main=Command(()), prepared=prepared, labels={RUN_LABEL: job})
-                started.append((await runtime.start_without_server(spec)).id)
+                started.append((await backend.start(spec, OutputTail(0))).id)  # never ended, as by a lost worker
             return started
 
         *_, other = asyncio.run(start())

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from sandbox_runtime import RuntimeUnavailable
+from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 from sandbox_runtime.backends.bubblewrap.container import BUILDER
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
-from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.records import SandboxRecords
+from sandbox_runtime.runtime import Runtime
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +33,6 @@ def records(tmp_path: Path, sockets: Path) -> SandboxRecords:
 
 
 @pytest.fixture
-async def runtime(
-    find_control_groups: None, records: SandboxRecords, tmp_path: Path
-) -> AsyncIterator[BubblewrapRuntime]:
-    async with BubblewrapRuntime(records=records, environments=tmp_path / "environments") as opened:
+async def runtime(find_control_groups: None, records: SandboxRecords, tmp_path: Path) -> AsyncIterator[Runtime]:
+    async with Runtime(BubblewrapBackend(records=records, environments=tmp_path / "environments")) as opened:
         yield opened

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted
+from sandbox_runtime.backends.bubblewrap.backend import run_build
 from sandbox_runtime.backends.bubblewrap.container import host_name, processes_named
-from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime, run_build
 from sandbox_runtime.backends.records import SandboxRecords
 from sandbox_runtime.environments import RunBuildCommand
+from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.bubblewrap.containers import left_of, shell_output, spec_of
 from tests.sandbox_runtime.bubblewrap.test_gateway_session import Echoing
 from tests.support.waiting import eventually
@@ -19,9 +20,9 @@ from tests.support.waiting import eventually
 ENV = {"PATH": "/usr/bin:/bin", "GIVEN": "1"}
 
 
-def builder(runtime: BubblewrapRuntime, gateway_session: Echoing | None = None) -> RunBuildCommand:
-    assert runtime._context is not None
-    return partial(run_build, runtime._context, gateway_session)
+def builder(runtime: Runtime, gateway_session: Echoing | None = None) -> RunBuildCommand:
+    assert runtime.backend._context is not None
+    return partial(run_build, runtime.backend._context, gateway_session)
 
 
 def names(folder: Path) -> list[str]:
@@ -29,7 +30,7 @@ def names(folder: Path) -> list[str]:
 
 
 async def test_a_build_writes_to_its_folder_and_sees_what_it_may_read(
-    runtime: BubblewrapRuntime, tmp_path: Path, records: SandboxRecords, sockets: Path
+    runtime: Runtime, tmp_path: Path, records: SandboxRecords, sockets: Path
 ) -> None:
     site, readable, hidden = tmp_path / "site", tmp_path / "readable", tmp_path / "hidden"
     for folder in (site, readable, hidden):
@@ -51,7 +52,7 @@ touch {readable}/x {tmp_path}/x /usr/x; exec 2>/dev/null; setsid sleep 600 &
     assert left_of(records, sockets) == []
 
 
-async def test_a_build_reaches_only_its_gateway_session(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
+async def test_a_build_reaches_only_its_gateway_session(runtime: Runtime, tmp_path: Path) -> None:
     code = "import os, socket; print(os.environ['MODELS']); socket.create_connection(('127.0.0.1', 8182)).recv(9)"
     argv = [sys.executable, "-I", "-S", "-c", code]
     site, readable = tmp_path / "site", [sys.prefix, sys.base_prefix]
@@ -66,7 +67,7 @@ async def test_a_build_reaches_only_its_gateway_session(runtime: BubblewrapRunti
 
 
 async def test_a_build_whose_container_is_killed_is_interrupted(
-    runtime: BubblewrapRuntime, tmp_path: Path, records: SandboxRecords, sockets: Path
+    runtime: Runtime, tmp_path: Path, records: SandboxRecords, sockets: Path
 ) -> None:
     site = tmp_path / "site"
     site.mkdir()
@@ -79,17 +80,17 @@ async def test_a_build_whose_container_is_killed_is_interrupted(
 
 
 async def test_a_build_that_needs_too_much_memory_fails_with_the_reason(
-    find_control_groups: None, runtime: BubblewrapRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    find_control_groups: None, runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = tmp_path / "site"
     site.mkdir()
-    monkeypatch.setattr("sandbox_runtime.backends.bubblewrap.runtime._MEMORY_MB", 64)
+    monkeypatch.setattr("sandbox_runtime.backends.bubblewrap.backend._MEMORY_MB", 64)
     argv = [sys.executable, "-I", "-S", "-c", "kept = b'x' * 2**28"]
     with pytest.raises(EnvironmentMissing, match="more than the 64 MiB of memory of a build"):
         await builder(runtime)(argv, site, ENV, 20, [sys.prefix, sys.base_prefix])
 
 
-async def test_a_sandbox_can_read_its_environment_and_not_change_it(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
+async def test_a_sandbox_can_read_its_environment_and_not_change_it(runtime: Runtime, tmp_path: Path) -> None:
     site = tmp_path / "site"
     site.mkdir(mode=0o755)
     script = "mkdir bin; printf '#!/bin/sh\\necho tool' > bin/tool; chmod 755 bin/tool"

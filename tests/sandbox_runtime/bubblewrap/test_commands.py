@@ -1,11 +1,11 @@
 import os
 from pathlib import Path
 
-from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.bubblewrap.containers import shell, shell_output, started
 
 
-async def test_a_command_cannot_write_to_its_input(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
+async def test_a_command_cannot_write_to_its_input(runtime: Runtime, tmp_path: Path) -> None:
     sandbox = await started(runtime)
     file = tmp_path / "input"
     file.write_bytes(b"given")
@@ -15,7 +15,7 @@ async def test_a_command_cannot_write_to_its_input(runtime: BubblewrapRuntime, t
     assert file.read_bytes() == b"given"
 
 
-async def test_no_descriptor_of_the_host_reaches_a_command(runtime: BubblewrapRuntime) -> None:
+async def test_no_descriptor_of_the_host_reaches_a_command(runtime: Runtime) -> None:
     held = os.open("/", os.O_RDONLY)
     os.set_inheritable(held, True)
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from sandbox_runtime import Allow
-from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.bubblewrap.containers import python, shell, started
 
 
@@ -38,7 +38,7 @@ class Echoing:
             server.close()
 
 
-async def test_the_gateway_session_answers_on_loopback_inside_and_nowhere_else(runtime: BubblewrapRuntime) -> None:
+async def test_the_gateway_session_answers_on_loopback_inside_and_nowhere_else(runtime: Runtime) -> None:
     gateway_session = Echoing()
     setup = (shell("echo $MODELS $HTTPS_PROXY"),)
     sandbox = await started(

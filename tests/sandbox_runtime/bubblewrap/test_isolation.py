@@ -8,7 +8,7 @@ import pytest
 
 import rpc_server
 from sandbox_runtime import ResourceLimits
-from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.bubblewrap.containers import (
     ANSWERING,
     groups_of,
@@ -22,7 +22,7 @@ from tests.sandbox_runtime.bubblewrap.containers import (
 WRITABLE = ("/workspace", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  inside
 
 
-async def test_a_sandbox_has_no_privilege_and_cannot_gain_one(runtime: BubblewrapRuntime) -> None:
+async def test_a_sandbox_has_no_privilege_and_cannot_gain_one(runtime: Runtime) -> None:
     sandbox = await started(runtime, setup=(shell("grep -E '^(Cap|NoNew)' /proc/self/status"),))
     assert await shell_output(sandbox, "id -u; id -g; id -G") == "1000\n1000\n1000"
     status = await shell_output(sandbox, "cat /proc/self/status")
@@ -35,7 +35,7 @@ async def test_a_sandbox_has_no_privilege_and_cannot_gain_one(runtime: Bubblewra
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give each sandbox a user of its own")
-async def test_a_sandbox_that_root_starts_runs_as_a_user_of_its_own(runtime: BubblewrapRuntime) -> None:
+async def test_a_sandbox_that_root_starts_runs_as_a_user_of_its_own(runtime: Runtime) -> None:
     first, second = await started(runtime), await started(runtime)
     users = set()
     for sandbox in (first, second):
@@ -53,7 +53,7 @@ def _real_user(pid: int) -> int:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("Uid:")))
 
 
-async def test_a_sandbox_neither_reads_nor_writes_files_of_the_host(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
+async def test_a_sandbox_neither_reads_nor_writes_files_of_the_host(runtime: Runtime, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of the host")
     secret.chmod(0o644)
@@ -70,7 +70,7 @@ async def test_a_sandbox_neither_reads_nor_writes_files_of_the_host(runtime: Bub
         assert (await result(sandbox, f"touch {path}/x || echo x > {path}")).status != 0, path
 
 
-async def test_a_sandbox_sees_only_its_own_processes(runtime: BubblewrapRuntime) -> None:
+async def test_a_sandbox_sees_only_its_own_processes(runtime: Runtime) -> None:
     sandbox = await started(runtime)
     seen = await shell_output(sandbox, "ls /proc | grep -c '^[0-9]'")
     assert int(seen) <= 5
@@ -79,7 +79,7 @@ async def test_a_sandbox_sees_only_its_own_processes(runtime: BubblewrapRuntime)
     assert (await sandbox.exec(server)).stdout == b"[1, 2]\n"
 
 
-async def test_a_server_can_neither_end_nor_inspect_the_first_process(runtime: BubblewrapRuntime) -> None:
+async def test_a_server_can_neither_end_nor_inspect_the_first_process(runtime: Runtime) -> None:
     attack = """
 import os, signal
 for number in signal.valid_signals():
@@ -92,7 +92,7 @@ for name in ("mem", "environ", "fd"):
     assert {"mem False", "environ False", "fd False"} <= set((await sandbox.logs()).splitlines())
 
 
-async def test_the_size_of_written_files_is_bounded_in_every_folder(runtime: BubblewrapRuntime) -> None:
+async def test_the_size_of_written_files_is_bounded_in_every_folder(runtime: Runtime) -> None:
     sandbox = await started(runtime, limits=ResourceLimits(workspace_mb=16))
     for place in WRITABLE:
         done = await result(sandbox, f"head -c 20000000 /dev/zero > {place}/big")
@@ -100,10 +100,10 @@ async def test_the_size_of_written_files_is_bounded_in_every_folder(runtime: Bub
         assert int(await shell_output(sandbox, f"wc -c < {place}/big; rm {place}/big")) <= 16 * 2**20
 
 
-async def test_memory_is_bounded_for_one_process_and_for_all(runtime: BubblewrapRuntime) -> None:
+async def test_memory_is_bounded_for_one_process_and_for_all(runtime: Runtime) -> None:
     sandbox = await started(runtime, limits=ResourceLimits(memory_mb=128))
     done = await sandbox.exec(python("print(len(bytearray(b'x') * (200 * 2**20)))"))
-    if "memory" in runtime._context.groups.missing_controllers:  # type: ignore[union-attr]
+    if "memory" in runtime.backend._context.groups.missing_controllers:  # type: ignore[union-attr]
         assert b"MemoryError" in done.stderr
     else:
         assert done.status == 137
@@ -119,7 +119,7 @@ print([hog.wait() for hog in hogs])
 
 
 async def test_processes_are_bounded_and_a_server_at_its_bound_leaves_room_for_commands(
-    runtime: BubblewrapRuntime,
+    runtime: Runtime,
 ) -> None:
     flood = """
 import os, time
@@ -142,7 +142,7 @@ print("forked", count, flush=True)
     assert 10 < int(done.stdout.split()[1]) <= 64
 
 
-async def test_a_sandbox_may_have_sandboxes_of_its_own(runtime: BubblewrapRuntime) -> None:
+async def test_a_sandbox_may_have_sandboxes_of_its_own(runtime: Runtime) -> None:
     if shutil.which("bwrap", path="/usr/bin:/usr/local/bin") is None:
         pytest.skip("bwrap is not in /usr: sandboxes see no other")
     sandbox = await started(runtime)

@@ -10,8 +10,9 @@ import pytest
 
 from gepa_client import RpcClient
 from sandbox_runtime import Command, Recipe, ResourceLimits, Sandbox, SandboxSpec
-from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 from sandbox_runtime.backends.records import SandboxRecords
+from sandbox_runtime.runtime import Runtime
 
 ROWS = 50 if os.environ.get("MEMORY_LONG") == "1" else 2
 SEED = {"prompt": "p"}
@@ -40,7 +41,7 @@ async def sandbox(find_control_groups: None, records: SandboxRecords) -> AsyncIt
         entry.size = len(PROGRAM)
         archive.addfile(entry, io.BytesIO(PROGRAM))
     python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or pytest.skip("no Python in /usr")
-    async with BubblewrapRuntime(records=records) as runtime:
+    async with Runtime(BubblewrapBackend(records=records)) as runtime:
         prepared = await runtime.prepare(Recipe(), on_progress=lambda _: None)
         spec = SandboxSpec(
             main=Command((*prepared.server, "--python", python, "--program", "program.py", "--workers", "2")),

@@ -11,8 +11,9 @@ import aiohttp
 import pytest
 
 from sandbox_runtime import Command, Recipe, SandboxSpec
-from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 from sandbox_runtime.backends.records import SandboxRecords
+from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.bubblewrap.containers import left_of, shell_output
 
 TICKETS = Path(__file__).parents[3] / "examples" / "tickets"
@@ -28,7 +29,7 @@ def packed(folder: Path) -> bytes:
 async def test_a_server_serves_a_program(
     find_control_groups: None, records: SandboxRecords, sockets: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with BubblewrapRuntime(records=records) as runtime:
+    async with Runtime(BubblewrapBackend(records=records)) as runtime:
         prepared = await runtime.prepare(Recipe(), on_progress=lambda _: None)
         python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or pytest.skip("no Python in /usr")
         spec = SandboxSpec(

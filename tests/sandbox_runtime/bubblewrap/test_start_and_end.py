@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from sandbox_runtime import EnvironmentMissing, SandboxError, SandboxGone, SandboxNotReady
-from sandbox_runtime.backends.bubblewrap import runtime as runtime_module
+from sandbox_runtime.backends.bubblewrap import backend as backend_module
+from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 from sandbox_runtime.backends.bubblewrap.container import free, host_name, processes_named
-from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
+from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.bubblewrap.containers import (
     left_of,
     shell,
@@ -21,7 +22,7 @@ from tests.support.waiting import eventually
 
 
 async def test_a_sweep_continues_after_a_failure_and_closes_its_own_sandboxes(
-    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path, monkeypatch: pytest.MonkeyPatch
+    runtime: Runtime, records: SandboxRecords, sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = await started(runtime)
     bad, _ = sorted((records.add({}) for _ in range(2)), key=lambda record: record.id)
@@ -31,7 +32,7 @@ async def test_a_sweep_continues_after_a_failure_and_closes_its_own_sandboxes(
             raise OSError("it is stuck")
         free(record)
 
-    monkeypatch.setattr(runtime_module, "free", freeing)
+    monkeypatch.setattr(backend_module, "free", freeing)
     with pytest.raises(SandboxError, match=f"swept 2 .*{bad.id}: it is stuck"):
         await runtime.sweep(orphans_only=False)
     ended = await own.wait()
@@ -43,7 +44,7 @@ async def test_a_sweep_continues_after_a_failure_and_closes_its_own_sandboxes(
 
 
 async def test_close_raises_if_a_sandbox_cannot_be_freed(
-    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path, monkeypatch: pytest.MonkeyPatch
+    runtime: Runtime, records: SandboxRecords, sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sandbox = await started(runtime)
 
@@ -54,12 +55,12 @@ async def test_close_raises_if_a_sandbox_cannot_be_freed(
         patch.setattr(records, "remove", fail)
         with pytest.raises(SandboxError, match="the disk is gone; sweep it later"):
             await sandbox.close()
-    assert (await sandbox.wait()).kind == "terminated"
+    assert (await sandbox.wait()).kind == "lost"
     await runtime.sweep(orphans_only=False)
     assert left_of(records, sockets) == []
 
 
-async def test_a_missing_environment_is_an_error(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
+async def test_a_missing_environment_is_an_error(runtime: Runtime, tmp_path: Path) -> None:
     spec = await spec_of(runtime)
     object.__setattr__(spec.prepared, "mounts", (str(tmp_path / "gone"),))
     with pytest.raises(EnvironmentMissing):
@@ -67,18 +68,18 @@ async def test_a_missing_environment_is_an_error(runtime: BubblewrapRuntime, tmp
 
 
 async def test_a_start_without_its_program_fails_and_leaves_nothing(
-    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
+    runtime: Runtime, records: SandboxRecords, sockets: Path
 ) -> None:
     spec = await spec_of(runtime)
-    assert runtime._context is not None
-    runtime._context = replace(runtime._context, bubblewrap="/gone/bwrap")
+    assert runtime.backend._context is not None
+    runtime.backend._context = replace(runtime.backend._context, bubblewrap="/gone/bwrap")
     with pytest.raises(SandboxNotReady, match="No such file"):
         await runtime.start(spec)
     assert left_of(records, sockets) == []
 
 
 async def test_a_start_that_is_cancelled_leaves_nothing(
-    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
+    runtime: Runtime, records: SandboxRecords, sockets: Path
 ) -> None:
     spec = await spec_of(runtime, setup=(shell("sleep 60"),))
     for after_s in (0.2, 0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08):
@@ -91,7 +92,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(
 
 
 async def test_a_sandbox_whose_process_is_killed_from_outside_ends_and_leaves_nothing(
-    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
+    runtime: Runtime, records: SandboxRecords, sockets: Path
 ) -> None:
     sandbox = await started(runtime)
     running = asyncio.create_task(sandbox.exec(shell("sleep 60")))
@@ -103,9 +104,7 @@ async def test_a_sandbox_whose_process_is_killed_from_outside_ends_and_leaves_no
     await eventually(lambda: left_of(records, sockets, sandbox.id) == [])
 
 
-async def test_outside_its_block_the_runtime_starts_nothing(
-    runtime: BubblewrapRuntime, records: SandboxRecords
-) -> None:
+async def test_outside_its_block_the_runtime_starts_nothing(runtime: Runtime, records: SandboxRecords) -> None:
     spec = await spec_of(runtime)
     with pytest.raises((RuntimeError, SandboxError)):
-        await BubblewrapRuntime(records=records).start(spec)
+        await Runtime(BubblewrapBackend(records=records)).start(spec)

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from sandbox_runtime.backends.modal.backend import ModalBackend
+from sandbox_runtime.runtime import Runtime
 from tests.support.modal_cloud import Cloud, loopback_modal
 
 
@@ -18,7 +19,13 @@ async def cloud() -> AsyncIterator[Cloud]:
 
 
 @pytest.fixture
-async def runtime(cloud: Cloud) -> AsyncIterator[ModalRuntime]:
-    async with ModalRuntime() as runtime:
+async def backend(runtime: Runtime) -> ModalBackend:
+    assert isinstance(runtime.backend, ModalBackend)
+    return runtime.backend
+
+
+@pytest.fixture
+async def runtime(cloud: Cloud) -> AsyncIterator[Runtime]:
+    async with Runtime(ModalBackend()) as runtime:
         yield runtime
     assert cloud.running == [], "nothing outlives its runtime"

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from sandbox_runtime import Command, ResourceLimits
-from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.modal.echo_server import spec
 from tests.support.modal_cloud import Cloud
 
 
-async def test_all_of_the_input_arrives(cloud: Cloud, runtime: ModalRuntime, tmp_path: Path) -> None:
+async def test_all_of_the_input_arrives(cloud: Cloud, runtime: Runtime, tmp_path: Path) -> None:
     data = bytes(range(256)) * 4096 * 3  # 3 MiB: more than one message holds
     file = tmp_path / "input"
     file.write_bytes(data)
@@ -20,7 +20,7 @@ async def test_all_of_the_input_arrives(cloud: Cloud, runtime: ModalRuntime, tmp
     assert unread.status == 0
 
 
-async def test_a_file_has_bounds(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_file_has_bounds(cloud: Cloud, runtime: Runtime) -> None:
     sandbox = await runtime.start(spec(cloud, limits=ResourceLimits(workspace_mb=1)))
     done = await sandbox.exec(Command(("sh", "-c", "head -c 3000000 /dev/zero > big; wc -c < big")))
     assert int(done.stdout) == 2**20

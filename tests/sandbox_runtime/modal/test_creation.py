@@ -12,7 +12,7 @@ from modal_proto import api_pb2
 
 from sandbox_runtime import Allow, Closed, Command, Egress, Open, ResourceLimits, RuntimeUnavailable, SandboxNotReady
 from sandbox_runtime.backends.modal.commands import probe_command
-from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.modal.echo_server import spec
 from tests.support.modal_cloud import Cloud
 from tests.support.modal_cloud.box import Box
@@ -55,11 +55,11 @@ async def gateway(
         yield FakeGatewaySession(url)
 
 
-async def box_of(cloud: Cloud, runtime: ModalRuntime, **further: Any) -> Box:
+async def box_of(cloud: Cloud, runtime: Runtime, **further: Any) -> Box:
     return cloud.box((await runtime.start(spec(cloud, **further))).id)
 
 
-async def test_bounds_image_lifetime_and_tags_are_the_specs(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_bounds_image_lifetime_and_tags_are_the_specs(cloud: Cloud, runtime: Runtime) -> None:
     container = await box_of(
         cloud,
         runtime,
@@ -78,7 +78,7 @@ async def test_bounds_image_lifetime_and_tags_are_the_specs(cloud: Cloud, runtim
     assert all(len(value) <= 63 for value in container.tags.values())
 
 
-async def test_no_port_is_opened(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_no_port_is_opened(cloud: Cloud, runtime: Runtime) -> None:
     container = await box_of(cloud, runtime)
     assert list(container.definition.open_ports.ports) == []
     assert [asked.message.port for asked in cloud.asked if asked.method == "SandboxCreateConnectTokenV2"] == [8080]
@@ -99,14 +99,14 @@ async def test_no_port_is_opened(cloud: Cloud, runtime: ModalRuntime) -> None:
     ],
 )
 async def test_egress_is_exact(
-    cloud: Cloud, runtime: ModalRuntime, egress: Egress, kind: int, cidrs: list[str], domains: list[str]
+    cloud: Cloud, runtime: Runtime, egress: Egress, kind: int, cidrs: list[str], domains: list[str]
 ) -> None:
     access = (await box_of(cloud, runtime, egress=egress)).definition.network_access
     assert access.network_access_type == kind
     assert (list(access.allowed_cidrs), list(access.allowed_domains)) == (cidrs, domains)
 
 
-async def test_the_gateways_host_and_no_other_is_added(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_the_gateways_host_and_no_other_is_added(cloud: Cloud, runtime: Runtime) -> None:
     for url, allowed in (
         ("https://gateway.example:8443", ([], ["gateway.example"])),
         ("http://203.0.113.7:8182", (["203.0.113.7/32"], [])),
@@ -118,7 +118,7 @@ async def test_the_gateways_host_and_no_other_is_added(cloud: Cloud, runtime: Mo
 
 
 async def test_a_sandbox_reaches_the_gateway_and_one_without_a_gateway_session_does_not(
-    cloud: Cloud, runtime: ModalRuntime
+    cloud: Cloud, runtime: Runtime
 ) -> None:
     async with gateway(cloud) as session:
         inside, outside = await asyncio.gather(
@@ -135,7 +135,7 @@ async def test_a_sandbox_reaches_the_gateway_and_one_without_a_gateway_session_d
     [(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "status 502"), (b"SSH-2.0-x\r\n", "SSH-2.0-x")],
 )
 async def test_a_forwarder_to_the_wrong_server_is_an_error_before_anything_runs(
-    cloud: Cloud, runtime: ModalRuntime, answer: bytes, message: str
+    cloud: Cloud, runtime: Runtime, answer: bytes, message: str
 ) -> None:
     async with gateway(cloud, answer) as session:
         with pytest.raises(SandboxNotReady, match=rf"not reached at {session.models_url}: .*{message}") as raised:
@@ -144,13 +144,13 @@ async def test_a_forwarder_to_the_wrong_server_is_an_error_before_anything_runs(
     assert cloud.running == []
 
 
-async def test_a_gateway_without_a_public_address_is_refused(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_gateway_without_a_public_address_is_refused(cloud: Cloud, runtime: Runtime) -> None:
     with pytest.raises(RuntimeUnavailable, match="`gateway`, PORT=URL"):
         await runtime.start(spec(cloud, gateway_session=FakeGatewaySession(None)))
     assert cloud.boxes == []
 
 
-async def test_secrets_are_in_the_environment_and_nowhere_else(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_secrets_are_in_the_environment_and_nowhere_else(cloud: Cloud, runtime: Runtime) -> None:
     async with gateway(cloud) as session:
         sandbox = await runtime.start(
             spec(
@@ -172,9 +172,7 @@ async def test_secrets_are_in_the_environment_and_nowhere_else(cloud: Cloud, run
         assert secret not in repr(sandbox)
 
 
-async def test_the_servers_own_token_reaches_it_and_the_connect_token_does_not(
-    cloud: Cloud, runtime: ModalRuntime
-) -> None:
+async def test_the_servers_own_token_reaches_it_and_the_connect_token_does_not(cloud: Cloud, runtime: Runtime) -> None:
     endpoint = await (await runtime.start(spec(cloud))).endpoint()
     assert endpoint.proxy_token is not None
     headers = {"Authorization": f"Bearer {endpoint.proxy_token}", "X-Gepa-Token": endpoint.token}

@@ -8,9 +8,10 @@ import pytest
 from grpclib import Status
 from modal_proto import api_pb2
 
-from sandbox_runtime import Command, RuntimeThrottled, RuntimeUnavailable, SandboxError, SandboxGone
+from sandbox_runtime import Command, RuntimeThrottled, RuntimeUnavailable, Sandbox, SandboxError, SandboxGone
 from sandbox_runtime.backends.modal import commands
-from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from sandbox_runtime.backends.modal.backend import ModalBackend
+from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.modal.echo_server import MAIN, WAIT_S, spec
 from tests.support.modal_cloud import Cloud
 from tests.support.waiting import eventually
@@ -18,7 +19,7 @@ from tests.support.waiting import eventually
 Result = api_pb2.GenericResult
 
 
-async def test_a_creation_that_is_cancelled_midway_leaves_nothing(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_creation_that_is_cancelled_midway_leaves_nothing(cloud: Cloud, runtime: Runtime) -> None:
     cloud.faults.create_hangs = True
     starting = asyncio.create_task(runtime.start(spec(cloud)))
     await asyncio.wait_for(cloud.faults.created.wait(), WAIT_S)
@@ -29,7 +30,7 @@ async def test_a_creation_that_is_cancelled_midway_leaves_nothing(cloud: Cloud, 
     assert cloud.running == []
 
 
-async def test_a_creation_whose_answer_is_lost_leaves_nothing(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_creation_whose_answer_is_lost_leaves_nothing(cloud: Cloud, runtime: Runtime) -> None:
     cloud.faults.fail("SandboxCreateV2", Status.UNAVAILABLE, None, done=True)
     with pytest.raises(RuntimeUnavailable):
         await runtime.start(spec(cloud))
@@ -37,7 +38,7 @@ async def test_a_creation_whose_answer_is_lost_leaves_nothing(cloud: Cloud, runt
     assert cloud.running == []
 
 
-async def test_transient_errors_are_retried(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_transient_errors_are_retried(cloud: Cloud, runtime: Runtime) -> None:
     status = Status.UNAVAILABLE
     for method in ("SandboxCreateV2", "SandboxCreateConnectTokenV2", "TaskExecStart", "SandboxTerminateV2"):
         cloud.faults.fail(method, status, 2)
@@ -50,7 +51,7 @@ async def test_transient_errors_are_retried(cloud: Cloud, runtime: ModalRuntime)
     assert len(cloud.boxes) == 1
 
 
-async def test_throttling_is_an_error_with_the_seconds_until_a_retry(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_throttling_is_an_error_with_the_seconds_until_a_retry(cloud: Cloud, runtime: Runtime) -> None:
     cloud.faults.fail("SandboxCreateV2", Status.RESOURCE_EXHAUSTED)
     with pytest.raises(RuntimeThrottled) as caught:
         await runtime.start(spec(cloud))
@@ -60,7 +61,7 @@ async def test_throttling_is_an_error_with_the_seconds_until_a_retry(cloud: Clou
     assert len(cloud.boxes) == 1
 
 
-async def test_a_refused_token_is_an_error_with_the_command_for_a_new_one(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_refused_token_is_an_error_with_the_command_for_a_new_one(cloud: Cloud, runtime: Runtime) -> None:
     cloud.faults.fail("SandboxCreateV2", Status.UNAUTHENTICATED)
     with pytest.raises(RuntimeUnavailable, match="modal token new"):
         await runtime.start(spec(cloud))
@@ -73,10 +74,10 @@ async def test_missing_credentials_are_an_error_with_the_command_that_creates_th
     for name in ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"):
         monkeypatch.setenv(name, "")
     with pytest.raises(RuntimeUnavailable, match="modal token new"):
-        await ModalRuntime().__aenter__()
+        await Runtime(ModalBackend()).__aenter__()
 
 
-async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runtime: Runtime) -> None:
     sandbox = await runtime.start(spec(cloud))
     running = asyncio.create_task(sandbox.exec(Command(("sleep", "60"))))
     await eventually(lambda: len(cloud.box(sandbox.id).commands) == 2)
@@ -91,7 +92,7 @@ async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runti
 
 
 async def test_a_command_whose_end_modal_never_reports_times_out_here(
-    cloud: Cloud, runtime: ModalRuntime, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "GRACE_S", 0.3)
     sandbox = await runtime.start(spec(cloud))
@@ -101,7 +102,7 @@ async def test_a_command_whose_end_modal_never_reports_times_out_here(
     assert done.stdout == b"done\n"
 
 
-async def test_an_expired_connect_token_is_replaced_by_asking_again(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_an_expired_connect_token_is_replaced_by_asking_again(cloud: Cloud, runtime: Runtime) -> None:
     sandbox = await runtime.start(spec(cloud))
     before = await sandbox.endpoint()
     cloud.expire_connect_tokens()
@@ -116,10 +117,10 @@ async def test_an_expired_connect_token_is_replaced_by_asking_again(cloud: Cloud
     assert (before.url, before.token) == (after.url, after.token)
 
 
-async def test_a_close_that_modal_refuses_raises_and_can_be_repeated(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_close_that_modal_refuses_raises_and_can_be_repeated(cloud: Cloud, runtime: Runtime) -> None:
     sandbox = await runtime.start(spec(cloud))
     cloud.faults.fail("SandboxTerminateV2", Status.PERMISSION_DENIED)
-    with pytest.raises(SandboxError, match=f"{sandbox.id} may be left at Modal"):
+    with pytest.raises(SandboxError, match=f"{sandbox.id}: it may be left at Modal"):
         await sandbox.close()
     assert cloud.running == [sandbox.id]
     assert (await sandbox.wait()).kind == "lost"
@@ -129,15 +130,21 @@ async def test_a_close_that_modal_refuses_raises_and_can_be_repeated(cloud: Clou
 
 async def test_leaving_the_runtime_reports_how_many_sandboxes_could_not_be_freed(cloud: Cloud) -> None:
     with pytest.raises(SandboxError, match=r"1 of 2 .* may be left at Modal"):
-        async with ModalRuntime() as runtime:
+        async with Runtime(ModalBackend()) as runtime:
             for _ in range(2):
                 await runtime.start(spec(cloud))
             cloud.faults.fail("SandboxTerminateV2", Status.PERMISSION_DENIED)
     assert len(cloud.running) == 1
 
 
-async def test_a_sandbox_whose_process_was_killed_is_swept_and_no_other(cloud: Cloud, runtime: ModalRuntime) -> None:
-    mine, orphan = await asyncio.gather(*(runtime.start(spec(cloud, labels={"run": "r"})) for _ in range(2)))
+async def test_a_sandbox_whose_process_was_killed_is_swept_and_no_other(cloud: Cloud, runtime: Runtime) -> None:
+    mine = await runtime.start(spec(cloud, labels={"run": "r"}))
+    async with Runtime(ModalBackend()) as another:
+        orphan = await another.start(spec(cloud, labels={"run": "r"}))
+        await sweeps_the_orphan_alone(cloud, runtime, mine, orphan)
+
+
+async def sweeps_the_orphan_alone(cloud: Cloud, runtime: Runtime, mine: Sandbox, orphan: Sandbox) -> None:
     ended = await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", "")
     await ended.wait()
     tags = cloud.box(orphan.id).tags
@@ -152,7 +159,7 @@ async def test_a_sandbox_whose_process_was_killed_is_swept_and_no_other(cloud: C
     assert (await asyncio.wait_for(mine.wait(), WAIT_S)).kind == "terminated"
 
 
-async def test_another_owners_sandbox_in_the_same_app_is_left_alone(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_another_owners_sandbox_in_the_same_app_is_left_alone(cloud: Cloud, runtime: Runtime) -> None:
     sandbox = await runtime.start(spec(cloud, main=MAIN))
     cloud.box(sandbox.id).tags = {"purpose": "unknown"}
     assert await runtime.found() == []

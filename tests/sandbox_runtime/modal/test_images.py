@@ -10,7 +10,7 @@ from evolverpc_common.python_tools import PythonInstall
 from sandbox_runtime import Command, EnvironmentMissing, Recipe
 from sandbox_runtime.backends.modal import image_setup, images
 from sandbox_runtime.backends.modal.image_setup import install, read_recipe, write_recipe
-from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.modal.echo_server import published, spec
 from tests.support.modal_cloud import Cloud
 
@@ -18,14 +18,14 @@ RECIPE = Recipe(python=">=3.11", node="20", files={"package.json": b"{}"}, packa
 
 
 async def test_an_unpublished_recipe_is_an_error_with_the_command_that_publishes_it(
-    cloud: Cloud, runtime: ModalRuntime
+    cloud: Cloud, runtime: Runtime
 ) -> None:
     with pytest.raises(EnvironmentMissing, match="evolverpc sandboxes --publish"):
         await runtime.prepare(RECIPE, on_progress=lambda _: None)
     assert cloud.count("ImageGetOrCreate") == 0
 
 
-async def test_start_builds_nothing(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_start_builds_nothing(cloud: Cloud, runtime: Runtime) -> None:
     with pytest.raises(EnvironmentMissing):
         await runtime.start(dataclasses.replace(spec(cloud), prepared=image_setup.prepared(RECIPE, "im-gone")))
     asked = spec(cloud)
@@ -35,7 +35,7 @@ async def test_start_builds_nothing(cloud: Cloud, runtime: ModalRuntime) -> None
     assert cloud.boxes == []
 
 
-async def test_a_published_image_is_found_by_its_recipe(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_published_image_is_found_by_its_recipe(cloud: Cloud, runtime: Runtime) -> None:
     progress: list[str] = []
     made = await runtime.prepare(RECIPE, on_progress=progress.append, rebuild=True)
     built = cloud.count("ImageGetOrCreate")
@@ -61,7 +61,7 @@ def has_our_own_code_the_recipe_and_what_installs_it(cloud: Cloud) -> None:
 
 
 async def test_a_recipe_is_published_again_only_on_demand(
-    cloud: Cloud, runtime: ModalRuntime, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(images, "PACKAGES", ("protocol",))  # that much is less to send
     published(cloud, RECIPE)

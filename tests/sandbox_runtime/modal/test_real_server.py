@@ -5,7 +5,7 @@ from typing import Any
 import aiohttp
 
 from sandbox_runtime import Command, ServerEndpoint
-from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.modal.echo_server import published, spec
 from tests.support.modal_cloud import Cloud
 
@@ -21,7 +21,7 @@ async def asked(endpoint: ServerEndpoint, token: str) -> tuple[int, dict[str, An
         return answer.status, await answer.json()
 
 
-async def test_the_real_server_answers_a_client_with_both_tokens(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_the_real_server_answers_a_client_with_both_tokens(cloud: Cloud, runtime: Runtime) -> None:
     server = published(cloud).server
     sandbox = await runtime.start(spec(cloud, main=Command((*server, "--conformance"))))
     endpoint = await sandbox.endpoint()

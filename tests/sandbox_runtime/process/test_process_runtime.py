@@ -18,9 +18,10 @@ from sandbox_runtime import (
     ResourceLimits,
     RuntimeUnavailable,
 )
+from sandbox_runtime.backends.process.backend import NO_ISOLATION_WARNING, ProcessBackend
 from sandbox_runtime.backends.process.commands import run_build
-from sandbox_runtime.backends.process.runtime import NO_ISOLATION_WARNING, ProcessRuntime
 from sandbox_runtime.backends.records import SandboxRecords
+from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.backend import BackendUnderTest, process_backend
 from tests.sandbox_runtime.bubblewrap.test_gateway_session import Echoing
 from tests.sandbox_runtime.stub_server import SOURCE
@@ -44,10 +45,10 @@ async def test_the_process_backend_warns_that_it_isolates_nothing(caplog: pytest
 
 
 async def test_a_server_that_hides_its_environment_is_ended_with_all_below_it(backend: BackendUnderTest) -> None:
-    hidden = "import ctypes, subprocess; ctypes.CDLL(None).prctl(4, 0)\n"  # PR_SET_DUMPABLE
+    hidden = "import ctypes, os, subprocess; print(os.getpid()); ctypes.CDLL(None).prctl(4, 0)\n"  # PR_SET_DUMPABLE
     child = "subprocess.Popen(['sleep', '60'], env={}, start_new_session=True)\n"
     async with up(backend, main=backend.python(hidden + child + SOURCE.decode())) as sandbox:
-        server = (await sandbox.endpoint()).pid  # type: ignore[attr-defined]
+        server = int((await sandbox.logs()).splitlines()[0])
         (below,) = children(server)
     assert started_at(server) is None
     assert started_at(below) is None
@@ -133,7 +134,7 @@ async def test_nothing_starts_without_the_environment_or_outside_the_block(
     with pytest.raises(EnvironmentMissing, match="/no/where"):
         await backend.runtime.start(replace(spec, prepared=replace(spec.prepared, mounts=("/no/where",))))
     with pytest.raises(RuntimeUnavailable, match="async with"):
-        await ProcessRuntime(records=SandboxRecords("process", state=backend.folders[1])).start(spec)
+        await Runtime(ProcessBackend(records=SandboxRecords("process", state=backend.folders[1]))).start(spec)
     assert await backend.left() == []
 
 

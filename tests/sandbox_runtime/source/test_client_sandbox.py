@@ -12,7 +12,8 @@ from urllib.parse import unquote
 import pytest
 
 from sandbox_runtime import EnvironmentMissing, Open, SandboxGone, SandboxNotReady
-from sandbox_runtime.backends.process.runtime import ProcessRuntime
+from sandbox_runtime.backends.process.backend import ProcessBackend
+from sandbox_runtime.runtime import Runtime
 from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
 from tests.sandbox_runtime.environments.wheels import make_wheel
 from tests.sandbox_runtime.source.repositories import commit, git
@@ -53,16 +54,17 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: Path) -> AsyncIterator[ProcessRuntime]:
+async def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: Path) -> AsyncIterator[Runtime]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(shared / "wheels"))
-    async with ProcessRuntime(environments=shared / "environments", workspaces=tmp_path / "workspaces") as runtime:
+    backend = ProcessBackend(environments=shared / "environments", workspaces=tmp_path / "workspaces")
+    async with Runtime(backend) as runtime:
         yield runtime
 
 
 @pytest.fixture
-async def make(runtime: ProcessRuntime, repository: Path, tmp_path: Path) -> AsyncIterator[Make]:
+async def make(runtime: Runtime, repository: Path, tmp_path: Path) -> AsyncIterator[Make]:
     made: list[ClientSandbox] = []
 
     def make(settings: ClientSettings = SETTINGS, folder: str = "app", **given: object) -> ClientSandbox:

@@ -1,8 +1,9 @@
-"""The bubblewrap backend: sandboxes in namespaces of their own on this machine."""
+"""The bubblewrap backend: sandboxes in namespaces of their own on this machine, each one container."""
 
 import asyncio
 import logging
 import os
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,24 +16,34 @@ from sandbox_runtime.api.sandbox import (
     EnvironmentMissing,
     RuntimeInterrupted,
     SandboxError,
+    SandboxExit,
     SandboxGone,
+    SandboxInfo,
+    ServerEndpoint,
 )
-from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
+from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups
 from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, CommandOrder, Container, free
 from sandbox_runtime.backends.bubblewrap.container_layout import (
     MODELS_URL,
     SERVER,
     TUNNEL_URL,
+    WORKSPACE,
     VisiblePaths,
+    certificate_bundle,
+    own_variables,
     server_mounts,
 )
-from sandbox_runtime.backends.bubblewrap.inputs import sealed
+from sandbox_runtime.backends.bubblewrap.inputs import input_of, sealed
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
-from sandbox_runtime.backends.bubblewrap.sandbox import BubblewrapSandbox
-from sandbox_runtime.backends.local_runtime import LocalRuntime
-from sandbox_runtime.backends.local_sandbox import LocalSandbox
-from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
+from sandbox_runtime.backends.local_steps import check_environment, endpoint_of, server_socket, variables_of
+from sandbox_runtime.backends.records import SandboxRecords
+from sandbox_runtime.environments import EnvironmentCache
+from sandbox_runtime.runtime.sandbox import end_after_failure
+
+_KILLED = 137
+_ALL_KILLED_S = 0.3
+"""Seconds after which a sandbox whose main command was killed has ended too, if all of it was killed."""
 
 _OUTPUT_BYTES = 64 * 1024
 _LOG_TAIL = 4096
@@ -109,8 +120,12 @@ _WITHOUT = {
 }
 
 
-class BubblewrapRuntime(LocalRuntime):
-    """See `LocalRuntime`. `build_gateway_session`: what a build may reach, by default nothing."""
+class BubblewrapBackend:
+    """See `Backend`. `found` and `stop` need not be opened before.
+
+    `environments`: the folder of built environments, by default in the user's cache. `build_gateway_session`: what a
+    build may reach, by default nothing. `records`: replaces those of this user.
+    """
 
     name = "bubblewrap"
 
@@ -121,31 +136,32 @@ class BubblewrapRuntime(LocalRuntime):
         build_gateway_session: GatewaySession | None = None,
         records: SandboxRecords | None = None,
     ) -> None:
-        super().__init__(environments, records)
+        self._environments = EnvironmentCache(environments)
         self._build_session = build_gateway_session
+        self._records = records or SandboxRecords(self.name)
         self._context: BackendContext | None = None
+        self._containers: dict[str, Container] = {}
 
     async def open(self) -> None:
         rooted = os.geteuid() == 0
         path = await asyncio.to_thread(bubblewrap, BUILDER if rooted else None)
         groups = await asyncio.to_thread(find_control_groups)
-        self._context = BackendContext(path, self.records, groups, rooted)
+        self._context = BackendContext(path, self._records, groups, rooted)
         logger.info("control groups (version %d) bound %s", groups.version, ", ".join(groups.parents) or "nothing")
         for name in groups.missing_controllers:
             logger.warning("no control group can be made for %s: %s", name, _WITHOUT[name])
 
     @property
-    def _opened(self) -> BackendContext:
-        self.check_entered()
+    def context(self) -> BackendContext:
+        """What its containers share, once it is opened."""
         assert self._context is not None, "it was opened"  # noqa: S101
         return self._context
 
     async def prepare(
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
-        """Make the recipe's environment ready on this machine. Raises `EnvironmentMissing`, `RuntimeUnavailable`."""
-        run = partial(run_build, self._opened, self._build_session)
-        built = await self.environments.ready(recipe, run=run, on_progress=on_progress, rebuild=rebuild)
+        run = partial(run_build, self.context, self._build_session)
+        built = await self._environments.ready(recipe, run=run, on_progress=on_progress, rebuild=rebuild)
         return PreparedEnvironment(
             recipe=recipe,
             server=(*SERVER, "--jail"),
@@ -161,18 +177,85 @@ class BubblewrapRuntime(LocalRuntime):
         Raises:
             OSError: its record cannot be written.
         """
-        context = self._opened
-        return Container(context, labels, visible, limits, context.new_user())
+        return Container(self.context, labels, visible, limits, self.context.new_user())
 
-    def check(self, spec: SandboxSpec) -> None:
+    async def start(self, spec: SandboxSpec, log: OutputTail) -> "BubblewrapSandbox":
         if not isinstance(spec.egress, Closed) and spec.gateway_session is None:
             raise EgressNotEnforced(
                 f"a bubblewrap sandbox has no network: {type(spec.egress).__name__} needs a gateway session, which"
                 " enforces it"
             )
+        check_environment(spec.prepared)
+        bundle = certificate_bundle()
+        visible = VisiblePaths((*spec.prepared.mounts, *([] if bundle is None else [bundle])))
+        container = Container(self.context, spec.labels, visible, spec.limits, self.context.new_user(), log)
+        self._containers[container.record.id] = container
+        try:
+            await container.start()
+            variables = await variables_of(spec, own_variables(spec.prepared), container.listen)
+        except BaseException:
+            await end_after_failure(self.stop(container.record.id))
+            raise
+        return BubblewrapSandbox(spec, container, self._records, variables)
 
-    def create(self, spec: SandboxSpec, ended: Callable[[LocalSandbox], None]) -> BubblewrapSandbox:
-        return BubblewrapSandbox(self._opened, spec, ended)
+    async def stop(self, id_: str) -> None:
+        container = self._containers.get(id_)
+        if container is None:
+            await run_shielded(self._records.free, id_, free)
+        else:
+            await container.close()
+            self._containers.pop(id_, None)
 
-    def end(self, record: SandboxRecord) -> None:
-        free(record)
+    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
+        return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
+
+
+class BubblewrapSandbox:
+    """See `StartedSandbox`. `variables`: of all its commands."""
+
+    def __init__(
+        self, spec: SandboxSpec, container: Container, records: SandboxRecords, variables: Mapping[str, str]
+    ) -> None:
+        self._spec = spec
+        self._container = container
+        self._records = records
+        self._variables = variables
+
+    @property
+    def id(self) -> str:
+        return self._container.record.id
+
+    async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
+        async with input_of(command) as stdin:
+            order = self._order(command, command.env, alone=True)
+            return await self._container.run_captured(order, stdin, command.timeout_s, stdout, stderr)
+
+    async def serve(self, endpoint: ServerEndpoint) -> SandboxExit:
+        main = self._spec.main
+        own = {"GEPA_LISTEN": "fd:3", "GEPA_TOKEN": endpoint.token, **self._container.server_variables()}
+        with server_socket(self._container.record) as listening, os.fdopen(sealed(b""), "rb") as stdin:
+            order = self._order(main, {**main.env, **own}, alone=False)
+            ending = await self._container.begin(order, self._container.logged(stdin.fileno(), listening))
+        await asyncio.wait([ending])
+        if self._records.is_swept(self._container.record):
+            return SandboxExit("terminated", detail="swept")
+        # A process that kills the whole sandbox kills its server first.
+        if ending.exception() is not None or (
+            ending.result() == _KILLED and await self._container.is_gone(_ALL_KILLED_S)
+        ):
+            return SandboxExit("terminated", detail="killed from outside")
+        lacked = ending.result() == _KILLED and self._container.has_lacked_memory()
+        detail = f"it was killed: the sandbox has {self._spec.limits.memory_mb} MB of memory" if lacked else ""
+        return SandboxExit("exited", ending.result(), detail)
+
+    async def endpoint(self, token: str) -> ServerEndpoint:
+        return endpoint_of(self._container.record, token)
+
+    def _order(self, command: Command, env: Mapping[str, str], *, alone: bool) -> CommandOrder:
+        return CommandOrder(
+            argv=command.argv,
+            cwd=posixpath.normpath(posixpath.join(WORKSPACE, command.cwd)),
+            env={**self._variables, **env},
+            limits=self._container.limits(server=not alone),
+            alone=alone,
+        )

@@ -1,4 +1,4 @@
-"""Modal as a runtime: sandboxes of one app, made from published images, found and swept by their tags."""
+"""Modal as a backend: sandboxes of one app, made from published images, and found by their tags."""
 
 import asyncio
 import contextlib
@@ -7,25 +7,19 @@ import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import modal
 from modal import exception
 
+from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
-from sandbox_runtime.api.sandbox import (
-    EnvironmentMissing,
-    RuntimeUnavailable,
-    SandboxError,
-    SandboxInfo,
-    SandboxNotReady,
-)
+from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable, SandboxError, SandboxInfo
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends.modal import image_setup, images
 from sandbox_runtime.backends.modal.api_calls import GONE, REFUSED, retried, translated_errors
 from sandbox_runtime.backends.modal.creation import START, egress_rules, found, models_url, tags_of_start
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
-from sandbox_runtime.backends.shared_steps import close_after_failure, close_all
 
 APP = "evolverpc"
 """The default app of sandboxes, which lists them in Modal's own tools."""
@@ -50,8 +44,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class ModalRuntime:
-    """See `Runtime`; enter it before other calls. `app_name`: the app of the sandboxes.
+class ModalBackend:
+    """See `Backend`; open it before other calls. `app_name`: the app of the sandboxes.
 
     Modal enforces egress, cpu, memory and lifetime. It does not limit the disk: `workspace_mb` limits each file, and
     `processes` applies if its kernel counts them. A sandbox is one machine: its server runs without a jail.
@@ -62,10 +56,10 @@ class ModalRuntime:
     def __init__(self, app_name: str = APP) -> None:
         self._app_name = app_name
         self._opened: tuple[modal.Client, modal.App] | None = None
-        self._open: set[ModalSandbox] = set()
         self._images: dict[str, modal.Image] = {}
+        self._sandboxes: dict[str, ModalSandbox] = {}
 
-    async def __aenter__(self) -> Self:
+    async def open(self) -> None:
         """Find the app, or make it. Raises `RuntimeUnavailable`: no token, a wrong one, or Modal cannot be reached."""
         try:
             async with asyncio.timeout(OPEN_S):
@@ -79,10 +73,6 @@ class ModalRuntime:
                 f"Modal does not answer within {OPEN_S:g} s: is there a way to it from here?"
             ) from None
         self._opened = client, app
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await await_shielded(close_all(self._open))
 
     async def prepare(
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
@@ -128,57 +118,48 @@ class ModalRuntime:
                 image = await self._built(wanted.name, partial(images.of_packages, wanted))
         return PreparedEnvironment(Recipe(), (), python=image_setup.SERVER_PYTHON, image=image)
 
-    async def start(self, spec: SandboxSpec) -> ModalSandbox:
-        return await self._started(spec, serves=True)
-
-    async def start_without_server(self, spec: SandboxSpec) -> ModalSandbox:
-        """Start a sandbox for commands alone: `main` of the spec is not run. Raises as `start`."""
-        return await self._started(spec, serves=False)
-
-    async def _started(self, spec: SandboxSpec, *, serves: bool) -> ModalSandbox:
+    async def start(self, spec: SandboxSpec, log: OutputTail) -> ModalSandbox:
         image = spec.prepared.image
         if image is None:
             raise EnvironmentMissing("there is no image to start from: `prepare` the recipe with this runtime")
         tags = tags_of_start(spec.labels)
-        sandbox = ModalSandbox(await self._created(spec, image, tags), spec, self._open.discard)
-        self._open.add(sandbox)
-        try:
-            await sandbox.bring_up(serves=serves)
-        except BaseException:
-            await close_after_failure(sandbox)
-            raise
-        return sandbox
-
-    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
-        """See `Runtime.found`; the sandboxes of this app."""
-        return [of for _, of in await self._found(labels)]
-
-    async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
-        """See `Runtime.sweep`. A sandbox is known as an orphan only on the machine that started it."""
-        wanted = [(sandbox, of) for sandbox, of in await self._found(labels) if of.orphan or not orphans_only]
-        faults = [fault for fault in await _at_once([_fault(sandbox) for sandbox, _ in wanted]) if fault is not None]
-        if faults:
-            left = len(wanted) - len(faults)
-            raise SandboxError(f"swept {left} sandboxes, but not all: {'; '.join(faults)}")
-        return [of.id for _, of in wanted]
-
-    async def _created(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
-        """Create a sandbox that does nothing yet. Nothing is left unless it is returned."""
         creating = asyncio.create_task(self._create(spec, image, tags))
         try:
             with translated_errors("create a sandbox"):
                 try:
-                    async with asyncio.timeout(spec.ready_s):
-                        return await asyncio.shield(creating)
+                    created = await asyncio.shield(creating)
                 except exception.NotFoundError as error:
                     raise EnvironmentMissing(
                         f"{image} is no image at Modal any more: publish it again ({error})"
                     ) from error
-                except TimeoutError:
-                    raise SandboxNotReady(f"Modal made no sandbox within {spec.ready_s:g} s", stage="create") from None
         except BaseException:
             await await_shielded(self._undo(creating, tags[START]))
             raise
+        sandbox = self._sandboxes[created.object_id] = ModalSandbox(created, spec, log)
+        return sandbox
+
+    async def stop(self, id_: str) -> None:
+        await await_shielded(self._stop(id_))
+
+    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
+        """See `Backend.found`; the sandboxes of this app. One is known as an orphan only where it was started."""
+        return [of for _, of in await self._found(labels)]
+
+    async def _stop(self, id_: str) -> None:
+        client, _ = self._client_and_app()
+        own = self._sandboxes.get(id_)
+        try:
+            with translated_errors(f"end sandbox {id_}"), contextlib.suppress(*GONE):
+                sandbox = own.at_modal if own is not None else await modal.Sandbox.from_id.aio(id_, client=client)
+                await retried(lambda: sandbox.terminate.aio())
+        except SandboxError as error:
+            raise SandboxError(f"it may be left at Modal until its lifetime is over: {error}") from error
+        finally:
+            if own is not None:
+                await own.forget()
+        if own is not None:
+            del self._sandboxes[id_]
+            await own.at_modal.detach.aio()  # type: ignore[no-untyped-call]  # after that nothing can be asked
 
     async def _create(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
         client, app = self._client_and_app()
@@ -260,7 +241,7 @@ class ModalRuntime:
 
     def _client_and_app(self) -> tuple[modal.Client, modal.App]:
         if self._opened is None:
-            raise RuntimeError("enter the runtime first: `async with ModalRuntime() as runtime`")
+            raise RuntimeError('open the runtime first: `async with open_runtime("modal") as runtime`')
         return self._opened
 
 
@@ -290,12 +271,3 @@ async def _at_once(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 async def _end(sandbox: modal.Sandbox) -> None:
     with translated_errors("end a sandbox"), contextlib.suppress(*GONE):
         await retried(lambda: sandbox.terminate.aio())
-
-
-async def _fault(sandbox: modal.Sandbox) -> str | None:
-    """End a sandbox; return why it could not be ended, None if it was."""
-    try:
-        await _end(sandbox)
-    except SandboxError as error:
-        return f"{sandbox.object_id}: {error}"
-    return None

@@ -1,0 +1,112 @@
+"""Steps of the backends whose sandboxes are on this machine."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+from urllib.parse import quote
+
+from evolverpc_common.output_tail import OutputTail
+from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
+from sandbox_runtime.api.sandbox import EnvironmentMissing, ServerEndpoint
+from sandbox_runtime.api.spec import PreparedEnvironment, SandboxSpec
+from sandbox_runtime.backends.records import SandboxRecord
+
+BACKLOG = 1024
+_PIECE_BYTES = 256 * 1024
+
+
+def check_environment(prepared: PreparedEnvironment) -> None:
+    """Raise `EnvironmentMissing` if a part of the environment is gone."""
+    for path in (*prepared.path, *prepared.mounts, *filter(None, [prepared.python])):
+        if not Path(path).exists():
+            raise EnvironmentMissing(f"{path} is gone: prepare the environment again")
+
+
+async def variables_of(
+    spec: SandboxSpec, own: Mapping[str, str], listen: Callable[[int, int], Awaitable[Sequence[socket.socket]]]
+) -> dict[str, str]:
+    """Return the variables of all commands of a sandbox, and let its gateway session answer in it.
+
+    `own`: those that name folders and the user. `listen`: returns sockets that listen on loopback as its commands see
+    it, at these ports if they are its own.
+    """
+    session = spec.gateway_session
+    gateway: Mapping[str, str] = {}
+    if session is not None:
+        models, tunnel = await listen(MODELS_PORT, TUNNEL_PORT)
+        urls = [f"http://127.0.0.1:{listening.getsockname()[1]}" for listening in (models, tunnel)]
+        await session.serve(models, tunnel)
+        gateway = session.env(*urls)
+    return {**own, **gateway, **spec.env, **spec.secrets}
+
+
+def endpoint_of(record: SandboxRecord, token: str) -> ServerEndpoint:
+    """Return the address of the server of a sandbox: a unix socket in the record's folder."""
+    return ServerEndpoint(f"http+unix://{quote(str(record.sockets / 'server'), safe='')}", token)
+
+
+@contextlib.contextmanager
+def server_socket(record: SandboxRecord) -> Iterator[int]:
+    """Listen at that address; yield the descriptor for the server.
+
+    Ours is closed after the block, so that no client waits in its backlog when the server has ended.
+    """
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(record.sockets / "server"))
+        listener.listen(BACKLOG)
+        yield listener.fileno()
+
+
+def pids_with_words(*words: str) -> set[int]:
+    """Return the processes of this machine whose command lines have these words one after the other."""
+    wanted = f"\0{chr(0).join(words)}\0".encode()
+    found = set()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError), open(f"{entry.path}/cmdline", "rb") as line:  # noqa: PTH123  of many
+                if wanted in line.read():
+                    found.add(int(entry.name))
+    return found
+
+
+class OutputCapture:
+    """Reads a pipe into `tail`. Without a transport, because some event loops close its descriptor a second time."""
+
+    def __init__(self, stream: IO[bytes], tail: OutputTail) -> None:
+        self._stream = stream
+        self._tail = tail
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        os.set_blocking(stream.fileno(), False)
+        self._loop.add_reader(stream.fileno(), self._read)
+
+    async def close(self, within_s: float) -> None:
+        """Wait until the pipe is closed, but not longer: another process may hold it."""
+        await asyncio.wait([self._ended], timeout=within_s)
+        self._end()
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._stream.fileno(), _PIECE_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self._tail.add(data)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        if not self._ended.done():
+            self._loop.remove_reader(self._stream.fileno())
+            self._stream.close()
+            self._ended.set_result(None)
+
+
+def capture_pipe(tail: OutputTail) -> tuple[OutputCapture, int]:
+    """Return a capture, and the descriptor to write to, which the caller closes. Raises `OSError`."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    return OutputCapture(os.fdopen(reading, "rb", buffering=0), tail), writing

@@ -1,0 +1,131 @@
+"""Start, find and end sandboxes of any backend."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
+
+from evolverpc_common.output_tail import OutputTail
+from evolverpc_common.shielded import await_shielded
+from sandbox_runtime.api.backend import Backend
+from sandbox_runtime.api.sandbox import LOG_BYTES, RuntimeUnavailable, SandboxError, SandboxInfo
+from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.runtime.sandbox import OWN_MEANING, Sandbox, end_after_failure, not_ready
+
+_AT_ONCE = 10
+"""How many sandboxes a sweep ends at the same time."""
+
+
+class Runtime:
+    """Starts sandboxes of one backend. Use it in an `async with` block, which ends those that were not closed."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._entered = False
+
+    @property
+    def name(self) -> str:
+        """`process`, `bubblewrap` or `modal`."""
+        return self.backend.name
+
+    async def __aenter__(self) -> Self:
+        """Open the backend. Raises `RuntimeUnavailable`."""
+        await self.backend.open()
+        self._entered = True
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End every sandbox that was started and not closed.
+
+        Raises:
+            SandboxError: after all were tried: some could not be freed; how many, and the first error.
+        """
+        self._entered = False
+        await await_shielded(_close_all(list(self._sandboxes.values())))
+
+    async def prepare(
+        self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
+    ) -> PreparedEnvironment:
+        """Make the recipe's environment ready, at most once; `rebuild` makes it again in any case.
+
+        `on_progress` is called with the progress of long steps. Raises `SandboxError`.
+        """
+        self._check_entered()
+        return await self.backend.prepare(recipe, on_progress=on_progress, rebuild=rebuild)
+
+    async def start(self, spec: SandboxSpec) -> Sandbox:
+        """Start a sandbox and wait until it is ready. Nothing of it is left on any failure or cancellation.
+
+        Raises:
+            EgressNotEnforced, EnvironmentMissing, SandboxNotReady, RuntimeThrottled, RuntimeUnavailable: see each.
+            ValueError: a label is not as `SandboxSpec.labels` requires.
+        """
+        self._check_entered()
+        log, began = OutputTail(LOG_BYTES), time.monotonic()
+        try:
+            async with asyncio.timeout(spec.ready_s):
+                started = await self.backend.start(spec, log)
+        except OWN_MEANING:
+            raise
+        except (SandboxError, OSError) as error:
+            await asyncio.sleep(0)  # the last output may not be read yet
+            why = str(error) or f"it took longer than {spec.ready_s:g} s"
+            raise not_ready(f"no sandbox can be made: {why}", "create", log) from error
+        sandbox = Sandbox(self.backend, started, spec, log, began=began, freed=self._forget)
+        self._sandboxes[sandbox.id] = sandbox
+        try:
+            self._check_entered()  # the block may have been left meanwhile
+            await sandbox.bring_up()
+        except BaseException:
+            await end_after_failure(sandbox.close())
+            raise
+        return sandbox
+
+    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
+        """Return every sandbox of this kind that has these labels, of any process."""
+        return await self.backend.found(labels)
+
+    async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
+        """End those among `found` whose owner has ended, or all of them; return their ids.
+
+        Raises:
+            SandboxError: after all were tried: some could not be ended; which, and why.
+        """
+        ids = [each.id for each in await self.backend.found(labels) if not orphans_only or self._is_orphan(each)]
+        places_left = asyncio.Semaphore(_AT_ONCE)
+
+        async def end(id_: str) -> str | None:
+            own = self._sandboxes.get(id_)
+            async with places_left:
+                try:
+                    await (self.backend.stop(id_) if own is None else own.close())
+                except (SandboxError, OSError) as error:
+                    return f"{id_}: {error}"
+            return None
+
+        faults = list(filter(None, await asyncio.gather(*(end(id_) for id_ in ids))))
+        if faults:
+            raise SandboxError(f"swept {len(ids) - len(faults)} sandboxes, but not all: {'; '.join(faults)}")
+        return ids
+
+    def _is_orphan(self, found: SandboxInfo) -> bool:
+        return found.orphan and found.id not in self._sandboxes
+
+    def _forget(self, sandbox: Sandbox) -> None:
+        self._sandboxes.pop(sandbox.id, None)
+
+    def _check_entered(self) -> None:
+        if not self._entered:
+            raise RuntimeUnavailable(f"the {self.name} backend starts sandboxes within its `async with` block only")
+
+
+async def _close_all(sandboxes: Sequence[Sandbox]) -> None:
+    """Close sandboxes in parallel, each completely. Raises `SandboxError` as `Runtime.__aexit__`."""
+    outcomes = await asyncio.gather(*(sandbox.close() for sandbox in sandboxes), return_exceptions=True)
+    errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    for error in errors:
+        if not isinstance(error, Exception):
+            raise error
+    if errors:
+        raise SandboxError(f"{len(errors)} of {len(outcomes)} sandboxes could not be freed: {errors[0]}") from errors[0]
