@@ -1,6 +1,7 @@
 """Errors of the API as RFC 9457 problems, which name the field and the remedy."""
 
 import logging
+import re
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -111,14 +112,20 @@ def _invalid(errors: Sequence[Any], content_type: str) -> Problem:
     in_body = [error for error in errors if error["loc"][:1] == ("body",)]
     if media and media != "application/json" and any(error["loc"] == ("body",) for error in in_body):
         return Problem(415, "not-json", "Body not readable", "send JSON, with Content-Type: application/json")
-    named = [{"field": _path(error["loc"]), "message": _message(error)} for error in errors[:MOST_ERRORS]]
+    named = [{"field": _path(error), "message": _message(error)} for error in errors[:MOST_ERRORS]]
     first = named[0]
     detail = f"{first['field']}: {first['message']}" + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "")
     return Problem(422, "invalid", "Field not valid", detail, field=first["field"], errors=named)
 
 
-def _path(location: Sequence[Any]) -> str:
-    """Return `options.max_metric_calls`, without where the field was: body, query, path or header."""
+def _path(error: Any) -> str:
+    """Return `options.max_metric_calls`, without where the field was: body, query, path or header.
+
+    What is wrong with several fields of an object has the path of the one that the message names first.
+    """
+    location = list(error["loc"])
+    if error["type"] == "value_error" and (len(location) == 1 or isinstance(location[-1], int)):
+        location += re.findall(r"`(\w+)`", str(error["msg"]))[:1]
     return ".".join(map(str, location[1:])) or str(location[0])
 
 
