@@ -94,6 +94,11 @@ class Program(Record):
     verdict: Literal["improved", "no difference", "worse"] | None = None
     leaks: bool = False
 
+    @property
+    def is_of_step(self) -> bool:
+        """Whether a step made it, and no job."""
+        return self.job_id.startswith("step_")
+
 
 def branch_of(program_id: str) -> str:
     """Return the branch of a delivered version: `program_{id}`."""

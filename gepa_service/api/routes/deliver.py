@@ -187,6 +187,8 @@ def _body(journals: str, program: Program) -> str:
     if certificate is not None:
         written = json.dumps(certificate, indent=2)
         parts.append(f"<details><summary>certificate</summary>\n\n```json\n{written}\n```\n\n</details>")
+    if program.is_of_step:
+        return "\n\n".join(parts)
     try:
         story = plain("\n".join(story_of(journals, program.job_id)))
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", story)), default=0))
