@@ -72,11 +72,11 @@ def next_of(records: list[R], query: PageQuery) -> str | None:
     return records[-1].id if len(records) == query.limit else None
 
 
-def known(records: TenantRecords, type_: type[R], id_: str, what: str) -> R:
+def known(records: TenantRecords, type_: type[R], id_: str, what: str, field: str | None = None) -> R:
     """Return a record of the tenant, which the API calls `what`. Blocks. Raises `not_found`."""
     found = records.get(type_, id_)
     if found is None:
-        raise not_found(what)
+        raise not_found(what, field)
     return found
 
 

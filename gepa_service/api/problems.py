@@ -57,9 +57,13 @@ class Problem(Exception):
         return JSONResponse(self.body, self.status, headers=self.headers, media_type=MEDIA_TYPE)
 
 
-def not_found(what: str) -> Problem:
-    """Return the answer for what is absent, and for what belongs to another tenant: they look the same."""
-    return Problem(404, "not-found", "Not found", f"there is no such {what}")
+def not_found(what: str, field: str | None = None) -> Problem:
+    """Return the answer for what is absent, and for what belongs to another tenant: they look the same.
+
+    `field`: of the body, that names it.
+    """
+    named = "" if field is None else f"`{field}`: "
+    return Problem(404, "not-found", "Not found", f"{named}there is no such {what}", field=field)
 
 
 def problem_of(error: Exception, content_type: str = "") -> Problem:

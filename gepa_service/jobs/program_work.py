@@ -32,7 +32,7 @@ from gepa_service.jobs.new_version import PROGRAM_JSON
 from gepa_service.jobs.version_code import VersionCode, with_texts
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
 from gepa_service.model.work import PROMPT
-from protocol import Candidate
+from protocol import Candidate, Progress
 from protocol.errors import MutationRejected, Overloaded, RpcError
 
 Report = Callable[[Message], None]
@@ -97,7 +97,11 @@ async def _done(order: ProgramOrder, session: SandboxSession, report: Report, lo
     code = VersionCode(program.code, present, program.timeout_s)
     if order.what == "rollouts":
         return await _rollouts(order, session, code, rows, report)
-    return await _step(order, session, code, rows, log)
+    try:
+        async with asyncio.timeout(program.timeout_s):
+            return await _step(order, session, code, rows, log)
+    except TimeoutError:
+        return failed("run", f"the step took longer than {program.timeout_s:g} s")
 
 
 def _spent(session: SandboxSession) -> Spent:
@@ -284,7 +288,14 @@ async def _step(
     """Make one mutation, and run the tasks after it, and before it if that is asked for."""
     program, address = order.program, endpoints(session.settings)[0]
     mutation = program.mutation or {}
-    async with asyncio.timeout(program.timeout_s), RpcClient(address) as client:
+    shown = ""
+
+    def show(progress: Progress) -> None:
+        nonlocal shown
+        if progress.message and progress.message != shown:
+            log(shown := progress.message)
+
+    async with RpcClient(address) as client:
         discovery = await client.discover()
         before = await code.on(client)
         made: dict[str, Any] = {}
@@ -296,7 +307,7 @@ async def _step(
                     {"candidate": before, "mutation": mutation, "name": {"run": manual_run_name(), "number": 0}},
                     call_id=client.new_call_id(),
                     timeout_s=program.timeout_s + GRACE_S,
-                    on_progress=lambda progress: log(progress.message or ""),
+                    on_progress=show,
                 )
             except MutationRejected as error:
                 return failed("mutation", summary(error))

@@ -304,7 +304,7 @@ def repository_of(
 ) -> tuple[str, str | None]:
     """Return the address of the repository, and its `client_id` if it is connected. Blocks. Raises a problem."""
     if client_id is not None:
-        connected = known(records, Repository, client_id, "connected repository")
+        connected = known(records, Repository, client_id, "connected repository", "client_id")
     else:
         assert repo_url is not None  # noqa: S101  the model requires one of them
         allowed = allowed_or_problem(service, repo_url)

@@ -45,7 +45,7 @@ STATUSES: Mapping[str, TaskStatus] = {
 """Statuses of tasks by those of the contract."""
 
 
-class RunConfig(RequestBody):
+class TaskConfig(RequestBody):
     """How tasks run: `parallelism`: how many at the same time; `timeout_per_task_ms`: of each, from its start.
 
     `timeout_ms`: of all. `model_id`: the model that the program is to call, a field of each row.
@@ -72,7 +72,7 @@ class WorkRequest(Source):
     metric: ModuleName | None = None
     program_json_path: JsonPath | None = None
     candidate: Texts | None = None
-    config: RunConfig = RunConfig()
+    config: TaskConfig = TaskConfig()
     options: SandboxOptions = SandboxOptions()
 
     @property

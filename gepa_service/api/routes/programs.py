@@ -164,9 +164,9 @@ def _announced(records: TenantRecords, change: Callable[[], Promotion]) -> Promo
     return view
 
 
-def known_program(records: TenantRecords, program_id: str) -> Program:
+def known_program(records: TenantRecords, program_id: str, field: str | None = None) -> Program:
     """Return a version of the tenant. Blocks. Raises `not_found`."""
-    return known(records, Program, program_id, "program")
+    return known(records, Program, program_id, "program", field)
 
 
 def _active(record: ActiveVersion) -> ActiveView:

@@ -34,9 +34,9 @@ class BatchPage(Page[BatchSummary]):
 @router.post("/rollouts/batch", status_code=202, responses=documented(404))
 def submit(asked: RolloutsRequest, caller: Writer, service: Parts) -> BatchAccepted:
     """Submit a batch: each task is run by the program in a sandbox, with the texts of one candidate."""
-    if asked.agent_id is not None and asked.agent_version_id is not None:
-        lines = {known_program(caller.records, each).line for each in (asked.agent_id, asked.agent_version_id)}
-        if len(lines) > 1:
+    if asked.agent_version_id is not None:
+        version = known_program(caller.records, asked.agent_version_id, "agent_version_id")
+        if asked.agent_id and known_program(caller.records, asked.agent_id, "agent_id").line != version.line:
             detail = "`agent_version_id` is a version of another program than `agent_id`"
             raise Problem(422, "wrong-version", "Wrong version", detail, field="agent_version_id")
     return BatchAccepted.of_work(submitted(service, caller, asked, new_id("batch"), "rollouts", asked.work()))

@@ -29,7 +29,7 @@ def submitted(
     if asked.version_id is None:
         repo_url, client_id = repository_of(service, caller.records, asked.repo_url, asked.client_id)
     else:
-        version = known_program(caller.records, asked.version_id)
+        version = known_program(caller.records, asked.version_id, asked.VERSION)
         repo_url, client_id = _repository(service, caller.records, asked, version)
         texts = {**component_texts(version.texts), **program.candidate}
         program = program.model_copy(update={"candidate": texts, "code": _code(version)})

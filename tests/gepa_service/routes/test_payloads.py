@@ -188,6 +188,7 @@ async def test_a_dspy_program_is_optimized_changed_by_steps_and_run_in_a_batch(
     ), prompt
     assert [(each["example_id"], each["output"]["label"]) for each in prompt["pipeline_outputs"]] == [(0, "billing")]
     assert [(each["example_id"], bool(each["trace"])) for each in prompt["traces"]] == [(0, True)]
+    assert prompt["candidate"] == {"judge.predict": "Answer with one word."}
     assert prompt["program_json"]["judge.predict"]["signature"]["instructions"] == "Answer with one word."
 
     code = await sent(editor, "execute-step-code", client_id=client_id)
@@ -276,4 +277,5 @@ async def test_a_wrong_missing_or_doubled_field_is_named(editor: Caller, acme: T
         assert field.rpartition(".")[2] in refused.json()["detail"]
     for name, absent in (("execute-step-prompt", "parent_program_id"), ("rollouts-batch", "agent_id")):
         request = payload(name, client_id=client_id, program_id="absent")
-        assert (await editor("POST", request["path"], request["body"])).status_code == 404, absent
+        refused = await editor("POST", request["path"], request["body"])
+        assert (refused.status_code, refused.json()["field"]) == (404, absent)
