@@ -25,7 +25,7 @@ LEFT_OUT = {
 }
 """Routes for browsers, GitHub and Prometheus, and the one that `ServiceClient.follow` reads."""
 
-NAMES = {"/rollouts/batch/{batch_id}/cancel": "cancel_batch"}
+NAMES = {"/api/internal/rollouts/batch/{batch_id}/cancel": "cancel_batch"}
 """Methods whose route has the name of another one."""
 
 HEAD = '''"""The operations of the API, a method each. Written by scripts/service_client.py: do not edit."""

@@ -71,18 +71,17 @@ async def mutate_once(
     timeout_s: float,
     report: Report,
     on_made: Callable[[ApplyMutationResult], None],
-    traces: bool = False,
 ) -> ManualMutation:
     """Have a discovered server mutate `candidate`, and run the rows before and after.
 
-    `timeout_s`: of the mutation. `on_made`: called once the mutation exists and cannot be undone. `traces`: whether
-    the results have trajectories. Cancelling this before then cancels the mutation on the server, if it can.
+    `timeout_s`: of the mutation. `on_made`: called once the mutation exists and cannot be undone. Cancelling this
+    before then cancels the mutation on the server, if it can.
 
     Raises:
         TimeoutError: it took longer than `timeout_s`.
         RpcError, ClientError: the mutation was not made; `MutationRejected` names the stage that failed.
     """
-    before = asyncio.create_task(_results(client, candidate, rows, "before", report, traces))
+    before = asyncio.create_task(_results(client, candidate, rows, "before", report))
     try:
         async with asyncio.timeout(timeout_s):  # unlike the client's deadline, this cancels the call
             made = await client.apply_mutation(
@@ -96,7 +95,7 @@ async def mutate_once(
     finally:
         before.cancel()
         await asyncio.gather(before, return_exceptions=True)
-    then = await _results(client, made.candidate, rows, "after", report, traces)
+    then = await _results(client, made.candidate, rows, "after", report)
     return ManualMutation(made, [RowComparison(*each) for each in zip(rows, first, then, strict=True)])
 
 
@@ -106,7 +105,7 @@ def _pass_on(report: Report, progress: Progress) -> None:
 
 
 async def _results(
-    client: "RpcClient", candidate: Candidate, rows: Sequence[AnyRow], when: str, report: Report, traces: bool
+    client: "RpcClient", candidate: Candidate, rows: Sequence[AnyRow], when: str, report: Report
 ) -> list[Result]:
     """Return one result per row, even if the calls fail: a program that does not start is a reason to change it."""
     from gepa_client.fleet.example_retries import HostEvidence, evaluated_alone  # heavy
@@ -122,7 +121,7 @@ async def _results(
         nonlocal done, reported
         wire = [row.wire for row in batch]
         try:
-            found, _ = await evaluated_alone(client, evidence, candidate, wire, traced=traces)
+            found, _ = await evaluated_alone(client, evidence, candidate, wire, traced=False)
             results[start : start + len(batch)] = found
         except (ClientError, RpcError) as error:
             lost = {"type": type(error).__name__, "message": summary(error)}

@@ -9,10 +9,11 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path, PurePath
 from types import FrameType
+from typing import Any, TypeVar
 
 from evolverpc_common.display_text import counted
 from evolverpc_common.signal_handlers import signals_handled
@@ -39,6 +40,9 @@ from gepa_client.transport.address import socket_of
 from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted, SandboxError
 from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.pool import EndpointsFile, PoolEvent, PoolFailed, SandboxPool, endpoints_folder
+from sandbox_runtime.source.client_sandbox import ClientSandbox
+
+T = TypeVar("T")
 
 IDLE_S = 60.0
 """Seconds of work for fewer sandboxes after which one ends."""
@@ -55,7 +59,7 @@ ASK_EVERY_S = 15.0
 
 
 COLLECT_S = 120.0
-"""Seconds that copying a program's artifacts may take."""
+"""Seconds that reading a program's files may take."""
 
 SHOWN = 5
 """Files, or hosts, that are named one by one."""
@@ -190,18 +194,18 @@ class SandboxSession(NoSandboxes):
         return list(found.values())
 
     def collect_artifacts(self, endpoint: str, folder: Path) -> list[Log]:
-        """Copy the files of the program's folder `artifacts` from the sandbox of an endpoint; return what to report."""
-        if self._loop is None or self._setup is None:
-            return []
+        """Copy the program's artifacts from the sandbox of an endpoint; return what to report."""
+        copied, left_out = list[str](), list[str]()
         try:
-            reading = asyncio.run_coroutine_threadsafe(self._setup.artifacts(endpoint), self._loop)
-            content = reading.result(COLLECT_S)
-            copied, left_out = unpack_artifacts(content, folder) if content else ([], [])
+            contents = self._read(endpoint, ClientSandbox.artifacts) or []
+            for unpacked in (unpack_artifacts(content, folder) for content in contents if content):
+                copied += unpacked[0]
+                left_out += unpacked[1]
         except (SandboxError, OSError, RuntimeError, TimeoutError, CancelledError) as error:
             reason = str(error) or f"it took longer than {COLLECT_S:g} s"
             return [Log(f"the program's artifacts could not be copied from its sandbox: {reason}", is_warning=True)]
         logs = [Log(f"{counted(len(copied), 'file')} of the program copied to {folder}")] if copied else []
-        if content == b"":
+        if b"" in contents:
             logs.append(Log("the program's folder `artifacts` is not there: nothing was copied", is_warning=True))
         if left_out:
             more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
@@ -209,6 +213,24 @@ class SandboxSession(NoSandboxes):
                 Log(f"not copied from the program's artifacts: {', '.join(left_out[:SHOWN])}{more}", is_warning=True)
             )
         return logs
+
+    def program_config(self, endpoint: str) -> dict[str, Any]:
+        """Return the `gepa.toml` of the program at an endpoint, which is untrusted; empty if there is none.
+
+        Raises:
+            SandboxError: it cannot be read. TimeoutError: it takes too long.
+        """
+        return self._read(endpoint, ClientSandbox.config) or {}
+
+    def _read(self, endpoint: str, read: Callable[[ClientSandbox], Coroutine[Any, Any, T]]) -> T | None:
+        """Return what is read from the sandbox of an endpoint; None if it has ended."""
+        setup, loop = self._setup, self._loop
+
+        async def found() -> T | None:
+            client = None if setup is None else await setup.at(endpoint)
+            return None if client is None else await read(client)
+
+        return None if loop is None else asyncio.run_coroutine_threadsafe(found(), loop).result(COLLECT_S)
 
     def write_connections(self, file: Path | None) -> list[Log]:
         """Append the connections of ended sandboxes to a file of JSON lines; return the totals of the busiest hosts."""

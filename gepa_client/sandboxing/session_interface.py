@@ -65,7 +65,7 @@ class NoSandboxes:
         return []
 
     def collect_artifacts(self, endpoint: str, folder: Path) -> list[Log]:  # noqa: ARG002  nothing is there to copy
-        """Copy the files of the program's folder `artifacts` from the sandbox of an endpoint; return what to report."""
+        """Copy the program's artifacts from the sandbox of an endpoint; return what to report."""
         return []
 
     def write_connections(self, file: Path | None) -> list[Log]:  # noqa: ARG002  there are none

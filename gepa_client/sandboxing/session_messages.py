@@ -105,12 +105,8 @@ class Setup(Protocol):
         """Start a sandbox; see `sandbox_runtime.pool.StartSandbox`."""
         ...
 
-    async def artifacts(self, url: str) -> bytes | None:
-        """Return a tar of the artifacts of the sandbox with this endpoint; None if it names none, or has ended.
-
-        Raises:
-            SandboxError: they cannot be read.
-        """
+    async def at(self, url: str) -> ClientSandbox | None:
+        """Return the sandbox with this endpoint; None if it has ended."""
         ...
 
     def spent(self, usd: float) -> None:

@@ -167,11 +167,11 @@ class _SandboxSetup:
         self.started[number] = client
         return client
 
-    async def artifacts(self, url: str) -> bytes | None:
+    async def at(self, url: str) -> ClientSandbox | None:
         for client in tuple(self.started.values()):
             with suppress(SandboxGone):
                 if (await client.endpoint()).url.removesuffix("/rpc") == url.removesuffix("/rpc"):
-                    return await client.artifacts()
+                    return client
         return None
 
     def spent(self, usd: float) -> None:

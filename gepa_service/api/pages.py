@@ -17,6 +17,10 @@ ID_PATTERN = r"^[A-Za-z0-9_.-]+$"
 DEFAULT_LIMIT, MOST = 50, 200
 
 
+TIMES = {f"{name}_at": name for name in ("created", "updated", "started", "completed")}
+"""Fields of records by what they are called here."""
+
+
 class View(BaseModel):
     """A record as it is shown: its id as the first field, and its fields that have the name of one here."""
 
@@ -24,8 +28,9 @@ class View(BaseModel):
     def of(cls, record: Record, **more: Any) -> Self:
         """Return what is shown of a record. `more`: fields that the record has not, or not as they are shown."""
         first, *others = cls.model_fields
-        shared = record.model_dump(include=set(others) & set(type(record).model_fields) - set(more))
-        return cls(**{first: record.id}, **shared, **more)
+        fields = {name: TIMES.get(name, name) for name in others if name not in more}
+        read = record.model_dump(include=set(fields.values()) & set(type(record).model_fields))
+        return cls(**{first: record.id}, **{name: read[of] for name, of in fields.items() if of in read}, **more)
 
 
 class PageQuery(BaseModel):
@@ -67,11 +72,11 @@ def next_of(records: list[R], query: PageQuery) -> str | None:
     return records[-1].id if len(records) == query.limit else None
 
 
-def known(records: TenantRecords, type_: type[R], id_: str, what: str) -> R:
+def known(records: TenantRecords, type_: type[R], id_: str, what: str, field: str | None = None) -> R:
     """Return a record of the tenant, which the API calls `what`. Blocks. Raises `not_found`."""
     found = records.get(type_, id_)
     if found is None:
-        raise not_found(what)
+        raise not_found(what, field)
     return found
 
 

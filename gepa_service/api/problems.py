@@ -1,6 +1,7 @@
 """Errors of the API as RFC 9457 problems, which name the field and the remedy."""
 
 import logging
+import re
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -56,9 +57,13 @@ class Problem(Exception):
         return JSONResponse(self.body, self.status, headers=self.headers, media_type=MEDIA_TYPE)
 
 
-def not_found(what: str) -> Problem:
-    """Return the answer for what is absent, and for what belongs to another tenant: they look the same."""
-    return Problem(404, "not-found", "Not found", f"there is no such {what}")
+def not_found(what: str, field: str | None = None) -> Problem:
+    """Return the answer for what is absent, and for what belongs to another tenant: they look the same.
+
+    `field`: of the body, that names it.
+    """
+    named = "" if field is None else f"`{field}`: "
+    return Problem(404, "not-found", "Not found", f"{named}there is no such {what}", field=field)
 
 
 def problem_of(error: Exception, content_type: str = "") -> Problem:
@@ -111,14 +116,20 @@ def _invalid(errors: Sequence[Any], content_type: str) -> Problem:
     in_body = [error for error in errors if error["loc"][:1] == ("body",)]
     if media and media != "application/json" and any(error["loc"] == ("body",) for error in in_body):
         return Problem(415, "not-json", "Body not readable", "send JSON, with Content-Type: application/json")
-    named = [{"field": _path(error["loc"]), "message": _message(error)} for error in errors[:MOST_ERRORS]]
+    named = [{"field": _path(error), "message": _message(error)} for error in errors[:MOST_ERRORS]]
     first = named[0]
     detail = f"{first['field']}: {first['message']}" + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "")
     return Problem(422, "invalid", "Field not valid", detail, field=first["field"], errors=named)
 
 
-def _path(location: Sequence[Any]) -> str:
-    """Return `options.max_metric_calls`, without where the field was: body, query, path or header."""
+def _path(error: Any) -> str:
+    """Return `options.max_metric_calls`, without where the field was: body, query, path or header.
+
+    What is wrong with several fields of an object has the path of the one that the message names first.
+    """
+    location = list(error["loc"])
+    if error["type"] == "value_error" and (len(location) == 1 or isinstance(location[-1], int)):
+        location += re.findall(r"`(\w+)`", str(error["msg"]))[:1]
     return ".".join(map(str, location[1:])) or str(location[0])
 
 

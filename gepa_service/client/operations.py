@@ -5,15 +5,16 @@ from typing import Literal
 from gepa_client.certificate.certificate import Certificate
 from gepa_service.api.routes.audit import AuditPage
 from gepa_service.api.routes.deliver import Delivered, DeliverRequest
-from gepa_service.api.routes.execute_step import StepRequest, StepView
+from gepa_service.api.routes.execute_step import StepPage
 from gepa_service.api.routes.github import ConfirmRequest, InstallationView, InstallUrl
 from gepa_service.api.routes.job_events import EventPage, LogPage
 from gepa_service.api.routes.jobs import BudgetChange, JobPage, JobView, OptimizeRequest, Submitted
 from gepa_service.api.routes.keys import KeyPage, KeyRequest, KeyView, NewKey
 from gepa_service.api.routes.members import MemberPage, MemberRequest, MemberView
+from gepa_service.api.routes.payloads import BatchAccepted, BatchView, RolloutsRequest, StepRequest, StepView
 from gepa_service.api.routes.programs import ActivePage, PromoteRequest, PromotionView, VersionPage, VersionView
 from gepa_service.api.routes.repositories import Connected, ConnectRequest, RepositoryPage
-from gepa_service.api.routes.rollouts import BatchAccepted, BatchView, RolloutsRequest
+from gepa_service.api.routes.rollouts import BatchPage
 from gepa_service.api.routes.secrets import SecretPage, SecretRequest
 from gepa_service.api.routes.usage import UsageView
 from gepa_service.api.routes.webhooks import DeliveryPage, DeliveryView, RegisteredWebhook, WebhookPage, WebhookRequest
@@ -152,23 +153,36 @@ class Operations(Connection):
 
     def submit(self, body: RolloutsRequest, *, idempotency_key: str | None = None) -> BatchAccepted:
         """Submit a batch: each task is run by the program in a sandbox, with the texts of one candidate."""
-        return self._model(BatchAccepted, "POST", "/rollouts/batch", body=body, idempotency_key=idempotency_key)
+        return self._model(
+            BatchAccepted, "POST", "/api/internal/rollouts/batch", body=body, idempotency_key=idempotency_key
+        )
+
+    def batches(self, *, after: str | None = None, limit: int | None = None) -> BatchPage:
+        """List batches, the newest first."""
+        return self._model(BatchPage, "GET", "/api/internal/rollouts/batch", query={"after": after, "limit": limit})
 
     def batch(self, batch_id: str, *, after: str | None = None, limit: int | None = None) -> BatchView:
         """Return the progress of a batch, and its results in the order in which they came."""
         return self._model(
-            BatchView, "GET", f"/rollouts/batch/{quoted(batch_id)}", query={"after": after, "limit": limit}
+            BatchView, "GET", f"/api/internal/rollouts/batch/{quoted(batch_id)}", query={"after": after, "limit": limit}
         )
 
     def cancel_batch(self, batch_id: str, *, idempotency_key: str | None = None) -> BatchAccepted:
         """Cancel a batch."""
         return self._model(
-            BatchAccepted, "POST", f"/rollouts/batch/{quoted(batch_id)}/cancel", idempotency_key=idempotency_key
+            BatchAccepted,
+            "POST",
+            f"/api/internal/rollouts/batch/{quoted(batch_id)}/cancel",
+            idempotency_key=idempotency_key,
         )
 
     def execute(self, body: StepRequest, *, idempotency_key: str | None = None) -> StepView:
-        """Make one mutation, run the examples with it, and return outputs, traces, branch and program."""
+        """Make a version by one mutation, run the examples with it, and return outputs, traces, branch and program."""
         return self._model(StepView, "POST", "/execute_step", body=body, idempotency_key=idempotency_key)
+
+    def steps(self, *, after: str | None = None, limit: int | None = None) -> StepPage:
+        """List steps, the newest first."""
+        return self._model(StepPage, "GET", "/execute_step", query={"after": after, "limit": limit})
 
     def step(self, step_id: str) -> StepView:
         """Return a step."""

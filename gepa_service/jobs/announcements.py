@@ -45,6 +45,6 @@ def _event(work: Work) -> tuple[WebhookEvent | None, dict[str, Any]]:
             **scores,
         }
     if work.what == "rollouts" and work.status in ENDED and work.program is not None:
-        total = len(work.program.tasks)
-        return "batch.ended", {"batch_id": work.id, "done": work.done, "failed": work.failed, "total": total}
+        counts = {"total": len(work.program.tasks), "completed": work.done - work.failed, "failed": work.failed}
+        return "batch.ended", {"batch_id": work.id, **counts}
     return None, {}

@@ -2,12 +2,10 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.evolution.checkout import LocalCheckout
-from gepa_client.journal.store import Store
 from gepa_service.model.program_version import Program
 from gepa_service.repositories.delivery import AUTHOR
 from sandbox_runtime.source.remote_git import git
@@ -18,25 +16,23 @@ LARGEST_DIFF, LARGEST_PATCH = 2 << 20, 6 << 20
 SUBJECT = "Change the code as GEPA found best"
 
 
-def with_code(program: Program, store: Store, fetch: Callable[[Path, str], None]) -> Program:
-    """Return a version with the change of its code, if there is one, made of the bundles in the run's record. Blocks.
+def with_code(program: Program, bundles: Sequence[bytes], fetch: Callable[[Path, str], None]) -> Program:
+    """Return a version with the change of its code, if there is one, which the bundles hold, parents first. Blocks.
 
     No file is checked out. `fetch`: brings a commit of the program's repository to a folder's. A change that is too
     large is left out.
 
     Raises:
-        JournalError: the record cannot be read. GitError, SandboxError: git failed. What `fetch` raises.
+        GitError, SandboxError: git failed. What `fetch` raises.
     """
-    base, commit, run_id = program.base_commit, program.commit, program.job_id
+    base, commit = program.base_commit, program.commit
     if base is None or commit is None:
         return program
-    history = code_history(store, run_id, store.candidates(run_id))
     with tempfile.TemporaryDirectory(prefix="gepa-version-") as name:
         folder = Path(name)
         asyncio.run(git("init", "--quiet", "--template=", ".", folder=folder))
         fetch(folder, base)
-        label = program.branch or f"evolve/{run_id}/0"
-        LocalCheckout(folder).make_branch(label, commit, history.bundles(commit))
+        LocalCheckout(folder).make_branch(program.branch or f"evolve/{program.job_id}/0", commit, bundles)
         diff, patch = asyncio.run(_change(folder, base, commit))
     return program.model_copy(update={"diff": diff, "patch": patch})
 

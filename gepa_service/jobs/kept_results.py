@@ -1,21 +1,28 @@
 """What an attempt at a batch or step keeps beside the work's record: the results of its tasks, and what they cost."""
 
+import base64
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.git import GitError
 from evolverpc_common.redaction import Secrets
-from gepa_client.transport.calls import INCONCLUSIVE
+from gepa_service.jobs.evolved_code import with_code
 from gepa_service.jobs.kept import Kept
 from gepa_service.jobs.month_spending import month_id
 from gepa_service.jobs.month_usage import add_usage
+from gepa_service.jobs.new_version import saved_program_path
 from gepa_service.jobs.parts import WorkerParts
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone
+from gepa_service.model.program_version import Program, branch_of
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import Status, TaskResult, Work, task_result_id
 from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordExists
+from gepa_service.repositories.destinations import DestinationRefused
+from sandbox_runtime.api.sandbox import SandboxError
 
 LATE_S = 300.0
 """Seconds beside `timeout_s` for the start of the sandboxes; then the process is ended."""
@@ -53,17 +60,57 @@ class KeptResults(Kept):
     def changes(self, found: Work, status: Status) -> dict[str, Any]:
         """As of `Kept`."""
         del found, status
-        failed = sum(each["status"] in INCONCLUSIVE for each in self._results.values())
+        failed = sum(each["status"] != "ok" for each in self._results.values())
         return {"done": len(self._results), "failed": failed, "cost_usd": self._work.cost_usd + self._counted.usd}
 
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
         """As of `Kept`."""
-        del secrets, log
+        if ended.result is not None:
+            return self._made(ended.result, secrets, log)
         counts = self.changes(self._work, "running")
-        conclusive = counts["done"] > counts["failed"]
         if ended.status != "failed" and not counts["failed"]:
-            return {"status": "completed", "reason": ended.reason, "result": ended.result}
-        return {"status": "partial" if conclusive else "failed", "reason": ended.reason}
+            return {"status": "completed", "reason": ended.reason}
+        reason = ended.reason or f"{counts['failed']} of {counts['done']} tasks failed"
+        return {"status": "partial" if counts["done"] > counts["failed"] else "failed", "reason": reason}
+
+    def _made(self, result: dict[str, Any], secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
+        """Store the version that a step made, and return the end of the step."""
+        work, wanted = self._work, self._program
+        bundles = [base64.b64decode(each) for each in result.pop("bundles")]
+        name, base = result.pop("program"), result.pop("base_commit")
+        parent = None if wanted.parent is None else self._parts.records.get(Program, work.tenant, wanted.parent)
+        program = Program(
+            tenant=work.tenant,
+            id=wanted.makes,
+            line=f"{work.repo_url} {name}" if parent is None else parent.line,
+            parents=() if parent is None else (parent.id,),
+            job_id=work.id,
+            client_id=work.client_id,
+            repo_url=work.repo_url,
+            texts=result["candidate"],
+            program_json=result["program_json"],
+            program_json_path=saved_program_path(work),
+            base_commit=base,
+        )
+        if (commit := result.get("commit")) is not None:
+            changed = program.model_copy(update={"branch": result.pop("branch"), "commit": commit})
+            try:
+                changed = with_code(changed, bundles, partial(self._parts.git.fetch, work))
+            except (GitError, DestinationRefused, SandboxError) as error:
+                log(f"the change of the version's code cannot be read: {error}")
+            program = Program.model_validate_json(secrets.redact_json(changed.model_dump_json().encode()))
+        elif parent is not None:
+            kept = {"branch": parent.branch, "commit": parent.commit, "diff": parent.diff, "patch": parent.patch}
+            program = program.model_copy(update=kept)
+        program = program.model_copy(update={"branch": branch_of(program.id)})
+        try:
+            self._parts.records.insert(program)
+        except RecordExists:
+            found = self._parts.records.get(Program, work.tenant, program.id)
+            if found is None or found.job_id != work.id:  # else an earlier attempt wrote it
+                reason = f"another step has made a version {program.id} meanwhile: choose a new `program_id`"
+                return {"status": "failed", "reason": reason}
+        return {"status": "completed", "program_id": program.id, "result": result}
 
     def _store(self, done: TaskDone) -> None:
         """Store the result of a task, unless it has one."""

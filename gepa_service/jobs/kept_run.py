@@ -11,6 +11,7 @@ from typing import Any
 from evolverpc_common.files import replace_file
 from evolverpc_common.git import GitError
 from evolverpc_common.redaction import Secrets
+from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.history import seed_score
@@ -121,13 +122,20 @@ class KeptRun(Kept):
         work, parts = self._work, self._parts
         program = program_of(parts.journals, parts.records, work, artifacts)
         try:
-            made = with_code(program, parts.journals, partial(parts.git.fetch, work))
+            made = with_code(program, self._bundles(program), partial(parts.git.fetch, work))
             return Program.model_validate_json(secrets.redact_json(made.model_dump_json().encode()))
         except (GitError, DestinationRefused, SandboxError) as error:
             if work.setbacks < TRIES_OF_CODE:
                 raise
             log(f"the change of the version's code cannot be read: {error}")
             return program
+
+    def _bundles(self, program: Program) -> list[bytes]:
+        """Return the commits of the version, from the record of its run, parents first."""
+        store, run_id = self._parts.journals, self._work.id
+        if program.commit is None:
+            return []
+        return code_history(store, run_id, store.candidates(run_id)).bundles(program.commit)
 
 
 def progress_of(store: Store, run: StoredRun) -> JobProgress:

@@ -1,5 +1,7 @@
 """The version of a program that a completed job made, read from the record of its run."""
 
+import itertools
+import shlex
 from typing import Any
 
 from gepa_client.analysis.ties import best_candidate
@@ -7,7 +9,7 @@ from gepa_client.certificate.certificate import certify
 from gepa_client.errors import ClientError
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
-from gepa_service.model.program_version import Delivery, Program
+from gepa_service.model.program_version import SAVED_PROGRAM, Delivery, Program
 from gepa_service.model.work import Work
 from gepa_service.records.every import every
 from gepa_service.records.store import RecordStore
@@ -50,6 +52,7 @@ def program_of(store: Store, records: RecordStore, job: Work, artifacts: dict[st
         repo_url=job.repo_url,
         texts=texts,
         program_json=_program_json(artifacts),
+        program_json_path=saved_program_path(job),
         branch=branch,
         commit=commit,
         base_commit=base,
@@ -69,6 +72,13 @@ def _parents(records: RecordStore, tenant: str, line: str, base: str | None) -> 
         if base in (known.commit, delivered.commit if delivered is not None else None):
             found.append(known.id)
     return tuple(found)
+
+
+def saved_program_path(work: Work) -> str | None:
+    """Return the file with the saved program that the work was given, from the program's folder."""
+    flags = shlex.split(work.settings.get("server_args", ""))
+    given = [path for flag, path in itertools.pairwise(flags) if flag == SAVED_PROGRAM]
+    return given[-1] if given else None
 
 
 def _program_json(artifacts: dict[str, Any]) -> dict[str, Any] | None:

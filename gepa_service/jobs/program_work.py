@@ -3,17 +3,21 @@
 import asyncio
 import contextlib
 import json
+import math
+import shlex
 import sys
 import tempfile
+import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, summary
-from gepa_client.evolution.manual_mutation import mutate_once
+from gepa_client.evolution.manual_mutation import GRACE_S
+from gepa_client.evolution.names import component_texts, manual_run_name
 from gepa_client.fleet.endpoints_file import read_endpoints_file
 from gepa_client.fleet.example_retries import ATTEMPTS, ExampleRetries, HostEvidence, pause_s
 from gepa_client.gepa.row_loaders import Row
@@ -22,16 +26,16 @@ from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import Address
 from gepa_client.transport.rpc_client import RpcClient
+from gepa_service.jobs.chat_names import ChatNames
 from gepa_service.jobs.job_sandboxes import started_session
-from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone
+from gepa_service.jobs.new_version import PROGRAM_JSON
+from gepa_service.jobs.version_code import VersionCode, with_texts
+from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
 from gepa_service.model.work import PROMPT
-from protocol import ApplyMutationResult, Candidate
-from protocol.errors import MutationRejected, RpcError
+from protocol import Candidate, Progress
+from protocol.errors import MutationRejected, Overloaded, RpcError
 
 Report = Callable[[Message], None]
-
-GRACE_S = 15.0
-"""Seconds by which the deadline of a call is later than the time of its task, which the server keeps itself."""
 
 FINALIZE_S = 120.0
 KEPT_LOG = 20
@@ -39,6 +43,12 @@ KEPT_LOG = 20
 
 COUNTED_S = 1.0
 """Seconds between two reports of what the work has cost."""
+
+LOOK_S = 0.2
+"""Seconds between two looks at which sandboxes are there."""
+
+NO_SANDBOX_S = 120.0
+"""Seconds without a sandbox after which tasks are tried no longer; longer than a pool pauses between two starts."""
 
 T = TypeVar("T")
 
@@ -52,12 +62,13 @@ def work_on_program(order: ProgramOrder, report: Report) -> Ended:
         print(text, file=sys.stderr, flush=True)
 
     def settings(gateway: Mapping[str, Any]) -> RunConfig:
-        return RunConfig.model_validate({**order.settings, **gateway})
+        flags = shlex.join([*shlex.split(order.settings.get("server_args", "")), *_flags(order)])
+        return RunConfig.model_validate({**order.settings, "server_args": flags, **gateway})
 
     session: SandboxSession | None = None
     try:
         with started_session(order, settings, lambda line: log(line.text)) as (session, _):
-            return _done(order, session, report, log)
+            return asyncio.run(_counted(_done(order, session, report, log), session, report))
     except Exception as error:
         error.add_note("\n".join(printed))
         raise
@@ -66,15 +77,31 @@ def work_on_program(order: ProgramOrder, report: Report) -> Ended:
             report(_spent(session))  # with the calls that were in flight as the sandboxes ended
 
 
-def _done(order: ProgramOrder, session: SandboxSession, report: Report, log: Callable[[str], None]) -> Ended:
-    fleet = session.settings.fleet
-    assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
+def _flags(order: ProgramOrder) -> list[str]:
+    """Return the flags of `evolverpc serve` that the work needs."""
+    program = order.program
+    changes_code = program.code is not None or (program.mutation or {}).get("kind") not in (None, PROMPT)
+    limit = ["--example-timeout-s", f"{program.task_timeout_s:g}"]
+    return [*limit, "--allow-mutations"] if changes_code else limit
+
+
+async def _done(order: ProgramOrder, session: SandboxSession, report: Report, log: Callable[[str], None]) -> Ended:
+    program = order.program
+    names = ChatNames.of(await asyncio.to_thread(session.program_config, endpoints(session.settings)[0].url))
+    rows = [(index, names.row(task, program.model_id)) for index, task in order.left]
+
+    def present(candidate: Candidate) -> Candidate:
+        chat = names.texts(program.system_prompt, component_texts(candidate))
+        return with_texts(candidate, {**program.candidate, **chat})
+
+    code = VersionCode(program.code, present, program.timeout_s)
     if order.what == "rollouts":
-        return asyncio.run(_counted(_rollouts(order, fleet, report), session, report))
-    address = endpoints(session.settings)[0]
-    result = asyncio.run(_counted(_step(order, fleet, address, log), session, report))
-    made = {**result, "program_json": _program_json(session, address, result["finalized"])}
-    return Ended(status="completed", result=made)
+        return await _rollouts(order, session, code, rows, report)
+    try:
+        async with asyncio.timeout(program.timeout_s):
+            return await _step(order, session, code, rows, log)
+    except TimeoutError:
+        return failed("run", f"the step took longer than {program.timeout_s:g} s")
 
 
 def _spent(session: SandboxSession) -> Spent:
@@ -97,94 +124,147 @@ async def _counted(work: Coroutine[Any, Any, T], session: SandboxSession, report
 
 
 class _Tasks:
-    """Runs tasks of an order, each in whichever sandbox is the least busy."""
+    """Runs tasks of an order in all sandboxes, each of which has its share of those that run at the same time.
 
-    def __init__(self, order: ProgramOrder, fleet: Path) -> None:
-        self._order, self._fleet = order, fleet
-        self._clients: dict[str, RpcClient] = {}
-        self._open = contextlib.AsyncExitStack()
-        self._busy: dict[str, int] = {}
+    A task is sent once its sandbox has a process for it, so that its time is not spent by waiting.
+    """
+
+    def __init__(self, order: ProgramOrder, session: SandboxSession, code: VersionCode) -> None:
+        self._order, self._code = order, code
+        fleet = session.settings.fleet
+        assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
+        self._fleet = fleet
+        self._share = math.ceil(order.program.parallelism / session.settings.sandboxes)
+        self._clients: dict[str, tuple[RpcClient, Candidate]] = {}
+        self._listed: list[str] = []
+        self._seen = time.monotonic()
+        self._running: dict[str, int] = {}
         self._evidence = HostEvidence()
         self._gate = asyncio.Semaphore(order.program.parallelism)
+        self._room = asyncio.Condition()
 
     async def __aenter__(self) -> Self:
+        self._following = asyncio.create_task(self._follow())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._open.aclose()
+        self._following.cancel()
+        await asyncio.gather(self._following, return_exceptions=True)
+        for known in self._clients.values():
+            await known[0].aclose()
 
-    async def result(self, name: str, task: dict[str, Any], candidate: Candidate | None) -> dict[str, Any]:
-        """Return the result of a task, once there is room for it. `candidate`: None for the seed."""
+    async def result(self, name: str, row: dict[str, Any], candidate: Candidate | None = None) -> dict[str, Any]:
+        """Return the result of a row, once there is room for it. `candidate`: None for what the work begins with."""
         result: dict[str, Any] = {}
         retries = ExampleRetries(self._evidence, [name])
         async with self._gate:
             for attempt in range(1, ATTEMPTS + 1):
                 try:
-                    url, client = await self._least_busy()
-                    retries.sending(url)
-                    with self._using(url):
-                        [result] = retries.judge([await self._evaluated(client, task, candidate)])
+                    async with self._sandbox() as url:
+                        client, present = self._clients[url]
+                        retries.sending(url)
+                        [result] = retries.judge([await self._evaluated(client, row, candidate or present)])
                     if not retries.open:
                         break
-                except TimeoutError:
-                    return _none("timeout", f"no result within {self._order.program.task_timeout_s:g} s")
                 except (ClientError, RpcError) as error:
                     result = _none("infra_error", summary(error))
                 if attempt < ATTEMPTS:
                     await asyncio.sleep(pause_s(attempt, retries))
         return result
 
-    @contextlib.contextmanager
-    def _using(self, url: str) -> Iterator[None]:
-        self._busy[url] += 1
-        try:
-            yield
-        finally:
-            self._busy[url] -= 1
-
-    async def _evaluated(self, client: RpcClient, task: dict[str, Any], candidate: Candidate | None) -> dict[str, Any]:
-        discovery = client.discovery or await client.discover()
-        limit = self._order.program.task_timeout_s
-        async with asyncio.timeout(limit + GRACE_S):
-            answer = await client.evaluate(
-                discovery.program.seed_candidate if candidate is None else candidate,
-                [Row("0", task).wire],
-                capture_traces=self._order.program.traces,
-                call_id=uuid.uuid4().hex if client.offers("idempotency") else None,
-                timeout_s=limit + GRACE_S,
-            )
+    async def _evaluated(self, client: RpcClient, row: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
+        answer = await client.evaluate(
+            candidate,
+            [Row("0", row).wire],
+            capture_traces=self._order.program.traces,
+            call_id=client.new_call_id(),
+            timeout_s=client.evaluation_timeout_s(1),
+        )
         found: dict[str, Any] = answer["results"][0]
         return found
 
-    async def _least_busy(self) -> tuple[str, RpcClient]:
-        """Return a client of the sandboxes that are there now."""
-        listed = await asyncio.to_thread(read_endpoints_file, self._fleet)
-        for address in listed:
-            if address.url not in self._clients:
-                client = RpcClient(address, example_timeout_s=self._order.program.task_timeout_s)
-                self._clients[address.url] = client
-                self._busy[address.url] = 0
-                await self._open.enter_async_context(client)
-        if not listed:
-            raise ClientError("no sandbox is there at present")
-        url = min((address.url for address in listed), key=lambda each: self._busy[each])
-        return url, self._clients[url]
+    @contextlib.asynccontextmanager
+    async def _sandbox(self) -> AsyncIterator[str]:
+        """Hold a place in the sandbox that is the least busy, for the block."""
+        async with self._room:
+            await self._room.wait_for(lambda: self._free() or self._following.done() or self._is_without())
+            if self._following.done():
+                self._following.result()
+            if not (free := self._free()):
+                raise ClientError(f"no sandbox was there for {NO_SANDBOX_S:g} s")
+            url = min(free, key=lambda each: self._running[each])
+            self._running[url] += 1
+        try:
+            yield url
+        finally:
+            self._running[url] -= 1
+            async with self._room:
+                self._room.notify()
+
+    def _free(self) -> list[str]:
+        def most(url: str) -> int:
+            discovery = self._clients[url][0].discovery
+            return self._share if discovery is None else min(self._share, discovery.limits.max_concurrency)
+
+        return [url for url in self._listed if self._running[url] < most(url)]
+
+    def _is_without(self) -> bool:
+        return not self._listed and time.monotonic() - self._seen > NO_SANDBOX_S
+
+    async def _follow(self) -> None:
+        """Keep clients of the sandboxes that are there."""
+        try:
+            while True:
+                addresses = await asyncio.to_thread(read_endpoints_file, self._fleet)
+                for address in addresses:
+                    if address.url not in self._clients:
+                        await self._join(address)
+                self._listed = [each.url for each in addresses if each.url in self._clients]
+                if self._listed:
+                    self._seen = time.monotonic()
+                async with self._room:
+                    self._room.notify_all()
+                await asyncio.sleep(LOOK_S)
+        finally:
+            async with self._room:
+                self._room.notify_all()
+
+    async def _join(self, address: Address) -> None:
+        client = RpcClient(address, example_timeout_s=self._order.program.task_timeout_s)
+        async with contextlib.AsyncExitStack() as opened:
+            await opened.enter_async_context(client)
+            try:
+                await client.discover()
+                self._clients[address.url] = client, await self._code.on(client)
+            except (ClientError, Overloaded):
+                return  # it has ended, or is tried again
+            self._running[address.url] = 0
+            opened.pop_all()
 
 
-async def _rollouts(order: ProgramOrder, fleet: Path, report: Report) -> Ended:
+async def _rollouts(
+    order: ProgramOrder,
+    session: SandboxSession,
+    code: VersionCode,
+    rows: list[tuple[int, dict[str, Any]]],
+    report: Report,
+) -> Ended:
     """Run all tasks; those that are left when the time of the batch is over are cancelled."""
-    left = dict(order.tasks)
+    left = {index for index, _ in rows}
 
-    async def run(index: int, task: dict[str, Any]) -> None:
-        report(TaskDone(index=index, result=await tasks.result(str(index), task, order.program.candidate)))
-        del left[index]
+    async def run(index: int, row: dict[str, Any]) -> None:
+        report(TaskDone(index=index, result=await tasks.result(str(index), row)))
+        left.remove(index)
 
     reason = None
-    async with _Tasks(order, fleet) as tasks:
+    async with RpcClient(endpoints(session.settings)[0]) as client:
+        await client.discover()
+        await code.on(client)  # what is wrong with the code or the texts ends the batch
+    async with _Tasks(order, session, code) as tasks:
         try:
             async with asyncio.timeout(order.program.timeout_s), asyncio.TaskGroup() as group:
-                for index, task in order.tasks:
-                    group.create_task(run(index, task))
+                for index, row in rows:
+                    group.create_task(run(index, row))
         except TimeoutError:
             reason = "the time of the batch was over"
             for index in left:
@@ -198,83 +278,89 @@ def _none(status: str, message: str) -> dict[str, Any]:
     return {"status": status, "score": None, "output": None, "error": error, "seconds": 0.0}
 
 
-async def _step(order: ProgramOrder, fleet: Path, address: Address, log: Callable[[str], None]) -> dict[str, Any]:
-    """Make one mutation, and run the tasks before and after."""
-    rows = [Row(str(index), task) for index, task in order.tasks]
-    mutation = order.program.mutation or {}
-    async with asyncio.timeout(order.program.timeout_s), RpcClient(address) as client:
+async def _step(
+    order: ProgramOrder,
+    session: SandboxSession,
+    code: VersionCode,
+    rows: list[tuple[int, dict[str, Any]]],
+    log: Callable[[str], None],
+) -> Ended:
+    """Make one mutation, and run the tasks after it, and before it if that is asked for."""
+    program, address = order.program, endpoints(session.settings)[0]
+    mutation = program.mutation or {}
+    shown = ""
+
+    def show(progress: Progress) -> None:
+        nonlocal shown
+        if progress.message and progress.message != shown:
+            log(shown := progress.message)
+
+    async with RpcClient(address) as client:
         discovery = await client.discover()
-        before = order.program.candidate or discovery.program.seed_candidate
-        found: dict[str, Any] = {"made": True, "tried": []}
+        before = await code.on(client)
+        made: dict[str, Any] = {}
         if mutation.get("kind") == PROMPT:
-            after = {**before, **mutation["texts"]}
-            found["tried"] = await _compared(order, fleet, before, after)
+            after = with_texts(before, mutation["texts"])
         else:
-            if "mutations" not in discovery.capabilities:
-                raise SettingsError("the program's code cannot be changed: its server offers no mutations")
             try:
-                step = await mutate_once(
-                    client,
-                    before,
-                    mutation,
-                    rows,
-                    timeout_s=order.program.timeout_s,
-                    report=log,
-                    on_made=lambda _: None,
-                    traces=order.program.traces,
+                changed = await client.apply_mutation(
+                    {"candidate": before, "mutation": mutation, "name": {"run": manual_run_name(), "number": 0}},
+                    call_id=client.new_call_id(),
+                    timeout_s=program.timeout_s + GRACE_S,
+                    on_progress=show,
                 )
             except MutationRejected as error:
-                refused = {"made": False, "stage": str(error.details.get("stage", "")), "message": summary(error)}
-                return {**found, **refused, "candidate": before, "finalized": None}
-            after = step.made.candidate
-            found |= _made(step.made)
-            found["tried"] = [
-                {"before": each.before, "after": each.after, "task": each.row.data} for each in step.tried
-            ]
-        finalized = await _finalized(client, after, found["tried"])
-    return {**found, "candidate": after, "finalized": finalized}
+                return failed("mutation", summary(error))
+            code.add(changed)
+            after = changed.candidate
+            made = changed.model_dump(mode="json", include={"branch", "commit", "diff", "summary"})
+        async with _Tasks(order, session, code) as tasks:
+            run = partial(_tried, tasks, before if program.run_before else None, after)
+            tried = await asyncio.gather(*(run(*each) for each in rows))
+        saved = await _program_json(session, client, after, [each["after"] for each in tried], log)
+    result = {
+        **made,
+        "candidate": component_texts(after),
+        "program": discovery.program.name,
+        "program_json": saved,
+        "base_commit": session.settings.ref,
+        "bundles": code.bundles,
+        "tried": tried,
+    }
+    return Ended(status="completed", result=result)
 
 
-def _made(made: ApplyMutationResult) -> dict[str, Any]:
-    return made.model_dump(mode="json", include={"branch", "commit", "diff", "summary", "bundle"})
+async def _tried(
+    tasks: _Tasks, before: Candidate | None, after: Candidate, index: int, row: dict[str, Any]
+) -> dict[str, Any]:
+    candidates = {"after": after} if before is None else {"before": before, "after": after}
+    results = await asyncio.gather(*(tasks.result(str(index), row, each) for each in candidates.values()))
+    return dict(zip(candidates, results, strict=True))
 
 
-async def _compared(order: ProgramOrder, fleet: Path, before: Candidate, after: Candidate) -> list[dict[str, Any]]:
-    async with _Tasks(order, fleet) as tasks:
-
-        async def run(index: int, task: dict[str, Any]) -> dict[str, Any]:
-            one, two = await asyncio.gather(*(tasks.result(str(index), task, each) for each in (before, after)))
-            return {"task": task, "before": one, "after": two}
-
-        return await asyncio.gather(*(run(*each) for each in order.tasks))
-
-
-async def _finalized(client: RpcClient, candidate: Candidate, tried: list[dict[str, Any]]) -> str | None:
-    """Have the program write the candidate to its artifacts, if it can; return its message."""
+async def _program_json(
+    session: SandboxSession,
+    client: RpcClient,
+    candidate: Candidate,
+    results: list[dict[str, Any]],
+    log: Callable[[str], None],
+) -> dict[str, Any] | None:
+    """Have the program save the candidate, if it can; return what it saved, its `program.json` or first JSON object."""
     if not client.offers("finalize"):
         return None
-    scores = [each["after"]["score"] or 0.0 for each in tried]
+    scores = [each["score"] or 0.0 for each in results]
     best = sum(scores) / len(scores) if scores else 0.0
-    run = {"id": uuid.uuid4().hex, "metric_calls": 2 * len(tried), "candidates": 2, "seed_score": best}
-    try:
-        params = {"best_candidate": candidate, "best_score": best, "run": run}
-        answer = await client.call("finalize", params, timeout_s=FINALIZE_S)
-    except (ClientError, RpcError) as error:
-        return summary(error)
-    return str(answer.get("message") or "") if isinstance(answer, Mapping) else None
+    run = {"id": uuid.uuid4().hex, "metric_calls": len(results), "candidates": 2, "seed_score": best}
+    await client.call("finalize", {"best_candidate": candidate, "best_score": best, "run": run}, timeout_s=FINALIZE_S)
+    with tempfile.TemporaryDirectory(prefix="gepa-artifacts-") as name:
+        for line in await asyncio.to_thread(session.collect_artifacts, client.address.url, Path(name)):
+            log(line.text)
+        return _first_object(Path(name))
 
 
-def _program_json(session: SandboxSession, address: Address, finalized: str | None) -> dict[str, Any] | None:
-    """Return the first JSON object among the files that the program wrote for the candidate."""
-    if finalized is None:
-        return None
-    with tempfile.TemporaryDirectory(prefix="gepa-artifacts-") as folder:
-        session.collect_artifacts(address.url, Path(folder) / "artifacts")
-        for file in sorted(Path(folder).rglob("*.json")):
-            try:
-                read = json.loads(file.read_bytes())
-            except (ValueError, OSError, RecursionError):
-                continue
-            if isinstance(read, dict):
+def _first_object(folder: Path) -> dict[str, Any] | None:
+    for file in sorted(folder.rglob("*.json"), key=lambda file: (file.name != PROGRAM_JSON, file)):
+        with contextlib.suppress(ValueError, OSError, RecursionError):
+            if isinstance(read := json.loads(file.read_bytes()), dict):
                 return read
     return None

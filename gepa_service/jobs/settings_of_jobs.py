@@ -150,16 +150,16 @@ def checked_settings(given: Mapping[str, Any], networks: Sequence[Network], *, m
     return config.model_dump(mode="json", exclude_unset=True)
 
 
-def repository_path(text: str) -> str:
-    """Return the path of a file of rows in the repository, from the program's folder.
+def repository_path(text: str, suffixes: tuple[str, ...] = ROW_SUFFIXES) -> str:
+    """Return the path of a file of the repository, by default one of rows, from the program's folder.
 
     Raises:
-        ValueError: it is absolute, leads out of the repository, or is no .json, .jsonl or .csv file.
+        ValueError: it is absolute, leads out of the repository, or ends in none of `suffixes`.
     """
     if text.startswith(("/", "~", "-")) or ".." in text.split("/") or not text.isprintable() or "=" in text:
         raise ValueError("give a path in the repository, from the program's folder")
-    if not text.lower().endswith(ROW_SUFFIXES):
-        raise ValueError(f"rows are read from {', '.join(ROW_SUFFIXES)} files")
+    if not text.lower().endswith(suffixes):
+        raise ValueError(f"rows and programs are read from {', '.join(suffixes)} files")
     return text
 
 

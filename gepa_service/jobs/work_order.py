@@ -65,8 +65,8 @@ class ProgramOrder(WorkOrder):
     done: frozenset[int]
 
     @property
-    def tasks(self) -> list[tuple[int, dict[str, Any]]]:
-        """The tasks without a result, by their index."""
+    def left(self) -> list[tuple[int, dict[str, Any]]]:
+        """The tasks without a result, with their index."""
         return [(index, task) for index, task in enumerate(self.program.tasks) if index not in self.done]
 
 

@@ -7,6 +7,12 @@ from pydantic import Field
 
 from gepa_service.records.record import Record
 
+OWN_IDS = "program_"
+"""How the ids begin that the service gives to versions."""
+
+SAVED_PROGRAM = "--saved-program-json-path"
+"""The flag of `evolverpc serve` that names the file with the saved program."""
+
 
 class Repository(Record):
     """A connected repository: the `client_id` of requests. `installation_id`: of the GitHub App, for a private one."""
@@ -53,10 +59,11 @@ class Delivery(Record):
 
 
 class Program(Record):
-    """A version of a program: what a completed job found. `id`: the `program_id`.
+    """A version of a program: what a completed job found or a step made. `id`: the `program_id`; `job_id`: of either.
 
     `parents`: versions it was made from. `line`: which program it is a version of: repository, folder and name; one
-    version of a line is active. `texts`: by component. `program_json`: what the program's `finalize` wrote, if it did.
+    version of a line is active. `texts`: by component. `program_json`: what the program's `finalize` wrote, if it did;
+    `program_json_path`: the file that it is in, from the program's folder.
     `certificate`: as `certificate.json`; `verdict`: its verdict, None without one; `leaks`: whether leaks
     weaken that, as of test rows that are training rows too.
     """
@@ -71,6 +78,7 @@ class Program(Record):
     parents: tuple[str, ...] = ()
     texts: dict[str, str]
     program_json: dict[str, Any] | None = None
+    program_json_path: str | None = None
     branch: str | None = None
     commit: str | None = None
     base_commit: str | None = None
@@ -85,6 +93,16 @@ class Program(Record):
     certificate: dict[str, Any] | None = None
     verdict: Literal["improved", "no difference", "worse"] | None = None
     leaks: bool = False
+
+    @property
+    def is_of_step(self) -> bool:
+        """Whether a step made it, and no job."""
+        return self.job_id.startswith("step_")
+
+
+def branch_of(program_id: str) -> str:
+    """Return the branch of a delivered version: `program_{id}`."""
+    return OWN_IDS + program_id.removeprefix(OWN_IDS)
 
 
 class Promotion(Record):

@@ -54,16 +54,25 @@ class JobProgress(BaseModel):
 class ProgramWork(BaseModel):
     """What a batch or a step does with a program.
 
-    `candidate`: the texts, None for the seed. `tasks`: rows. `mutation`: of a step, as the contract's, or
-    `{"kind": "prompt", "texts": ...}`, which changes texts beside the code. `traces`: whether results have
-    trajectories. `parallelism`: tasks at the same time. `task_timeout_s`: seconds of one task; `timeout_s`: of all,
-    after which the rest is cancelled.
+    `candidate`: texts that replace those of the program. `code`: a patch that is applied first, of a version whose code
+    is not in the repository. `tasks`: each a `row`, or a `user_message` with its `context`, and its `task_id`.
+    `system_prompt`, `model_id`: see `chat_names`. `traces`: whether results have trajectories. `parallelism`: tasks at
+    the same time. `task_timeout_s`: seconds of one task; `timeout_s`: of all, after which the rest is cancelled.
+
+    Of a step: `mutation`: as the contract's, or `{"kind": "prompt", "texts": ...}`, which changes texts beside the
+    code; `run_before`: run the tasks before it too; `makes`: the id of the version that is made from `parent`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    candidate: dict[str, str] | None = None
+    candidate: dict[str, str] = Field(default_factory=dict)
+    code: str | None = None
+    system_prompt: str | None = None
+    model_id: str | None = None
     mutation: dict[str, Any] | None = None
+    run_before: bool = False
+    makes: str = ""
+    parent: str | None = None
     tasks: tuple[dict[str, Any], ...] = ()
     traces: bool = False
     parallelism: int = Field(default=1, ge=1)
@@ -83,9 +92,9 @@ class Work(Record):
     An optimization has a run of its id in the store of journals. `progress`: how far that is; `program_id`: the version
     that it made; `month`: in which it last ran, such as `2026-01`; `usd_before_month`: what it had cost before that.
 
-    A batch or a step has a `program`. `done`: its tasks with a result; `failed`: those of them that have none of the
-    program, so that it ends as `partial`. `cost_usd`: what its calls to models have cost so far, as far as that is
-    known. `result`: of a step.
+    A batch or a step has a `program`. `done`: the tasks of a batch that have ended; `failed`: those of them that
+    failed, took too long or were cancelled, so that it ends as `partial`. `cost_usd`: what its calls to models have
+    cost so far, as far as that is known. `result`: of a step.
     """
 
     kind: ClassVar[str] = "work"

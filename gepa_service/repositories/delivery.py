@@ -1,13 +1,16 @@
-"""Push a version as a branch: its commits' changes, and its texts, on the commit that it was made from.
+"""Push a version as a branch: its commits' changes, its texts and its saved program, on the commit it was made from.
 
 No file of the repository is checked out: the changes are applied to an index, so that nothing in it is run.
 """
 
 import json
+import posixpath
 import tempfile
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gepa_service.repositories.repository_access import AllowedRepository, fetch, remote_git
 from sandbox_runtime.source.remote_git import Credentials, git
@@ -21,12 +24,32 @@ AUTHOR = {"user.name": "GEPA", "user.email": "gepa@localhost"}
 
 @dataclass(frozen=True)
 class DeliveredChange:
-    """What a branch adds to `base`. `patch`: as of `Program`; `texts`: by component, without those that name code."""
+    """What a branch adds to `base`. `patch`: as of `Program`; `texts`: by component, without those that name code.
+
+    `saved`: what the program saved; `saved_path`: the file for it, from the program's folder, None for the one that
+    its `gepa.toml` names.
+    """
 
     base: str
     patch: str | None
     texts: Mapping[str, str]
     message: str
+    saved: Mapping[str, Any] | None = None
+    saved_path: str | None = None
+
+    def files(self, folder: str, config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        """Return the JSON files that it writes, by path: also those from which the program reads its texts.
+
+        `folder`: the program's; `config`: its `gepa.toml`.
+        """
+        found: dict[str, Mapping[str, Any]] = {TEXTS: self.texts} if self.texts else {}
+        saved_path = self.saved_path or config.get("saved_program_json_path")
+        for path, content in ((saved_path, self.saved), (config.get("seed_candidate"), self.texts)):
+            if content and isinstance(path, str):
+                place = posixpath.normpath(posixpath.join(folder, str(config.get("root", "")), path))
+                if not place.startswith(("/", "../", ".git/")):
+                    found[place] = content
+        return found
 
 
 async def push(repository: AllowedRepository, branch: str, change: DeliveredChange, credentials: Credentials) -> str:
@@ -47,12 +70,23 @@ async def push(repository: AllowedRepository, branch: str, change: DeliveredChan
         await local("read-tree", change.base)
         if change.patch is not None:
             await local("apply", "--cached", "--binary", "--whitespace=nowarn", "-", stdin=change.patch.encode())
-        if change.texts:
-            written = json.dumps(dict(change.texts), indent=2, ensure_ascii=False) + "\n"
+        for path, content in change.files(repository.folder, await _config(local, repository.folder)).items():
+            written = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
             blob = await local("hash-object", "-w", "--stdin", stdin=written.encode("utf-8", "surrogatepass"))
-            await local("update-index", "--add", "--cacheinfo", f"100644,{blob},{TEXTS}")
+            await local("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}")
         tree = await local("write-tree")
         commit = await local("commit-tree", tree, "-p", change.base, stdin=change.message.encode())
         pushed = ("push", "--quiet", "--end-of-options", repository.url, f"+{commit}:refs/heads/{branch}")
         await remote_git(repository, *pushed, folder=folder, credentials=credentials, timeout_s=PUSH_S, bare=True)
     return commit
+
+
+async def _config(local: Callable[..., Awaitable[str]], folder: str) -> dict[str, Any]:
+    """Return the program's `gepa.toml` in the index; empty if there is none that can be read."""
+    file = posixpath.join(folder, "gepa.toml")
+    if not await local("ls-files", "--", file):
+        return {}
+    try:
+        return tomllib.loads(await local("cat-file", "blob", f":{file}"))
+    except ValueError:
+        return {}

@@ -116,6 +116,13 @@ class ProgramSettings(SettingsGroup, title="Program"):
         "Folder that `finalize` writes to: its files are copied from a sandbox into the run's folder.",
         metavar="FOLDER",
     )
+    rollouts: dict[str, str] = setting(
+        dict,
+        "For batches of the service: `system_prompt` names a component, `user_message` and `model_id` fields of a row.",
+        parse=json_object,
+        rare=True,
+        shown="none",
+    )
     jail: bool | None = setting(
         None,
         "Run each process in a bubblewrap jail that writes its own files only (Linux).",

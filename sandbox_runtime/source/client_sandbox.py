@@ -2,12 +2,16 @@
 
 import asyncio
 import dataclasses
+import io
+import itertools
 import logging
 import posixpath
+import tarfile
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from evolverpc_common.node_packages import MODULES
 from evolverpc_common.shielded import await_shielded
@@ -29,7 +33,7 @@ from sandbox_runtime.api.spec import (
     SandboxSpec,
 )
 from sandbox_runtime.runtime import Runtime, Sandbox
-from sandbox_runtime.source.recipes import ProgramNeeds, program_needs
+from sandbox_runtime.source.recipes import SERVER_SETTINGS, ProgramNeeds, program_needs
 from sandbox_runtime.source.source import PROGRAM, Checkout, Source
 from sandbox_runtime.source.workspace import PrebuiltCommand, Workspace, bash, link_command, restore_command
 
@@ -185,32 +189,52 @@ class ClientSandbox:
         assert made is not None  # noqa: S101  nothing is up without
         return await sandbox.exec(bash(script, made.checkout.cwd, timeout_s, env))
 
-    async def artifacts(self) -> bytes | None:
-        """Return a tar of the folder that `artifacts` in `gepa.toml` (or in `server_args`) names; None without one.
-
-        It is untrusted, and cut off at `ARTIFACTS_BYTES`.
+    async def config(self) -> dict[str, Any]:
+        """Return the program's `gepa.toml`, which is untrusted; empty if there is none.
 
         Raises:
-            SandboxError: it cannot be read, or the folder is not one of the program's. `SandboxGone`: it does not run.
+            SandboxError: it cannot be read. `SandboxGone`: it does not run.
         """
-        sandbox, made = self._running(), self._made
-        assert made is not None  # noqa: S101  nothing is up without
-        workspace = Workspace(sandbox)
-        top = made.checkout.folder
-        file = posixpath.join(top, "gepa.toml")
-        content = (await workspace.read([file])).get(file, b"")
+        file = posixpath.join(self._top(), SERVER_SETTINGS)
+        content = (await Workspace(self._running()).read([file])).get(file, b"")
         try:
-            config = tomllib.loads(content.decode())
+            return tomllib.loads(content.decode())
         except ValueError as error:
             raise SandboxError(f"gepa.toml cannot be read: {error}") from None
-        arguments = iter(flag for word in self._settings.server_args for flag in word.split("=", 1))
-        named = next((next(arguments, None) for word in arguments if word == "--artifacts"), config.get("artifacts"))
+
+    async def artifacts(self) -> list[bytes]:
+        """Return what the program has saved, as tars, which are untrusted and cut off at `ARTIFACTS_BYTES`.
+
+        The folder that `artifacts` in `gepa.toml` (or in `server_args`) names, and the file that
+        `saved_program_json_path` names, as `program.json`; nothing without these.
+
+        Raises:
+            SandboxError: they cannot be read, or are not below the program's folder. `SandboxGone`: it does not run.
+        """
+        workspace, config = Workspace(self._running()), await self.config()
+        found = []
+        if (folder := self._path("artifacts", config)) is not None:
+            found.append(await workspace.packed(folder))
+        if (file := self._path("saved_program_json_path", config)) is not None:
+            content = (await workspace.read([file])).get(file)
+            found += [] if content is None else [_tar("program.json", content)]
+        return found
+
+    def _path(self, setting: str, config: Mapping[str, Any]) -> str | None:
+        """Return the path that a setting of the server names, from the repository's top; None if it is not given."""
+        words = [flag for word in self._settings.server_args for flag in word.split("=", 1)]
+        given = [value for flag, value in itertools.pairwise(words) if flag == f"--{setting.replace('_', '-')}"]
+        named = given[-1] if given else config.get(setting)
         if named is None:
             return None
-        folder = posixpath.normpath(posixpath.join(top, str(config.get("root", "")), str(named)))
-        if folder.startswith(("/", "../")) or folder in {"..", ".", top}:
-            raise SandboxError(f"artifacts: {named!r} is not a folder below the program's")
-        return await workspace.packed(folder)
+        path = posixpath.normpath(posixpath.join(self._top(), str(config.get("root", "")), str(named)))
+        if path.startswith(("/", "../")) or path in {"..", ".", self._top()}:
+            raise SandboxError(f"{setting}: {named!r} is not below the program's folder")
+        return path
+
+    def _top(self) -> str:
+        assert self._made is not None  # noqa: S101  nothing is up without
+        return self._made.checkout.folder
 
     async def add_command(self, name: str, script: bytes) -> None:
         """Put an executable on the `PATH` of all later commands: of `exec_bash`, the server and its agents.
@@ -316,3 +340,12 @@ class ClientSandbox:
             top = posixpath.join(PROGRAM, made.needs.node_folder).removesuffix("/")
             commands.append(link_command(made.prepared.server[:2], installed, top))
         return tuple(commands)
+
+
+def _tar(name: str, content: bytes) -> bytes:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        entry = tarfile.TarInfo(name)
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
+    return written.getvalue()

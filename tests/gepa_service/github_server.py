@@ -54,6 +54,7 @@ class LoopbackGitHub:
     redirects: bool = False
     claims: list[dict[str, Any]] = field(default_factory=list)
     refuses: int = 0
+    installation: int = INSTALLATION
 
     @property
     def host(self) -> str:
@@ -105,7 +106,7 @@ class LoopbackGitHub:
             return web.json_response({"message": "A JSON web token could not be decoded"}, status=401)
         if self.refuses:
             return web.json_response({"message": bearer}, status=self.refuses)
-        if int(request.match_info["installation"]) != INSTALLATION:
+        if int(request.match_info["installation"]) != self.installation:
             return web.json_response({"message": "Not Found"}, status=404)
         asked = await request.json()
         names = [full for full in self.installed if full.partition("/")[2] in asked["repositories"]]

@@ -20,7 +20,7 @@ class AuditView(View):
     action: str
     resource: str
     status: int
-    created: datetime
+    created_at: datetime
 
 
 class AuditPage(Page[AuditView]):

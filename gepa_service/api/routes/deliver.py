@@ -22,7 +22,7 @@ from gepa_service.api.routes.programs import known_program
 from gepa_service.api.routes.repositories import Id, allowed_or_problem, own_installation
 from gepa_service.api.threads import in_thread
 from gepa_service.jobs.report import NoReport, story_of
-from gepa_service.model.program_version import Delivery, Program, Repository
+from gepa_service.model.program_version import Delivery, Program, Repository, branch_of
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordExists, TenantRecords
 from gepa_service.repositories.delivery import TEXTS, DeliveredChange, push
@@ -108,7 +108,14 @@ async def _deliver(
         )
     title = asked.title or f"Improve {_name(program)} by GEPA"
     body = await in_thread(_body, service.journals, program)
-    change = DeliveredChange(base, program.patch, component_texts(program.texts), f"{title}\n\nVersion {program.id}.\n")
+    change = DeliveredChange(
+        base,
+        program.patch,
+        component_texts(program.texts),
+        f"{title}\n\nVersion {program.id}.\n",
+        saved=program.program_json,
+        saved_path=program.program_json_path,
+    )
     try:
         credentials = await github.credentials(installation, allowed.url, DELIVER)
         commit = await push(allowed, begun.branch, change, credentials)
@@ -130,7 +137,7 @@ async def _repository(records: TenantRecords, program: Program) -> Repository:
 
 def _begun(records: TenantRecords, program: Program, actor: str) -> Delivery:
     """Return the delivery of a version, begun now if there is none or the last one was cut off."""
-    record = Delivery(tenant=records.tenant, id=program.id, branch=f"gepa/{program.id}", commit="", actor=actor)
+    record = Delivery(tenant=records.tenant, id=program.id, branch=branch_of(program.id), commit="", actor=actor)
     try:
         records.insert(record)
     except RecordExists:
@@ -173,13 +180,15 @@ def _body(journals: str, program: Program) -> str:
     stated = str(certificate.get("statement", "")) if certificate is not None else "There is no certificate."
     parts = [
         f"**{program.verdict or 'not certified'}{', weakened by leaks' if program.leaks else ''}**: {stated}",
-        f"Version `{program.id}` of job `{program.job_id}`.",
+        f"Version `{program.id}` of `{program.job_id}`.",
     ]
     if component_texts(program.texts):
         parts.append(f"The texts are in `{TEXTS}`.")
     if certificate is not None:
         written = json.dumps(certificate, indent=2)
         parts.append(f"<details><summary>certificate</summary>\n\n```json\n{written}\n```\n\n</details>")
+    if program.is_of_step:
+        return "\n\n".join(parts)
     try:
         story = plain("\n".join(story_of(journals, program.job_id)))
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", story)), default=0))

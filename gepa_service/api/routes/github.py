@@ -36,7 +36,7 @@ class InstallUrl(BaseModel):
 class ToConfirm(BaseModel):
     """What the tenant sends to `POST /github/installations` within ten minutes."""
 
-    installation_id: str
+    installation_id: int
     account: str
     confirmation: str
 
@@ -50,7 +50,7 @@ class ConfirmRequest(RequestBody):
 class InstallationView(BaseModel):
     """An installation that the tenant can use."""
 
-    installation_id: str
+    installation_id: int
     account: str
     suspended: bool
 
@@ -94,7 +94,7 @@ async def callback(
         raise Problem(422, "no-installation", "Unknown installation", detail, field="installation_id")
     claims = {"tenant": begun["tenant"], "installation_id": installation_id, "account": found.account.login}
     return ToConfirm(
-        installation_id=installation_id,
+        installation_id=int(installation_id),
         account=found.account.login,
         confirmation=github.signed(CONFIRMATION, claims),
     )
@@ -114,7 +114,7 @@ def confirm(asked: ConfirmRequest, caller: Writer, service: Parts) -> Installati
         account=claims["account"],
     )
     found = _bound(caller.records, record)
-    return InstallationView(installation_id=found.id, account=found.account, suspended=found.suspended)
+    return InstallationView(installation_id=int(found.id), account=found.account, suspended=found.suspended)
 
 
 def _bound(records: TenantRecords, record: Installation) -> Installation:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, model_validator
 
 from evolverpc_common.exact_values import with_integers_packed
+from gepa_client.evolution.names import component_texts
 from gepa_client.settings.run_settings import Evolve
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.app_state import Service
@@ -22,8 +23,8 @@ from gepa_service.api.routes.repositories import Id, allowed_or_problem
 from gepa_service.jobs import control
 from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_settings, repository_path
 from gepa_service.jobs.tenant_quotas import quotas_of
-from gepa_service.model.program_version import Repository
-from gepa_service.model.work import OPTIMIZATIONS, JobStatus, Work
+from gepa_service.model.program_version import SAVED_PROGRAM, Repository
+from gepa_service.model.work import ENDED, OPTIMIZATIONS, JobStatus, Work
 from gepa_service.records.record import new_id
 from gepa_service.records.store import TenantRecords
 from gepa_service.repositories.destinations import LONGEST_URL
@@ -39,6 +40,7 @@ Row = Annotated[dict[str, JsonValue], AfterValidator(with_integers_packed)]
 
 Rows = Annotated[list[Row], Field(min_length=1, max_length=MOST_ROWS)]
 RowsPath = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+JsonPath = Annotated[RowsPath, AfterValidator(partial(repository_path, suffixes=(".json",)))]
 ModuleName = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\s\x00-\x1f-][^\x00-\x1f]*$")]
 REF_PATTERN = r"^[^\s\x00-\x1f\x7f~^:?*\[\\-][^\s\x00-\x1f\x7f~^:?*\[\\]*$"
 Ref = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=REF_PATTERN)]
@@ -54,47 +56,39 @@ OWN = ("reflection_lm", "max_metric_calls", "num_threads", "evolve", "sandboxes"
 """Fields of a request that are settings."""
 
 
-class Target(RequestBody):
-    """The program: a connected repository, or one by its URL, and a commit, branch or tag of it.
-
-    `program`, `metric`, `saved_program_json_path`: as of `evolverpc serve`; without `program`, the repository's
-    `gepa.toml` names it. `metric` is for programs of DSPy.
-    """
+class Source(RequestBody):
+    """A repository: a connected one, or one by its URL, and a commit, branch or tag of it."""
 
     repo_url: Annotated[str, Field(min_length=1, max_length=LONGEST_URL)] | None = None
     client_id: Id | None = None
     ref: Ref | None = None
-    program: ModuleName | None = None
-    metric: ModuleName | None = None
-    saved_program_json_path: RowsPath | None = None
 
     @model_validator(mode="after")
     def _one_repository(self) -> Self:
-        if (self.repo_url is None) == (self.client_id is None):
-            raise ValueError("give one of `repo_url` and `client_id`")
+        if self.repo_url is not None and self.client_id is not None:
+            raise ValueError("`repo_url` and `client_id` are given: give one of them")
         return self
 
-    def with_target(self, given: dict[str, Any], repo: str, ref: str | None, flags: list[str]) -> dict[str, Any]:
-        """Return settings with the repository, and with flags of `evolverpc serve` besides those that are given."""
-        whole = [*shlex.split(given.get("server_args", "")), *self.server_args(), *flags]
-        found = given | {"repo": repo} | ({"ref": ref} if ref is not None else {})
-        return found | ({"server_args": shlex.join(whole)} if whole else {})
-
-    def server_args(self) -> list[str]:
-        """Return the flags of `evolverpc serve` that these fields stand for."""
-        flags = [] if self.program is None else ["--program", self.program]
-        flags += [] if self.metric is None else ["--kind", "dspy", "--metric", self.metric]
-        saved = self.saved_program_json_path
-        return flags + ([] if saved is None else ["--saved-program-json-path", saved])
+    def require_repository(self, *others: str) -> None:
+        """Raise `ValueError` if no repository is given. `others`: fields that could be given in its place."""
+        if self.repo_url is None and self.client_id is None:
+            names = ", ".join(f"`{name}`" for name in (*others, "repo_url"))
+            raise ValueError(f"{names} or `client_id` is missing: give one of them")
 
 
-class OptimizeRequest(Target):
+class OptimizeRequest(Source):
     """An optimization.
+
+    `program`, `metric`, `saved_program_json_path`: as of `evolverpc serve`; without `program`, the repository's
+    `gepa.toml` names it. The last two are for programs of DSPy.
 
     Rows are given here, or as a .json, .jsonl or .csv file of the repository. `num_threads`: examples that are
     evaluated at the same time. `options`: every other setting of `evolverpc optimize`.
     """
 
+    program: ModuleName | None = None
+    metric: ModuleName | None = None
+    saved_program_json_path: JsonPath | None = None
     trainset: Rows | None = None
     trainset_path: RowsPath | None = None
     valset: Rows | None = None
@@ -111,6 +105,7 @@ class OptimizeRequest(Target):
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
+        self.require_repository()
         for name in SPLITS.values():
             if getattr(self, name) is not None and getattr(self, f"{name}_path") is not None:
                 raise ValueError(f"`{name}` and `{name}_path` are given: rows, or a file of the repository")
@@ -126,13 +121,29 @@ class OptimizeRequest(Target):
         for name in OWN:
             if getattr(self, name) is not None:
                 found[SAME.get(name, name)] = getattr(self, name)
-        flags = []
+        flags = serve_flags(self.program, self.metric, self.saved_program_json_path)
         for split, name in SPLITS.items():
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
             elif (path := getattr(self, f"{name}_path")) is not None:
                 flags += ["--datasets", f"{split}={_path(path, name)}"]
-        return self.with_target(found, repo, self.ref, flags)
+        return with_flags(found, repo, self.ref, flags)
+
+
+def serve_flags(program: str | None, metric: str | None, saved: str | None) -> list[str]:
+    """Return flags of `evolverpc serve`; a metric and a saved program are those of a program of DSPy."""
+    flags = [] if program is None else ["--program", program]
+    flags += [] if metric is None and saved is None else ["--kind", "dspy"]
+    flags += [] if metric is None else ["--metric", metric]
+    return flags + ([] if saved is None else [SAVED_PROGRAM, saved])
+
+
+def with_flags(given: dict[str, Any], repo: str, ref: str | None, flags: list[str]) -> dict[str, Any]:
+    """Return settings with the repository, and with flags of `evolverpc serve` after those that are given."""
+    before = shlex.split(given.get("server_args", ""))
+    whole = before if before[len(before) - len(flags) :] == flags else [*before, *flags]
+    found = given | {"repo": repo} | ({"ref": ref} if ref is not None else {})
+    return found | ({"server_args": shlex.join(whole)} if whole else {})
 
 
 class Submitted(BaseModel):
@@ -145,6 +156,9 @@ class Submitted(BaseModel):
 class JobView(View):
     """A job. `failure`: of a failed one: its `kind`, a message, and the findings of a failed check.
 
+    `total_iterations`: of an ended job, those that it has made; else `max_iterations`, or how many are expected within
+    the budget, by the metric calls of those before; null before the first.
+
     `wanted`: what was last asked for; the worker acts on it. `max_metric_calls`: the budget that `metric_calls` counts
     towards. `attempts`: how often a worker began or continued it. `settings`: without secrets.
     """
@@ -155,6 +169,7 @@ class JobView(View):
     wanted: Literal["run", "pause", "cancel"]
     phase: str
     current_iteration: int
+    total_iterations: int | None
     metric_calls: int
     max_metric_calls: int | None
     candidates: int
@@ -168,9 +183,10 @@ class JobView(View):
     ref: str | None
     client_id: str | None
     created_by: str
-    created: datetime
-    started: datetime | None
-    completed: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
     attempts: int
     failure: dict[str, JsonValue] | None
     settings: dict[str, JsonValue]
@@ -179,8 +195,21 @@ class JobView(View):
 def shown_job(job: Work) -> JobView:
     """Return what is shown of a job."""
     limits = {name: job.settings.get(name) for name in ("max_metric_calls", "max_cost_usd")}
+    limits["total_iterations"] = _total_iterations(job)
     settings = {name: value for name, value in job.settings.items() if not isinstance(value, list)}
-    return JobView.of(job, settings=settings, **job.progress.model_dump(), **limits)
+    best = job.progress.best_candidate
+    progress = {**job.progress.model_dump(), "best_candidate": None if best is None else component_texts(best)}
+    return JobView.of(job, settings=settings, **progress, **limits)
+
+
+def _total_iterations(job: Work) -> int | None:
+    now, calls = job.progress.current_iteration, job.progress.metric_calls
+    if job.status in ENDED:
+        return now
+    most: list[int] = [job.settings["max_iterations"]] if job.settings.get("max_iterations") else []
+    if (budget := job.settings.get("max_metric_calls")) and now and calls:
+        most.append(max(now, round(now * budget / calls)))
+    return min(most, default=None)
 
 
 class JobPage(Page[JobView]):
@@ -205,7 +234,7 @@ class BudgetChange(RequestBody):
 @router.post("/optimize", status_code=202, responses=documented(404))
 def optimize(asked: OptimizeRequest, caller: Writer, service: Parts) -> Submitted:
     """Submit an optimization. A worker checks the program on a few rows first; if that fails, the job does."""
-    repo_url, client_id = repository_of(service, caller.records, asked)
+    repo_url, client_id = repository_of(service, caller.records, asked.repo_url, asked.client_id)
     settings = settings_or_problem(service, lambda: asked.settings(repo_url))
     refuse_beyond_quotas(service, caller.tenant, settings)
     job = Work(
@@ -270,13 +299,15 @@ def resume(job_id: Id, caller: Writer, service: Parts) -> JobView:
     return _controlled(caller.records, job_id, resumed)
 
 
-def repository_of(service: Service, records: TenantRecords, asked: Target) -> tuple[str, str | None]:
+def repository_of(
+    service: Service, records: TenantRecords, repo_url: str | None, client_id: str | None
+) -> tuple[str, str | None]:
     """Return the address of the repository, and its `client_id` if it is connected. Blocks. Raises a problem."""
-    if asked.client_id is not None:
-        connected = known(records, Repository, asked.client_id, "connected repository")
+    if client_id is not None:
+        connected = known(records, Repository, client_id, "connected repository", "client_id")
     else:
-        assert asked.repo_url is not None  # noqa: S101  the model requires one of them
-        allowed = allowed_or_problem(service, asked.repo_url)
+        assert repo_url is not None  # noqa: S101  the model requires one of them
+        allowed = allowed_or_problem(service, repo_url)
         found = records.page(Repository, {"repo_url": allowed.text}, limit=1, newest_first=True)
         if not found:
             return allowed.text, None

@@ -37,7 +37,7 @@ class KeyView(View):
     key_id: str
     name: str
     role: Role
-    created: datetime
+    created_at: datetime
     expires: datetime | None
     revoked: datetime | None
 

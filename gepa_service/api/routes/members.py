@@ -34,13 +34,13 @@ class MemberView(BaseModel):
     issuer: str
     subject: str
     role: Role
-    created: datetime
+    created_at: datetime
 
     @classmethod
     def of(cls, record: Member) -> "MemberView":
         """Return what is shown of a record."""
         issuer, _, subject = record.subject.partition(" ")
-        return cls(member_id=record.id, issuer=issuer, subject=subject, role=record.role, created=record.created)
+        return cls(member_id=record.id, issuer=issuer, subject=subject, role=record.role, created_at=record.created)
 
 
 class MemberPage(Page[MemberView]):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
+from gepa_client.evolution.names import component_texts
 from gepa_service.api.access import Reader, Writer
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Page, Paging, View, known
@@ -35,11 +36,11 @@ class PromotionView(View):
     actor: str
     forced: str | None
     rolled_back: bool
-    created: datetime
+    created_at: datetime
 
 
 class VersionSummary(View):
-    """A version. `line`: the program that it is a version of."""
+    """A version. `line`: the program that it is a version of. `job_id`: the job or step that made it."""
 
     program_id: str
     line: str
@@ -54,7 +55,7 @@ class VersionSummary(View):
     seed_score: float | None
     verdict: Verdict | None
     leaks: bool
-    created: datetime
+    created_at: datetime
 
 
 class VersionView(VersionSummary):
@@ -134,7 +135,8 @@ def program(program_id: Id, caller: Reader) -> VersionView:
     current = promotions.active_of(caller.records, found.line)
     is_active = current is not None and current.program_id == found.id
     made = promotions.promotions_of(caller.records, program_id=program_id)
-    return VersionView.of(found, active=is_active, promotions=[PromotionView.of(each) for each in made])
+    shown = {"texts": component_texts(found.texts), "promotions": [PromotionView.of(each) for each in made]}
+    return VersionView.of(found, active=is_active, **shown)
 
 
 @router.post("/program/{program_id}/promote", responses=documented(404))
@@ -162,9 +164,9 @@ def _announced(records: TenantRecords, change: Callable[[], Promotion]) -> Promo
     return view
 
 
-def known_program(records: TenantRecords, program_id: str) -> Program:
+def known_program(records: TenantRecords, program_id: str, field: str | None = None) -> Program:
     """Return a version of the tenant. Blocks. Raises `not_found`."""
-    return known(records, Program, program_id, "program")
+    return known(records, Program, program_id, "program", field)
 
 
 def _active(record: ActiveVersion) -> ActiveView:

@@ -30,7 +30,7 @@ from sandbox_runtime.source.remote_git import Credentials, CredentialsFailed
 router = APIRouter(tags=["repositories"])
 
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, pattern=ID_PATTERN)]
-InstallationId = Annotated[str, Field(pattern=r"^[0-9]{1,18}$")]
+InstallationId = Annotated[int, Field(ge=1, lt=10**18)]
 
 
 class ConnectRequest(RequestBody):
@@ -52,13 +52,13 @@ class RepositoryView(View):
 
     client_id: str
     repo_url: str
-    installation_id: str | None
+    installation_id: int | None
     status: Literal["connected", "unreachable", "suspended"]
     detail: str | None
     default_branch: str | None
     head: str | None
-    created: datetime
-    updated: datetime
+    created_at: datetime
+    updated_at: datetime
 
 
 class RepositoryPage(Page[RepositoryView]):
@@ -69,10 +69,11 @@ class RepositoryPage(Page[RepositoryView]):
 async def connect_git(asked: ConnectRequest, caller: Writer, service: Parts) -> Connected:
     """Connect a repository, whose access is tested at once. A repository that is connected already keeps its id."""
     allowed = await in_thread(allowed_or_problem, service, asked.repo_url)
-    if asked.installation_id is not None:
-        await own_installation(service, caller.records, asked.installation_id)
-    head = await tested(service, allowed, asked.installation_id)
-    record = await in_thread(_connected, caller.records, allowed.text, asked.installation_id, head)
+    installation_id = None if asked.installation_id is None else str(asked.installation_id)
+    if installation_id is not None:
+        await own_installation(service, caller.records, installation_id)
+    head = await tested(service, allowed, installation_id)
+    record = await in_thread(_connected, caller.records, allowed.text, installation_id, head)
     return Connected(client_id=record.id, status=record.status)
 
 

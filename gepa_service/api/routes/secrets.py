@@ -52,8 +52,8 @@ class SecretView(View):
 
     name: str
     headers: list[SecretHeader]
-    created: datetime
-    updated: datetime
+    created_at: datetime
+    updated_at: datetime
 
 
 class SecretPage(Page[SecretView]):

@@ -37,7 +37,7 @@ class WebhookView(View):
     webhook_id: str
     url: str
     events: list[WebhookEvent]
-    created: datetime
+    created_at: datetime
 
 
 class RegisteredWebhook(WebhookView):
@@ -59,7 +59,7 @@ class DeliveryView(View):
     payload: dict[str, JsonValue]
     attempts: list[DeliveryAttempt]
     due: datetime
-    created: datetime
+    created_at: datetime
 
 
 class DeliveryPage(Page[DeliveryView]):

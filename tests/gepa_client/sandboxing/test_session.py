@@ -51,7 +51,7 @@ class FakeSetup:
         finally:
             self.closed += 1
 
-    async def artifacts(self, _url: str) -> bytes | None:
+    async def at(self, _url: str) -> None:
         return None
 
     async def start(self, _number: int) -> RunningSandbox:

@@ -168,7 +168,7 @@ def _work(what: Literal["rollouts", "step"]) -> Callable[[Service, str], str]:
             what=what,
             repo_url=text,
             settings={"name": text},
-            program=ProgramWork(candidate={"prompt": text}, tasks=({"text": text},)),
+            program=ProgramWork(candidate={"prompt": text}, tasks=({"task_id": text, "row": {"text": text}},)),
             result={"candidate": {"prompt": text}},
             reason=text,
             created_by=text,
@@ -219,7 +219,7 @@ RESOURCES: dict[str, Callable[[Service, str], str]] = {
 """Makes a resource of a tenant and returns its id."""
 
 OPTIMIZE = {"program": "program.py", "trainset_path": "rows.jsonl", "reflection_lm": "openai/x", "max_metric_calls": 9}
-STEP = {"mutation": {"kind": "prompt", "texts": {"prompt": "a"}}, "wait_s": 0}
+STEP = {"mutation_type": "prompt", "candidate": {"prompt": "a"}, "wait_s": 0}
 MEMBER = {"issuer": "https://issuer.example", "subject": "ann", "role": "viewer"}
 
 EXAMPLES: dict[str, Example] = {
@@ -264,9 +264,13 @@ EXAMPLES: dict[str, Example] = {
     "POST /program/{program_id}/promote": Example(200, "program", {}),
     "POST /program/{program_id}/rollback": Example(409, "program"),
     "POST /program/{program_id}/deliver": Example(200, "program", {"mode": "patch"}),
-    "POST /rollouts/batch": Example(202, "repository", lambda id_: {"client_id": id_, "tasks": [{"text": "a"}]}),
-    "GET /rollouts/batch/{batch_id}": Example(200, "batch"),
-    "POST /rollouts/batch/{batch_id}/cancel": Example(200, "batch"),
+    "POST /api/internal/rollouts/batch": Example(
+        202, "repository", lambda id_: {"client_id": id_, "tasks": [{"user_message": "a"}]}
+    ),
+    "GET /api/internal/rollouts/batch": Example(),
+    "GET /api/internal/rollouts/batch/{batch_id}": Example(200, "batch"),
+    "POST /api/internal/rollouts/batch/{batch_id}/cancel": Example(200, "batch"),
+    "GET /execute_step": Example(),
     "POST /execute_step": Example(202, "repository", lambda id_: {"client_id": id_, **STEP}),
     "GET /execute_step/{step_id}": Example(200, "step"),
     "POST /webhooks": Example(422, body={"url": "https://10.0.0.1/hook", "events": ["ping"]}),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.journal.store import open_store
 from gepa_client.page.run_list import runs
 from gepa_service.jobs.evolved_code import with_code
@@ -38,7 +39,9 @@ def test_the_patch_of_a_version_makes_its_code_from_the_commit_that_its_job_bega
         records.insert(earlier)
         records.insert(Delivery(tenant="acme", id=earlier.id, branch="b", commit=code.seed, actor="key:test"))
         made = program_of(store, records, job, {})
-        program = with_code(made, store, lambda folder, commit: access.fetch(job, folder, commit))
+        assert made.commit is not None
+        bundles = code_history(store, job.id, store.candidates(job.id)).bundles(made.commit)
+        program = with_code(made, bundles, lambda folder, commit: access.fetch(job, folder, commit))
     assert (program.base_commit, program.commit, program.branch) == (code.seed, code.commits[3], code.branch(3))
     assert program.parents == (earlier.id,)
     assert "-    return text" in (program.diff or "")

@@ -94,7 +94,7 @@ WRONG: list[tuple[dict[str, Any], str | None, str]] = [
     ({"options": {"secret_headers": ["a.com X=PATH"]}}, "options.pass_env", "cannot be the name of a secret"),
     ({"options": {"secret_headers": ["10.0.0.1 X=KEY"]}}, "options.secret_headers", "not a public host"),
     ({"trainset_path": "../rows.jsonl"}, "trainset_path", "in the repository"),
-    ({"trainset_path": "rows.txt"}, "trainset_path", "rows are read from"),
+    ({"trainset_path": "rows.txt"}, "trainset_path", "are read from"),
     ({"trainset_path": "rows.jsonl", "trainset": [{}]}, None, "trainset_path"),
     ({"max_metric_calls": None}, "max_metric_calls", "nothing would end"),
     ({"ref": "--upload-pack=date"}, None, "ref"),
@@ -137,7 +137,7 @@ async def test_a_pending_job_is_paused_resumed_and_cancelled(editor: Caller, pro
     assert (changed.json()["max_metric_calls"], changed.json()["max_cost_usd"]) == (99, 2)
     ended = (await editor("POST", f"/job/{job_id}/cancel")).json()
     assert (ended["status"], ended["wanted"]) == ("cancelled", "cancel")
-    assert ended["completed"] is not None
+    assert ended["completed_at"] is not None
     for method, path in (("POST", "/pause"), ("POST", "/resume"), ("PATCH", "")):
         refused = await editor(method, f"/job/{job_id}{path}", LEAST if method == "PATCH" else None)
         assert refused.status_code == 409
@@ -159,15 +159,18 @@ async def test_work_beyond_a_quota_is_refused_with_the_quota_and_when_to_try_aga
     body = {"repo_url": program, **LEAST}
     wide = await editor("POST", "/optimize", {**body, "sandboxes": 3})
     assert (wide.status_code, wide.json()["field"], wide.json()["quota"]) == (422, "sandboxes", "sandboxes")
-    tasks = {"repo_url": program, "tasks": [{}], "options": {"sandboxes": 3}}
-    assert (await editor("POST", "/rollouts/batch", tasks)).status_code == 422
+    tasks = {"repo_url": program, "tasks": [{"row": {}}], "options": {"sandboxes": 3}}
+    assert (await editor("POST", "/api/internal/rollouts/batch", tasks)).status_code == 422
     job_id = await submitted(editor, program, sandboxes=2)
     queued = await editor("POST", "/optimize", body)
     assert (queued.status_code, queued.json()["quota"], queued.headers["Retry-After"]) == (429, "jobs_queued", "60")
     await editor("POST", f"/job/{job_id}/cancel")
     await submitted(editor, program)
     service.records.replace(tenant.model_copy(update={"quotas": Quotas(usd_per_month=0.0)}))
-    for path, asked in (("/optimize", body), ("/rollouts/batch", {"repo_url": program, "tasks": [{}]})):
+    for path, asked in (
+        ("/optimize", body),
+        ("/api/internal/rollouts/batch", {"repo_url": program, "tasks": [{"row": {}}]}),
+    ):
         spent = await editor("POST", path, asked)
         assert (spent.status_code, spent.json()["quota"]) == (429, "usd_per_month")
         assert 0 < int(spent.headers["Retry-After"]) <= 31 * 24 * 3600 + 1

@@ -145,7 +145,7 @@ async def test_a_version_is_delivered_as_a_pull_request_once(
     certificate = {"statement": "It improved."}
     version(acme, "a", client_id="client_1", base_commit=base, patch=patch, certificate=certificate, verdict="improved")
     editor = Caller(github_client, "acme-editor")
-    acme.insert(Delivery(tenant="acme", id="program_a", branch="gepa/program_a", commit="", actor="key:gone"))
+    acme.insert(Delivery(tenant="acme", id="program_a", branch="program_a", commit="", actor="key:gone"))
     assert (await editor("POST", "/program/program_a/deliver", {})).status_code == 409, "it is being delivered"
     monkeypatch.setattr(deliver, "ABANDONED_AFTER", timedelta(0))  # it was cut off
     delivered = await editor("POST", "/program/program_a/deliver", {"title": "Better answers", "base": "next"})
@@ -153,14 +153,38 @@ async def test_a_version_is_delivered_as_a_pull_request_once(
     assert delivered.json()["pull_request"] == github.url("owner/name/pull/1")
     assert (await editor("POST", "/program/program_a/deliver", {})).json() == delivered.json()
     (pull,) = github.pulls
-    assert (pull["head"], pull["base"], pull["title"]) == ("gepa/program_a", "next", "Better answers")
+    assert (pull["head"], pull["base"], pull["title"]) == ("program_a", "next", "Better answers")
     assert "It improved." in pull["body"]
     bare = github.root / "owner" / "name.git"
-    assert git(bare, "show", "gepa/program_a:program.py") == "print('three')"
-    assert git(bare, "show", "gepa/program_a:new.py") == "y = 2"
-    assert git(bare, "show", "gepa/program_a:.gepa/best_candidate.json") == '{\n  "prompt": "a"\n}'
-    assert git(bare, "rev-parse", "gepa/program_a^") == base
-    assert git(bare, "rev-parse", "gepa/program_a") == delivered.json()["commit"]
+    assert git(bare, "show", "program_a:program.py") == "print('three')"
+    assert git(bare, "show", "program_a:new.py") == "y = 2"
+    assert git(bare, "show", "program_a:.gepa/best_candidate.json") == '{\n  "prompt": "a"\n}'
+    assert git(bare, "rev-parse", "program_a^") == base
+    assert git(bare, "rev-parse", "program_a") == delivered.json()["commit"]
+
+
+async def test_a_delivered_branch_has_the_files_from_which_the_program_reads_its_texts(
+    github: LoopbackGitHub, github_client: httpx.AsyncClient, acme: TenantRecords, tmp_path: Path
+) -> None:
+    config = 'saved_program_json_path = "saved.json"\nseed_candidate = "texts/seed.json"\n'
+    base = commit(tmp_path / "program", {"app/gepa.toml": config, "app/saved.json": "{}\n"})
+    github.add("owner/name", tmp_path / "program")
+    acme.insert(Installation(tenant="acme", id="42", installation_id=str(INSTALLATION), account="owner"))
+    url = f"{github.url('owner/name')}#app"
+    acme.insert(Repository(tenant="acme", id="client_1", repo_url=url, installation_id="42", head=base))
+    saved: dict[str, Any] = {"program_json": {"judge": "b\u00e4r"}, "client_id": "client_1", "base_commit": base}
+    version(acme, "a", **saved)
+    version(acme, "b", **saved, program_json_path="made/best.json", job_id="step_1")
+    editor = Caller(github_client, "acme-editor")
+    for name, file in (("a", "app/saved.json"), ("b", "app/made/best.json")):
+        delivered = await editor("POST", f"/program/program_{name}/deliver", {})
+        assert delivered.status_code == 200, delivered.text
+        bare, branch = github.root / "owner" / "name.git", delivered.json()["branch"]
+        assert branch == f"program_{name}"
+        assert git(bare, "show", f"{branch}:{file}") == '{\n  "judge": "b\u00e4r"\n}'
+        assert git(bare, "show", f"{branch}:app/texts/seed.json") == f'{{\n  "prompt": "{name}"\n}}'
+    assert "not available" in github.pulls[0]["body"]
+    assert "not available" not in github.pulls[1]["body"], "a step has no run"
 
 
 async def test_a_patch_that_does_not_apply_is_reported_and_can_be_delivered_later(

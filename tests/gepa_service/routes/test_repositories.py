@@ -140,7 +140,7 @@ async def test_a_private_repository_needs_the_installation_of_the_tenant(
         assert "installation_id" in alone.json()["detail"]
     assert (await editor("POST", "/connect-git", body)).json()["field"] == "installation_id"
     assert (await installed(github, editor)).json() == {
-        "installation_id": "42",
+        "installation_id": 42,
         "account": "account42",
         "suspended": False,
     }

@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from tests.gepa_service.faults.processes import command_of
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import LEASE_S, MASTER, processes_of, working
 from tests.gepa_service.routes.conftest import Caller
-from tests.sandbox_runtime.source.repositories import commit
+from tests.sandbox_runtime.source.repositories import commit, git
 from tests.support.waiting import eventually
 
 WAIT_S = 100
@@ -40,12 +42,22 @@ def run(example, candidate):
     time.sleep(example.get("sleep", 0))
     if "fail" in example:
         raise ValueError("no such word")
+    if "pid" in example:
+        return os.getcwd()
     return f"{candidate['prompt']} {example['text']} {os.environ.get('OWN_KEY', 'none')}"
 
 
 def score(example, output):
     return float(output.startswith("better")), "start with better"
 """
+
+
+def patch_of(folder: Path) -> str:
+    """A change of the program after which its outputs end with an exclamation mark."""
+    (folder / "program.py").write_text(PROGRAM.replace("'none')}", "'none')}!"))
+    diff = git(folder, "diff")
+    git(folder, "checkout", "--quiet", "--", ".")
+    return diff + "\n"
 
 
 @pytest.fixture
@@ -86,7 +98,7 @@ async def polled(caller: Caller, batch_id: str) -> tuple[dict[str, Any], list[di
     async with asyncio.timeout(WAIT_S):
         while True:
             query = {"limit": 2, **({"after": after} if after is not None else {})}
-            page = (await caller("GET", f"/rollouts/batch/{batch_id}", params=query)).json()
+            page = (await caller("GET", f"/api/internal/rollouts/batch/{batch_id}", params=query)).json()
             results += page["results"]
             if page["complete"]:
                 return page, results
@@ -96,26 +108,31 @@ async def polled(caller: Caller, batch_id: str) -> tuple[dict[str, Any], list[di
 
 
 async def test_a_batch_returns_the_result_of_every_task_once(editor: Caller, program: str, worker: Worker) -> None:
-    tasks = [{"text": f"t{at}", "sleep": 0.3 if at == 0 else 0} for at in range(5)] + [{"text": "x", "fail": 1}]
+    rows = [{"text": f"t{at}", "sleep": 0.3 if at == 0 else 0} for at in range(5)] + [{"text": "x", "fail": 1}]
     body = {
         "repo_url": program,
-        "tasks": tasks,
+        "tasks": of_rows(rows),
         "candidate": {"prompt": "better"},
         "options": {"pass_env": ["OWN_KEY"]},
     }
-    accepted = await editor("POST", "/rollouts/batch", body)
+    accepted = await editor("POST", "/api/internal/rollouts/batch", body)
     assert (accepted.status_code, accepted.json()["status"]) == (202, "queued"), accepted.text
     ended, results = await polled(editor, accepted.json()["batch_id"])
-    assert (ended["status"], ended["done"], ended["failed"], ended["total"]) == ("completed", 6, 0, 6), ended
-    assert sorted(each["index"] for each in results) == list(range(6))
-    assert results[0]["index"] != 0
-    by_index = {each["index"]: each for each in results}
-    assert by_index[1]["output"] == "better t1 [redacted]", "the program has its secret, and the result has not"
-    assert (by_index[1]["score"], by_index[5]["status"], by_index[5]["error"]["type"]) == (
-        1.0,
-        "program_error",
-        "ValueError",
-    )
+    progress = {"total": 6, "completed": 5, "failed": 1, "pending": 0}
+    assert (ended["status"], ended["progress"]) == ("partial", progress), ended
+    assert sorted(each["task_id"] for each in results) == list("012345")
+    assert results[0]["task_id"] != "0"
+    by_id = {each["task_id"]: each for each in results}
+    assert by_id["1"]["output"] == "better t1 [redacted]", "the program has its secret, and the result has not"
+    assert (by_id["1"]["score"], by_id["5"]["status"]) == (1.0, "failed")
+    assert by_id["5"]["error"] == "ValueError: no such word"
+    assert by_id["0"]["execution_time_ms"] >= 300
+    listed = (await editor("GET", "/api/internal/rollouts/batch")).json()["items"]
+    assert [(each["batch_id"], each["progress"]) for each in listed] == [(ended["batch_id"], progress)]
+
+
+def of_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"row": row} for row in rows]
 
 
 CALL_USD = 0.01
@@ -161,13 +178,14 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
             "model_prices": {"m": [0, CALL_USD / 5 * 1_000_000]},  # an answer has five tokens
             "model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}},
         }
-        tasks = [{"text": f"t{at}"} for at in range(12)]
-        body = {"repo_url": str(tmp_path / "calling"), "tasks": tasks, "parallelism": 1, "options": options}
-        accepted = await editor("POST", "/rollouts/batch", body)
+        tasks = of_rows([{"text": f"t{at}"} for at in range(12)])
+        config = {"parallelism": 1}
+        body = {"repo_url": str(tmp_path / "calling"), "tasks": tasks, "config": config, "options": options}
+        accepted = await editor("POST", "/api/internal/rollouts/batch", body)
         batch_id = accepted.json()["batch_id"]
         async with asyncio.timeout(WAIT_S):
             while True:
-                waiting = (await editor("GET", f"/rollouts/batch/{batch_id}")).json()
+                waiting = (await editor("GET", f"/api/internal/rollouts/batch/{batch_id}")).json()
                 if waiting["reason"] == NOTHING_LEFT:
                     break
                 await asyncio.sleep(0.1)
@@ -177,17 +195,17 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
         async with asyncio.timeout(WAIT_S):
             while True:  # a call in flight is counted when its process ends
                 usage = (await editor("GET", "/usage")).json()["usd"]
-                cost = (await editor("GET", f"/rollouts/batch/{batch_id}")).json()["cost_usd"]
+                cost = (await editor("GET", f"/api/internal/rollouts/batch/{batch_id}")).json()["cost_usd"]
                 if usage == pytest.approx(cost):
                     break
-        refused = await editor("POST", "/rollouts/batch", body)
+        refused = await editor("POST", "/api/internal/rollouts/batch", body)
         assert (refused.status_code, refused.json()["quota"]) == (429, "usd_per_month"), refused.text
         tenant = service.records.get(Tenant, TENANTS, "acme")
         assert tenant is not None
         service.records.replace(tenant.model_copy(update={"quotas": Quotas(usd_per_month=100.0)}))
         ended, results = await polled(editor, batch_id)
     assert ended["status"] == "completed", ended
-    assert sorted(each["index"] for each in results) == list(range(12))
+    assert sorted(int(each["task_id"]) for each in results) == list(range(12))
     assert set(keys) == {"Bearer sk-of-acme"}
     assert ended["cost_usd"] == pytest.approx(len(keys) * CALL_USD, abs=1.5 * CALL_USD)
     assert (await editor("GET", "/usage")).json()["unpriced"] <= 1  # the call that was cut off
@@ -197,21 +215,23 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
 async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(
     editor: Caller, program: str, worker: Worker
 ) -> None:
-    tasks = [{"text": "quick"}, *({"text": "slow", "sleep": 60} for _ in range(30))]
-    body = {"repo_url": program, "tasks": tasks, "parallelism": 2, "task_timeout_s": 3, "timeout_s": 20}
-    accepted = await editor("POST", "/rollouts/batch", body)
+    tasks = of_rows([{"text": "quick"}, *({"text": "slow", "sleep": 60} for _ in range(30))])
+    config = {"parallelism": 2, "timeout_per_task_ms": 3000, "timeout_ms": 20_000}
+    body = {"repo_url": program, "tasks": tasks, "config": config}
+    accepted = await editor("POST", "/api/internal/rollouts/batch", body)
     ended, results = await polled(editor, accepted.json()["batch_id"])
     assert ended["status"] == "partial", [each["error"] for each in results][:6]
-    assert sorted(each["index"] for each in results) == list(range(31))
-    assert {each["status"] for each in results} == {"ok", "timeout", "cancelled"}
+    assert sorted(int(each["task_id"]) for each in results) == list(range(31))
+    assert {each["status"] for each in results} == {"completed", "timeout", "cancelled"}
+    assert ended["progress"] == {"total": 31, "completed": 1, "failed": 30, "pending": 0}
 
 
 async def test_what_a_failed_batch_states_has_no_secret(editor: Caller, tmp_path: Path, worker: Worker) -> None:
     shows = "import os\nraise SystemExit('the key is ' + os.environ['OPENAI_API_KEY'])\n"
     commit(tmp_path / "program", {"program.py": shows, "gepa.toml": 'program = "program.py"\n'})
     options = {"pass_env": ["OPENAI_API_KEY"]}
-    body = {"repo_url": str(tmp_path / "program"), "tasks": [{"text": "a"}], "options": options}
-    ended, _ = await polled(editor, (await editor("POST", "/rollouts/batch", body)).json()["batch_id"])
+    body = {"repo_url": str(tmp_path / "program"), "tasks": of_rows([{"text": "a"}]), "options": options}
+    ended, _ = await polled(editor, (await editor("POST", "/api/internal/rollouts/batch", body)).json()["batch_id"])
     assert ended["status"] == "failed"
     assert "the key is [redacted]" in ended["reason"]
     assert "sk-of-acme" not in ended["reason"]
@@ -220,89 +240,105 @@ async def test_what_a_failed_batch_states_has_no_secret(editor: Caller, tmp_path
 async def test_a_cancelled_batch_ends_its_process(
     editor: Caller, program: str, worker: Worker, acme: TenantRecords
 ) -> None:
-    body = {"repo_url": program, "tasks": [{"text": "a"}, {"text": "slow", "sleep": 90}], "parallelism": 1}
-    batch_id = (await editor("POST", "/rollouts/batch", body)).json()["batch_id"]
+    tasks = of_rows([{"text": "a"}, {"text": "slow", "sleep": 90}])
+    body = {"repo_url": program, "tasks": tasks, "config": {"parallelism": 1}}
+    batch_id = (await editor("POST", "/api/internal/rollouts/batch", body)).json()["batch_id"]
     await eventually(lambda: acme.count(TaskResult, {"work_id": batch_id}), WAIT_S)
-    await editor("POST", f"/rollouts/batch/{batch_id}/cancel")
+    await editor("POST", f"/api/internal/rollouts/batch/{batch_id}/cancel")
     ended, results = await polled(editor, batch_id)
-    assert (ended["status"], [each["index"] for each in results]) == ("cancelled", [0])
+    assert (ended["status"], [each["task_id"] for each in results]) == ("cancelled", ["0"])
     await eventually(lambda: getattr(acme.get(Work, batch_id), "done", 0) == 1, WAIT_S)
-    assert (await editor("POST", f"/rollouts/batch/{batch_id}/cancel")).status_code == 200
+    assert (await editor("POST", f"/api/internal/rollouts/batch/{batch_id}/cancel")).status_code == 200
 
 
 async def test_a_batch_whose_process_is_killed_continues_with_the_tasks_that_are_left(
     editor: Caller, program: str, worker: Worker, acme: TenantRecords, tmp_path: Path
 ) -> None:
-    tasks = [{"text": f"t{at}", "sleep": 0 if at < 2 else 1} for at in range(6)]
-    body = {"repo_url": program, "tasks": tasks, "parallelism": 1}
-    batch_id = (await editor("POST", "/rollouts/batch", body)).json()["batch_id"]
+    tasks = of_rows([{"text": f"t{at}", "sleep": 0 if at < 2 else 1} for at in range(6)])
+    body = {"repo_url": program, "tasks": tasks, "config": {"parallelism": 1}}
+    batch_id = (await editor("POST", "/api/internal/rollouts/batch", body)).json()["batch_id"]
     await eventually(lambda: acme.count(TaskResult, {"work_id": batch_id}) > 1, WAIT_S)
     work = acme.get(Work, batch_id)
     assert work is not None
     [process] = [pid for pid in processes_of(work) if b"work_main" in command_of(pid)]
     os.kill(process, signal.SIGKILL)
     ended, results = await polled(editor, batch_id)
-    assert (ended["status"], ended["done"], ended["failed"]) == ("completed", 6, 0), ended
-    assert sorted(each["index"] for each in results) == list(range(6))
+    assert (ended["status"], ended["progress"]["completed"]) == ("completed", 6), ended
+    assert sorted(each["task_id"] for each in results) == list("012345")
     assert [work.attempts for work in acme.page(Work)] == [2]
     logs = (await editor("GET", f"/job/{batch_id}/logs")).json()["lines"]
     assert [line["text"] for line in logs if "begins" in line["text"]] == ["attempt 1 begins", "attempt 2 begins"]
 
 
-async def test_a_step_changes_texts_and_runs_examples_before_and_after_in_one_call(
+async def test_a_batch_waits_in_no_task_and_shares_its_tasks_among_all_sandboxes(
+    editor: Caller, program: str, worker: Worker
+) -> None:
+    tasks = of_rows([{"text": "t", "sleep": 2, "pid": True} for _ in range(12)])
+    config = {"parallelism": 12, "timeout_per_task_ms": 3500}
+    options = {"sandboxes": 2, "server_args": "--concurrency 2"}
+    body = {"repo_url": program, "tasks": tasks, "config": config, "options": options}
+    ended, results = await polled(
+        editor, (await editor("POST", "/api/internal/rollouts/batch", body)).json()["batch_id"]
+    )
+    assert (ended["status"], ended["progress"]["completed"]) == ("completed", 12), [each["error"] for each in results]
+    by_sandbox = Counter(each["output"] for each in results)
+    assert len(by_sandbox) == 2 and min(by_sandbox.values()) >= 3, by_sandbox  # the second may have started later
+
+
+async def test_a_step_makes_a_version_of_texts_that_is_the_parent_of_the_next(
     editor: Caller, program: str, worker: Worker
 ) -> None:
     body = {
         "repo_url": program,
-        "mutation": {"kind": "prompt", "texts": {"prompt": "better"}},
-        "examples": [{"text": "a"}, {"text": "b"}],
+        "mutation_type": "prompt",
+        "candidate": {"prompt": "better"},
+        "test_examples": [{"text": "a"}, {"text": "b"}],
+        "run_before": True,
         "wait_s": WAIT_S,
     }
     answered = await editor("POST", "/execute_step", body)
     step = answered.json()
-    assert (answered.status_code, step["status"], step["made"]) == (200, "completed", True), step
+    assert (answered.status_code, step["status"], step["error"]) == (200, "success", None), step
     assert step["candidate"] == {"prompt": "better"}
-    scores = [(each["before"]["score"], each["after"]["score"], each["after"]["output"]) for each in step["examples"]]
-    assert scores == [(0.0, 1.0, "better a none"), (0.0, 1.0, "better b none")]
+    outputs = [(each["before"]["score"], each["score"], each["output"]) for each in step["pipeline_outputs"]]
+    assert outputs == [(0.0, 1.0, "better a none"), (0.0, 1.0, "better b none")]
     assert (await editor("GET", f"/execute_step/{step['step_id']}")).json() == step
-
-
-async def test_a_step_applies_a_patch_and_returns_its_branch(editor: Caller, program: str, worker: Worker) -> None:
-    head = "\n import os, time\n \n"
-    patch = f"--- a/program.py\n+++ b/program.py\n@@ -1,5 +1,5 @@\n {head}"
-    patch += '-seed_candidate = {"prompt": "plain"}\n+seed_candidate = {"prompt": "plain"}  # kept\n \n'
-    body = {
-        "repo_url": program,
-        "mutation": {"kind": "patch", "diff": patch},
-        "examples": [{"text": "a"}],
+    assert [each["step_id"] for each in (await editor("GET", "/execute_step")).json()["items"]] == [step["step_id"]]
+    version = (await editor("GET", f"/program/{step['program_id']}")).json()
+    assert (version["texts"], version["parents"], version["commit"]) == ({"prompt": "better"}, [], None)
+    patched = {
+        "parent_program_id": step["program_id"],
+        "program_id": "next",
+        "mutation_type": "code",
+        "diff": patch_of(Path(program)),
+        "test_examples": [{"text": "a"}],
         "wait_s": WAIT_S,
     }
-    step = (await editor("POST", "/execute_step", body)).json()
-    assert step["status"] == "completed", step
-    assert step["made"], step["message"]
-    assert "# kept" in step["diff"]
-    assert step["branch"].startswith("evolve/")
+    step = (await editor("POST", "/execute_step", patched)).json()
+    assert (step["status"], step["error"], step["branch_name"]) == ("success", None, "program_next"), step
+    assert "+    return" in step["diff"]
     assert len(step["commit"]) == 40
-    assert step["bundle"]
-    assert step["examples"][0]["after"]["output"] == "plain a none"
-
-
-WRONG: list[tuple[str, dict[str, Any]]] = [
-    ("/rollouts/batch", {}),
-    ("/rollouts/batch", {"tasks": []}),
-    ("/rollouts/batch", {"tasks": [{}], "parallelism": 0}),
-    ("/rollouts/batch", {"tasks": [{}], "candidate": {"a": 1}}),
-    ("/rollouts/batch", {"tasks": [{}], "candidate": {"a": "b"}, "program_id": "p"}),
-    ("/rollouts/batch", {"tasks": [{}], "options": {"seed": 1}}),
-    ("/rollouts/batch", {"tasks": [{}], "options": {"sandbox": "process"}}),
-    ("/rollouts/batch", {"tasks": [{}], "timeout_s": 1e9}),
-    ("/execute_step", {"mutation": {"kind": "merge"}}),
-    ("/execute_step", {"mutation": {"kind": "prompt", "texts": {}}}),
-    ("/execute_step", {"mutation": {"kind": "patch", "diff": ""}}),
-    ("/execute_step", {"mutation": {"kind": "change_request", "request": 5}}),
-]
-
-
-async def test_wrong_fields_are_refused(editor: Caller, program: str) -> None:
-    for path, fields in WRONG:
-        assert (await editor("POST", path, {"repo_url": program, **fields})).status_code == 422
+    assert step["pipeline_outputs"][0]["output"] == "better a none!"
+    assert step["pipeline_outputs"][0]["before"] is None
+    second = (await editor("GET", "/program/next")).json()
+    assert (second["parents"], second["line"]) == ([version["program_id"]], version["line"])
+    assert (second["texts"], second["base_commit"]) == ({"prompt": "better"}, version["base_commit"])
+    again = await editor("POST", "/execute_step", patched)
+    assert (again.status_code, again.json()["field"]) == (409, "program_id")
+    tasks = {
+        "agent_id": "next",
+        "system_prompt": "best",
+        "tasks": of_rows([{"text": "a"}]),
+        "config": {"parallelism": 4},
+    }
+    tasks["options"] = {"sandboxes": 2}
+    ended, results = await polled(
+        editor, (await editor("POST", "/api/internal/rollouts/batch", tasks)).json()["batch_id"]
+    )
+    assert [each["output"] for each in results] == ["best a none!"], (ended, results)
+    patch = (await editor("POST", "/program/next/deliver", {"mode": "patch"})).json()["patch"]
+    applied = await asyncio.to_thread(
+        subprocess.run, ["git", "-C", program, "apply", "-"], input=patch, text=True, check=False
+    )
+    assert applied.returncode == 0
+    assert (await editor("POST", "/program/next/promote", {"force": True, "reason": "as asked"})).status_code == 200

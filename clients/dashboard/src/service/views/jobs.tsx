@@ -93,7 +93,7 @@ function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
           ["candidates", count(job.candidates)],
           ["cost", (job.cost_usd === null ? "none yet" : money(job.cost_usd)) + limit],
           ["repository", repositoryName(job.repo_url)],
-          ["submitted", time(job.created)],
+          ["submitted", time(job.created_at)],
         ]}
         length={60}
       />

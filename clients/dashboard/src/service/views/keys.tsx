@@ -56,7 +56,7 @@ function Row({ shown, onChange }: { shown: Key; onChange: () => void }) {
       <Inline as="strong" text={shown.name} length={80} />
       <span>{shown.role}</span>
       <span class="quiet mono">grk_{shown.key_id.slice(0, 12)}...</span>
-      <span class="quiet">made {time(shown.created)}</span>
+      <span class="quiet">made {time(shown.created_at)}</span>
       {shown.revoked !== null ? (
         <span class="bad">revoked {time(shown.revoked)}</span>
       ) : expired ? (

@@ -50,7 +50,7 @@ export function RepositoriesView() {
                   facts={[
                     ["branch", each.default_branch ?? "unknown"],
                     ["commit", each.head?.slice(0, 10) ?? "unknown"],
-                    ["updated", time(each.updated)],
+                    ["updated", time(each.updated_at)],
                     ["GitHub App", each.installation_id !== null && `installation ${each.installation_id}`],
                   ]}
                 />
@@ -135,7 +135,7 @@ function GitHubApp({ onInstalled }: { onInstalled: (installation: string) => voi
     const found = await send<Schema<"InstallationView">>("POST", "/github/installations", {
       confirmation: confirmation.trim(),
     });
-    if (found !== null) onInstalled(found.installation_id);
+    if (found !== null) onInstalled(String(found.installation_id));
   };
   return (
     <>

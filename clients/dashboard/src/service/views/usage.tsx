@@ -79,7 +79,7 @@ function Audit() {
           <ul class="rows">
             {entries.map((entry) => (
               <li key={entry.audit_id}>
-                <span>{time(entry.created)}</span>
+                <span>{time(entry.created_at)}</span>
                 <Inline as="code" text={entry.action} length={80} />
                 <span class={entry.status >= 400 ? "bad" : "quiet"}>
                   {entry.status === 0 ? "outcome not known" : entry.status}

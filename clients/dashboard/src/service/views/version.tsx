@@ -65,7 +65,12 @@ function About({ version }: { version: Version }) {
           [
             "made",
             <span key="made">
-              {time(version.created)} by <a href={jobAddress(version.job_id, "result")}>its job</a>
+              {time(version.created_at)} by{" "}
+              {version.job_id.startsWith("step_") ? (
+                "a step"
+              ) : (
+                <a href={jobAddress(version.job_id, "result")}>its job</a>
+              )}
             </span>,
           ],
           ["repository", version.repo_url],
@@ -177,7 +182,7 @@ function Promotions({ version }: { version: Version }) {
       <ul class="rows">
         {[...version.promotions].reverse().map((each) => (
           <li key={each.promotion_id}>
-            <span>{time(each.created)}</span>
+            <span>{time(each.created_at)}</span>
             <span>{each.rolled_back ? "became active by a rollback" : "promoted"}</span>
             <span class="quiet">
               by <Inline text={each.actor} length={80} />

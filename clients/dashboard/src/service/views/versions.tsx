@@ -33,7 +33,7 @@ export function VersionsView() {
               <ul class="rows">
                 {those.map((version) => (
                   <li key={version.program_id}>
-                    <a href={viewAddress("version", { id: version.program_id })}>{time(version.created)}</a>
+                    <a href={viewAddress("version", { id: version.program_id })}>{time(version.created_at)}</a>
                     <span>
                       {score(version.seed_score)} {"\u2192"} <strong>{score(version.score)}</strong>
                     </span>
