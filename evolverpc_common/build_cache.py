@@ -24,10 +24,13 @@ BUILT = "built"
 """The subfolder that build commands write to."""
 
 FILES = "files"
-"""The subfolder of that with the manifests, and with Node's packages beside them."""
+"""The subfolder of that with the folders `node_modules` of a checkout."""
 
 VENV = "venv"
 """The subfolder of that with the Python environment."""
+
+CHECKOUT = "/workspace/program"
+"""Where the program is in every sandbox that has a file system of its own."""
 
 _COMPLETE = "complete"
 
@@ -39,8 +42,8 @@ class BuiltEnvironment:
     """An environment on this machine.
 
     `python`: its interpreter, None if it has none. `path`: folders to be first on `PATH`. `mounts`: its folders outside
-    `/usr`, to be visible read-only at the same path; the first is `BUILT`. `env`: variables that it needs; in a
-    sandbox with Node packages, `NODE_PATH` is the folder `node_modules` itself, to be linked to a program.
+    `/usr`, to be visible read-only at the same path; the first is `BUILT`. `env`: variables that it needs; `NODE_PATH`
+    is the folder of Node packages.
     `import_paths`: folders of the program's repository that Python imports from.
     """
 

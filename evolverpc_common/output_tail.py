@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from evolverpc_common.files import no_such_file
-from evolverpc_common.node_packages import MODULES, PACKAGE_JSON
+from evolverpc_common.node_tools import MODULES, PACKAGE_JSON
 
 
 class OutputTail:

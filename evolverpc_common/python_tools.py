@@ -1,7 +1,8 @@
-"""Install a Python program with its repository's own tool, in a checkout: which tool that is, and what it reads."""
+"""Install a Python program with its repository's own tool, in a checkout: which tool that is, what it reads, and uv."""
 
 import hashlib
 import posixpath
+import shutil
 import sys
 import tomllib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,15 @@ TOOL_VARIABLES = {
     "POETRY_KEYRING_ENABLED": "false",
 }
 """Variables of all tools, with `VIRTUAL_ENV`, the environment that they install into."""
+
+_UV_FOR_PIP = {
+    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
+    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
+    "PIP_FIND_LINKS": "UV_FIND_LINKS",
+    "PIP_CERT": "SSL_CERT_FILE",
+}
+_SEPARATED_BY_COMMAS = {"UV_FIND_LINKS"}
+"""pip separates entries by whitespace; so does uv, except here."""
 
 _LINK_COPIES = """
 import importlib.metadata, json, os, subprocess, sys, urllib.parse, urllib.request
@@ -121,8 +131,7 @@ def python_install(
     Raises:
         ValueError: the files are of tools that are not run here, or cannot be read; the text names them.
     """
-    parents = (PurePosixPath(folder), *PurePosixPath(folder).parents)
-    above = ["" if where == PurePosixPath() else str(where) for where in dict.fromkeys(parents)]
+    above = folders_above(folder)
     wanted = {posixpath.join(where, name) for where in above for name in (PYPROJECT, REQUIREMENTS)}
     wanted |= _named(ids, (text for path, text in documents.items() if posixpath.basename(path) != PYPROJECT))
     if unread := (wanted & ids.keys()) - documents.keys():
@@ -134,10 +143,8 @@ def python_install(
             (decided, command), *others = choices
             read = {path for path in ids if posixpath.basename(path) in _READ or path.endswith((".whl", ".tar.gz"))}
             read |= documents.keys() | _named(ids, documents.values())
-            entries = "".join(f"{path}\0{ids[path]}\0" for path in sorted(read))
-            digest = hashlib.sha256(entries.encode("utf-8", "surrogateescape")).hexdigest()
             unused = (*(path for path, _ in others if posixpath.basename(path) != PYPROJECT), *unknown)
-            return PythonInstall(where, command, decided, digest, unused), set()
+            return PythonInstall(where, command, decided, content_digest(ids, read), unused), set()
         if unknown:
             raise ValueError(
                 f"{unknown[0]} is of a tool that is not run here: list its packages in {REQUIREMENTS}"
@@ -172,6 +179,18 @@ def _choices(
         yield decided, ("uv", "pip", "install", "--quiet", *words)
 
 
+def folders_above(folder: str) -> list[str]:
+    """Return a folder and those above it, up to the repository's top, `""`."""
+    parents = (PurePosixPath(folder), *PurePosixPath(folder).parents)
+    return ["" if where == PurePosixPath() else str(where) for where in dict.fromkeys(parents)]
+
+
+def content_digest(ids: Mapping[str, str], paths: Iterable[str]) -> str:
+    """Return a digest of the contents of these files, by their ids."""
+    entries = "".join(f"{path}\0{ids[path]}\0" for path in sorted(set(paths)))
+    return hashlib.sha256(entries.encode("utf-8", "surrogateescape")).hexdigest()
+
+
 def under(document: Any, *keys: str) -> Any:
     """Return what is below these keys of a document, one after the other; None if there is nothing."""
     for key in keys:
@@ -192,3 +211,24 @@ def _named(ids: Mapping[str, str], texts: Iterable[bytes]) -> set[str]:
     text = b"\n".join(texts).replace(b"\0", b"")
     lists = (path for path in ids if path.endswith((".txt", ".in")))
     return {path for path in lists if posixpath.basename(path).encode("utf-8", "surrogateescape") in text}
+
+
+def find_uv() -> str | None:
+    """Return the path of the installed package uv, else of a uv on the PATH; None if there is none."""
+    try:
+        from uv import find_uv_bin
+    except ImportError:
+        return shutil.which("uv")
+    try:
+        return str(find_uv_bin())
+    except FileNotFoundError:
+        return shutil.which("uv")
+
+
+def uv_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return uv's variables for those of pip, which uv does not read; variables of uv in `environ` come first."""
+    found = {}
+    for pip, uv in _UV_FOR_PIP.items():
+        if pip in environ and uv not in environ:
+            found[uv] = ("," if uv in _SEPARATED_BY_COMMAS else " ").join(environ[pip].split())
+    return found

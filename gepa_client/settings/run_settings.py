@@ -72,7 +72,7 @@ ON_SAMPLE = "set `validation` to race"
 
 ROW_SUFFIXES = (".json", ".jsonl", ".csv")
 REGISTRIES = (
-    *("pypi.org", "files.pythonhosted.org", "registry.npmjs.org", "nodejs.org"),
+    *("pypi.org", "files.pythonhosted.org", "registry.npmjs.org", "registry.yarnpkg.com", "nodejs.org"),
     *("github.com", "*.githubusercontent.com"),  # releases of Python
 )
 

@@ -220,7 +220,9 @@ def _server_folders() -> tuple[Path, ...]:
 
 def _named_paths(command: Sequence[str], environment: Mapping[str, str]) -> list[Path]:
     """Return the paths that the command's words, and variables that lead to programs, name."""
-    listed = [environment.get(name, "").split(os.pathsep) for name in ("PATH", "PYTHONPATH", "VIRTUAL_ENV")]
+    listed = [
+        environment.get(name, "").split(os.pathsep) for name in ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "NODE_PATH")
+    ]
     words = [*command, *(word for words in listed for word in words)]
     found = [Path(word) for word in words if word.startswith(os.sep) and os.path.exists(word)]  # noqa: PTH110  # any text
     return [_with_what_it_needs(path) for path in found]

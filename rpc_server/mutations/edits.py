@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from evolverpc_common.git import GitError
-from evolverpc_common.node_packages import MODULES
+from evolverpc_common.node_tools import MODULES
 from evolverpc_common.shielded import run_shielded
 from evolverpc_common.untrusted_files import open_plain
 from protocol import Candidate

@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path, PurePath
 
 from evolverpc_common.build_cache import FILES, BuildCache, BuiltEnvironment, EnvironmentRecord
-from evolverpc_common.node_packages import MODULES, package_folders
+from evolverpc_common.node_tools import MODULES, package_folders
 from evolverpc_common.python_tools import PRINT_IMPORT_PATHS, printed_paths
 from evolverpc_common.shielded import run_shielded
 from rpc_server.jail.jail import Jail, JailFactory
 from rpc_server.program.launcher import find_interpreter, program_environment
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.dependencies import Manifest, install, manifests_of, node_version
+from rpc_server.worktrees.dependencies import Manifest, install_into, manifests_of, node_version
 from rpc_server.worktrees.repository import UserRepository
 
 
@@ -133,7 +133,7 @@ class CommitEnvironments:
         async def build(folder: Path) -> EnvironmentRecord:
             jail = None if self._jails is None else self._jails.jail(folder)
             check_out = partial(self._repository.check_out, commit, objects=objects)
-            return await install(manifest, folder, self._interpreter, self._settings, check_out, jail)
+            return await install_into(folder, manifest, self._interpreter, self._settings, check_out, jail)
 
         return await self._cache.build_once(digest, build)
 

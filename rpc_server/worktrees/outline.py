@@ -4,8 +4,8 @@ import ast
 import warnings
 from pathlib import PurePosixPath
 
+from evolverpc_common.node_tools import package_folders
 from rpc_server.worktrees import typescript_outline
-from rpc_server.worktrees.dependencies import local_node_packages
 from rpc_server.worktrees.repository import UserRepository
 
 NOTES = ("AGENTS.md", "CLAUDE.md", "README.md")
@@ -21,13 +21,13 @@ _COMMENT = ("//", "#", "--", ";", "*", "/*")
 
 
 def outline_of(repository: UserRepository, commit: str) -> str:
-    """Describe the files of the program's folder, then those of Node packages of its repository that it installs.
+    """Describe the files of the program's folder, then those of other Node packages of its repository.
 
     Return a text of about `MAX_CHARACTERS` characters at most. Raises `GitError` if the commit is unknown.
     """
     inside = f"{repository.prefix}/" if repository.prefix else ""
-    others = tuple(f"{folder}/" for folder in local_node_packages(repository, commit))
     files = repository.files(commit)
+    others = tuple(f"{folder}/" for folder in package_folders(files) if folder and not inside.startswith(f"{folder}/"))
     paths = [path for path in files if path.startswith(inside)]
     paths += [path for path in files if path.startswith(others) and not path.startswith(inside)]
     notes = [inside + name for name in NOTES]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evolverpc_common.files import remove_tree
 from evolverpc_common.git import GitError
-from evolverpc_common.node_packages import MODULES
+from evolverpc_common.node_tools import MODULES
 from rpc_server.worktrees.repository import LINK, SUBMODULE, commit_ref
 from rpc_server.worktrees.staging import HEADER_BYTES, NOTHING, StagingArea
 

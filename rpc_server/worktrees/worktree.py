@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from evolverpc_common.node_packages import PREPARE, link_modules, to_prepare
+from evolverpc_common.node_tools import PREPARE, link_modules, to_prepare
 from evolverpc_common.settings.sources import SettingsError
 from evolverpc_common.shielded import run_shielded
 from evolverpc_common.untrusted_files import open_plain, plain_files

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import ConfigDict, with_config
 
+from evolverpc_common.node_tools import NodeInstall
 from evolverpc_common.python_tools import PythonInstall
 from sandbox_runtime.api.egress import Closed, Egress, GatewaySession
 
@@ -18,31 +19,24 @@ class Recipe:
     """What the program's manifests ask to install, for Python, Node or both.
 
     `python`: the required version (`3.12`, `>=3.10`), None if the program needs no Python. `node`: the same for Node.
-    `install`: the tool that installs the Python program, in a checkout that the commands of `checkout` make; `origin`:
-    the address of its repository, whose build scripts may have run, so that no other gets the environment. `files`:
-    manifests and lock files of Node, by their paths from one folder: `package.json`, `package-lock.json`,
-    `pnpm-lock.yaml`, `.npmrc`. `packages`: further Python packages, as pip accepts them. `node_folders`: the folders of
-    `files` that npm or pnpm runs in, one after the other; the first is that of the program or of its npm workspaces.
+    `install`, `node_install`: the tools that install the program, in a checkout that the commands of `checkout` make;
+    `origin`: the address of its repository, whose build scripts may have run, so that no other gets the environment.
+    `packages`: further Python packages, as pip accepts them.
     """
 
     python: str | None = None
     node: str | None = None
-    files: Mapping[str, bytes] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
-    node_folders: tuple[str, ...] = ("",)
     install: PythonInstall | None = None
+    node_install: NodeInstall | None = None
     origin: str = ""
     checkout: "tuple[Command, ...]" = field(default=(), compare=False, repr=False)
 
     @property
     def digest(self) -> str:
         """Return 24 hex digits that change with any part of it."""
-        described = (self.python, self.node, self.packages, self.node_folders, self.install, self.origin)
-        hashed = hashlib.sha256(repr(described).encode())
-        for name, content in sorted(self.files.items()):
-            hashed.update(f"{name} {len(content)}\n".encode())
-            hashed.update(content)
-        return hashed.hexdigest()[:24]
+        described = (self.python, self.node, self.packages, self.install, self.node_install, self.origin)
+        return hashlib.sha256(repr(described).encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,15 @@
 
 import asyncio
 import os
-import posixpath
 import re
 import signal
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from evolverpc_common.build_cache import BUILD_S, FILES, VENV, discard
-from evolverpc_common.package_managers import uv_variables
+from evolverpc_common.build_cache import BUILD_S, FILES, discard
+from evolverpc_common.python_tools import uv_variables
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeInterrupted
 from sandbox_runtime.api.spec import Command
 from sandbox_runtime.environments.disk_limit import BUILD_MB, within
@@ -99,11 +98,8 @@ class RunBuildCommand(Protocol):
         ...
 
 
-PROGRAM = f"{VENV}/program"
-"""The checkout that the repository's own tool installs in, later a link; in `VENV`, which every jail shows."""
-
-CHECKOUT = "/workspace/program"
-"""Where the program is in every sandbox that has a file system of its own."""
+PROGRAM = "program"
+"""The checkout that a repository's own tool installs in: later, in `VENV`, which every jail shows, a link."""
 
 _SCRATCH = "scratch"
 _WITH_INPUT = 'exec "$@" < "$0"'
@@ -134,27 +130,10 @@ class BuildFolder:
         given = build_variables(os.environ)
         return not any(name.upper().endswith("_PASSWORD") or _USERINFO.search(value) for name, value in given.items())
 
-    @property
-    def files(self) -> Path:
-        """The folder of the recipe's files."""
-        return self.folder / FILES
-
-    def make(self, files: Mapping[str, bytes], folders: Iterable[str] = (), checkout: Sequence[Command] = ()) -> None:
-        """Make the folder, write the files and make folders beside them, before any command runs.
-
-        `checkout`: the commands of `check_out`, whose input is kept here. Blocks.
-
-        Raises:
-            EnvironmentMissing: a file would be outside.
-        """
-        for name, content in files.items():
-            if name != posixpath.normpath(name) or name.startswith(("/", "../")) or name in {".", ".."}:
-                raise EnvironmentMissing(f"{name!r} cannot be the name of a file of an environment")
-            file = self.files / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
-        for needed in (self.files, self.folder / _SCRATCH, *(self.files / name for name in folders)):
-            needed.mkdir(parents=True, exist_ok=True)
+    def make(self, checkout: Sequence[Command] = ()) -> None:
+        """Make the folder, and keep the input of the commands of `check_out` in it, before any command runs. Blocks."""
+        for needed in (FILES, _SCRATCH):
+            (self.folder / needed).mkdir(parents=True)
         for number, command in enumerate(checkout):
             command.write_input(self._input(number))
         for folder in (self.folder.parent, self.folder, *(path for path in self.folder.rglob("*") if path.is_dir())):
@@ -163,11 +142,12 @@ class BuildFolder:
     def _input(self, number: int) -> Path:
         return self.folder / _SCRATCH / f"input-{number}"
 
-    async def check_out(self, checkout: Sequence[Command]) -> None:
-        """Make `PROGRAM` by these commands. Raises as `run`."""
+    async def check_out(self, checkout: Sequence[Command], where: str) -> Path:
+        """Make `PROGRAM` in a folder by these commands, and return its path. Raises as `run`."""
         for number, command in enumerate(checkout):
             argv = ("sh", "-ec", _WITH_INPUT, str(self._input(number)), *command.argv)
-            await self.run(argv, readable=(), cwd=self.folder / VENV / command.cwd)
+            await self.run(argv, readable=(), cwd=self.folder / where / command.cwd)
+        return self.folder / where / PROGRAM
 
     def has(self, *names: str) -> bool:
         """Return whether there are nested folders of these names, none of them a link. Blocks."""

@@ -7,13 +7,11 @@ from functools import partial
 from pathlib import Path
 
 from evolverpc_common.build_cache import FILES, VENV, BuildCache, BuiltEnvironment, EnvironmentRecord
-from evolverpc_common.package_managers import without_npm_scripts
 from evolverpc_common.shielded import run_shielded
-from sandbox_runtime.api.sandbox import EnvironmentMissing
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.build_folder import BuildFolder, RunBuildCommand
 from sandbox_runtime.environments.disk_limit import BUILD_MB
-from sandbox_runtime.environments.node import install_node, modules_folders, wants_node
+from sandbox_runtime.environments.node import install_node, wants_node
 from sandbox_runtime.environments.python import install_python, wants_python
 
 
@@ -53,11 +51,7 @@ class EnvironmentCache(BuildCache):
         self, recipe: Recipe, run: RunBuildCommand, on_progress: Callable[[str], None], folder: Path
     ) -> EnvironmentRecord:
         site = BuildFolder(folder, run, on_progress, self._build_mb)
-        try:
-            files = without_npm_scripts(recipe.files)
-        except ValueError as error:
-            raise EnvironmentMissing(str(error)) from None
-        await asyncio.to_thread(site.make, files, modules_folders(recipe), recipe.checkout)
+        await asyncio.to_thread(site.make, recipe.checkout)
         parts = []
         if wants_python(recipe):
             parts.append(await install_python(recipe, site))

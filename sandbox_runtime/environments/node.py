@@ -1,21 +1,18 @@
-"""Install packages with npm or pnpm, and find a Node that a recipe accepts: on this machine, else in a Python wheel."""
+"""Install Node's packages, and find a Node that a recipe accepts: on this machine, else in a Python wheel."""
 
 import asyncio
 import itertools
 import os
-import posixpath
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evolverpc_common.build_cache import FILES, BuiltEnvironment, EnvironmentRecord
-from evolverpc_common.node_packages import MODULES, PACKAGE_JSON
-from evolverpc_common.package_managers import node_commands, pnpm_lock
 from sandbox_runtime.api.sandbox import EnvironmentMissing, SandboxError
 from sandbox_runtime.api.spec import Recipe
-from sandbox_runtime.environments.build_folder import BuildFolder, run_quietly
+from sandbox_runtime.environments.build_folder import PROGRAM, BuildFolder, run_quietly
 from sandbox_runtime.environments.python import is_system, is_too_wide
 
 Version = tuple[int, int, int]
@@ -117,22 +114,7 @@ NPM_VARIABLES = {"NPM_CONFIG_UPDATE_NOTIFIER": "false"}
 
 def wants_node(recipe: Recipe) -> bool:
     """Return whether the recipe needs Node."""
-    return recipe.node is not None or has_node_packages(recipe)
-
-
-def has_node_packages(recipe: Recipe) -> bool:
-    """Return whether npm or pnpm runs for the recipe."""
-    return posixpath.join(recipe.node_folders[0], PACKAGE_JSON) in recipe.files
-
-
-def modules_folders(recipe: Recipe) -> tuple[str, ...]:
-    """Return the folders that npm or pnpm installs to, from `FILES`; neither makes one if nothing is required.
-
-    The first is the program's; with pnpm the second is that of its workspace.
-    """
-    lock = pnpm_lock(recipe.files)
-    folders = recipe.node_folders if lock is None else (*recipe.node_folders, posixpath.dirname(lock))
-    return tuple(dict.fromkeys(posixpath.join(folder, MODULES) for folder in folders))
+    return recipe.node is not None or recipe.node_install is not None
 
 
 @dataclass(frozen=True)
@@ -154,34 +136,33 @@ async def install_node(
     node = await _node(recipe.node or "*", site, ready)
     folder = node.program.parent
     path = () if is_system(folder) and folder.name == "bin" and folder.parent.name == "usr" else (str(folder),)
-    if not has_node_packages(recipe):
+    install = recipe.node_install
+    if install is None:
         return EnvironmentRecord(BuiltEnvironment(path=path, mounts=node.mounts), needs=(str(node.program),))
     npm = _npm(node)
     env = {"PATH": os.pathsep.join([str(folder), os.defpath])}
     readable = [*node.mounts, *([] if is_system(npm) else [str(npm.parents[1])])]
-    no_scripts = () if site.may_build else ("--ignore-scripts",)
-    try:
-        commands = [
-            *node_commands(
-                recipe.files, recipe.node_folders, FILES, (str(node.program), str(npm)), site.folder, no_scripts
-            )
-        ]
-    except ValueError as error:
-        raise EnvironmentMissing(str(error)) from None
-    for what, command, variables in commands:
-        site.on_progress(f"installing {what}")
-        await site.run(command, env=env | variables, readable=readable)
-    modules, *further = modules_folders(recipe)
+
+    async def run(command: Sequence[str], where: Path, variables: Mapping[str, str]) -> str:
+        return await site.run(command, env={**env, **variables}, readable=readable, cwd=where)
+
+    site.on_progress(f"installing what {install.decided_by} lists, with {install.tool or 'npm'}")
+    if install.scripts and not site.may_build:
+        site.on_progress(f"not run, as they could read the password of the package index: {', '.join(install.scripts)}")
+    top = await site.check_out(recipe.checkout, FILES)
+    commands = (str(node.program), str(npm))
+    await install.run(top, commands, commands[0], site.folder, run, site.may_build)
+    relative = [f"{FILES}/{PROGRAM}/{modules}" for modules in install.modules]
     programs = [
-        str(site.files / each / ".bin")
-        for each in (modules, *(further if pnpm_lock(recipe.files) is not None else ()))
-        if await asyncio.to_thread(site.has, FILES, *each.split("/"), ".bin")
+        f"{site.folder}/{modules}/.bin"
+        for modules in relative
+        if await asyncio.to_thread(site.has, *modules.split("/"), ".bin")
     ]
     return EnvironmentRecord(
         BuiltEnvironment(
             path=(*programs, *path),
             mounts=(str(site.folder), *node.mounts),
-            env={"NODE_PATH": str(site.files / modules), **NPM_VARIABLES},
+            env={"NODE_PATH": f"{site.folder}/{relative[-1]}", **NPM_VARIABLES},
         ),
         needs=(str(node.program),),
     )

@@ -7,12 +7,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from evolverpc_common.build_cache import VENV, BuiltEnvironment, EnvironmentRecord
-from evolverpc_common.package_managers import find_uv
-from evolverpc_common.python_tools import TOOL_VARIABLES
+from evolverpc_common.build_cache import CHECKOUT, VENV, BuiltEnvironment, EnvironmentRecord
+from evolverpc_common.python_tools import TOOL_VARIABLES, find_uv
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable
 from sandbox_runtime.api.spec import Recipe
-from sandbox_runtime.environments.build_folder import CHECKOUT, PROGRAM, BuildFolder, run_quietly
+from sandbox_runtime.environments.build_folder import BuildFolder, run_quietly
 
 OLDEST = ">=3.8"
 """The version if a recipe has Python packages and names none: all that can serve a program."""
@@ -58,9 +57,9 @@ async def install_python(recipe: Recipe, site: BuildFolder) -> EnvironmentRecord
                 " without a password"
             )
         site.on_progress(f"installing what {recipe.install.decided_by} lists, with {recipe.install.command[0]}")
-        await site.check_out(recipe.checkout)
-        import_paths = await recipe.install.run(site.folder / PROGRAM, uv, python, run, options)
-        replace = ("sh", "-ec", 'rm -rf "$0"; ln -s "$1" "$0"', PROGRAM, CHECKOUT)
+        top = await site.check_out(recipe.checkout, VENV)
+        import_paths = await recipe.install.run(top, uv, python, run, options)
+        replace = ("sh", "-ec", 'rm -rf "$0"; ln -s "$1" "$0"', str(top), CHECKOUT)
         await site.run(replace, readable=())  # what is linked then leads to each sandbox's own files
     if recipe.packages:
         site.on_progress(f"installing {' and '.join(recipe.packages)}")

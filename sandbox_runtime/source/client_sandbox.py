@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from evolverpc_common.node_packages import MODULES
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.egress import Closed, Egress, GatewaySession
 from sandbox_runtime.api.sandbox import (
@@ -33,8 +32,8 @@ from sandbox_runtime.api.spec import (
     SandboxSpec,
 )
 from sandbox_runtime.runtime import Runtime, Sandbox
-from sandbox_runtime.source.recipes import SERVER_SETTINGS, ProgramNeeds, program_needs
-from sandbox_runtime.source.source import PROGRAM, Checkout, Source
+from sandbox_runtime.source.recipes import SERVER_SETTINGS, program_needs
+from sandbox_runtime.source.source import Checkout, Source
 from sandbox_runtime.source.workspace import PrebuiltCommand, Workspace, bash, link_command, restore_command
 
 
@@ -60,13 +59,13 @@ class ClientSettings:
     limits: ResourceLimits = ResourceLimits()  # noqa: RUF009  a frozen value
     ready_s: float = READY_S
 
-    def recipe(self, needs: ProgramNeeds) -> Recipe:
+    def recipe(self, needs: Recipe) -> Recipe:
         """Return the recipe for a program with these needs."""
         return dataclasses.replace(
-            needs.recipe,
-            python=self.python or needs.recipe.python,
-            node=self.node or needs.recipe.node,
-            packages=(*needs.recipe.packages, *self.packages),
+            needs,
+            python=self.python or needs.python,
+            node=self.node or needs.node,
+            packages=(*needs.packages, *self.packages),
         )
 
 
@@ -78,7 +77,6 @@ class _StartState:
     """What a start needs. `changes`: to the commit, as from `Workspace.changes`."""
 
     checkout: Checkout
-    needs: ProgramNeeds
     prepared: PreparedEnvironment
     changes: bytes | None = None
 
@@ -171,11 +169,11 @@ class ClientSandbox:
             changes = await workspace.changes(checkout.commit)
             made_again = (checkout.unpack_command(), restore_command(changes))
             recipe = dataclasses.replace(
-                self._settings.recipe(needs), checkout=made_again, origin=checkout.needs.recipe.origin
+                self._settings.recipe(needs), checkout=made_again, origin=checkout.needs.origin
             )
             prepared = await self._runtime.prepare(recipe, on_progress=self._on_progress, rebuild=True)
             await self._stopped()
-            self._made = _StartState(checkout, needs, prepared, changes)
+            self._made = _StartState(checkout, prepared, changes)
             return await self._started()
 
     async def exec_bash(
@@ -275,7 +273,7 @@ class ClientSandbox:
             checkout = await self._source.ready(on_progress=self._on_progress)
             recipe = self._settings.recipe(checkout.needs)
             prepared = await self._runtime.prepare(recipe, on_progress=self._on_progress)
-            self._made = _StartState(checkout, checkout.needs, prepared)
+            self._made = _StartState(checkout, prepared)
         return self._made
 
     async def _started(self) -> ServerEndpoint:
@@ -334,11 +332,10 @@ class ClientSandbox:
         commands = [made.checkout.unpack_command()]
         if made.changes is not None:
             commands.append(restore_command(made.changes))
-        modules = made.prepared.env.get("NODE_PATH")
-        if modules is not None and made.needs.node_folder is not None:
-            installed = modules.removesuffix(f"/{posixpath.join(made.prepared.recipe.node_folders[0], MODULES)}")
-            top = posixpath.join(PROGRAM, made.needs.node_folder).removesuffix("/")
-            commands.append(link_command(made.prepared.server[:2], installed, top))
+        install = made.prepared.recipe.node_install
+        if install is not None:
+            installed = made.prepared.env["NODE_PATH"].removesuffix(f"/{install.modules[-1]}")
+            commands.append(link_command(made.prepared.server[:2], installed))
         return tuple(commands)
 
 

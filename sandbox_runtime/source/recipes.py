@@ -3,14 +3,13 @@
 import json
 import posixpath
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from evolverpc_common.node_packages import NODE_MANIFESTS, PACKAGE_JSON, NodeProject, node_project
+from evolverpc_common.node_tools import PACKAGE_JSON, node_install
 from evolverpc_common.python_tools import (
     PYPROJECT,
     PYTHON_VERSION,
-    PythonInstall,
+    folders_above,
     python_install,
     read_pyproject,
     under,
@@ -28,6 +27,9 @@ _NODE_NAMES = {"argon": 4, "boron": 6, "carbon": 8, "dubnium": 10, "erbium": 12,
 _NODE_NAMES |= {"hydrogen": 18, "iron": 20, "jod": 22, "krypton": 24}
 """Releases of Node with long support, by the names that `.nvmrc` gives them: `lts/iron`."""
 
+T = TypeVar("T")
+Choose = Callable[[str, Mapping[str, str], Mapping[str, bytes]], tuple[T | None, set[str]]]
+
 Read = Callable[[Iterable[str]], Awaitable[dict[str, bytes]]]
 """Returns those files of a program that exist, by their paths from the repository's top."""
 
@@ -44,78 +46,35 @@ class ProgramFiles(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class ProgramNeeds:
-    """A program's recipe.
-
-    `node_folder`: the folder of the repository that the recipe's Node packages are relative to, None if it has none.
-    """
-
-    recipe: Recipe
-    node_folder: str | None
-
-
-async def program_needs(files: ProgramFiles, folder: str) -> ProgramNeeds:
+async def program_needs(files: ProgramFiles, folder: str) -> Recipe:
     """Return what the program in a folder needs, by the manifests there, else above it.
 
-    A program without any manifest gets a Python all the same. Files of Node keep their paths from `node_folder`.
+    A program without any manifest gets a Python all the same.
 
     Raises:
-        SandboxError: a manifest cannot be read, or names a package that no sandbox can have.
+        SandboxError: a manifest cannot be read, or names a tool that is not known here.
     """
     ids = await files.ids()
-    install = await _python_install(files, folder, ids)
-    _, node = await _found(files.read, folder, NODE_MANIFESTS)
-    _, python_version = await _found(files.read, folder if install is None else install.folder, _PYTHON_VERSION)
-    _, node_version = await _found(files.read, folder, _NODE_VERSION)
+    install = await _chosen(python_install, files, folder, ids)
+    node_install_ = await _chosen(node_install, files, folder, ids)
+    python_version = await _found(files.read, folder if install is None else install.folder, _PYTHON_VERSION)
     python_wanted = _python_version(python_version)
-    node_wanted = _node_version(node | node_version)
-    project = await _node_project(files, folder, ids) if PACKAGE_JSON in node else None
-    if project is None:
-        if not (install or python_wanted or node_wanted):
-            python_wanted = OLDEST
-        return ProgramNeeds(Recipe(python=python_wanted, node=node_wanted, install=install), None)
-    top = posixpath.commonpath(project.folders) if len(project.folders) > 1 else project.root
-    manifests = await files.read(project.manifests(ids.keys()))
-    recipe = Recipe(
-        python=python_wanted,
-        node=node_wanted,
-        files={_below(top, path): content for path, content in manifests.items()},
-        node_folders=tuple(_below(top, where) for where in (project.root, *project.alone)),
-        install=install,
-    )
-    return ProgramNeeds(recipe, top)
+    node_wanted = _node_version(await _found(files.read, folder, (*_NODE_VERSION, PACKAGE_JSON)))
+    if not (install or node_install_ or python_wanted or node_wanted):
+        python_wanted = OLDEST
+    return Recipe(python=python_wanted, node=node_wanted, install=install, node_install=node_install_)
 
 
-async def _python_install(files: ProgramFiles, folder: str, ids: Mapping[str, str]) -> PythonInstall | None:
+async def _chosen(choose: Choose[T], files: ProgramFiles, folder: str, ids: Mapping[str, str]) -> T | None:
     documents: dict[str, bytes] = {}
     try:
-        found, unread = python_install(folder, ids, documents)
+        found, unread = choose(folder, ids, documents)
         while unread:
             documents |= dict.fromkeys(unread, b"") | await files.read(unread)
-            found, unread = python_install(folder, ids, documents)
+            found, unread = choose(folder, ids, documents)
     except ValueError as error:
         raise SandboxError(str(error)) from None
     return found
-
-
-async def _node_project(files: ProgramFiles, folder: str, ids: Mapping[str, str]) -> NodeProject | None:
-    documents: dict[str, bytes] = {}
-    try:
-        project = node_project(folder, ids.keys(), documents)
-        while project is not None and project.unread:
-            documents |= await files.read(project.unread)
-            project = node_project(folder, ids.keys(), documents)
-    except ValueError as error:
-        raise SandboxError(str(error)) from None
-    if project is not None and (wrong := (*project.outside, *project.problems)):
-        raise SandboxError("\n".join(wrong))
-    return project
-
-
-def _below(top: str, path: str) -> str:
-    relative = posixpath.relpath(path or ".", top or ".")
-    return "" if relative == "." else relative
 
 
 async def has_server_settings(read: Read, folder: str) -> bool:
@@ -125,13 +84,12 @@ async def has_server_settings(read: Read, folder: str) -> bool:
     return SERVER_SETTINGS in by_name or b"tool.gepa" in by_name.get(PYPROJECT, b"")
 
 
-async def _found(read: Read, folder: str, names: tuple[str, ...]) -> tuple[str, dict[str, bytes]]:
-    """Return the folder that has any of them, and those it has."""
-    for where in dict.fromkeys((folder, "")):
-        files = await read(posixpath.join(where, name) for name in names)
-        if files:
-            return where, {posixpath.basename(path): content for path, content in files.items()}
-    return "", {}
+async def _found(read: Read, folder: str, names: tuple[str, ...]) -> dict[str, bytes]:
+    """Return the nearest of each of these files, in the folder or above it, by name."""
+    paths = {name: [posixpath.join(where, name) for where in folders_above(folder)] for name in names}
+    files = await read(path for each in paths.values() for path in each)
+    nearest = ((name, next((path for path in each if path in files), None)) for name, each in paths.items())
+    return {name: files[path] for name, path in nearest if path is not None}
 
 
 def _python_version(files: dict[str, bytes]) -> str | None:

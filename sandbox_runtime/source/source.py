@@ -13,7 +13,7 @@ from pathlib import Path
 from evolverpc_common.files import lock_if_free, locked, remove_tree
 from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import SandboxError
-from sandbox_runtime.api.spec import Command, ResourceLimits
+from sandbox_runtime.api.spec import Command, Recipe, ResourceLimits
 from sandbox_runtime.source.origin import (
     LocalRepository,
     RemoteRepository,
@@ -23,7 +23,7 @@ from sandbox_runtime.source.origin import (
     mirror_path,
     remote_commit,
 )
-from sandbox_runtime.source.recipes import ProgramNeeds, has_server_settings, program_needs
+from sandbox_runtime.source.recipes import has_server_settings, program_needs
 from sandbox_runtime.source.remote_git import GitToken
 
 PROGRAM = "program"
@@ -54,7 +54,7 @@ class Checkout:
     branch: str
     folder: str
     tar: Path
-    needs: ProgramNeeds
+    needs: Recipe
     left_out: tuple[str, ...] = ()
     is_configured: bool = True
 
@@ -128,17 +128,14 @@ class Source:
                 await run_shielded(self._swept)
             for used in (tar, origin.commit.folder) if isinstance(self._address, RemoteRepository) else (tar,):
                 os.utime(used)
-        install = needs.recipe.install
-        unused = (
-            [] if install is None else [f"{path}: not used, {install.decided_by} decides" for path in install.unused]
-        )
+        installs = [each for each in (needs.install, needs.node_install) if each is not None]
+        unused = [f"{path}: not used, {each.decided_by} decides" for each in installs for path in each.unused]
         left_out = (*origin.left_out, *unused)
         for words in left_out:
             on_progress(words)
         made = Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, left_out, is_configured)
-        origin_of_builds = "" if install is None else str(self._address)
-        recipe = replace(needs.recipe, checkout=(made.unpack_command(),), origin=origin_of_builds)
-        return replace(made, needs=replace(needs, recipe=recipe))
+        origin_of_builds = str(self._address) if installs else ""
+        return replace(made, needs=replace(needs, checkout=(made.unpack_command(),), origin=origin_of_builds))
 
     def _make_private(self) -> None:
         """Make the cache's folders private, because they hold private repositories. Blocks."""

@@ -51,13 +51,12 @@ def bash(script: str, cwd: str, timeout_s: float, env: Mapping[str, str] | None)
     return Command(("bash", "-c", script), cwd=cwd, timeout_s=timeout_s, env=dict(env or {}))
 
 
-def link_command(python: Sequence[str], installed: str, top: str) -> Command:
+def link_command(python: Sequence[str], installed: str) -> Command:
     """Return a command that links Node's packages into a program, and prepares its local ones; git ignores the links.
 
-    `python`: an interpreter that has our packages. `installed`: see `evolverpc_common.node_packages`. `top`: the
-    folder, in the workspace, that it is laid out as.
+    `python`: an interpreter that has our packages. `installed`: see `evolverpc_common.node_tools`.
     """
-    link = (*python, "-m", "evolverpc_common.node_packages", installed, top)
+    link = (*python, "-m", "evolverpc_common.node_tools", installed, PROGRAM)
     return Command(("sh", "-ec", _IGNORE_MODULES, "sh", PROGRAM, *link), timeout_s=_PREPARE_S)
 
 

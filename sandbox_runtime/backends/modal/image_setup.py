@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from evolverpc_common.build_cache import FILES
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe
 from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
-from sandbox_runtime.environments.node import NPM_VARIABLES, has_node_packages, modules_folders
+from sandbox_runtime.environments.node import NPM_VARIABLES
 from sandbox_runtime.environments.python import wants_python
 
 WORKSPACE = "/workspace"
@@ -50,8 +50,8 @@ def prepared(recipe: Recipe, image: str) -> PreparedEnvironment:
     env = {}
     if wants_python(recipe):
         env["VIRTUAL_ENV"] = f"{PROGRAM}/venv"
-    if has_node_packages(recipe):
-        env["NODE_PATH"] = f"{PROGRAM}/{FILES}/{modules_folders(recipe)[0]}"
+    if recipe.node_install is not None:
+        env["NODE_PATH"] = f"{PROGRAM}/{FILES}/{recipe.node_install.modules[-1]}"
         env |= NPM_VARIABLES
     return PreparedEnvironment(
         recipe=recipe,
@@ -112,8 +112,8 @@ def link(recipe: Recipe, built: BuiltEnvironment, program: Path) -> None:
     links = {f"path/{number}": folder for number, folder in enumerate(built.path[:PATHS])}
     if built.python is not None:
         links["venv"] = str(Path(built.python).parents[1])
-    if "NODE_PATH" in built.env:
-        links[FILES] = built.env["NODE_PATH"].removesuffix(f"/{modules_folders(recipe)[0]}")
+    if recipe.node_install is not None:
+        links[FILES] = built.env["NODE_PATH"].removesuffix(f"/{recipe.node_install.modules[-1]}")
     for name, target in links.items():
         (program / name).symlink_to(target)
 

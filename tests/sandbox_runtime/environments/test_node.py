@@ -1,17 +1,17 @@
 """Node's packages and Node itself: of this machine, or of a wheel; and how npm's ranges are read."""
 
-import json
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from evolverpc_common.node_tools import node_install
 from sandbox_runtime import EnvironmentMissing, Recipe
 from sandbox_runtime.environments import EnvironmentCache
 from sandbox_runtime.environments.node import version, version_ranges
-from tests.sandbox_runtime.environments.wheels import HostRun, exists, make_wheel
+from tests.sandbox_runtime.environments.wheels import HostRun, exists, make_wheel, places, unpack_command
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
 
@@ -20,47 +20,79 @@ def node_output(folder: str) -> str:
     return subprocess.check_output(["node"], env={"PATH": folder}, text=True)
 
 
+WORKSPACE = {
+    "package.json": """{"name": "all", "workspaces": ["{apps,libs}/*"],
+        "scripts": {"postinstall": "node apps/bot/patch.js"}}""",
+    "apps/bot/package.json": '{"name": "bot", "dependencies": {"ms": "*"}}',
+    "apps/bot/patch.js": "require('fs').writeFileSync('node_modules/patched', require('ms'));",
+    "libs/ms/package.json": '{"name": "ms", "version": "9.0.0"}',
+    "libs/ms/index.js": "module.exports = 'ours';",
+}
+
+
+def program(files: Mapping[str, str], folder: str) -> Recipe:
+    install, unread = node_install(folder, files, {path: content.encode() for path, content in files.items()})
+    assert not unread
+    return Recipe(node_install=install, checkout=(unpack_command(files),))
+
+
 @needs_npm
-async def test_packages_are_installed_without_the_programs_own_scripts(
+async def test_the_workspaces_own_packages_lead_to_the_files_of_each_sandbox(
     environments: EnvironmentCache, run: HostRun
 ) -> None:
-    package = json.dumps({"name": "p", "scripts": {"prepare": "exit 1", "postinstall": "exit 1"}}).encode()
-    built = await environments.ready(Recipe(node=">=18", files={"package.json": package}), run=run, on_progress=print)
+    recipe = program(WORKSPACE, "apps/bot")
+    progress: list[str] = []
+    built = await environments.ready(recipe, run=run, on_progress=progress.append)
+    assert progress == ["installing what package.json lists, with npm"]
     modules = Path(built.env["NODE_PATH"])
-    assert exists(str(modules))
-    assert modules.name == "node_modules"
+    assert (modules / "ms").readlink() == Path("/workspace/program/libs/ms")
+    assert (modules / "patched").read_text() == "ours"
+    assert not (modules.parent / "libs/ms/index.js").exists()
     assert all(exists(folder) for folder in built.path)
     assert built.python is None
     commands = len(run.commands)
-    await environments.ready(Recipe(node=">=18", files={"package.json": package}), run=run, on_progress=print)
+    changed = program({**WORKSPACE, "libs/ms/index.js": "module.exports = 'changed';"}, "apps/bot")
+    assert await environments.ready(changed, run=run, on_progress=print) == built
     assert len(run.commands) == commands
 
 
 @needs_npm
-@pytest.mark.parametrize("taken", ["files", "files/package.json"])
-async def test_nothing_is_written_through_links_that_build_code_made(
-    environments: EnvironmentCache, wheels: Path, tmp_path: Path, taken: str
+async def test_a_package_outside_of_the_workspaces_has_packages_of_its_own(
+    environments: EnvironmentCache, run: HostRun
 ) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    package = {"name": "p", "scripts": {"prepare": "exit 1"}}
-    files = {"package.json": json.dumps(package).encode()}
-    prepared: list[dict[str, object]] = []
+    files = {**WORKSPACE, "package-lock.json": "{}", "demo/package.json": '{"dependencies": {"ms": "file:../libs/ms"}}'}
+    built = await environments.ready(program(files, "demo"), run=run, on_progress=print)
+    modules = Path(built.env["NODE_PATH"]).parent / "demo/node_modules"
+    assert (modules / "ms").readlink() == Path("/workspace/program/libs/ms")
 
-    class Linking(HostRun):
-        async def __call__(
-            self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
-        ) -> tuple[int, bytes]:
-            if "pip" not in argv:
-                return (0, b"") if "--prefix" in argv else await super().__call__(argv, cwd, env, timeout_s, readable)
-            prepared.append(json.loads((cwd / "files/package.json").read_bytes()))
-            (cwd / taken).rename(cwd / "moved")
-            (cwd / taken).symlink_to(elsewhere if taken == "files" else elsewhere / "package.json")
-            return 0, b""
 
-    await environments.ready(Recipe(node=">=18", files=files, packages=("greeting",)), run=Linking(), on_progress=print)
-    assert prepared == [{"name": "p"}]
-    assert list(elsewhere.iterdir()) == []
+@needs_npm
+@pytest.mark.parametrize(
+    ("spec", "settings", "words"),
+    [
+        ("file:../gone", "", "node_modules/shared leads to .*/gone, which the repository has not: commit that package"),
+        ("file:../shared", "install-links=true", "node_modules/shared is a copy of shared, .*use a workspace"),
+    ],
+)
+async def test_a_package_that_cannot_lead_to_the_files_of_each_sandbox_is_named(
+    environments: EnvironmentCache, cache: Path, run: HostRun, spec: str, settings: str, words: str
+) -> None:
+    files = {"app/package.json": f'{{"dependencies": {{"shared": "{spec}"}}}}', "app/.npmrc": settings}
+    files["shared/package.json"] = '{"name": "shared", "version": "1.0.0"}'
+    with pytest.raises(EnvironmentMissing, match=words):
+        await environments.ready(program(files, "app"), run=run, on_progress=print)
+    assert places(cache) == []
+
+
+@needs_npm
+async def test_scripts_that_could_read_a_password_are_named_and_do_not_run(
+    environments: EnvironmentCache, run: HostRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:hidden@127.0.0.1:1")
+    progress: list[str] = []
+    built = await environments.ready(program(WORKSPACE, ""), run=run, on_progress=progress.append)
+    assert progress[1].endswith("the password of the package index: postinstall of package.json")
+    assert not exists(f"{built.env['NODE_PATH']}/patched")
 
 
 async def test_a_node_that_is_not_here_comes_from_a_wheel_that_several_recipes_share(

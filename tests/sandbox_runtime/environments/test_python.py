@@ -9,25 +9,16 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.python_tools import python_install
-from sandbox_runtime import Command, EnvironmentMissing, Recipe, RuntimeInterrupted
+from sandbox_runtime import EnvironmentMissing, Recipe, RuntimeInterrupted
 from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
-from tests.sandbox_runtime.environments.wheels import HostRun, exists, local_package, make_wheel, places
+from tests.sandbox_runtime.environments.wheels import HostRun, exists, local_package, make_wheel, places, unpack_command
 
 
 def program(files: Mapping[str, str], folder: str = "") -> Recipe:
-    """The recipe of a program with these files, which are unpacked in place of a commit."""
-    documents = {path: content.encode() for path, content in files.items()}
-    manifests = {path: content for path, content in documents.items() if path.endswith((".toml", ".txt"))}
+    manifests = {path: content.encode() for path, content in files.items() if path.endswith((".toml", ".txt"))}
     install, unread = python_install(folder, files, manifests)
     assert not unread
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for path, content in documents.items():
-            entry = tarfile.TarInfo(path)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    unpack = Command(("sh", "-ec", "mkdir program; tar -xC program"), stdin=packed.getvalue())
-    return Recipe(install=install, checkout=(unpack,))
+    return Recipe(install=install, checkout=(unpack_command(files),))
 
 
 GREETING = program({"requirements.txt": "greeting==1.0\n"})

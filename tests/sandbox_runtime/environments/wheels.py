@@ -1,13 +1,17 @@
 """Build commands as plain processes, and wheels, for the tests of environments."""
 
 import asyncio
+import io
 import os
 import signal
+import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from sandbox_runtime import Command
 
 
 @dataclass
@@ -86,6 +90,17 @@ def local_package(folder: str, name: str, value: str, requires: str = "") -> dic
         f"{folder}backend.py": backend,
         f"{folder}src/{name}.py": f"VALUE = {value!r}\n",
     }
+
+
+def unpack_command(files: Mapping[str, str]) -> Command:
+    """Makes `program` with these files, in place of those of a commit."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for path, content in files.items():
+            entry = tarfile.TarInfo(path)
+            entry.size = len(content.encode())
+            archive.addfile(entry, io.BytesIO(content.encode()))
+    return Command(("sh", "-ec", "mkdir program; tar -xC program"), stdin=packed.getvalue())
 
 
 def places(cache: Path) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evolverpc_common.node_tools import NodeInstall
 from evolverpc_common.python_tools import PythonInstall
 from sandbox_runtime import Command, EnvironmentMissing, Recipe
 from sandbox_runtime.backends.modal import image_setup, images
@@ -14,7 +15,7 @@ from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.modal.echo_server import published, spec
 from tests.support.modal_cloud import Cloud
 
-RECIPE = Recipe(python=">=3.11", node="20", files={"package.json": b"{}"}, packages=("idna",))
+RECIPE = Recipe(python=">=3.11", node="20", packages=("idna",))
 
 
 async def test_an_unpublished_recipe_is_an_error_with_the_command_that_publishes_it(
@@ -78,7 +79,8 @@ def test_a_recipe_is_read_with_the_input_of_its_checkout(tmp_path: Path) -> None
     (tmp_path / "tar").write_bytes(b"\0")
     install = PythonInstall("app", ("uv", "sync"), "uv.lock", "1f")
     commands = (Command(("tar", "-x"), stdin=tmp_path / "tar"), Command(("git", "apply"), "program", b"\xff"))
-    recipe = Recipe(install=install, checkout=commands)
+    node = NodeInstall("", "app", None, ("ci",), "package-lock.json", "2f", ("yarn.lock",))
+    recipe = Recipe(install=install, node_install=node, checkout=commands)
     write_recipe(recipe, tmp_path)
     found = read_recipe(tmp_path)
     assert found == recipe
@@ -87,12 +89,11 @@ def test_a_recipe_is_read_with_the_input_of_its_checkout(tmp_path: Path) -> None
 
 
 def test_a_recipe_is_installed_at_the_paths_of_the_prepared_environment(tmp_path: Path) -> None:
-    recipe = Recipe(python=">=3.11", files={"deep/binary": b"\xff\x00"})
+    recipe = Recipe(python=">=3.11")
     write_recipe(recipe, tmp_path)
     program = tmp_path / "program"
     asyncio.run(install(tmp_path, program))
     prepared = image_setup.prepared(recipe, "im-any")
     assert prepared.python == "/opt/program/venv/bin/python"
     assert (program / "venv" / "bin" / "python").exists()
-    assert [file.read_bytes() for file in program.rglob("deep/binary")] == [b"\xff\x00"]
     assert (program / "path" / "0").resolve() == (program / "venv" / "bin").resolve()

@@ -61,11 +61,11 @@ async def test_a_folder_resolves_to_its_commit_and_its_path_in_the_repository(re
     checkout = await ready(str(repository / "app"), cache)
     assert (checkout.commit, checkout.branch) == (git(repository, "rev-parse", "HEAD"), "trunk")
     assert (checkout.folder, checkout.cwd) == ("app", "program/app")
-    assert checkout.needs.recipe.install is not None
-    assert checkout.needs.recipe.install.decided_by == "app/requirements.txt"
+    assert checkout.needs.install is not None
+    assert checkout.needs.install.decided_by == "app/requirements.txt"
     other = await ready(shutil.copytree(repository, cache.with_name("fork")).as_posix() + "/app", cache)
     assert other.commit == checkout.commit
-    assert other.needs.recipe.digest != checkout.needs.recipe.digest, "a fork's build scripts make no other's packages"
+    assert other.needs.digest != checkout.needs.digest, "a fork's build scripts make no other's packages"
 
 
 async def test_only_the_commit_is_unpacked_without_remotes_hooks_or_settings(
