@@ -193,9 +193,9 @@ def node_install(
 ) -> tuple[NodeInstall | None, set[str]]:
     """Return what installs the program in `folder`, by the nearest `package.json` there or above that lists anything.
 
-    The tool runs beside that file if a lock is there, else in a folder above it that has workspaces and a lock. Also return the paths
-    of files that must be read first; repeat with them in `documents` until there are none. `ids`: the ids of the
-    contents of the repository's files, by path.
+    The tool runs beside that file if a lock is there, else in a folder above it that has workspaces and a lock. Also
+    return the paths of files that must be read first; repeat with them in `documents` until there are none. `ids`: the
+    ids of the contents of the repository's files, by path.
 
     Raises:
         ValueError: a file cannot be read, or asks for a tool that is not known here; the text names it.
