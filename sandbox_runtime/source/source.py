@@ -34,6 +34,7 @@ KEPT_DAYS = 30
 
 logger = logging.getLogger(__name__)
 
+_MOST_NAMED = 20
 _UNPACK_S = 600.0
 _UNPACK = (
     'mkdir "$1" && tar -x --no-same-owner -C "$1"'
@@ -121,6 +122,7 @@ class Source:
             if origin.folder and not await origin.commit.has_folder(origin.folder):
                 raise SandboxError(f"{self._address}: commit {origin.commit.id[:12]} has no folder {origin.folder}")
             needs = await program_needs(origin.commit, origin.folder)
+            pointers = await origin.commit.lfs_pointers()
             is_configured = await has_server_settings(origin.commit.read, origin.folder)
             tar = self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}-plain.tar"
             if not await asyncio.to_thread(tar.exists):
@@ -130,7 +132,8 @@ class Source:
                 os.utime(used)
         installs = [each for each in (needs.install, needs.node_install) if each is not None]
         unused = [f"{path}: not used, {each.decided_by} decides" for each in installs for path in each.unused]
-        left_out = (*origin.left_out, *unused)
+        of_lfs = [f"the content of {_some(pointers)} is left out: Git LFS holds it, and the program reads a pointer"]
+        left_out = (*origin.left_out, *(of_lfs if pointers else ()), *unused)
         for words in left_out:
             on_progress(words)
         made = Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, left_out, is_configured)
@@ -176,6 +179,10 @@ class Source:
                 with lock_if_free(self._lock_of(mirror)) as held:
                     if held and _is_older(mirror, before):
                         remove_tree(mirror)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if (more := len(names) - _MOST_NAMED) > 0 else "")
 
 
 def _is_older(path: Path, than: float) -> bool:

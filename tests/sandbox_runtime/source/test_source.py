@@ -115,6 +115,17 @@ async def test_uncommitted_changes_are_left_out_and_reported(repository: Path, c
     assert (program / "app/program.py").read_text() == FILES["app/program.py"]
 
 
+async def test_files_whose_content_git_lfs_holds_are_named(repository: Path, cache: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:1f\nsize 1\n"
+    commit(repository, {"app/prompt.txt": pointer})  # before its attributes, as git-lfs may not be here
+    commit(repository, {".gitattributes": "*.txt filter=lfs\n", "app/other.txt": "a\n"})
+    progress: list[str] = []
+    await ready(str(repository / "app"), cache, progress=progress)
+    assert (
+        progress[-1] == "the content of app/prompt.txt is left out: Git LFS holds it, and the program reads a pointer"
+    )
+
+
 @pytest.mark.parametrize(
     ("ref", "folder", "message"),
     [("nowhere", "", "no commit"), ("--all", "", "not the name"), ("HEAD", "missing", "no folder")],
