@@ -193,7 +193,7 @@ def node_install(
 ) -> tuple[NodeInstall | None, set[str]]:
     """Return what installs the program in `folder`, by the nearest `package.json` there or above that lists anything.
 
-    That is run where there is a lock: beside it, else in a folder above it that has workspaces. Also return the paths
+    Its tool is run in the folder with the lock: that one, else one above it that has workspaces. Also return the paths
     of files that must be read first; repeat with them in `documents` until there are none. `ids`: the ids of the
     contents of the repository's files, by path.
 
