@@ -149,15 +149,6 @@ class BuildFolder:
             await self.run(argv, readable=(), cwd=self.folder / where / command.cwd)
         return self.folder / where / PROGRAM
 
-    def has(self, *names: str) -> bool:
-        """Return whether there are nested folders of these names, none of them a link. Blocks."""
-        folder = self.folder
-        for name in names:
-            folder /= name
-            if folder.is_symlink() or not folder.is_dir():
-                return False
-        return True
-
     def clean(self, kept: Collection[str]) -> None:
         """Remove everything but these folders. Blocks."""
         for path in self.folder.iterdir():

@@ -1,6 +1,5 @@
 """Read a commit: its files, and a small repository of this commit only, to be unpacked in a sandbox."""
 
-import posixpath
 import tarfile
 import tempfile
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from sandbox_runtime.source.remote_git import GitFailed, git
 
 PACK_S = 600.0
 
-MANIFESTS_BYTES = 4 * 2**20
+MANIFESTS_BYTES = 16 * 2**20
 """Largest total size of the files that are read into memory."""
 
 _FILE_MODES = (b"100644", b"100755")
@@ -64,11 +63,8 @@ class Commit:
         return ids_of(await self._git("ls-tree", "-r", "-z", "--full-tree", self.id), place=2)
 
     async def lfs_pointers(self) -> list[str]:
-        """Return the paths of the files that are pointers of Git LFS, if attributes name it. Raises `GitFailed`."""
+        """Return the paths of the files that are pointers of Git LFS. Raises `GitFailed`."""
         ids = await self.ids()
-        attributes = await self.read(path for path in ids if posixpath.basename(path) == ".gitattributes")
-        if not any(b"filter=lfs" in content for content in attributes.values()):
-            return []
         sizes = await self._sizes("".join(f"{blob}\n" for blob in ids.values()).encode())
         small = [path for path, size in zip(ids, sizes, strict=True) if size < _LFS_BYTES]
         asked = "".join(f"{ids[path]}\n" for path in small).encode()

@@ -34,7 +34,6 @@ KEPT_DAYS = 30
 
 logger = logging.getLogger(__name__)
 
-_MOST_NAMED = 20
 _UNPACK_S = 600.0
 _UNPACK = (
     'mkdir "$1" && tar -x --no-same-owner -C "$1"'
@@ -132,8 +131,10 @@ class Source:
                 os.utime(used)
         installs = [each for each in (needs.install, needs.node_install) if each is not None]
         unused = [f"{path}: not used, {each.decided_by} decides" for each in installs for path in each.unused]
-        of_lfs = [f"the content of {_some(pointers)} is left out: Git LFS holds it, and the program reads a pointer"]
-        left_out = (*origin.left_out, *(of_lfs if pointers else ()), *unused)
+        of_lfs = [
+            f"the content of {path} is left out: Git LFS holds it, and the program reads a pointer" for path in pointers
+        ]
+        left_out = (*origin.left_out, *of_lfs, *unused)
         for words in left_out:
             on_progress(words)
         made = Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, left_out, is_configured)
@@ -179,10 +180,6 @@ class Source:
                 with lock_if_free(self._lock_of(mirror)) as held:
                     if held and _is_older(mirror, before):
                         remove_tree(mirror)
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if (more := len(names) - _MOST_NAMED) > 0 else "")
 
 
 def _is_older(path: Path, than: float) -> bool:

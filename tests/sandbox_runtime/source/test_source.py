@@ -187,8 +187,8 @@ async def test_manifests_and_commits_that_are_too_large_are_refused_before_they_
     with pytest.raises(SandboxError, match="is of 2 MB, and a sandbox's workspace of 1 MB"):
         commit(repository, {"data": "0" * 2**21})
         await Source(str(repository), cache=cache, most_mb=1).ready(on_progress=print)
-    commit(repository, {"requirements.txt": "\0" * (2**22 + 1)})
-    with pytest.raises(SandboxError, match=r"more than 4 MB.* largest is requirements\.txt"):
+    commit(repository, {"requirements.txt": "\0" * (2**24 + 1)})
+    with pytest.raises(SandboxError, match=r"more than 16 MB.* largest is requirements\.txt"):
         await ready(str(repository), cache)
     assert inside(cache / "commits") == []
 
