@@ -54,20 +54,13 @@ _PNPM_OF_LOCK = {b"6": "8", b"9": "10"}
 
 NPM_OPTIONS = ("--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error")
 _COMMANDS = {
-    "npm": ("install", *NPM_OPTIONS),
-    "pnpm": ("install", "--no-frozen-lockfile", "--loglevel=error"),
-    "yarn 1": ("install", "--non-interactive"),
-    "yarn": ("install", "--no-immutable"),
-    "bun": ("install",),
+    "npm": (("ci", *NPM_OPTIONS), ("install", *NPM_OPTIONS)),
+    "pnpm": (("install", "--frozen-lockfile", "--loglevel=error"), ("install", "--no-frozen-lockfile")),
+    "yarn 1": (("install", "--frozen-lockfile", "--non-interactive"), ("install", "--non-interactive")),
+    "yarn": (("install", "--immutable"), ("install", "--no-immutable")),
+    "bun": (("install", "--frozen-lockfile"), ("install",)),
 }
-_LOCKED_COMMANDS = {
-    "npm": ("ci", *NPM_OPTIONS),
-    "pnpm": ("install", "--frozen-lockfile", "--loglevel=error"),
-    "yarn 1": ("install", "--frozen-lockfile", "--non-interactive"),
-    "yarn": ("install", "--immutable"),
-    "bun": ("install", "--frozen-lockfile"),
-}
-_NO_SCRIPTS = "--ignore-scripts"
+"""The commands of each tool with a lock, and without one."""
 
 _TOOL_VARIABLES = {"CI": "true", "YARN_NODE_LINKER": "node-modules", "YARN_ENABLE_TELEMETRY": "0"}
 """Variables of all tools: without a terminal they would ask, and yarn's other linkers need its own `node`."""
@@ -81,7 +74,7 @@ _WITH_PROXY = (
 
 _KEEP_MODULES = """
 const fs = require("fs"), path = require("path");
-const [given, checkout, modules] = process.argv.slice(1), top = fs.realpathSync(given);
+const [given, checkout, ...modules] = process.argv.slice(1), top = fs.realpathSync(given);
 const own = {}, files = [], found = [];
 const fail = (entry, words) => { console.error(`${path.relative(top, entry)} ${words}`); process.exit(1); };
 const inside = (file) => {
@@ -99,16 +92,15 @@ const find = (folder) => each(folder, (file, entry) => {
   else find(file);
 });
 const keep = (folder) => each(folder, (file, entry) => {
-  const manifest = path.join(file, "package.json");
+  const isPackage = /[/](node_modules|@[^/]*)$/.test(folder), manifest = path.join(file, "package.json");
   if (entry.isSymbolicLink()) {
     const target = path.resolve(folder, fs.readlinkSync(file)), local = inside(target);
-    if (path.basename(folder) !== ".bin" && !fs.existsSync(file))
+    if (isPackage && !fs.existsSync(file))
       fail(file, `leads to ${target}, which the repository has not: commit that package to it, or publish it`);
     if (local !== null) { fs.unlinkSync(file); fs.symlinkSync(path.join(checkout, local), file); }
   } else if (entry.isDirectory()) {
-    const isPackage = /[/](node_modules|@[^/]*)$/.test(folder) && fs.existsSync(manifest);
-    const from = isPackage && own[fs.readFileSync(manifest, "utf8")];
-    if (from !== false && from !== undefined)
+    const from = isPackage && fs.existsSync(manifest) ? own[fs.readFileSync(manifest, "utf8")] : undefined;
+    if (from !== undefined)
       fail(file, `is a copy of ${path.relative(top, from)}, which changes of the program would not reach: use a`
         + " workspace, or `link:FOLDER`, instead of `file:FOLDER` or `injected`, and write the lock again");
     keep(file);
@@ -116,8 +108,8 @@ const keep = (folder) => each(folder, (file, entry) => {
 });
 find(top);
 found.forEach(keep);
-files.forEach((file) => fs.unlinkSync(file));
-fs.mkdirSync(path.join(top, modules), { recursive: true });
+files.forEach((file) => fs.rmSync(file, { force: true }));
+modules.forEach((folder) => fs.mkdirSync(path.join(top, folder, ".bin"), { recursive: true }));
 fs.writeFileSync(path.join(top, "package.json"), "{}");
 """
 """Leaves only `node_modules` of a checkout, with links to packages of the repository at the place of programs.
@@ -165,7 +157,7 @@ class NodeInstall:
         `run` runs a command in a folder with more variables, and returns its output; what it raises is raised.
         """
         name, words, folder = "npm", [*npm], top / self.folder
-        options = [] if may_run_scripts else [_NO_SCRIPTS]
+        options = [] if may_run_scripts else ["--ignore-scripts"]
         if self.tool is not None:
             name, where = self.tool.removeprefix("@yarnpkg/cli-dist").partition("@")[0] or "yarn", scratch / "tool"
             fetch = [*npm, "install", "--prefix", str(where), "--engine-strict", *NPM_OPTIONS, *options, self.tool]
@@ -181,11 +173,11 @@ class NodeInstall:
         if name == "npm" and self.program != self.folder:
             around = await run([*words, "prefix"], top / self.program, {})
             if around != await run(["pwd", "-P"], folder, {}):
-                command, folder = _COMMANDS["npm"], top / self.program  # it is none of the workspaces there
+                command, folder = _COMMANDS["npm"][1], top / self.program  # it is none of the workspaces there
         for linked in self.linked:
-            await run([*words, *_COMMANDS["npm"], *options], top / linked, _TOOL_VARIABLES)
+            await run([*words, *_COMMANDS["npm"][1], *options], top / linked, _TOOL_VARIABLES)
         await run([*words, *command, *options], folder, _TOOL_VARIABLES)
-        await run([node, "-e", _KEEP_MODULES, str(top), CHECKOUT, self.modules[-1]], top, {})
+        await run([node, "-e", _KEEP_MODULES, str(top), CHECKOUT, *self.modules], top, {})
 
 
 def node_install(
@@ -193,9 +185,9 @@ def node_install(
 ) -> tuple[NodeInstall | None, set[str]]:
     """Return what installs the program in `folder`, by the nearest `package.json` there or above that lists anything.
 
-    The tool runs beside that file if a lock is there, else in a folder above it that has workspaces and a lock. Also
-    return the paths of files that must be read first; repeat with them in `documents` until there are none. `ids`: the
-    ids of the contents of the repository's files, by path.
+    Its tool is run in the folder with the lock: that one, else one above it that has workspaces. Also return the paths
+    of files that must be read first; repeat with them in `documents` until there are none. `ids`: the ids of the
+    contents of the repository's files, by path.
 
     Raises:
         ValueError: a file cannot be read, or asks for a tool that is not known here; the text names it.
@@ -209,18 +201,18 @@ def node_install(
     read = {where: _parsed(posixpath.join(where, PACKAGE_JSON), documents) for where in above}
     program = next((where for where in above if _locks(where, ids) or _lists_any(read[where])), above[0])
     around = above[above.index(program) + 1 :]
-    roots = [where for where in around if "workspaces" in read[where] or posixpath.join(where, _PNPM_WORKSPACE) in ids]
-    root = next((where for where in (program, *roots) if _locks(where, ids)), [program, *roots][-1])
+    of_pnpm = {where for where in above if posixpath.join(where, _PNPM_WORKSPACE) in ids}
+    roots = [program, *(where for where in around if "workspaces" in read[where] or where in of_pnpm)]
+    root = next((where for where in roots if _locks(where, ids)), roots[-1])
     name, tool = _manager(root, read[root])
     locks = _locks(root, ids)
-    name = name or next(iter(locks.values()), "npm")
+    name = name or next(iter(locks.values()), "pnpm" if root in of_pnpm else "npm")
     lock = next((path for path, manager in locks.items() if manager == name), None)
-    if tool is None and lock is not None and name != "npm":
-        if lock not in documents:
+    if tool is None and name != "npm":
+        if lock is not None and lock not in documents:
             return None, {lock}
-        tool = _tool_of_lock(name, lock, documents[lock], posixpath.join(root, PACKAGE_JSON))
-    commands = _COMMANDS if lock is None else _LOCKED_COMMANDS
-    command = commands["yarn 1" if str(tool).startswith("yarn@") else name]
+        tool = _newest_tool(name, lock, documents, posixpath.join(root, PACKAGE_JSON))
+    command = _COMMANDS["yarn 1" if str(tool).startswith("yarn@") else name][lock is None]
     scripts, named = _scripts(manifests, documents, ids)
     files = {path for path in ids if posixpath.basename(path) in _READ or path.endswith(_READ_ENDINGS)}
     files |= named | {path for path in ids if ".yarn" in path.split("/")}
@@ -277,16 +269,15 @@ def _manager(folder: str, document: Mapping[str, Any]) -> tuple[str, str | None]
     return name, f"{name if name != 'yarn' or version.startswith('1.') else '@yarnpkg/cli-dist'}@{version}"
 
 
-def _tool_of_lock(name: str, path: str, content: bytes, manifest: str) -> str:
+def _newest_tool(name: str, lock: str | None, documents: Mapping[str, bytes], manifest: str) -> str:
     """Return the package of the newest tool that reads a lock."""
-    if name == "yarn":
-        return "yarn@1.22.22" if b"yarn lockfile v1" in content else "@yarnpkg/cli-dist@4"
-    if name == "bun":
-        return "bun@1"
+    content = b"lockfileVersion: '9.0'" if lock is None else documents[lock]
+    if name != "pnpm":
+        return "bun@1" if name == "bun" else "yarn@1" if b"yarn lockfile v1" in content else "@yarnpkg/cli-dist@4"
     written = _LOCK_VERSION.search(content)
     if written is None or written[1] not in _PNPM_OF_LOCK:
         raise ValueError(
-            f"{path} is of no version that is known here: name its pnpm in {manifest},"
+            f"{lock} is of no version that is known here: name its pnpm in {manifest},"
             ' `"packageManager": "pnpm@VERSION"`'
         )
     return f"pnpm@{_PNPM_OF_LOCK[written[1]]}"
@@ -316,11 +307,6 @@ def package_folders(paths: Iterable[str]) -> Iterator[str]:
         folder, name = posixpath.split(path)
         if name == PACKAGE_JSON and MODULES not in folder.split("/"):
             yield folder
-
-
-def prepares(document: Mapping[str, Any]) -> bool:
-    """Return whether a package has a `prepare` script."""
-    return isinstance(under(document, "scripts", "prepare"), str)
 
 
 def _parsed(path: str, documents: Mapping[str, bytes]) -> dict[str, Any]:
@@ -409,16 +395,21 @@ def to_prepare(packages: Iterable[Path]) -> list[Path]:
 
     for folder in documents:
         visit(folder)
-    return [folder for folder in ordered if prepares(documents[folder])]
+    return [folder for folder in ordered if under(documents[folder], "scripts", "prepare") is not None]
 
 
-def main(installed: Path, files: Path) -> int:
-    """Link what was installed below `installed` to the packages below `files`, and prepare the local ones."""
-    folders = [""]
-    for folder, names, _ in os.walk(installed):
-        folders += [os.path.relpath(folder, installed)] if MODULES in names else []
-        names[:] = [name for name in names if name != MODULES]
-    local = [package for folder in dict.fromkeys(folders) for package in link_modules(installed, files, folder)]
+def main(installed: Path, files: Path, *folders: str) -> int:
+    """Link what was installed below `installed` to the packages below `files`, and prepare the local ones.
+
+    `folders`: those to link into; by default all that were installed into.
+    """
+    if not folders:
+        found = []
+        for folder, names, _ in os.walk(installed):
+            found += [os.path.relpath(folder, installed)] if MODULES in names else []
+            names[:] = [name for name in names if name != MODULES]
+        folders = tuple(found)
+    local = [package for folder in folders for package in link_modules(installed, files, folder)]
     for package in to_prepare(local):
         done = subprocess.run(PREPARE, cwd=package, check=False)  # noqa: S603  # the package's own script
         if done.returncode != 0:
@@ -428,4 +419,4 @@ def main(installed: Path, files: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]))

@@ -81,8 +81,8 @@ class Announcer:
             self.note(f"the folders of submodules are empty: {_some(excluded.submodules)}")
         if excluded.filters:
             self.note(
-                f"git's filters are not run ({_some(excluded.filters)}): their files are as commits store "
-                f"them; give what the program needs of them as untracked files, by `links`"
+                f"filters of git, such as Git LFS, are not run, and these files are as commits store them: "
+                f"{_some(excluded.filters)}; give what the program needs of them as untracked files, by `links`"
             )
 
     def draining(self) -> None:

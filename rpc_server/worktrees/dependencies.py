@@ -90,6 +90,7 @@ async def install_into(
     env = program_environment(settings)
     if jail is not None:
         env |= {"UV_CACHE_DIR": str(cache / "uv"), "npm_config_cache": str(cache / "npm")}
+        env |= {f"XDG_{kind}_HOME": str(cache / kind) for kind in ("CACHE", "DATA", "STATE")}
 
     async def run(command: Sequence[str], where: Path, variables: Mapping[str, str]) -> str:
         given, stage = {**env, **variables}, "environment"

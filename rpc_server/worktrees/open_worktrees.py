@@ -59,8 +59,8 @@ OPEN_FILES = 10_240
 class ExcludedFiles:
     """What of the user's folder is not in worktrees: uncommitted changes and submodules' files.
 
-    `untracked`: the number of untracked files and folders that git does not ignore. `filters`: git's filters, which do
-    not run, that the user's files pass through.
+    `untracked`: the number of untracked files and folders that git does not ignore. `filters`: the user's files that
+    pass through filters of git, which do not run, with these.
     """
 
     branch: str

@@ -165,13 +165,11 @@ class UserRepository:
         return {entry.path: entry.id for entry in self._entries(tree, objects) if entry.mode == LINK}
 
     def filters(self, commit: str) -> list[str]:
-        """Return the configured filters, such as `lfs`, that attributes name for files of the commit."""
-        if not self._filters:
-            return []
+        """Return each file of the commit with its filter, if that is configured or of Git LFS: `a.txt (lfs)`."""
         paths = "".join(f"{path}\0" for path in self.files(commit)).encode("utf-8", "surrogateescape")
-        return sorted(
-            self._filters.intersection(self.git.fields("check-attr", "-z", "--stdin", "filter", stdin=paths)[2::3])
-        )
+        found = self.git.fields("check-attr", "-z", "--stdin", "filter", stdin=paths)
+        named = zip(found[::3], found[2::3], strict=True)
+        return [f"{path} ({name})" for path, name in named if name in self._filters | {"lfs"}]
 
     def read(self, commit: str, path: str, objects: Path | None = None) -> bytes | None:
         """Return the content of a file in the commit; None if there is no such file."""

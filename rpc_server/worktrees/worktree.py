@@ -2,13 +2,12 @@
 
 import os
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from evolverpc_common.node_tools import PREPARE, link_modules, to_prepare
 from evolverpc_common.settings.sources import SettingsError
-from evolverpc_common.shielded import run_shielded
 from evolverpc_common.untrusted_files import open_plain, plain_files
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
@@ -92,10 +91,12 @@ async def prepare_worktree(settings: Settings, files: Path, worktree: Worktree) 
     Raises:
         ProgramFailed: a build fails; stage `build`.
     """
-    local = await run_shielded(_link_node_packages, worktree.environment, files)
     for name in settings.links:
         _link(settings.root / name, worktree.root / name)
-    builds: list[tuple[tuple[str, ...], Path]] = [(PREPARE, package) for package in local]
+    builds: list[tuple[tuple[str, ...], Path]] = []
+    if (modules := worktree.environment.node_packages) is not None:
+        link = (sys.executable, "-I", "-m", "evolverpc_common.node_tools", str(modules), str(files))
+        builds.append(((*link, *worktree.environment.node_folders), files))
     if settings.build_command is not None:
         builds.append((settings.build_command, worktree.root))
     for command, folder in builds:
@@ -107,19 +108,6 @@ async def prepare_worktree(settings: Settings, files: Path, worktree: Worktree) 
             stage="build",
             jail=worktree.jail,
         )
-
-
-def _link_node_packages(environment: Environment, files: Path) -> list[Path]:
-    """Link installed Node packages into the worktree; return the local ones that are to be prepared. Blocks."""
-    if environment.node_packages is None:
-        return []
-    try:
-        each = [link_modules(environment.node_packages, files, folder) for folder in environment.node_folders]
-        return to_prepare(package for packages in each for package in packages)
-    except (OSError, ValueError) as error:
-        raise ProgramFailed(
-            f"Node's packages cannot be linked into the worktree: {error}", stage="environment"
-        ) from None
 
 
 def check_links(settings: Settings, tracked: list[str], prefix: str) -> None:

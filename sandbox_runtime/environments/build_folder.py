@@ -52,7 +52,7 @@ _USERINFO = re.compile(r"://[^/@\s]+@")
 _PASSED = {
     *("LANG", "LC_ALL", "TZ"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"),
     *("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_OFFLINE"),
     *("UV_INSECURE_HOST", "UV_HTTP_TIMEOUT", "UV_EXCLUDE_NEWER", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS"),
     *("NPM_CONFIG_REGISTRY", "NPM_CONFIG_CAFILE", "NPM_CONFIG_OFFLINE"),
@@ -148,15 +148,6 @@ class BuildFolder:
             argv = ("sh", "-ec", _WITH_INPUT, str(self._input(number)), *command.argv)
             await self.run(argv, readable=(), cwd=self.folder / where / command.cwd)
         return self.folder / where / PROGRAM
-
-    def has(self, *names: str) -> bool:
-        """Return whether there are nested folders of these names, none of them a link. Blocks."""
-        folder = self.folder
-        for name in names:
-            folder /= name
-            if folder.is_symlink() or not folder.is_dir():
-                return False
-        return True
 
     def clean(self, kept: Collection[str]) -> None:
         """Remove everything but these folders. Blocks."""

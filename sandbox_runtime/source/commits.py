@@ -13,11 +13,13 @@ from sandbox_runtime.source.remote_git import GitFailed, git
 
 PACK_S = 600.0
 
-MANIFESTS_BYTES = 4 * 2**20
+MANIFESTS_BYTES = 16 * 2**20
 """Largest total size of the files that are read into memory."""
 
 _FILE_MODES = (b"100644", b"100755")
 _SHA256_DIGITS = 64
+_LFS_POINTER, _LFS_BYTES = b"version https://git-lfs.github.com/spec/", 1024
+"""How a pointer of Git LFS begins, and more bytes than it has."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,15 @@ class Commit:
     async def ids(self) -> dict[str, str]:
         """Return the ids of the contents of all files, by path from the repository's top. Raises `GitFailed`."""
         return ids_of(await self._git("ls-tree", "-r", "-z", "--full-tree", self.id), place=2)
+
+    async def lfs_pointers(self) -> list[str]:
+        """Return the paths of the files that are pointers of Git LFS. Raises `GitFailed`."""
+        ids = await self.ids()
+        sizes = await self._sizes("".join(f"{blob}\n" for blob in ids.values()).encode())
+        small = [path for path, size in zip(ids, sizes, strict=True) if size < _LFS_BYTES]
+        asked = "".join(f"{ids[path]}\n" for path in small).encode()
+        contents = read_batch(await self._git("cat-file", "--batch", stdin=asked))
+        return [path for path, content in zip(small, contents, strict=True) if content.startswith(_LFS_POINTER)]
 
     async def has_folder(self, path: str) -> bool:
         """Return whether there is a folder at this path from the repository's top."""

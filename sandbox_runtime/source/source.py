@@ -121,6 +121,7 @@ class Source:
             if origin.folder and not await origin.commit.has_folder(origin.folder):
                 raise SandboxError(f"{self._address}: commit {origin.commit.id[:12]} has no folder {origin.folder}")
             needs = await program_needs(origin.commit, origin.folder)
+            pointers = await origin.commit.lfs_pointers()
             is_configured = await has_server_settings(origin.commit.read, origin.folder)
             tar = self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}-plain.tar"
             if not await asyncio.to_thread(tar.exists):
@@ -130,7 +131,10 @@ class Source:
                 os.utime(used)
         installs = [each for each in (needs.install, needs.node_install) if each is not None]
         unused = [f"{path}: not used, {each.decided_by} decides" for each in installs for path in each.unused]
-        left_out = (*origin.left_out, *unused)
+        of_lfs = [
+            f"the content of {path} is left out: Git LFS holds it, and the program reads a pointer" for path in pointers
+        ]
+        left_out = (*origin.left_out, *of_lfs, *unused)
         for words in left_out:
             on_progress(words)
         made = Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, left_out, is_configured)

@@ -75,7 +75,7 @@ def test_filters_that_the_user_configured_do_not_run_on_files_of_a_commit(projec
     for name in ("clean", "smudge"):
         project.git("config", f"filter.a=b.{name}", mark)
     project.git("config", "filter.a=b.required", "true")
-    project.write({".gitattributes": "*.txt filter=a=b\n"})
+    project.write({".gitattributes": "notes/one.txt filter=a=b\n*.big filter=lfs\n*.py filter=other\n", "x.big": ""})
     (tmp_path / "ran").unlink(missing_ok=True)
     repository = UserRepository(project.folder)
     repository.check_out(project.first, tmp_path / "tree")
@@ -85,7 +85,7 @@ def test_filters_that_the_user_configured_do_not_run_on_files_of_a_commit(projec
     assert (tmp_path / "other/notes/one.txt").read_bytes() == (project.folder / "notes/one.txt").read_bytes()
     os.utime(project.folder / "notes/one.txt", (0, 0))
     assert repository.changed() == []
-    assert repository.filters(commit) == ["a=b"]
+    assert repository.filters(commit) == ["notes/one.txt (a=b)", "x.big (lfs)"]
     assert not (tmp_path / "ran").exists()
 
 

@@ -115,6 +115,17 @@ async def test_uncommitted_changes_are_left_out_and_reported(repository: Path, c
     assert (program / "app/program.py").read_text() == FILES["app/program.py"]
 
 
+async def test_files_whose_content_git_lfs_holds_are_named(repository: Path, cache: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:1f\nsize 1\n"
+    commit(repository, {"app/prompt.txt": pointer})  # before its attributes, as git-lfs may not be here
+    commit(repository, {".gitattributes": "*.txt filter=lfs\n", "app/other.txt": "a\n"})
+    progress: list[str] = []
+    await ready(str(repository / "app"), cache, progress=progress)
+    assert (
+        progress[-1] == "the content of app/prompt.txt is left out: Git LFS holds it, and the program reads a pointer"
+    )
+
+
 @pytest.mark.parametrize(
     ("ref", "folder", "message"),
     [("nowhere", "", "no commit"), ("--all", "", "not the name"), ("HEAD", "missing", "no folder")],
@@ -176,8 +187,8 @@ async def test_manifests_and_commits_that_are_too_large_are_refused_before_they_
     with pytest.raises(SandboxError, match="is of 2 MB, and a sandbox's workspace of 1 MB"):
         commit(repository, {"data": "0" * 2**21})
         await Source(str(repository), cache=cache, most_mb=1).ready(on_progress=print)
-    commit(repository, {"requirements.txt": "\0" * (2**22 + 1)})
-    with pytest.raises(SandboxError, match=r"more than 4 MB.* largest is requirements\.txt"):
+    commit(repository, {"requirements.txt": "\0" * (2**24 + 1)})
+    with pytest.raises(SandboxError, match=r"more than 16 MB.* largest is requirements\.txt"):
         await ready(str(repository), cache)
     assert inside(cache / "commits") == []
 
