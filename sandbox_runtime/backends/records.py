@@ -34,7 +34,6 @@ SOCKET_PATH_BYTES = 103
 
 _ID = re.compile(r"[a-z0-9]{4,32}")
 _KEY = re.compile(r"[a-z0-9-]{1,63}")
-_SOCKET_NAME_BYTES = 32
 _SWEPT = "swept"
 
 
@@ -62,6 +61,14 @@ class SandboxRecord:
         if self.unknown:
             return False
         return self.owner is None or self.owner.is_gone()
+
+    @property
+    def server(self) -> Path:
+        """The socket of its server. Raises `OSError` if the path is too long for one."""
+        path = self.sockets / "server"
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
+            raise OSError(f"{path} is too long for a socket: set XDG_RUNTIME_DIR to a shorter folder")
+        return path
 
     def found(self) -> SandboxInfo:
         """Return it as `Backend.found` lists it."""
@@ -91,8 +98,6 @@ class SandboxRecords:
         root, short = private_folder(self._root), private_folder(self._sockets)
         id_ = secrets.token_hex(6)
         sockets = short / id_
-        if len(os.fsencode(sockets)) + 1 + _SOCKET_NAME_BYTES > SOCKET_PATH_BYTES:
-            raise OSError(f"{sockets} is too long for sockets: set XDG_RUNTIME_DIR to a shorter folder")
         record = SandboxRecord(
             id_, root / id_, sockets, time.time(), ProcessIdentity.this_process(), dict(labels), dict(resources(id_))
         )
