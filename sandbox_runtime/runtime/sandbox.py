@@ -43,15 +43,13 @@ class Sandbox:
         started: StartedSandbox,
         spec: SandboxSpec,
         log: OutputTail,
-        *,
-        began: float,
         freed: "Callable[[Sandbox], None]",
     ) -> None:
         self._backend = backend
         self._started = started
         self._spec = spec
         self._log = log
-        self._began = began
+        self._began = time.monotonic()
         self._on_freed = freed
         self._token = secrets.token_urlsafe(32)
         loop = asyncio.get_running_loop()

@@ -74,7 +74,7 @@ class ModalSandbox:
             following = await finished_before(self._ended, followed(process, *outputs))
             if following is not None and (status := following.result()) >= 0:
                 return SandboxExit("exited", status)
-        except exception.Error as error:
+        except (exception.Error, ConnectionError) as error:
             logger.debug("the output of main of %s has ended: %s", self.id, error)
         return await asyncio.shield(self._ended)  # the sandbox itself is watched
 
