@@ -3,8 +3,8 @@
     $XDG_STATE_HOME/evolverpc/sandboxes/<backend>/<id>/record.json     (~/.local/state without that variable)
     $XDG_RUNTIME_DIR/evolverpc/<id>/                                   (/tmp/evolverpc-<uid>/ without it)
 
-The first holds the owner and what must be freed, and other files of its backend; the second holds sockets, whose paths
-must be short. Both are private to the user.
+The first holds the owner and what must be freed; the second holds sockets, whose paths must be short. Both are private
+to the user. A session of sandboxes has such folders too, with its endpoints file in the second.
 """
 
 import contextlib

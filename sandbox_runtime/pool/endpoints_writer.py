@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evolverpc_common.files import replace_file
 from sandbox_runtime.api.sandbox import ServerEndpoint
-from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
+from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords, is_private
 
 OWN = 0o600
 
@@ -72,14 +72,15 @@ def endpoints_folder(records: SandboxRecords | None = None) -> Iterator[Path]:
     kept = records or SandboxRecords(SESSIONS)
     record = kept.add({})
     try:
-        yield record.folder
+        yield record.sockets
     finally:
         kept.remove(record)
 
 
 def endpoints_folders() -> list[Path]:
     """Return the folders of this user's sessions; those of ended processes may be among them."""
-    return [record.folder for record in _all(SandboxRecords(SESSIONS))]
+    folders = [record.sockets for record in _all(SandboxRecords(SESSIONS))]
+    return [folder for folder in folders if is_private(folder.parent) and is_private(folder)]
 
 
 def sweep_endpoints_folders(records: SandboxRecords | None = None) -> None:

@@ -31,11 +31,11 @@ def test_one_is_private_and_goes_with_its_block(tmp_path: Path, short: Path) -> 
 def test_one_whose_owner_is_gone_is_swept_unless_others_may_write_there(tmp_path: Path, short: Path) -> None:
     subprocess.run([sys.executable, "-c", DIES, str(tmp_path), str(short)], check=False, timeout=60)
     records = SandboxRecords("sessions", state=tmp_path, sockets=short)
-    [left] = [record.folder for record in records.all()]
+    [left] = [record.sockets for record in records.all()]
     (tmp_path / "sandboxes" / "sessions").chmod(0o777)
     sweep_endpoints_folders(records)
     assert left.is_dir()
     (tmp_path / "sandboxes" / "sessions").chmod(0o700)
     with endpoints_folder(records) as folder:
         sweep_endpoints_folders(records)
-        assert [record.folder for record in records.all()] == [folder]
+        assert [record.sockets for record in records.all()] == [folder]
