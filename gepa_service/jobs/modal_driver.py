@@ -70,8 +70,11 @@ async def at_modal(order: OptimizeOrder, session: SandboxSession, front: HttpFro
             labels={RUN_LABEL: order.id[:LABEL_LENGTH], "purpose": "driver"},
             limits=LIMITS,
         )
-        async with asyncio.timeout(spec.ready_s):
-            sandbox = await backend.start(spec, OutputTail(LOG_BYTES))
+        try:
+            async with asyncio.timeout(spec.ready_s):
+                sandbox = await backend.start(spec, OutputTail(LOG_BYTES))
+        except TimeoutError:
+            raise SandboxError(f"Modal made no sandbox for the driver within {spec.ready_s:g} s") from None
         end = partial(backend.stop, sandbox.id)
         stack.push_async_callback(end)
         shared = order.folder / "shared"

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import os
+import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -17,6 +19,7 @@ from sandbox_runtime.backends.records import SandboxRecord
 
 BACKLOG = 1024
 _PIECE_BYTES = 256 * 1024
+_END_PAUSE_S = 0.01
 
 
 def check_environment(prepared: PreparedEnvironment) -> None:
@@ -45,8 +48,8 @@ async def variables_of(
 
 
 def endpoint_of(record: SandboxRecord, token: str) -> ServerEndpoint:
-    """Return the address of the server of a sandbox: a unix socket in the record's folder."""
-    return ServerEndpoint(f"http+unix://{quote(str(record.sockets / 'server'), safe='')}", token)
+    """Return the address of the server of a sandbox: a unix socket. Raises `OSError` if its path is too long."""
+    return ServerEndpoint(f"http+unix://{quote(str(record.server), safe='')}", token)
 
 
 @contextlib.contextmanager
@@ -56,7 +59,7 @@ def server_socket(record: SandboxRecord) -> Iterator[int]:
     Ours is closed after the block, so that no client waits in its backlog when the server has ended.
     """
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(record.sockets / "server"))
+        listener.bind(str(record.server))
         listener.listen(BACKLOG)
         yield listener.fileno()
 
@@ -71,6 +74,18 @@ def pids_with_words(*words: str) -> set[int]:
                 if wanted in line.read():
                     found.add(int(entry.name))
     return found
+
+
+def end_processes(find: Callable[[], set[int]], number: signal.Signals, within_s: float) -> None:
+    """Send a signal to the processes that are found until there are none. Blocks. Raises `OSError` if some remain."""
+    until = time.monotonic() + within_s
+    while pids := find():
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        if time.monotonic() > until:
+            raise OSError(f"processes {sorted(pids)} do not end")
+        time.sleep(_END_PAUSE_S)
 
 
 class OutputCapture:

@@ -3,8 +3,8 @@
     $XDG_STATE_HOME/evolverpc/sandboxes/<backend>/<id>/record.json     (~/.local/state without that variable)
     $XDG_RUNTIME_DIR/evolverpc/<id>/                                   (/tmp/evolverpc-<uid>/ without it)
 
-The first holds the owner and what must be freed, and other files of its backend; the second holds sockets, whose paths
-must be short. Both are private to the user.
+The first holds the owner and what must be freed; the second holds sockets, whose paths must be short. Both are private
+to the user. A session of sandboxes has such folders too, with its endpoints file in the second.
 """
 
 import contextlib
@@ -34,7 +34,6 @@ SOCKET_PATH_BYTES = 103
 
 _ID = re.compile(r"[a-z0-9]{4,32}")
 _KEY = re.compile(r"[a-z0-9-]{1,63}")
-_SOCKET_NAME_BYTES = 32
 _SWEPT = "swept"
 
 
@@ -62,6 +61,14 @@ class SandboxRecord:
         if self.unknown:
             return False
         return self.owner is None or self.owner.is_gone()
+
+    @property
+    def server(self) -> Path:
+        """The socket of its server. Raises `OSError` if the path is too long for one."""
+        path = self.sockets / "server"
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
+            raise OSError(f"{path} is too long for a socket: set XDG_RUNTIME_DIR to a shorter folder")
+        return path
 
     def found(self) -> SandboxInfo:
         """Return it as `Backend.found` lists it."""
@@ -91,8 +98,6 @@ class SandboxRecords:
         root, short = private_folder(self._root), private_folder(self._sockets)
         id_ = secrets.token_hex(6)
         sockets = short / id_
-        if len(os.fsencode(sockets)) + 1 + _SOCKET_NAME_BYTES > SOCKET_PATH_BYTES:
-            raise OSError(f"{sockets} is too long for sockets: set XDG_RUNTIME_DIR to a shorter folder")
         record = SandboxRecord(
             id_, root / id_, sockets, time.time(), ProcessIdentity.this_process(), dict(labels), dict(resources(id_))
         )

@@ -1,16 +1,12 @@
 """The endpoints file that a pool keeps, and its private folder."""
 
 import contextlib
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from evolverpc_common.files import remove_tree, replace_file
-from evolverpc_common.process_identity import ProcessIdentity
+from evolverpc_common.files import replace_file
 from sandbox_runtime.api.sandbox import ServerEndpoint
-from sandbox_runtime.backends.records import is_private, private_folder, sockets_folder
+from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords, is_private
 
 OWN = 0o600
 
@@ -60,52 +56,43 @@ class EndpointsFile:
         return self._folder / f"{key}.proxy-token"
 
 
-OWNER = "owner.json"
+SESSIONS = "sessions"
+"""The name of the records of these folders."""
 
 
 @contextlib.contextmanager
-def endpoints_folder(root: Path | None = None) -> Iterator[Path]:
+def endpoints_folder(records: SandboxRecords | None = None) -> Iterator[Path]:
     """Make a private folder for an `EndpointsFile`, and remove it after the block.
 
-    `root`: replaces the folder that the environment names.
+    `records`: replaces those of this user.
 
     Raises:
         OSError: it cannot be made.
     """
-    folder = private_folder(_root(root)) / secrets.token_hex(6)
-    making = folder.with_name(f".{folder.name}")
-    making.mkdir(mode=0o700)
-    (making / OWNER).write_text(ProcessIdentity.this_process().model_dump_json())
-    making.rename(folder)  # so that no process finds one without its owner
+    kept = records or SandboxRecords(SESSIONS)
+    record = kept.add({})
     try:
-        yield folder
+        yield record.sockets
     finally:
-        remove_tree(folder)
+        kept.remove(record)
 
 
-def endpoints_folders(root: Path | None = None) -> list[Path]:
+def endpoints_folders() -> list[Path]:
     """Return the folders of this user's sessions; those of ended processes may be among them."""
-    fleets = _root(root)
-    if not is_private(fleets.parent) or not is_private(fleets):
-        return []
-    return sorted(folder for folder in fleets.iterdir() if not folder.name.startswith(".") and is_private(folder))
+    folders = [record.sockets for record in _all(SandboxRecords(SESSIONS))]
+    return [folder for folder in folders if is_private(folder.parent) and is_private(folder)]
 
 
-def sweep_endpoints_folders(root: Path | None = None) -> None:
+def sweep_endpoints_folders(records: SandboxRecords | None = None) -> None:
     """Remove the folders of ended processes; nothing if another user could have made them."""
-    fleets = _root(root)
-    if is_private(fleets.parent) and is_private(fleets):
-        for folder in list(fleets.iterdir()):
-            if is_private(folder) and _is_orphan(folder):
-                remove_tree(folder)
+    kept = records or SandboxRecords(SESSIONS)
+    for record in _all(kept):
+        if record.is_orphan:
+            kept.remove(record)
 
 
-def _is_orphan(folder: Path) -> bool:
+def _all(records: SandboxRecords) -> list[SandboxRecord]:
     try:
-        return ProcessIdentity.model_validate_json((folder / OWNER).read_bytes()).is_gone()
-    except (OSError, ValidationError):
-        return False  # being made or removed just now, or none of ours
-
-
-def _root(root: Path | None) -> Path:
-    return (root or sockets_folder()) / "fleets"
+        return records.all()
+    except PermissionError:
+        return []  # another user could have made them

@@ -62,14 +62,6 @@ async def finished_before(ended: "asyncio.Future[Any]", work: Coroutine[Any, Any
         await await_shielded(asyncio.wait([running]))
 
 
-async def healthy_before(ended: "asyncio.Future[Any]", endpoint: ServerEndpoint, within_s: float) -> bool:
-    """Wait until the server is healthy; return False if `ended` is done first. Raises `TimeoutError`."""
-    healthy = await finished_before(ended, wait_until_healthy(endpoint, within_s))
-    if healthy is not None:
-        healthy.result()
-    return healthy is not None
-
-
 def reached_by(url: str) -> tuple[aiohttp.BaseConnector, str]:
     """Return a connector for an endpoint's `url`, and the URL to request, without a path."""
     parts = urlsplit(url)

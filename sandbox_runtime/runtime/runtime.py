@@ -1,7 +1,6 @@
 """Start, find and end sandboxes of any backend."""
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
@@ -62,7 +61,7 @@ class Runtime:
             ValueError: a label is not as `SandboxSpec.labels` requires.
         """
         self._check_entered()
-        log, began = OutputTail(LOG_BYTES), time.monotonic()
+        log = OutputTail(LOG_BYTES)
         try:
             async with asyncio.timeout(spec.ready_s):
                 started = await self.backend.start(spec, log)
@@ -72,7 +71,7 @@ class Runtime:
             await asyncio.sleep(0)  # the last output may not be read yet
             why = str(error) or f"it took longer than {spec.ready_s:g} s"
             raise not_ready(f"no sandbox can be made: {why}", "create", log) from error
-        sandbox = Sandbox(self.backend, started, spec, log, began=began, freed=self._forget)
+        sandbox = Sandbox(self.backend, started, spec, log, self._forget)
         self._sandboxes[sandbox.id] = sandbox
         try:
             self._check_entered()  # the block may have been left meanwhile

@@ -24,7 +24,7 @@ from sandbox_runtime.api.sandbox import (
     ServerEndpoint,
 )
 from sandbox_runtime.api.spec import Command, SandboxSpec
-from sandbox_runtime.runtime.health import finished_before, healthy_before
+from sandbox_runtime.runtime.health import finished_before, wait_until_healthy
 
 OWN_MEANING = (EgressNotEnforced, EnvironmentMissing, RuntimeThrottled, RuntimeUnavailable, SandboxNotReady)
 """Errors that `Runtime.start` raises as they are; any other means that the sandbox did not become ready."""
@@ -43,15 +43,13 @@ class Sandbox:
         started: StartedSandbox,
         spec: SandboxSpec,
         log: OutputTail,
-        *,
-        began: float,
         freed: "Callable[[Sandbox], None]",
     ) -> None:
         self._backend = backend
         self._started = started
         self._spec = spec
         self._log = log
-        self._began = began
+        self._began = time.monotonic()
         self._on_freed = freed
         self._token = secrets.token_urlsafe(32)
         loop = asyncio.get_running_loop()
@@ -84,10 +82,15 @@ class Sandbox:
             self._serving = asyncio.create_task(self._started.serve(endpoint))
             self._serving.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved in any case
             stage = "ready"
-            if not await healthy_before(self._serving, endpoint, self._left(self._spec.ready_s)):
+            healthy = wait_until_healthy(endpoint, self._left(self._spec.ready_s))
+            answers = await finished_before(self._serving, healthy)
+            if answers is None:
                 stage = "main"
+                if self._over.done():
+                    raise self._gone()
                 how = _describe(self._serving.result())
                 raise self._not_ready(f"{self._spec.main.argv[0]} ended before it was ready: {how}", stage)
+            answers.result()
         except OWN_MEANING:
             raise
         except (SandboxError, OSError) as error:
@@ -172,9 +175,12 @@ class Sandbox:
         else:
             done = await finished_before(self._over, work)
         if done is None:
-            how = f": {_describe(self._ended.result())}" if self._ended.done() else ""
-            raise SandboxGone(f"sandbox {self.id} has ended{how}")
+            raise self._gone()
         return done.result()
+
+    def _gone(self) -> SandboxGone:
+        how = f": {_describe(self._ended.result())}" if self._ended.done() else ""
+        return SandboxGone(f"sandbox {self.id} has ended{how}")
 
     def _left(self, of_s: float) -> float:
         return max(0.0, self._began + of_s - time.monotonic())

@@ -82,7 +82,7 @@ def test_labels_are_short_and_plain(records: SandboxRecords, labels: dict[str, s
 
 def test_sockets_whose_paths_would_be_too_long_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="XDG_RUNTIME_DIR"):
-        SandboxRecords("process", state=tmp_path, sockets=tmp_path / ("long" * 20)).add({})
+        _ = SandboxRecords("process", state=tmp_path, sockets=tmp_path / ("long" * 20)).add({}).server
 
 
 def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import logging
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -89,7 +90,7 @@ async def run_build(
                     variables |= gateway_session.env(MODELS_URL, TUNNEL_URL)
                 order = CommandOrder(list(argv), str(cwd), variables, container.limits(), alone=True)
                 output = OutputTail(_OUTPUT_BYTES)
-                status = await container.run_captured(order, stdin.fileno(), timeout_s, output)
+                status = await container.run(order, stdin.fileno(), timeout_s, output)
                 if status != 0 and container.has_lacked_memory():
                     raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
             except SandboxGone as error:
@@ -210,52 +211,50 @@ class BubblewrapBackend:
         return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
 
 
+@dataclass(frozen=True)
 class BubblewrapSandbox:
     """See `StartedSandbox`. `variables`: of all its commands."""
 
-    def __init__(
-        self, spec: SandboxSpec, container: Container, records: SandboxRecords, variables: Mapping[str, str]
-    ) -> None:
-        self._spec = spec
-        self._container = container
-        self._records = records
-        self._variables = variables
+    spec: SandboxSpec
+    container: Container
+    records: SandboxRecords
+    variables: Mapping[str, str] = field(repr=False)
 
     @property
     def id(self) -> str:
-        return self._container.record.id
+        return self.container.record.id
 
     async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
         async with input_of(command) as stdin:
             order = self._order(command, command.env, alone=True)
-            return await self._container.run_captured(order, stdin, command.timeout_s, stdout, stderr)
+            return await self.container.run(order, stdin, command.timeout_s, stdout, stderr)
 
     async def serve(self, endpoint: ServerEndpoint) -> SandboxExit:
-        main = self._spec.main
-        own = {"GEPA_LISTEN": "fd:3", "GEPA_TOKEN": endpoint.token, **self._container.server_variables()}
-        with server_socket(self._container.record) as listening, os.fdopen(sealed(b""), "rb") as stdin:
+        main = self.spec.main
+        own = {"GEPA_LISTEN": "fd:3", "GEPA_TOKEN": endpoint.token, **self.container.server_variables()}
+        with server_socket(self.container.record) as listening, os.fdopen(sealed(b""), "rb") as stdin:
             order = self._order(main, {**main.env, **own}, alone=False)
-            ending = await self._container.begin(order, self._container.logged(stdin.fileno(), listening))
+            ending = await self.container.begin(order, self.container.logged(stdin.fileno(), listening))
         await asyncio.wait([ending])
-        if self._records.is_swept(self._container.record):
+        if self.records.is_swept(self.container.record):
             return SandboxExit("terminated", detail="swept")
         # A process that kills the whole sandbox kills its server first.
         if ending.exception() is not None or (
-            ending.result() == _KILLED and await self._container.is_gone(_ALL_KILLED_S)
+            ending.result() == _KILLED and await self.container.is_gone(_ALL_KILLED_S)
         ):
             return SandboxExit("terminated", detail="killed from outside")
-        lacked = ending.result() == _KILLED and self._container.has_lacked_memory()
-        detail = f"it was killed: the sandbox has {self._spec.limits.memory_mb} MB of memory" if lacked else ""
+        lacked = ending.result() == _KILLED and self.container.has_lacked_memory()
+        detail = f"it was killed: the sandbox has {self.spec.limits.memory_mb} MB of memory" if lacked else ""
         return SandboxExit("exited", ending.result(), detail)
 
     async def endpoint(self, token: str) -> ServerEndpoint:
-        return endpoint_of(self._container.record, token)
+        return endpoint_of(self.container.record, token)
 
     def _order(self, command: Command, env: Mapping[str, str], *, alone: bool) -> CommandOrder:
         return CommandOrder(
             argv=command.argv,
             cwd=posixpath.normpath(posixpath.join(WORKSPACE, command.cwd)),
-            env={**self._variables, **env},
-            limits=self._container.limits(server=not alone),
+            env={**self.variables, **env},
+            limits=self.container.limits(server=not alone),
             alone=alone,
         )

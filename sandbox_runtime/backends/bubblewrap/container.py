@@ -9,7 +9,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -25,7 +24,7 @@ from sandbox_runtime.backends.bubblewrap.container_command import argv_alone, co
 from sandbox_runtime.backends.bubblewrap.container_layout import VisiblePaths
 from sandbox_runtime.backends.bubblewrap.first_process import DESCRIPTORS, MESSAGE_BYTES
 from sandbox_runtime.backends.bubblewrap.inputs import in_memory
-from sandbox_runtime.backends.local_steps import OutputCapture, capture_pipe, pids_with_words
+from sandbox_runtime.backends.local_steps import OutputCapture, capture_pipe, end_processes, pids_with_words
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 
 BUILDER = 0x7000_0000
@@ -230,23 +229,6 @@ class Container:
                 break
         raise SandboxGone("the sandbox has ended")
 
-    async def run(self, order: CommandOrder, descriptors: Sequence[int], timeout_s: float) -> int | None:
-        """Run a command that is alone with these descriptors as its 0, 1, 2 and further ones.
-
-        Return its status, None if it timed out. When this returns, raises or is cancelled, the command has ended, and
-        everything that it started.
-
-        Raises:
-            SandboxGone: the container has ended.
-        """
-        run, status = await self._order(order, descriptors)
-        try:
-            done, _ = await asyncio.wait({status}, timeout=timeout_s)
-            return status.result() if done else None
-        finally:
-            if not status.done():
-                await await_shielded(self._stop(run, status))
-
     async def begin(self, order: CommandOrder, descriptors: Sequence[int]) -> "asyncio.Future[int]":
         """Start a command; its status, or `SandboxGone`, comes later. The descriptors may be closed afterwards.
 
@@ -277,16 +259,28 @@ class Container:
         assert self._log_end is not None, "it is started"  # noqa: S101
         return [stdin, self._log_end, self._log_end, *more]
 
-    async def run_captured(
+    async def run(
         self, order: CommandOrder, stdin: int, timeout_s: float, stdout: OutputTail, stderr: OutputTail | None = None
     ) -> int | None:
-        """Run a command as `run` does, and keep its output; that of stderr in `stdout` if that is None."""
-        tails = [stdout] if stderr is None else [stdout, stderr]
+        """Run a command that is alone, and keep its output; that of stderr in `stdout` if that is None.
+
+        Return its status, None if it timed out. When this returns, raises or is cancelled, the command has ended, and
+        everything that it started.
+
+        Raises:
+            SandboxGone: the container has ended.
+        """
         pipes: list[tuple[OutputCapture, int]] = []
         try:
-            for tail in tails:
+            for tail in [stdout] if stderr is None else [stdout, stderr]:
                 pipes.append(capture_pipe(tail))  # noqa: PERF401  what was opened must be known at a failure
-            return await self.run(order, [stdin, pipes[0][1], pipes[-1][1]], timeout_s)
+            run, status = await self._order(order, [stdin, pipes[0][1], pipes[-1][1]])
+            try:
+                done, _ = await asyncio.wait({status}, timeout=timeout_s)
+                return status.result() if done else None
+            finally:
+                if not status.done():
+                    await await_shielded(self._stop(run, status))
         finally:
             for _, end in pipes:
                 os.close(end)
@@ -342,7 +336,6 @@ def _closed_by(stack: ExitStack, descriptor: int) -> int:
 
 
 _END_S = 10.0
-_PAUSE_S = 0.01
 
 
 def host_name(id_: str) -> str:
@@ -356,14 +349,7 @@ def free(record: SandboxRecord) -> None:
     group = ControlGroup(
         tuple(folder for folder in map(Path, record.resources.get("groups", ())) if folder.name == name)
     )
-    until = time.monotonic() + _END_S
-    while pids := processes_named(name) | group.pids():
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        if time.monotonic() > until:
-            raise OSError(f"processes {sorted(pids)} of sandbox {record.id} do not end")
-        time.sleep(_PAUSE_S)
+    end_processes(lambda: processes_named(name) | group.pids(), signal.SIGKILL, _END_S)
     group.remove()
 
 

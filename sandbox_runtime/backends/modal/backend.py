@@ -4,10 +4,9 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 import modal
 from modal import exception
@@ -40,7 +39,6 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DEFINITE = (*REFUSED, exception.ResourceExhaustedError, exception.InvalidError, exception.NotFoundError)
 """Errors after which there is certainly no sandbox."""
 
-T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
@@ -143,7 +141,22 @@ class ModalBackend:
 
     async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
         """See `Backend.found`; the sandboxes of this app. One is known as an orphan only where it was started."""
-        return [of for _, of in await self._found(labels)]
+        client, app = self._client_and_app()
+        places_left = asyncio.Semaphore(_AT_ONCE)
+
+        async def listed() -> list[modal.Sandbox]:
+            tags = dict(labels or {})
+            return [sandbox async for sandbox in modal.Sandbox.list.aio(app_id=app.app_id, tags=tags, client=client)]
+
+        async def info(sandbox: modal.Sandbox) -> SandboxInfo | None:
+            async with places_left:
+                try:
+                    return found(sandbox.object_id, await retried(sandbox.get_tags.aio))
+                except GONE:
+                    return None  # it has ended since
+
+        with translated_errors("list sandboxes"):
+            return list(filter(None, await asyncio.gather(*(info(sandbox) for sandbox in await retried(listed)))))
 
     async def _stop(self, id_: str) -> None:
         client, _ = self._client_and_app()
@@ -158,7 +171,7 @@ class ModalBackend:
             if own is not None:
                 await own.forget()
         if own is not None:
-            del self._sandboxes[id_]
+            self._sandboxes.pop(id_, None)
             await own.at_modal.detach.aio()  # type: ignore[no-untyped-call]  # after that nothing can be asked
 
     async def _create(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
@@ -198,12 +211,12 @@ class ModalBackend:
                 if creating.done():
                     error = creating.exception()
                     if error is None:
-                        return await _end(creating.result())
+                        return await self._stop(creating.result().object_id)
                     if isinstance(error, (*_DEFINITE, SandboxError)):
                         return None
                     looks -= 1
-                for sandbox, _ in await self._found({START: start}):
-                    return await _end(sandbox)
+                for left in await self.found({START: start}):
+                    return await self._stop(left.id)
                 await (asyncio.sleep(LOOK_S) if creating.done() else asyncio.wait([creating], timeout=LOOK_S))
         except SandboxError as error:
             logger.warning("a sandbox may be left at Modal until its lifetime is over (%s=%s): %s", START, start, error)
@@ -211,24 +224,6 @@ class ModalBackend:
             creating.cancel()
             await asyncio.gather(creating, return_exceptions=True)
         return None
-
-    async def _found(self, labels: Mapping[str, str] | None) -> list[tuple[modal.Sandbox, SandboxInfo]]:
-        client, app = self._client_and_app()
-
-        async def listed() -> list[modal.Sandbox]:
-            tags = dict(labels or {})
-            return [sandbox async for sandbox in modal.Sandbox.list.aio(app_id=app.app_id, tags=tags, client=client)]
-
-        async def with_info(sandbox: modal.Sandbox) -> tuple[modal.Sandbox, SandboxInfo] | None:
-            try:
-                of = found(sandbox.object_id, await retried(sandbox.get_tags.aio))
-            except GONE:
-                return None  # it has ended since
-            return None if of is None else (sandbox, of)
-
-        with translated_errors("list sandboxes"):
-            everything = await _at_once([with_info(sandbox) for sandbox in await retried(listed)])
-        return [one for one in everything if one is not None]
 
     async def _built(self, name: str, described: Callable[[Path], modal.Image]) -> str:
         client, app = self._client_and_app()
@@ -255,19 +250,3 @@ def _env(spec: SandboxSpec) -> dict[str, str | None]:
         "TMPDIR": f"{workspace}/tmp",  # noqa: S108  of a sandbox, and its own
         "PATH": ":".join((f"{workspace}/bin", *spec.prepared.path, _PATH)),
     }
-
-
-async def _at_once(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return the results in order, with limited concurrency."""
-    places_left = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(part: Coroutine[Any, Any, T]) -> T:
-        async with places_left:
-            return await part
-
-    return await asyncio.gather(*(one(part) for part in work))
-
-
-async def _end(sandbox: modal.Sandbox) -> None:
-    with translated_errors("end a sandbox"), contextlib.suppress(*GONE):
-        await retried(lambda: sandbox.terminate.aio())

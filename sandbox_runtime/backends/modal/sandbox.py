@@ -37,8 +37,7 @@ class ModalSandbox:
         self._spec = spec
         self._log = log
         self._commands = ModalCommands(at_modal, spec)
-        self._ended: asyncio.Future[SandboxExit] = asyncio.get_running_loop().create_future()
-        self._watching = asyncio.create_task(self._watch())
+        self._ended = asyncio.create_task(self._watch())
 
     @property
     def id(self) -> str:
@@ -75,22 +74,20 @@ class ModalSandbox:
             following = await finished_before(self._ended, followed(process, *outputs))
             if following is not None and (status := following.result()) >= 0:
                 return SandboxExit("exited", status)
-        except exception.Error as error:
+        except (exception.Error, ConnectionError) as error:
             logger.debug("the output of main of %s has ended: %s", self.id, error)
         return await asyncio.shield(self._ended)  # the sandbox itself is watched
 
     async def endpoint(self, token: str) -> ServerEndpoint:
         """Return the address of its server, with a fresh connect token. Raises `SandboxGone`."""
-        credentials = await self._asked(
-            "give a connect token", lambda: retried(lambda: self.at_modal.create_connect_token.aio(port=PORT))
-        )
+        with translated_errors("give a connect token"):
+            credentials = await retried(lambda: self.at_modal.create_connect_token.aio(port=PORT))
         return ServerEndpoint(credentials.url, token, credentials.token)
 
     async def forget(self) -> None:
-        """Watch it no longer."""
-        self._watching.cancel()
-        await asyncio.gather(self._watching, return_exceptions=True)
-        self._settle(SandboxExit("terminated"))
+        """Watch it no longer: every call ends."""
+        self._ended.cancel()
+        await asyncio.gather(self._ended, return_exceptions=True)
         await self._commands.close()
 
     async def _reach_gateway(self, url: str) -> None:
@@ -102,28 +99,24 @@ class ModalSandbox:
                 stage="gateway",
             )
 
-    async def _watch(self) -> None:
+    async def _watch(self) -> SandboxExit:
         failing_since: float | None = None
-        while not self._ended.done():
+        while True:
             try:
                 await self.at_modal.wait.aio(raise_on_termination=True)
                 detail = f"its container ended by itself, with status {self.at_modal.returncode}"
-                self._settle(SandboxExit("lost", detail=detail))
+                return SandboxExit("lost", detail=detail)
             except exception.SandboxTimeoutError:
-                self._settle(SandboxExit("timed_out"))
+                return SandboxExit("timed_out")
             except exception.SandboxTerminatedError:
-                self._settle(SandboxExit("terminated"))
+                return SandboxExit("terminated")
             except GONE as error:
-                self._settle(SandboxExit("lost", detail=str(error)))
+                return SandboxExit("lost", detail=str(error))
             except (exception.Error, ConnectionError) as error:
                 failing_since = failing_since or time.monotonic()
                 if time.monotonic() - failing_since > LOST_S:
-                    self._settle(SandboxExit("lost", detail=f"Modal reports errors only: {error}"))
+                    return SandboxExit("lost", detail=f"Modal reports errors only: {error}")
                 await asyncio.sleep(RETRY_S)
-
-    def _settle(self, ended: SandboxExit) -> None:
-        if not self._ended.done():
-            self._ended.set_result(ended)
 
     async def _asked(self, what: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Return what the call returns; raise `SandboxGone` as soon as the sandbox has ended."""
@@ -132,4 +125,4 @@ class ModalSandbox:
                 called = await finished_before(self._ended, call())
                 if called is not None:
                     return called.result()
-        raise SandboxGone(f"sandbox {self.id} has ended: {self._ended.result().kind}")
+        raise SandboxGone(f"sandbox {self.id} has ended")

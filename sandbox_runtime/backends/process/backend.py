@@ -7,7 +7,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from evolverpc_common.files import remove_tree
@@ -112,37 +112,28 @@ class ProcessBackend:
                 remove_tree(folder)
 
 
+@dataclass(frozen=True)
 class ProcessSandbox:
     """See `StartedSandbox`. `workspace`: a folder of its own. `variables`: of all its commands."""
 
-    def __init__(
-        self,
-        spec: SandboxSpec,
-        record: SandboxRecord,
-        records: SandboxRecords,
-        workspace: Path,
-        variables: Mapping[str, str],
-        log: OutputTail,
-    ) -> None:
-        self._spec = spec
-        self._record = record
-        self._records = records
-        self._workspace = workspace
-        self._variables = variables
-        self._log = log
-        self._limits = ProcessLimits(memory=spec.limits.memory_mb * 2**20, file=spec.limits.workspace_mb * 2**20)
+    spec: SandboxSpec
+    record: SandboxRecord
+    records: SandboxRecords
+    workspace: Path
+    variables: Mapping[str, str] = field(repr=False)
+    log: OutputTail
 
     @property
     def id(self) -> str:
-        return self._record.id
+        return self.record.id
 
     async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
         running = RunningCommand.start(
             command.argv,
             mark=self.id,
-            folder=self._workspace / command.cwd,
-            env={**self._variables, **command.env},
-            limits=self._limits,
+            folder=self.workspace / command.cwd,
+            env={**self.variables, **command.env},
+            limits=ProcessLimits(self.spec.limits.memory_mb * 2**20, self.spec.limits.workspace_mb * 2**20),
             stdout=stdout,
             stderr=stderr,
             stdin=command.stdin,
@@ -150,29 +141,29 @@ class ProcessSandbox:
         return await running.status(command.timeout_s)
 
     async def serve(self, endpoint: ServerEndpoint) -> SandboxExit:
-        main = self._spec.main
+        main = self.spec.main
         own = {
             "GEPA_LISTEN": "fd:3",
             "GEPA_TOKEN": endpoint.token,
-            MEMORY_VARIABLE: str(self._spec.limits.memory_mb),
+            MEMORY_VARIABLE: str(self.spec.limits.memory_mb),
         }
-        with server_socket(self._record) as listening:
+        with server_socket(self.record) as listening:
             running = RunningCommand.start(
                 main.argv,
                 mark=self.id,
-                folder=self._workspace / main.cwd,
-                env={**self._variables, **main.env, **own},
-                limits=replace(self._limits, memory=-1),
-                stdout=self._log,
+                folder=self.workspace / main.cwd,
+                env={**self.variables, **main.env, **own},
+                limits=ProcessLimits(file=self.spec.limits.workspace_mb * 2**20),
+                stdout=self.log,
                 listening=listening,
             )
         status = await running.status()
-        if self._records.is_swept(self._record):
+        if self.records.is_swept(self.record):
             return SandboxExit("terminated", detail="swept")
         return SandboxExit("exited", status)
 
     async def endpoint(self, token: str) -> ServerEndpoint:
-        return endpoint_of(self._record, token)
+        return endpoint_of(self.record, token)
 
 
 def _own_variables(workspace: Path, prepared: PreparedEnvironment) -> dict[str, str]:

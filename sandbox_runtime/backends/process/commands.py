@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +16,12 @@ from typing import IO, Self
 from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
-from sandbox_runtime.api.sandbox import EXEC_BYTES, EnvironmentMissing, SandboxError
-from sandbox_runtime.backends.local_steps import OutputCapture, pids_with_words
+from sandbox_runtime.api.sandbox import EXEC_BYTES, EnvironmentMissing
+from sandbox_runtime.backends.local_steps import OutputCapture, end_processes, pids_with_words
 
 END_S = 25.0
 """Seconds that a reaper may take to end everything; it gives up after 20."""
 
-_PAUSE_S = 0.01
 _DRAIN_S = 2.0
 """How long the end of a command's pipes is waited for after it has ended: another process may hold them."""
 
@@ -151,16 +149,6 @@ async def run_build(
 
 
 def end_marked(mark: str) -> None:
-    """End the commands of this mark, whose owner is another process or has ended. Blocks.
-
-    Raises:
-        SandboxError: not all could be ended.
-    """
-    until = time.monotonic() + END_S
-    while pids := pids_with_words(f"--mark={mark}"):
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)  # killing a reaper would release what it holds
-        if time.monotonic() > until:
-            raise SandboxError(f"processes {sorted(pids)} cannot be ended")
-        time.sleep(_PAUSE_S)
+    """End all commands of this mark, of any process. Blocks. Raises `OSError` if some remain."""
+    # Killing a reaper would release what it holds.
+    end_processes(lambda: pids_with_words(f"--mark={mark}"), signal.SIGTERM, END_S)

@@ -95,7 +95,7 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "runtime").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
     yield
-    assert list((tmp_path / "runtime").glob("evolverpc/fleets/*")) == []
+    assert list((tmp_path / "runtime").glob("evolverpc/*")) == []
 
 
 @pytest.fixture
