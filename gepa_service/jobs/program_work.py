@@ -94,7 +94,7 @@ async def _done(order: ProgramOrder, session: SandboxSession, report: Report, lo
         chat = names.texts(program.system_prompt, component_texts(candidate))
         return with_texts(candidate, {**program.candidate, **chat})
 
-    code = VersionCode(program.code, present, program.timeout_s)
+    code = VersionCode(program, present)
     if order.what == "rollouts":
         return await _rollouts(order, session, code, rows, report)
     try:

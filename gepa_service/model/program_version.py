@@ -88,6 +88,8 @@ class Program(Record):
 
     None if no code changed; if `commit` is not None, it did, and is too large or cannot be read.
     """
+    bundles: tuple[str, ...] = ()
+    """The commits after `base_commit`, in base64, parents first; none if no code changed, or as of `patch`."""
     score: float | None = None
     seed_score: float | None = None
     certificate: dict[str, Any] | None = None
