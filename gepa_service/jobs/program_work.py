@@ -317,7 +317,7 @@ async def _step(
         async with _Tasks(order, session, code) as tasks:
             run = partial(_tried, tasks, before if program.run_before else None, after)
             tried = await asyncio.gather(*(run(*each) for each in rows))
-        saved = await _program_json(session, client, after, [each["after"] for each in tried], log)
+        saved, reason = await _program_json(session, client, after, [each["after"] for each in tried], log)
     result = {
         **made,
         "candidate": component_texts(after),
@@ -327,7 +327,7 @@ async def _step(
         "bundles": code.bundles,
         "tried": tried,
     }
-    return Ended(status="completed", result=result)
+    return Ended(status="completed", reason=reason, result=result)
 
 
 async def _tried(
@@ -344,18 +344,25 @@ async def _program_json(
     candidate: Candidate,
     results: list[dict[str, Any]],
     log: Callable[[str], None],
-) -> dict[str, Any] | None:
-    """Have the program save the candidate, if it can; return what it saved, its `program.json` or first JSON object."""
+) -> tuple[dict[str, Any] | None, str | None]:
+    """Have the program save the candidate, if it can.
+
+    Return what it saved, its `program.json` or first JSON object, and why it could not.
+    """
     if not client.offers("finalize"):
-        return None
+        return None, None
     scores = [each["score"] or 0.0 for each in results]
     best = sum(scores) / len(scores) if scores else 0.0
     run = {"id": uuid.uuid4().hex, "metric_calls": len(results), "candidates": 2, "seed_score": best}
-    await client.call("finalize", {"best_candidate": candidate, "best_score": best, "run": run}, timeout_s=FINALIZE_S)
+    try:
+        params = {"best_candidate": candidate, "best_score": best, "run": run}
+        await client.call("finalize", params, timeout_s=FINALIZE_S)
+    except (ClientError, RpcError) as error:
+        return None, f"the program did not save the candidate: {summary(error)}"
     with tempfile.TemporaryDirectory(prefix="gepa-artifacts-") as name:
         for line in await asyncio.to_thread(session.collect_artifacts, client.address.url, Path(name)):
             log(line.text)
-        return _first_object(Path(name))
+        return _first_object(Path(name)), None
 
 
 def _first_object(folder: Path) -> dict[str, Any] | None:
