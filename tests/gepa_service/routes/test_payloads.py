@@ -162,6 +162,8 @@ async def test_a_dspy_program_is_optimized_changed_by_steps_and_run_in_a_batch(
     client_id = (await editor("POST", "/connect-git", {"repo_url": repository})).json()["client_id"]
     submitted = await sent(editor, "optimize", repository=repository)
     has_fields(submitted, "optimize")
+    begun = (await editor("GET", f"/job/{submitted['job_id']}")).json()
+    assert 0 < begun["total_iterations"] < 1000
     assert (await editor("POST", f"/job/{submitted['job_id']}/cancel")).status_code == 200
     body = payload("optimize", repository=repository)["body"]
     with model(lambda _: None, lambda _: "Answer with one word.") as base_url:
