@@ -16,6 +16,8 @@ from gepa_service.records.store import RecordStore
 from protocol.code import code_at
 
 PROGRAM_JSON = "program.json"
+LARGEST_ARTIFACT = 4 << 20
+"""Bytes of a program's JSON file; a larger one is left out."""
 
 
 def program_of(store: Store, records: RecordStore, job: Work, artifacts: dict[str, Any]) -> Program:

@@ -28,7 +28,7 @@ from gepa_client.transport.address import Address
 from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.chat_names import ChatNames
 from gepa_service.jobs.job_sandboxes import started_session
-from gepa_service.jobs.new_version import PROGRAM_JSON
+from gepa_service.jobs.new_version import LARGEST_ARTIFACT, PROGRAM_JSON
 from gepa_service.jobs.version_code import VersionCode, with_texts
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
 from gepa_service.model.work import PROMPT
@@ -62,7 +62,7 @@ def work_on_program(order: ProgramOrder, report: Report) -> Ended:
         print(text, file=sys.stderr, flush=True)
 
     def settings(gateway: Mapping[str, Any]) -> RunConfig:
-        flags = shlex.join([*shlex.split(order.settings.get("server_args", "")), *_flags(order)])
+        flags = shlex.join([*_flags(order), *shlex.split(order.settings.get("server_args", ""))])
         return RunConfig.model_validate({**order.settings, "server_args": flags, **gateway})
 
     session: SandboxSession | None = None
@@ -368,6 +368,6 @@ async def _program_json(
 def _first_object(folder: Path) -> dict[str, Any] | None:
     for file in sorted(folder.rglob("*.json"), key=lambda file: (file.name != PROGRAM_JSON, file)):
         with contextlib.suppress(ValueError, OSError, RecursionError):
-            if isinstance(read := json.loads(file.read_bytes()), dict):
+            if file.stat().st_size <= LARGEST_ARTIFACT and isinstance(read := json.loads(file.read_bytes()), dict):
                 return read
     return None
