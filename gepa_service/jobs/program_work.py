@@ -28,9 +28,9 @@ from gepa_client.transport.address import Address
 from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.chat_names import ChatNames
 from gepa_service.jobs.job_sandboxes import started_session
-from gepa_service.jobs.new_version import LARGEST_ARTIFACT, PROGRAM_JSON
 from gepa_service.jobs.version_code import VersionCode, with_texts
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
+from gepa_service.model.program_version import LARGEST_ARTIFACT, PROGRAM_JSON
 from gepa_service.model.work import PROMPT
 from protocol import Candidate, Progress
 from protocol.errors import MutationRejected, Overloaded, RpcError
