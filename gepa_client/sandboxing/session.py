@@ -218,9 +218,12 @@ class SandboxSession(NoSandboxes):
         """Return the `gepa.toml` of the program at an endpoint, which is untrusted; empty if there is none.
 
         Raises:
-            SandboxError: it cannot be read. TimeoutError: it takes too long.
+            SandboxError: it cannot be read.
         """
-        return self._read(endpoint, ClientSandbox.config) or {}
+        try:
+            return self._read(endpoint, ClientSandbox.config) or {}
+        except TimeoutError:
+            raise SandboxError(f"gepa.toml was not read within {COLLECT_S:g} s") from None
 
     def _read(self, endpoint: str, read: Callable[[ClientSandbox], Coroutine[Any, Any, T]]) -> T | None:
         """Return what is read from the sandbox of an endpoint; None if it has ended."""

@@ -1,6 +1,7 @@
 """The code of a version: the change from the commit that its job began with, as a diff and a patch."""
 
 import asyncio
+import base64
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,7 +35,9 @@ def with_code(program: Program, bundles: Sequence[bytes], fetch: Callable[[Path,
         fetch(folder, base)
         LocalCheckout(folder).make_branch(program.branch or f"evolve/{program.job_id}/0", commit, bundles)
         diff, patch = asyncio.run(_change(folder, base, commit))
-    return program.model_copy(update={"diff": diff, "patch": patch})
+    kept = tuple(base64.b64encode(each).decode() for each in bundles)
+    is_small = sum(map(len, kept)) <= LARGEST_PATCH
+    return program.model_copy(update={"diff": diff, "patch": patch, "bundles": kept if is_small else ()})
 
 
 async def _change(folder: Path, base: str, commit: str) -> tuple[str | None, str | None]:

@@ -66,7 +66,7 @@ class KeptResults(Kept):
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
         """As of `Kept`."""
         if ended.result is not None:
-            return self._made(ended.result, secrets, log)
+            return {"reason": ended.reason, **self._made(ended.result, secrets, log)}
         counts = self.changes(self._work, "running")
         if ended.status != "failed" and not counts["failed"]:
             return {"status": "completed", "reason": ended.reason}
@@ -100,8 +100,8 @@ class KeptResults(Kept):
                 log(f"the change of the version's code cannot be read: {error}")
             program = Program.model_validate_json(secrets.redact_json(changed.model_dump_json().encode()))
         elif parent is not None:
-            kept = {"branch": parent.branch, "commit": parent.commit, "diff": parent.diff, "patch": parent.patch}
-            program = program.model_copy(update=kept)
+            same = ("commit", "diff", "patch", "bundles")
+            program = program.model_copy(update={name: getattr(parent, name) for name in same})
         program = program.model_copy(update={"branch": branch_of(program.id)})
         try:
             self._parts.records.insert(program)

@@ -9,13 +9,11 @@ from gepa_client.certificate.certificate import certify
 from gepa_client.errors import ClientError
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
-from gepa_service.model.program_version import SAVED_PROGRAM, Delivery, Program
+from gepa_service.model.program_version import PROGRAM_JSON, SAVED_PROGRAM, Delivery, Program
 from gepa_service.model.work import Work
 from gepa_service.records.every import every
 from gepa_service.records.store import RecordStore
 from protocol.code import code_at
-
-PROGRAM_JSON = "program.json"
 
 
 def program_of(store: Store, records: RecordStore, job: Work, artifacts: dict[str, Any]) -> Program:

@@ -35,9 +35,9 @@ from gepa_client.views.live_display import JsonDisplay
 from gepa_service.jobs.driver_place import DriverPlace, place_for
 from gepa_service.jobs.job_sandboxes import started_session
 from gepa_service.jobs.work_order import Ended, OptimizeOrder, failed
+from gepa_service.model.program_version import LARGEST_ARTIFACT
 from protocol.errors import RpcError
 
-LARGEST_ARTIFACT = 4 << 20
 MOST_ARTIFACTS = 20
 
 

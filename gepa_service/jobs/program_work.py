@@ -28,9 +28,9 @@ from gepa_client.transport.address import Address
 from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.chat_names import ChatNames
 from gepa_service.jobs.job_sandboxes import started_session
-from gepa_service.jobs.new_version import PROGRAM_JSON
 from gepa_service.jobs.version_code import VersionCode, with_texts
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
+from gepa_service.model.program_version import LARGEST_ARTIFACT, PROGRAM_JSON
 from gepa_service.model.work import PROMPT
 from protocol import Candidate, Progress
 from protocol.errors import MutationRejected, Overloaded, RpcError
@@ -62,7 +62,7 @@ def work_on_program(order: ProgramOrder, report: Report) -> Ended:
         print(text, file=sys.stderr, flush=True)
 
     def settings(gateway: Mapping[str, Any]) -> RunConfig:
-        flags = shlex.join([*shlex.split(order.settings.get("server_args", "")), *_flags(order)])
+        flags = shlex.join([*_flags(order), *shlex.split(order.settings.get("server_args", ""))])
         return RunConfig.model_validate({**order.settings, "server_args": flags, **gateway})
 
     session: SandboxSession | None = None
@@ -94,7 +94,7 @@ async def _done(order: ProgramOrder, session: SandboxSession, report: Report, lo
         chat = names.texts(program.system_prompt, component_texts(candidate))
         return with_texts(candidate, {**program.candidate, **chat})
 
-    code = VersionCode(program.code, present, program.timeout_s)
+    code = VersionCode(program, present)
     if order.what == "rollouts":
         return await _rollouts(order, session, code, rows, report)
     try:
@@ -317,7 +317,7 @@ async def _step(
         async with _Tasks(order, session, code) as tasks:
             run = partial(_tried, tasks, before if program.run_before else None, after)
             tried = await asyncio.gather(*(run(*each) for each in rows))
-        saved = await _program_json(session, client, after, [each["after"] for each in tried], log)
+        saved, reason = await _program_json(session, client, after, [each["after"] for each in tried], log)
     result = {
         **made,
         "candidate": component_texts(after),
@@ -327,7 +327,7 @@ async def _step(
         "bundles": code.bundles,
         "tried": tried,
     }
-    return Ended(status="completed", result=result)
+    return Ended(status="completed", reason=reason, result=result)
 
 
 async def _tried(
@@ -344,23 +344,30 @@ async def _program_json(
     candidate: Candidate,
     results: list[dict[str, Any]],
     log: Callable[[str], None],
-) -> dict[str, Any] | None:
-    """Have the program save the candidate, if it can; return what it saved, its `program.json` or first JSON object."""
+) -> tuple[dict[str, Any] | None, str | None]:
+    """Have the program save the candidate, if it can.
+
+    Return what it saved, its `program.json` or first JSON object, and why it could not.
+    """
     if not client.offers("finalize"):
-        return None
+        return None, None
     scores = [each["score"] or 0.0 for each in results]
     best = sum(scores) / len(scores) if scores else 0.0
     run = {"id": uuid.uuid4().hex, "metric_calls": len(results), "candidates": 2, "seed_score": best}
-    await client.call("finalize", {"best_candidate": candidate, "best_score": best, "run": run}, timeout_s=FINALIZE_S)
+    try:
+        params = {"best_candidate": candidate, "best_score": best, "run": run}
+        await client.call("finalize", params, timeout_s=FINALIZE_S)
+    except (ClientError, RpcError) as error:
+        return None, f"the program did not save the candidate: {summary(error)}"
     with tempfile.TemporaryDirectory(prefix="gepa-artifacts-") as name:
         for line in await asyncio.to_thread(session.collect_artifacts, client.address.url, Path(name)):
             log(line.text)
-        return _first_object(Path(name))
+        return _first_object(Path(name)), None
 
 
 def _first_object(folder: Path) -> dict[str, Any] | None:
     for file in sorted(folder.rglob("*.json"), key=lambda file: (file.name != PROGRAM_JSON, file)):
         with contextlib.suppress(ValueError, OSError, RecursionError):
-            if isinstance(read := json.loads(file.read_bytes()), dict):
+            if file.stat().st_size <= LARGEST_ARTIFACT and isinstance(read := json.loads(file.read_bytes()), dict):
                 return read
     return None

@@ -1,49 +1,42 @@
 """The code and the texts that a batch or step begins with, on the server of each of its sandboxes."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.evolution.names import component_texts
 from gepa_client.transport.rpc_client import RpcClient
+from gepa_service.model.work import ProgramWork
 from protocol import ApplyMutationResult, Candidate
-from protocol.code import ADDED_COMPONENTS, added_components, added_to
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to
 
 
 class VersionCode:
     """A candidate with the code of a version, whose commits no repository has.
 
-    `patch`: from the commit in the sandboxes to that code; None if it is that commit's. `present`: returns a candidate
-    with the texts of the work. `timeout_s`: of applying the patch. `bundles`: the commits, in base64, parents first.
+    `program`: what the work does; the commits of its version are in `bundles`. `present`: returns a candidate with the
+    texts of the work. `bundles`: in base64, parents first; those of further commits too.
     """
 
-    def __init__(self, patch: str | None, present: Callable[[Candidate], Candidate], timeout_s: float) -> None:
-        self._patch, self._present, self._timeout_s = patch, present, timeout_s
-        self._patched: Candidate | None = None
-        self._turn = asyncio.Lock()
-        self.bundles: list[str] = []
+    def __init__(self, program: ProgramWork, present: Callable[[Candidate], Candidate]) -> None:
+        self._program, self._present = program, present
+        self.bundles = list(program.bundles)
 
     async def on(self, client: RpcClient) -> Candidate:
         """Bring the code to a discovered server, and return the candidate.
 
         Raises:
-            SettingsError: the program has no such components, or its server changes no code. RpcError, ClientError: the
-            server refuses it or does not answer.
+            SettingsError: the program has no such components. RpcError, ClientError: the server refuses the code or
+            does not answer.
         """
         discovery = client.discovery
         assert discovery is not None, "the server was discovered"  # noqa: S101
-        async with self._turn:
-            if self._patch is not None and self._patched is None:
-                params = {
-                    "candidate": discovery.program.seed_candidate,
-                    "mutation": {"kind": "patch", "diff": self._patch},
-                }
-                made = await client.apply_mutation(params, call_id=client.new_call_id(), timeout_s=self._timeout_s)
-                self.add(made)
-                self._patched = made.candidate
-            elif self.bundles:
-                await client.import_commits(self.bundles)
-        return self._present(self._patched or discovery.program.seed_candidate)
+        seed, program = discovery.program.seed_candidate, self._program
+        if self.bundles:
+            await client.import_commits(self.bundles)
+        if program.code is None:
+            return self._present(seed)
+        added = {name: text for name, text in program.candidate.items() if name not in component_texts(seed)}
+        return self._present({**seed, GIT_BRANCH: program.code, ADDED_COMPONENTS: added_components(added)})
 
     def add(self, made: ApplyMutationResult) -> None:
         """Note a further commit, which other servers get too."""

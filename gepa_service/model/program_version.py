@@ -10,6 +10,12 @@ from gepa_service.records.record import Record
 OWN_IDS = "program_"
 """How the ids begin that the service gives to versions."""
 
+PROGRAM_JSON = "program.json"
+"""The file among a program's own that holds what it saved of itself."""
+
+LARGEST_ARTIFACT = 4 << 20
+"""Bytes of a program's JSON file; a larger one is left out."""
+
 SAVED_PROGRAM = "--saved-program-json-path"
 """The flag of `evolverpc serve` that names the file with the saved program."""
 
@@ -88,6 +94,8 @@ class Program(Record):
 
     None if no code changed; if `commit` is not None, it did, and is too large or cannot be read.
     """
+    bundles: tuple[str, ...] = ()
+    """The commits after `base_commit`, in base64, parents first; none if no code changed, or as of `patch`."""
     score: float | None = None
     seed_score: float | None = None
     certificate: dict[str, Any] | None = None

@@ -54,10 +54,11 @@ class JobProgress(BaseModel):
 class ProgramWork(BaseModel):
     """What a batch or a step does with a program.
 
-    `candidate`: texts that replace those of the program. `code`: a patch that is applied first, of a version whose code
-    is not in the repository. `tasks`: each a `row`, or a `user_message` with its `context`, and its `task_id`.
-    `system_prompt`, `model_id`: see `chat_names`. `traces`: whether results have trajectories. `parallelism`: tasks at
-    the same time. `task_timeout_s`: seconds of one task; `timeout_s`: of all, after which the rest is cancelled.
+    `candidate`: texts that replace those of the program. `code`, `bundles`: of a version whose code is not in the
+    repository: its `git_branch`, and its commits in base64, parents first. `tasks`: each a `row`, or a `user_message`
+    with its `context`, and its `task_id`. `system_prompt`, `model_id`: see `chat_names`. `traces`: whether results have
+    trajectories. `parallelism`: tasks at the same time. `task_timeout_s`: seconds of one task; `timeout_s`: of all,
+    after which the rest is cancelled.
 
     Of a step: `mutation`: as the contract's, or `{"kind": "prompt", "texts": ...}`, which changes texts beside the
     code; `run_before`: run the tasks before it too; `makes`: the id of the version that is made from `parent`.
@@ -67,6 +68,7 @@ class ProgramWork(BaseModel):
 
     candidate: dict[str, str] = Field(default_factory=dict)
     code: str | None = None
+    bundles: tuple[str, ...] = ()
     system_prompt: str | None = None
     model_id: str | None = None
     mutation: dict[str, Any] | None = None

@@ -27,7 +27,7 @@ def repository(tenant: str, text: Callable[[], str]) -> Repository:
         tenant=tenant,
         id=new_id("client"),
         repo_url=text(),
-        installation_id=text(),
+        installation_id="42",
         status="unreachable",
         detail=text(),
         default_branch=text(),

@@ -35,6 +35,9 @@ Action = Callable[[Work], Work]
 
 MOST_ROWS = 20_000
 LONGEST_NAME = 400
+MINIBATCH = 3
+"""Rows of an iteration, before and after its change, if the job's settings name no other number: GEPA's default."""
+
 Row = Annotated[dict[str, JsonValue], AfterValidator(with_integers_packed)]
 """A row, with a marker in place of each large integer, as what reads it after may round one."""
 
@@ -157,7 +160,7 @@ class JobView(View):
     """A job. `failure`: of a failed one: its `kind`, a message, and the findings of a failed check.
 
     `total_iterations`: of an ended job, those that it has made; else `max_iterations`, or how many are expected within
-    the budget, by the metric calls of those before; null before the first.
+    the budget: by the metric calls of those before, or by those that one makes at least; null if money alone ends it.
 
     `wanted`: what was last asked for; the worker acts on it. `max_metric_calls`: the budget that `metric_calls` counts
     towards. `attempts`: how often a worker began or continued it. `settings`: without secrets.
@@ -207,8 +210,9 @@ def _total_iterations(job: Work) -> int | None:
     if job.status in ENDED:
         return now
     most: list[int] = [job.settings["max_iterations"]] if job.settings.get("max_iterations") else []
-    if (budget := job.settings.get("max_metric_calls")) and now and calls:
-        most.append(max(now, round(now * budget / calls)))
+    if (budget := job.settings.get("max_metric_calls")) is not None:
+        each = calls / now if now and calls else 2 * (job.settings.get("reflection_minibatch_size") or MINIBATCH)
+        most.append(max(now, round(budget / each)))
     return min(most, default=None)
 
 

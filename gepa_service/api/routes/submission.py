@@ -1,5 +1,6 @@
 """Store a batch or step that is asked for, with what the version that it begins with adds."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from gepa_client.evolution.names import component_texts
@@ -11,9 +12,10 @@ from gepa_service.api.routes.jobs import repository_of, settings_or_problem, wit
 from gepa_service.api.routes.payloads import WorkRequest
 from gepa_service.api.routes.programs import known_program
 from gepa_service.jobs.settings_of_jobs import SandboxOptions
-from gepa_service.model.program_version import Program
+from gepa_service.model.program_version import Program, branch_of
 from gepa_service.model.work import ProgramWork, Work
 from gepa_service.records.store import TenantRecords
+from protocol.code import git_branch
 
 
 def submitted(
@@ -31,8 +33,7 @@ def submitted(
     else:
         version = known_program(caller.records, asked.version_id, asked.VERSION)
         repo_url, client_id = _repository(service, caller.records, asked, version)
-        texts = {**component_texts(version.texts), **program.candidate}
-        program = program.model_copy(update={"candidate": texts, "code": _code(version)})
+        program = _of_version(program, version, asked.candidate or {})
         given, ref = _made_with(caller.records, version, given), version.base_commit
     flags = asked.server_args()
     settings = settings_or_problem(service, lambda: with_flags(given, repo_url, ref, flags), must_end=False)
@@ -66,12 +67,19 @@ def _repository(
     return repository_of(service, records, None if version.client_id else version.repo_url, version.client_id)
 
 
-def _code(version: Program) -> str | None:
-    """Return the patch that makes the version's code. Raises a problem if it is not known."""
-    if version.commit is not None and version.patch is None:
-        detail = "the change of the version's code is too large, or could not be read when it was made"
-        raise Problem(409, "no-patch", "No patch", detail)
-    return version.patch
+def _of_version(program: ProgramWork, version: Program, texts: Mapping[str, str]) -> ProgramWork:
+    """Return work that begins with the version. Raises a problem if `texts` or its code cannot be used."""
+    own = component_texts(version.texts)
+    if unknown := texts.keys() - own.keys():
+        detail = f"`candidate`: the program has no component {', '.join(sorted(unknown))}; it has {', '.join(own)}"
+        raise Problem(422, "wrong-component", "Unknown component", detail, field="candidate")
+    changes: dict[str, Any] = {"candidate": {**own, **program.candidate}}
+    if version.commit is not None:
+        if not version.bundles:
+            detail = "the change of the version's code is too large, or could not be read when it was made"
+            raise Problem(409, "no-code", "No code", detail)
+        changes |= {"code": git_branch(branch_of(version.id), version.commit), "bundles": version.bundles}
+    return program.model_copy(update=changes)
 
 
 def _made_with(records: TenantRecords, version: Program, given: dict[str, Any]) -> dict[str, Any]:

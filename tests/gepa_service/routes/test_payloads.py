@@ -162,6 +162,8 @@ async def test_a_dspy_program_is_optimized_changed_by_steps_and_run_in_a_batch(
     client_id = (await editor("POST", "/connect-git", {"repo_url": repository})).json()["client_id"]
     submitted = await sent(editor, "optimize", repository=repository)
     has_fields(submitted, "optimize")
+    begun = (await editor("GET", f"/job/{submitted['job_id']}")).json()
+    assert 0 < begun["total_iterations"] < 1000
     assert (await editor("POST", f"/job/{submitted['job_id']}/cancel")).status_code == 200
     body = payload("optimize", repository=repository)["body"]
     with model(lambda _: None, lambda _: "Answer with one word.") as base_url:
@@ -222,6 +224,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("execute-step-prompt", {"candidate": None}, "candidate"),
     ("execute-step-prompt", {"candidate": {"judge.predict": 5}}, "candidate.judge.predict"),
     ("execute-step-prompt", {"candidate": {}}, "candidate"),
+    ("execute-step-prompt", {"candidate": {"nonesuch": "a"}}, "candidate"),
+    ("execute-step-prompt", {"candidate": {"git_branch": "a"}}, "candidate"),
     ("execute-step-prompt", {"change_request": "Strip."}, "change_request"),
     ("execute-step-prompt", {"test_examples": [5]}, "test_examples.0"),
     ("execute-step-prompt", {"capture_traces": "maybe"}, "capture_traces"),
@@ -261,7 +265,9 @@ async def test_a_wrong_missing_or_doubled_field_is_named(editor: Caller, acme: T
     client_id = (await editor("POST", "/connect-git", {"repo_url": str(tmp_path / "program")})).json()["client_id"]
     for id_, line in (("parent", "line"), ("of_another_line", "other")):
         repo_url = str(tmp_path / "program")
-        acme.insert(Program(tenant="acme", id=id_, line=line, job_id="j", repo_url=repo_url, texts={"a": "b"}))
+        acme.insert(
+            Program(tenant="acme", id=id_, line=line, job_id="j", repo_url=repo_url, texts={"judge.predict": "b"})
+        )
     other = tmp_path / "other"
     commit(other, {"program.py": "print('two')\n"})
     others = (await editor("POST", "/connect-git", {"repo_url": str(other)})).json()["client_id"]
