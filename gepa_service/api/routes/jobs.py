@@ -145,8 +145,8 @@ class Submitted(BaseModel):
 class JobView(View):
     """A job. `failure`: of a failed one: its `kind`, a message, and the findings of a failed check.
 
-    `wanted`: what was last asked for; the worker acts on it. `max_metric_calls`: the budget that `metric_calls` counts
-    towards. `attempts`: how often a worker began or continued it. `settings`: without secrets.
+    `wanted`: what was last asked for; its attempt acts on it. `max_metric_calls`: the budget that `metric_calls` counts
+    towards. `attempts`: how often it was begun or continued. `settings`: without secrets.
     """
 
     job_id: str
@@ -204,7 +204,7 @@ class BudgetChange(RequestBody):
 
 @router.post("/optimize", status_code=202, responses=documented(404))
 def optimize(asked: OptimizeRequest, caller: Writer, service: Parts) -> Submitted:
-    """Submit an optimization. A worker checks the program on a few rows first; if that fails, the job does."""
+    """Submit an optimization. The program is checked on a few rows first; if that fails, the job does."""
     repo_url, client_id = repository_of(service, caller.records, asked)
     settings = settings_or_problem(service, lambda: asked.settings(repo_url))
     refuse_beyond_quotas(service, caller.tenant, settings)

@@ -1,4 +1,4 @@
-"""What a worker that was lost left at Modal."""
+"""What an attempt that was lost left at Modal."""
 
 import asyncio
 import shutil
@@ -20,7 +20,7 @@ def test_sandboxes_of_earlier_attempts_are_ended_and_those_of_other_jobs_are_not
         cloud.control.has_every_image = True
 
         async def start() -> list[str]:
-            runtime = await ModalRuntime().__aenter__()  # never left, as by a worker that was lost
+            runtime = await ModalRuntime().__aenter__()  # never left, as by an attempt that was lost
             image = await runtime.packages_image(("protocol",), ("client",), on_progress=lambda _: None)
             prepared = PreparedEnvironment(Recipe(), (), image=image.image)
             started = []

@@ -1,4 +1,4 @@
-"""Batches of rollouts and single steps, done by a worker in sandboxes."""
+"""Batches of rollouts and single steps, done in sandboxes."""
 
 import asyncio
 import contextlib
@@ -17,14 +17,13 @@ from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs import month_spending
 from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.month_spending import NOTHING_LEFT
-from gepa_service.jobs.parts import Revealed, WorkerParts
-from gepa_service.jobs.worker import Worker
+from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import TaskResult, Work
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.faults.processes import command_of
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import LEASE_S, MASTER, processes_of, working
+from tests.gepa_service.platform import MASTER, processes_of, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.waiting import eventually
@@ -55,28 +54,26 @@ def program(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def worker(service: Service, tmp_path: Path) -> Iterator[Worker]:
-    """A worker that works while the test runs; its sandboxes isolate nothing."""
+def dispatcher(service: Service, tmp_path: Path) -> Iterator[None]:
+    """Work is done while the test runs; its sandboxes isolate nothing."""
 
     def secrets(tenant: str) -> Revealed:
         return Revealed({"OWN_KEY": f"{tenant}'s", "OPENAI_API_KEY": f"sk-of-{tenant}"})
 
     with contextlib.closing(open_store(service.journals)) as journals:
-        parts = WorkerParts(
-            name="worker-1",
+        parts = AttemptParts(
             records=service.records,
             journals=journals,
             tokens=JobTokens(service.records, [MASTER]),
             api="http://127.0.0.1:9",
             folder=tmp_path / "works",
             cache=tmp_path / "cache",
-            lease_s=LEASE_S,
             git=GitAccess(service.records, service.repositories, None),
             sandbox="process",
             secrets=secrets,
         )
-        with working(parts, at_once=3) as made:
-            yield made
+        with working(parts, at_once=3):
+            yield
 
 
 async def polled(caller: Caller, batch_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -95,7 +92,7 @@ async def polled(caller: Caller, batch_id: str) -> tuple[dict[str, Any], list[di
                 await asyncio.sleep(0.1)
 
 
-async def test_a_batch_returns_the_result_of_every_task_once(editor: Caller, program: str, worker: Worker) -> None:
+async def test_a_batch_returns_the_result_of_every_task_once(editor: Caller, program: str, dispatcher: None) -> None:
     tasks = [{"text": f"t{at}", "sleep": 0.3 if at == 0 else 0} for at in range(5)] + [{"text": "x", "fail": 1}]
     body = {
         "repo_url": program,
@@ -143,7 +140,7 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
     editor: Caller,
     service: Service,
     tmp_path: Path,
-    worker: Worker,
+    dispatcher: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(month_spending, "KNOWN_S", 0.1)
@@ -195,7 +192,7 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
 
 @pytest.mark.long
 async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(
-    editor: Caller, program: str, worker: Worker
+    editor: Caller, program: str, dispatcher: None
 ) -> None:
     tasks = [{"text": "quick"}, *({"text": "slow", "sleep": 60} for _ in range(30))]
     body = {"repo_url": program, "tasks": tasks, "parallelism": 2, "task_timeout_s": 3, "timeout_s": 20}
@@ -206,7 +203,7 @@ async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(
     assert {each["status"] for each in results} == {"ok", "timeout", "cancelled"}
 
 
-async def test_what_a_failed_batch_states_has_no_secret(editor: Caller, tmp_path: Path, worker: Worker) -> None:
+async def test_what_a_failed_batch_states_has_no_secret(editor: Caller, tmp_path: Path, dispatcher: None) -> None:
     shows = "import os\nraise SystemExit('the key is ' + os.environ['OPENAI_API_KEY'])\n"
     commit(tmp_path / "program", {"program.py": shows, "gepa.toml": 'program = "program.py"\n'})
     options = {"pass_env": ["OPENAI_API_KEY"]}
@@ -218,7 +215,7 @@ async def test_what_a_failed_batch_states_has_no_secret(editor: Caller, tmp_path
 
 
 async def test_a_cancelled_batch_ends_its_process(
-    editor: Caller, program: str, worker: Worker, acme: TenantRecords
+    editor: Caller, program: str, dispatcher: None, acme: TenantRecords
 ) -> None:
     body = {"repo_url": program, "tasks": [{"text": "a"}, {"text": "slow", "sleep": 90}], "parallelism": 1}
     batch_id = (await editor("POST", "/rollouts/batch", body)).json()["batch_id"]
@@ -231,7 +228,7 @@ async def test_a_cancelled_batch_ends_its_process(
 
 
 async def test_a_batch_whose_process_is_killed_continues_with_the_tasks_that_are_left(
-    editor: Caller, program: str, worker: Worker, acme: TenantRecords, tmp_path: Path
+    editor: Caller, program: str, dispatcher: None, acme: TenantRecords, tmp_path: Path
 ) -> None:
     tasks = [{"text": f"t{at}", "sleep": 0 if at < 2 else 1} for at in range(6)]
     body = {"repo_url": program, "tasks": tasks, "parallelism": 1}
@@ -250,7 +247,7 @@ async def test_a_batch_whose_process_is_killed_continues_with_the_tasks_that_are
 
 
 async def test_a_step_changes_texts_and_runs_examples_before_and_after_in_one_call(
-    editor: Caller, program: str, worker: Worker
+    editor: Caller, program: str, dispatcher: None
 ) -> None:
     body = {
         "repo_url": program,
@@ -267,7 +264,7 @@ async def test_a_step_changes_texts_and_runs_examples_before_and_after_in_one_ca
     assert (await editor("GET", f"/execute_step/{step['step_id']}")).json() == step
 
 
-async def test_a_step_applies_a_patch_and_returns_its_branch(editor: Caller, program: str, worker: Worker) -> None:
+async def test_a_step_applies_a_patch_and_returns_its_branch(editor: Caller, program: str, dispatcher: None) -> None:
     head = "\n import os, time\n \n"
     patch = f"--- a/program.py\n+++ b/program.py\n@@ -1,5 +1,5 @@\n {head}"
     patch += '-seed_candidate = {"prompt": "plain"}\n+seed_candidate = {"prompt": "plain"}  # kept\n \n'
