@@ -128,10 +128,9 @@ class Attempt:
         self._kept.close()
         (self._folder / GIT).unlink(missing_ok=True)
         self._logs.write(last=True)
-        if self._work.what != "optimize":
-            remove_tree(self._folder)
-        else:
-            remove_tree(self._folder / "tmp")
+        for earlier in range(1, self._work.attempts):
+            remove_tree(folder_of(self._parts, self._work, earlier))
+        remove_tree(self._folder / "tmp" if self._work.what == "optimize" else self._folder)
 
     def _environment(self, git: Path) -> dict[str, str]:
         own = {"GIT_CONFIG_GLOBAL": str(git), "GIT_CONFIG_NOSYSTEM": "1"}
@@ -165,12 +164,12 @@ class Attempt:
         moment = time.monotonic()
         stops_now = self._stop.is_set() and self._stopped is None
         try:
-            if moment - self._written >= PROGRESS_S:
-                self._write_progress()
-                self._written = self._looked = moment
-            elif moment - self._looked >= LOOK_S or stops_now:  # the work may have been cancelled
+            if moment - self._looked >= LOOK_S or stops_now:  # the work may have been cancelled
                 self._look()
                 self._looked = moment
+                if moment - self._written >= PROGRESS_S:
+                    self._write_progress()
+                    self._written = moment
         except RecordsUnavailable:
             if moment - self._looked > AWAY_S:
                 raise
@@ -246,8 +245,7 @@ class Attempt:
         return found
 
     def _write_progress(self) -> None:
-        """Read the record, and write how far the work is if that is news. Raises `_Lost`."""
-        self._look()
+        """Write how far the work is, if that is news. Raises `_Lost`."""
 
         def further(found: Work) -> Work:
             changes = self._kept.changes(self._mine(found), "running")

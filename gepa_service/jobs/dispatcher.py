@@ -1,7 +1,9 @@
 """The dispatcher: has the engine start attempts at work in its fair order, and work that has lost its attempt again."""
 
 import logging
+import math
 import threading
+import time
 from dataclasses import dataclass, field
 
 from gepa_client.errors import JournalError
@@ -13,7 +15,10 @@ from gepa_service.records.every import every
 from gepa_service.records.store import RecordError, RecordStore
 
 IDLE_S = 0.1
-"""Seconds between two looks at the records and at the engine."""
+"""Seconds between two looks at the queue if nothing can be placed."""
+
+AGREE_S = 1.0
+"""Seconds between two comparisons of what runs by the records and by the engine."""
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +27,7 @@ _log = logging.getLogger(__name__)
 class Dispatcher:
     """Places work while it has the lease. Several processes may each run one.
 
-    `is_busy`: whether there was work that runs, or could begin, when it looked last.
+    `is_busy`: whether work ran, or was placed, when it looked last.
     """
 
     records: RecordStore
@@ -34,11 +39,15 @@ class Dispatcher:
 
     def run(self, stop: threading.Event) -> None:
         """Place work until `stop` is set. `lease` and `engine` are open meanwhile."""
-        failure: str | None = None
+        failure, agreed = None, -math.inf
         while not stop.is_set():
             placed = False
             try:
-                placed = self.lease.is_held and self.turn()
+                if self.lease.is_held:
+                    if time.monotonic() - agreed >= AGREE_S:
+                        self.agree()
+                        agreed = time.monotonic()
+                    placed = self.place()
                 failure = None
             except (RecordError, JournalError, EngineUnavailable) as error:
                 if str(error) != failure:
@@ -47,12 +56,8 @@ class Dispatcher:
             if not placed:
                 stop.wait(IDLE_S)
 
-    def turn(self) -> bool:
-        """Have records and engine agree on what runs, and place the next work; return whether there was one.
-
-        Raises:
-            RecordError, JournalError: a database cannot be used now. EngineUnavailable: nor can the engine.
-        """
+    def agree(self) -> None:
+        """Have records and engine agree on what runs. Raises `RecordsUnavailable`, `EngineUnavailable`."""
         running = list(every(self.records, Work, None, {"status": "running"}))
         present = {(work.id, work.attempts) for work in running}
         for key, work in tuple(self._placed.items()):
@@ -61,15 +66,23 @@ class Dispatcher:
                 del self._placed[key]
         for work in self.engine.ended(running):
             self.queue.put_back(work, "its attempt ended before the work was over", setbacks=work.setbacks + 1)
+        self.is_busy = bool(running)
+
+    def place(self) -> bool:
+        """Place the next work; return whether there was one.
+
+        Raises:
+            RecordError, JournalError: a database cannot be used now. EngineUnavailable: nor can the engine.
+        """
         lanes = self.engine.capacity()
-        next_ = self.queue.take(lanes) if lanes else None
-        self.is_busy = bool(running) or next_ is not None
-        if next_ is None:
+        work = self.queue.take(lanes) if lanes else None
+        if work is None:
             return False
         try:
-            self.engine.start(next_)
+            self.engine.start(work)
         except EngineUnavailable:
-            self.queue.put_back(next_, "it waits: the engine cannot be reached", setbacks=next_.setbacks)
+            self.queue.put_back(work, "it waits: the engine cannot be reached", setbacks=work.setbacks)
             raise
-        self._placed[next_.id, next_.attempts] = next_
+        self._placed[work.id, work.attempts] = work
+        self.is_busy = True
         return True

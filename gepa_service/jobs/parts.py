@@ -51,6 +51,6 @@ class AttemptParts:
     forward: Forward | None = None
 
 
-def folder_of(parts: AttemptParts, work: Work) -> Path:
-    """Return the folder of an attempt: processes of the one before it may end later."""
-    return parts.folder / work.id / str(work.attempts)
+def folder_of(parts: AttemptParts, work: Work, attempt: int | None = None) -> Path:
+    """Return the folder of an attempt, the present one if none is named: processes of the one before may end later."""
+    return parts.folder / f"{work.id}-{attempt or work.attempts}"

@@ -106,7 +106,7 @@ class Platform:
         return self.until(job, lambda found: found.status in ENDED, timeout_s)
 
     def log(self, job: Work) -> str:
-        folders = sorted((self.folder / "jobs" / job.id).glob("*"))
+        folders = sorted((self.folder / "jobs").glob(f"{job.id}-*"))
         texts = [folder / name for folder in folders for name in ("job.log", "results/run.log")]
         return "\n".join(f"--- {path}\n{path.read_text()[-4000:]}" for path in texts if path.exists())
 
@@ -177,6 +177,6 @@ def processes_of(job: Work) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended
-            if job.id in (folder / "cwd").readlink().parts and is_running(int(folder.name)):
+            if f"/{job.id}-" in str((folder / "cwd").readlink()) and is_running(int(folder.name)):
                 found.append(int(folder.name))
     return found

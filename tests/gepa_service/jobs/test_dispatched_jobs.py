@@ -37,7 +37,7 @@ def test_a_cancelled_job_ends_at_once_and_its_token_with_it(service: Platform, t
     job = slow(service, tmp_path)
     with working(service.parts()):
         service.until(job, begun)
-        token = (tmp_path / "jobs" / job.id / "1" / "token").read_text().strip()
+        token = (tmp_path / "jobs" / f"{job.id}-1" / "token").read_text().strip()
         assert service.tokens.check(token) is not None
         cancelled = control.cancel(service.of("acme"), service.journals, service.get(job), "key:ann")
         assert cancelled.status == "cancelled"
