@@ -24,7 +24,7 @@ class Engine(Protocol):
         """Have an attempt stop and hand its work back, if it still runs."""
 
     def ended(self, running: Sequence[Work]) -> list[Work]:
-        """Return those of these attempts that do not run: they ended, in whatever way, or are not known."""
+        """Return those of these attempts that do not run: they ended in any way, or are not known."""
 
     def capacity(self) -> list[Sequence[What]]:
         """Return those of `LANES` in which another attempt can be started now."""

@@ -303,13 +303,19 @@ class Attempt:
             kept = {**self._kept.changes(found, status), **changes}
             return found.model_copy(update={**kept, "completed": now()} if status in ENDED else kept)
 
-        self._work = self._changed(concluded)
+        self._work = self._changed(concluded, AWAY_S)  # what it has done would be lost
         self._logs.add(f"{self._work.status}: {self._work.reason}" if self._work.reason else self._work.status)
         self._logs.write(last=True)
         announce(TenantRecords(self._parts.records, self._work.tenant), self._work)
 
-    def _changed(self, change: Callable[[Work], Work]) -> Work:
-        try:
-            return changed(self._parts.records, self._work, change)
-        except RecordChanged:
-            raise _Lost from None
+    def _changed(self, change: Callable[[Work], Work], patience_s: float = 0.0) -> Work:
+        until = time.monotonic() + patience_s
+        while True:
+            try:
+                return changed(self._parts.records, self._work, change)
+            except RecordChanged:
+                raise _Lost from None
+            except RecordsUnavailable:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(TICK_S)

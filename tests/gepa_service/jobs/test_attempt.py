@@ -15,6 +15,7 @@ from gepa_service.jobs.work_order import Ended
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import Work
 from gepa_service.records.record import new_id, now
+from gepa_service.records.store import RecordStore, RecordsUnavailable
 from tests.gepa_client.journal.sample_runs import run
 from tests.gepa_service.platform import Platform
 
@@ -93,6 +94,24 @@ def test_a_job_whose_code_cannot_be_read_is_tried_again_and_completes_without_it
     monkeypatch.setattr(kept_run, "with_code", with_code)
     job = attempted(service, lambda *_: Ended(status="completed"), setbacks)
     assert job.status == status
+
+
+def test_the_end_of_a_job_is_recorded_once_the_database_is_there_again(
+    service: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, away = RecordStore.replace, iter(range(5))
+
+    def unavailable(store: RecordStore, record: Any) -> Any:
+        if next(away, None) is not None:
+            raise RecordsUnavailable("it is away")
+        return replace(store, record)
+
+    def process(_: Attempt, _run_id: str) -> Ended:
+        monkeypatch.setattr(RecordStore, "replace", unavailable)
+        return Ended(status="failed", reason="it cannot run", failure={"kind": "run", "message": "it cannot run"})
+
+    assert attempted(service, process).status == "failed"
+    assert next(away, None) is None
 
 
 def test_an_attempt_writes_nothing_once_another_has_begun(service: Platform) -> None:

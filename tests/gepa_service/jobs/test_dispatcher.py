@@ -1,4 +1,4 @@
-"""One dispatcher places work; whatever its engine reports, or fails to report, each work continues."""
+"""One dispatcher places work; each work continues, also if its engine reports an end late, wrongly or never."""
 
 import threading
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Engine:
 
     def start(self, work: Work) -> None:
         if self.is_away:
-            raise EngineUnavailable("nobody answers")
+            raise EngineUnavailable("the cluster does not answer")
         self.known.add((work.id, work.attempts))
 
     def stop(self, work: Work) -> None:
