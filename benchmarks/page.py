@@ -487,7 +487,7 @@ the answers. Each submission costs the API {figures["submit_cpu_ms"]:g} ms of a 
 def _service_start(figures: Figures) -> str:
     rows = [
         (words, f"{figures[f'{key}_median']:g}", f"{figures[key]:g}")
-        for key, words in (("claimed_s", "a worker claims the job"), ("first_example_s", "the first scored example"))
+        for key, words in (("claimed_s", "the job is placed"), ("first_example_s", "the first scored example"))
     ]
     return f"""
 `evolverpc service up` with bubblewrap, and the tickets example: from `POST /optimize` to what its stream shows, in

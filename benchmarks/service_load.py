@@ -3,7 +3,7 @@
 The API is a process of `evolverpc service api` over a SQLite file. Twenty tenants submit 100 jobs a second, at times
 that do not depend on the answers; 500 streams of 50 jobs are opened at once, and each must end with its job; the same
 submissions are made again while the streams are open. Then 200 jobs of 20 tenants, one of whom submitted more than all
-others before them, are claimed by one worker whose jobs are done at once: the queue's order is measured, not the jobs.
+others before them, are taken one after the other and done at once: the queue's order is measured, not the jobs.
 """
 
 import asyncio
@@ -196,16 +196,16 @@ def _fairness(records: RecordStore) -> dict[str, Any]:
     names = ["greedy"] * GREEDY + [f"other{at % (TENANT_COUNT - 1):02d}" for at in range(QUEUED - GREEDY)]
     for name in names:
         records.insert(Work(tenant=name, id=new_id("job"), repo_url="/srv/program", created_by="key:load"))
-    queue = Queue(records, "worker", lease_s=3600.0)
+    queue = Queue(records)
     turns: dict[str, list[int]] = {}
     waited: dict[str, list[float]] = {}
     began = time.monotonic()
     for turn in range(1, QUEUED + 1):
-        job = queue.claim()
+        job = queue.take()
         assert job is not None
         turns.setdefault(job.tenant, []).append(turn)
         waited.setdefault(job.tenant, []).append((now() - job.created).total_seconds())
-        records.replace(job.model_copy(update={"status": "completed", "claim": None}))
+        records.replace(job.model_copy(update={"status": "completed"}))
     took = time.monotonic() - began
     last = [found[-1] for tenant, found in turns.items() if tenant != "greedy"]
     means = [statistics.mean(found) for tenant, found in waited.items() if tenant != "greedy"]

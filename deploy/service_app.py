@@ -1,4 +1,4 @@
-"""The service at Modal: its API as a web endpoint, its workers as functions; see README.md here."""
+"""The service at Modal: its API as a web endpoint, its dispatcher as a function; see README.md here."""
 
 import atexit
 import contextlib
@@ -21,20 +21,23 @@ SECRET = "evolverpc-service"  # noqa: S105  a name
 
 REQUIRED = ["GEPA_SERVICE_DATABASE", "GEPA_SERVICE_JOURNALS", "GEPA_SERVICE_MASTER_KEY"]
 
-JOBS_EACH = 4
-"""Jobs that one worker runs at the same time."""
+JOBS = 40
+"""Jobs at the same time, and as many batches and steps: what they do is in sandboxes of their own."""
 
-FEWEST_WORKERS, MOST_WORKERS = 0, 20
-"""With 0, the first job waits until `scale` has started a worker, up to a minute."""
+CPU, MEMORY_MB = 4.0, 16384
+"""Of the dispatcher's container: about 150 MB for each of them."""
+
+ALWAYS_ON = False
+"""Whether a dispatcher runs without work too. If not, the first job waits until there is one, up to a minute."""
 
 LONGEST_S = 24 * 3600
 """As long as Modal lets a function run."""
 
 DRAIN_S = 900
-"""Seconds before that in which a worker hands its jobs back, so that other workers continue them."""
+"""Seconds before that in which a dispatcher hands its work back, which the next one continues."""
 
 IDLE_S = 300
-"""Seconds without work after which a worker ends."""
+"""Seconds without work after which a dispatcher ends."""
 
 REQUEST_S = 3600
 """Seconds of the longest request: a stream. Its client continues after its last event with another request."""
@@ -69,51 +72,43 @@ def api() -> Any:
     return create_app(parts.enter_context(_opened()))
 
 
-@app.function(cpu=2.0, memory=4096, timeout=LONGEST_S, max_containers=MOST_WORKERS, single_use_containers=True)
-def worker() -> None:
+@app.function(cpu=CPU, memory=MEMORY_MB, timeout=LONGEST_S, max_containers=1, single_use_containers=True)
+def dispatcher() -> None:
     """Run jobs, batches and steps until there is no work, the time of a function is nearly over, or Modal ends it."""
     from gepa_client.journal.store import open_store
-    from gepa_service.cli.worker_parts import make_worker, sender_of, work
-    from gepa_service.jobs.worker import LEASE_S
+    from gepa_service.cli.dispatcher_parts import attempt_parts, dispatch, sender_of
 
-    logging.basicConfig(level=logging.WARNING, format="worker: %(levelname)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="dispatcher: %(levelname)s: %(message)s")
     with _opened() as service, contextlib.closing(open_store(service.journals)) as store:
-        made = make_worker(
-            service,
-            store,
-            api=service.public_url,
-            folder=Path(WORK),
-            jobs=JOBS_EACH,
-            sandbox="modal",
-            lease_s=LEASE_S,
-            forward=forwarded,
+        parts = attempt_parts(
+            service, store, api=service.public_url, folder=Path(WORK), sandbox="modal", forward=forwarded
         )
         begun = time.monotonic()
-        busy = begun
+        last_busy = begun
 
-        def is_over() -> bool:
-            nonlocal busy
+        def is_over(is_busy: bool) -> bool:
+            nonlocal last_busy
             present = time.monotonic()
-            if made.is_busy:
-                busy = present
-            return present - begun > LONGEST_S - DRAIN_S or present - busy > IDLE_S
+            if is_busy:
+                last_busy = present
+            return present - begun > LONGEST_S - DRAIN_S or present - last_busy > IDLE_S
 
-        work(made, sender_of(service), is_over)
+        dispatch(parts, JOBS, sender_of(service), is_over)
 
 
 @app.function(schedule=modal.Period(minutes=1), timeout=120, max_containers=1)
-def scale() -> int:
-    """Start the workers that the present work lacks; return how many were started."""
+def start() -> bool:
+    """Start a dispatcher if there is work and none runs; return whether one was started."""
     from gepa_service.cli.arguments import open_cli_records
-    from gepa_service.jobs.demand import workers_wanted
+    from gepa_service.jobs.queue import is_needed
 
     with open_cli_records(_settings()["GEPA_SERVICE_DATABASE"]) as records:
-        wanted = max(FEWEST_WORKERS, workers_wanted(records, JOBS_EACH, MOST_WORKERS))
-    present = worker.get_current_stats()
-    lacking = max(0, wanted - present.backlog - present.num_running_inputs)
-    for _ in range(lacking):
-        worker.spawn()
-    return lacking
+        wanted = ALWAYS_ON or is_needed(records)
+    present = dispatcher.get_current_stats()
+    if not wanted or present.backlog + present.num_running_inputs:
+        return False
+    dispatcher.spawn()
+    return True
 
 
 @app.function(timeout=120)

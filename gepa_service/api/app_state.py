@@ -15,7 +15,7 @@ from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.vault import Vault
 
-if TYPE_CHECKING:  # the worker, which has a `Service` too, serves no requests
+if TYPE_CHECKING:  # the dispatcher, which has a `Service` too, serves no requests
     from starlette.requests import Request
 
 

@@ -1,4 +1,4 @@
-"""Job tokens: what the optimizer of one job is known by, for minutes, and only while its worker runs that job."""
+"""Job tokens: what the optimizer of one job is known by, for minutes, and only while one attempt runs that job."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ LONGEST_S = 15 * 60
 LIFETIME_S = LONGEST_S - LEEWAY_S
 """Of a token: with the leeway it is refused after `LONGEST_S` seconds."""
 
-_CLAIMS = ["iss", "aud", "tenant", "worker", "gen", "iat", "exp"]
+_CLAIMS = ["iss", "aud", "tenant", "gen", "iat", "exp"]
 
 
 class JobTokens:
@@ -38,13 +38,13 @@ class JobTokens:
         self._clock = clock
 
     def issue(self, job: Work, lifetime_s: float = LIFETIME_S) -> str:
-        """Return a token for the job as its worker has claimed it.
+        """Return a token for the present attempt at the job.
 
         Raises:
-            ValueError: no worker has claimed the job, or the lifetime is too long.
+            ValueError: the job does not run, or the lifetime is too long.
         """
-        if job.claim is None:
-            raise ValueError(f"job {job.id} is claimed by no worker")
+        if job.status != "running":
+            raise ValueError(f"job {job.id} does not run")
         if not 0 < lifetime_s <= LIFETIME_S:
             raise ValueError(f"a job token is valid for at most {LIFETIME_S} s, not {lifetime_s} s")
         issued = self._clock()
@@ -52,7 +52,6 @@ class JobTokens:
             "iss": ISSUER,
             "aud": job.id,
             "tenant": job.tenant,
-            "worker": job.claim.worker,
             "gen": job.attempts,
             "iat": issued,
             "exp": issued + timedelta(seconds=lifetime_s),
@@ -60,7 +59,7 @@ class JobTokens:
         return jwt.encode(claims, self._keys[0], ALGORITHM)
 
     def check(self, token: str) -> Principal | None:
-        """Return the job whose token this is; None if it is forged or expired, or its job is not run by that worker.
+        """Return the job whose token this is; None if it is forged or expired, or its attempt has ended.
 
         The job is read each time, so that its token ends with it. Raises `RecordsUnavailable`.
         """
@@ -68,9 +67,7 @@ class JobTokens:
         if claims is None:
             return None
         job = self._records.get(Work, str(claims["tenant"]), str(claims["aud"]))
-        if job is None or job.status != "running" or job.claim is None:
-            return None
-        if (job.claim.worker, job.attempts) != (claims["worker"], claims["gen"]):
+        if job is None or job.status != "running" or job.attempts != claims["gen"]:
             return None
         return Principal(job.tenant, "job", f"job:{job.id}", job.id)
 

@@ -8,7 +8,7 @@ from evolverpc_common.lazy_commands import add_module, application, named_comman
 
 HELP = """Optimize many people's programs over HTTP.
 
-`up` is the whole service on one machine; `api` and `worker` are its parts, any number of each, over MongoDB.
+`up` is the whole service on one machine; `api` and `dispatcher` are its parts, over MongoDB on several machines.
 
 The database is named by --database or GEPA_SERVICE_DATABASE, the master key by GEPA_SERVICE_MASTER_KEY_FILE.
 """
@@ -16,7 +16,7 @@ The database is named by --database or GEPA_SERVICE_DATABASE, the master key by 
 COMMANDS = {
     "up": "Start the whole service on this machine.",
     "api": "Serve the HTTP API.",
-    "worker": "Run the jobs of all tenants.",
+    "dispatcher": "Run the work of all tenants.",
     "tenants": "Create, list and change tenants.",
     "keys": "Create, list and revoke API keys.",
     "secrets": "Replace the keys that encrypt secrets.",

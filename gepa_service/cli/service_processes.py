@@ -103,7 +103,7 @@ class Supervisor:
         part.start()
 
     def _end(self) -> None:
-        """End the parts one after the other: a worker that hands back its jobs needs the API."""
+        """End the parts one after the other: a dispatcher that hands back its work needs the API."""
         before = len(self._signals)
         for part in reversed(self._parts):
             process = part.process

@@ -89,7 +89,7 @@ class Operations(Connection):
         return self._model(EventPage, "GET", f"/job/{quoted(job_id)}/events", query={"after": after})
 
     def logs(self, job_id: str, *, after: str | None = None, limit: int | None = None) -> LogPage:
-        """Return what the worker and the processes of a job, batch or step printed, oldest first."""
+        """Return what the attempts and processes of a job, batch or step printed, oldest first."""
         return self._model(LogPage, "GET", f"/job/{quoted(job_id)}/logs", query={"after": after, "limit": limit})
 
     def report(self, job_id: str, *, accept: str = "text/html") -> bytes:

@@ -1,4 +1,4 @@
-"""One attempt at a work: its process, its claim, and how its outcome is recorded."""
+"""One attempt at a work: its process, and how its outcome is recorded."""
 
 import contextlib
 import math
@@ -21,7 +21,7 @@ from gepa_service.jobs.kept import Kept, ResultsUnread
 from gepa_service.jobs.kept_results import KeptResults
 from gepa_service.jobs.kept_run import KeptRun
 from gepa_service.jobs.month_spending import NOTHING_LEFT
-from gepa_service.jobs.parts import WorkerParts
+from gepa_service.jobs.parts import AttemptParts, folder_of
 from gepa_service.jobs.work_order import Ended, Front, Message, Order, Spent, failed
 from gepa_service.jobs.work_process import TICK_S, WorkProcess
 from gepa_service.model.work import ENDED, Status, Work
@@ -38,7 +38,12 @@ LOOK_S = 0.5
 LOGS_S = 2.0
 """Seconds between two copies of what the processes printed."""
 
-BEATS_PER_LEASE = 5
+PROGRESS_S = 2.0
+"""Seconds between two records of how far the work is."""
+
+AWAY_S = 60.0
+"""Seconds without the records after which an attempt gives up, as the next one may have been placed."""
+
 STOP_S = 90.0
 """Seconds that a process may take to end after it was asked to."""
 
@@ -53,36 +58,38 @@ class _Lost(Exception):
 
 
 class Attempt:
-    """Do claimed work until it ends, is stopped, or is lost. Call `run` in a thread of its own.
+    """Do work until it ends, is stopped, or is lost. Call `run` in a thread of its own.
 
-    `has_spent_all`: whether the money of a tenant's month is spent; the work then waits in the queue again.
+    `stop`: set to have the work handed back. `has_spent_all`: whether the money of a tenant's month is spent; the work
+    then waits in the queue again.
     """
 
     def __init__(
-        self, parts: WorkerParts, work: Work, draining: threading.Event, has_spent_all: Callable[[str], bool]
+        self, parts: AttemptParts, work: Work, stop: threading.Event, has_spent_all: Callable[[str], bool]
     ) -> None:
         self._parts = parts
         self._work = work
-        self._draining = draining
+        self._stop = stop
         self._has_spent_all = has_spent_all
         self._is_out_of_money = False
-        self._folder = parts.folder / work.id
+        self._folder = folder_of(parts, work)
         self._kept: Kept
         self._secrets = Secrets()
         self._logs = JobLogs(parts.records, work, {}, self._secrets)
-        self._beaten = self._looked = time.monotonic()
+        self._written = self._looked = time.monotonic()
         self._copied = 0.0
         self._stopped: float | None = None
 
     def run(self) -> None:
-        """Run it. What keeps the records from being read or written ends the attempt; another worker continues it."""
+        """Run it. What keeps the records from being read or written ends the attempt; the next one continues it."""
         with contextlib.suppress(_Lost):
+            self._look()
             self._kept = (KeptRun if self._work.what == "optimize" else KeptResults)(self._parts, self._work)
             if self._work.wanted == "pause":
                 self._conclude({"status": "paused", "reason": "paused on request"})
                 return
             if self._work.setbacks > MOST_SETBACKS:
-                self._set_back("its worker ended")
+                self._set_back("its attempts ended before the work was over")
                 return
             if self._work.attempts == 1:
                 announce(TenantRecords(self._parts.records, self._work.tenant), self._work)
@@ -121,10 +128,9 @@ class Attempt:
         self._kept.close()
         (self._folder / GIT).unlink(missing_ok=True)
         self._logs.write(last=True)
-        if self._work.what != "optimize":
-            remove_tree(self._folder)
-        elif self._stopped is None:
-            remove_tree(self._folder / "tmp")
+        for earlier in range(1, self._work.attempts):
+            remove_tree(folder_of(self._parts, self._work, earlier))
+        remove_tree(self._folder / "tmp" if self._work.what == "optimize" else self._folder)
 
     def _environment(self, git: Path) -> dict[str, str]:
         own = {"GIT_CONFIG_GLOBAL": str(git), "GIT_CONFIG_NOSYSTEM": "1"}
@@ -133,7 +139,7 @@ class Attempt:
         return {**basic, **own, "XDG_CACHE_HOME": str(cache)}
 
     def _watched(self, process: WorkProcess) -> Ended:
-        """Keep the claim and what the process reports while it runs; return how it ended."""
+        """Keep what the process reports while it runs; return how it ended."""
         last: Ended | None = None
         held: Message | None = None
         late = time.monotonic() + self._kept.longest_s
@@ -148,7 +154,7 @@ class Attempt:
             elif held is not None:
                 try:
                     self._kept.take(held)
-                except RecordsUnavailable:  # `_keep` raises it once the lease is over
+                except RecordsUnavailable:  # `_keep` raises it in the end
                     time.sleep(TICK_S)
                     continue
             held = None
@@ -156,21 +162,22 @@ class Attempt:
 
     def _keep(self, process: WorkProcess) -> None:
         moment = time.monotonic()
+        stops_now = self._stop.is_set() and self._stopped is None
         try:
-            if moment - self._beaten >= self._parts.lease_s / BEATS_PER_LEASE:
-                self._beat()
-                self._beaten = self._looked = moment
-            elif moment - self._looked >= LOOK_S:
+            if moment - self._looked >= LOOK_S or stops_now:  # the work may have been cancelled
                 self._look()
                 self._looked = moment
-        except RecordsUnavailable:  # the database may come back before others may take the work over
-            if moment - self._beaten > self._parts.lease_s:
+                if moment - self._written >= PROGRESS_S:
+                    self._write_progress()
+                    self._written = moment
+        except RecordsUnavailable:
+            if moment - self._looked > AWAY_S:
                 raise
         self._kept.keep()
         if moment - self._copied >= LOGS_S:
             self._copied = moment
             self._logs.write()
-        if self._draining.is_set() or self._work.wanted == "pause" or self._is_out_of_money:
+        if self._stop.is_set() or self._work.wanted == "pause" or self._is_out_of_money:
             if self._stopped is None:
                 self._stopped = moment
                 process.stop()
@@ -233,24 +240,21 @@ class Attempt:
     # --- the record ---------------------------------------------------------------------------------------------------
 
     def _mine(self, found: Work) -> Work:
-        same = found.claim is not None and found.claim.worker == self._parts.name
-        if not same or found.attempts != self._work.attempts or found.status != "running":
+        if found.attempts != self._work.attempts or found.status != "running":
             raise _Lost
         return found
 
-    def _beat(self) -> None:
-        """Raise the beat and write how far the work is. Raises `_Lost`."""
+    def _write_progress(self) -> None:
+        """Write how far the work is, if that is news. Raises `_Lost`."""
 
-        def beaten(found: Work) -> Work:
-            claim = self._mine(found).claim
-            assert claim is not None  # noqa: S101  `_mine` has checked it
-            raised = claim.model_copy(update={"beat": claim.beat + 1})
-            changes = {**self._kept.changes(found, "running"), "claim": raised}
+        def further(found: Work) -> Work:
+            changes = self._kept.changes(self._mine(found), "running")
             if found.setbacks and self._kept.is_further:
                 changes["setbacks"] = 0
-            return found.model_copy(update=changes)
+            changed = found.model_copy(update=changes)
+            return found if changed == found else changed
 
-        self._work = self._changed(beaten)
+        self._work = self._changed(further)
 
     def _record(self, ended: Ended) -> None:
         """Record how the work ended."""
@@ -260,8 +264,8 @@ class Attempt:
             self._conclude({"status": "cancelled", "reason": ended.reason})
         elif self._work.wanted == "pause":
             self._conclude({"status": "paused", "reason": "paused on request"})
-        elif self._draining.is_set():
-            self._conclude({"status": "pending", "reason": "its worker was stopped"})
+        elif self._stop.is_set():
+            self._conclude({"status": "pending", "reason": "the service was stopped"})
         elif self._is_out_of_money:
             self._conclude({"status": "pending", "reason": NOTHING_LEFT})
         elif ended.status == "paused":
@@ -296,16 +300,22 @@ class Attempt:
 
         def concluded(found: Work) -> Work:
             self._mine(found)
-            kept = {**self._kept.changes(found, status), **changes, "claim": None}
+            kept = {**self._kept.changes(found, status), **changes}
             return found.model_copy(update={**kept, "completed": now()} if status in ENDED else kept)
 
-        self._work = self._changed(concluded)
+        self._work = self._changed(concluded, AWAY_S)  # what it has done would be lost
         self._logs.add(f"{self._work.status}: {self._work.reason}" if self._work.reason else self._work.status)
         self._logs.write(last=True)
         announce(TenantRecords(self._parts.records, self._work.tenant), self._work)
 
-    def _changed(self, change: Callable[[Work], Work]) -> Work:
-        try:
-            return changed(self._parts.records, self._work, change)
-        except RecordChanged:
-            raise _Lost from None
+    def _changed(self, change: Callable[[Work], Work], patience_s: float = 0.0) -> Work:
+        until = time.monotonic() + patience_s
+        while True:
+            try:
+                return changed(self._parts.records, self._work, change)
+            except RecordChanged:
+                raise _Lost from None
+            except RecordsUnavailable:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(TICK_S)

@@ -1,7 +1,7 @@
-"""What a tenant asks of its work: to cancel, pause or resume it, or to change its budget. The worker acts on it.
+"""What a tenant asks of its work: to cancel, pause or resume it, or to change its budget. Its attempt acts on it.
 
-Cancelled work has that status at once, also if it is running: from then on its token is refused, and its worker, which
-looks at the record twice a second, ends its processes.
+Cancelled work has that status at once, also if it is running: from then on its token is refused, and its attempt,
+which looks at the record twice a second, ends its processes.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def cancel(records: TenantRecords, store: Store, job: Work, by: str) -> Work:
         if found.status == "cancelled":
             return found
         _refuse_ended(found)
-        ended = {"status": "cancelled", "completed": now(), "reason": reason, "claim": None}
+        ended = {"status": "cancelled", "completed": now(), "reason": reason}
         return found.model_copy(update={"wanted": "cancel", **ended})
 
     cancelled = records.change(job, change)
@@ -61,7 +61,7 @@ def pause(records: TenantRecords, job: Work, by: str) -> Work:
         if found.wanted == "pause":
             return found
         _refuse_ended(found)
-        paused = {"status": "paused", "reason": f"paused by {by}"} if found.claim is None else {}
+        paused = {"status": "paused", "reason": f"paused by {by}"} if found.status != "running" else {}
         return found.model_copy(update={"wanted": "pause", **paused})
 
     changed = records.change(job, change)

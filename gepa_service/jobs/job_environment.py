@@ -1,4 +1,4 @@
-"""The environments of a job's processes: what each needs, and nothing that the worker's own holds."""
+"""The environments of a job's processes: what each needs, and nothing that the dispatcher's own holds."""
 
 import hashlib
 import os
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV")
-"""Variables of the worker that describe this machine."""
+"""Variables of the dispatcher that describe this machine."""
 
 _REFUSED_SECRETS = re.compile(
     r"(LD|DYLD|GIT|PYTHON|GEPA|XDG|UV|PIP|NPM|NODE|PYENV|NVM|OPENSSL|SSL|SSH|BASH|PERL|RUBY|JAVA|DBUS|LC|MALLOC|GLIBC|EVOLVERPC|MODAL)_?.*"

@@ -48,8 +48,8 @@ class JobLogs:
         self._lines: list[LogLine] = []
 
     def add(self, text: str) -> None:
-        """Add a line of the worker's own."""
-        self._lines.append(self._line("worker", text))
+        """Add a line of the attempt's own."""
+        self._lines.append(self._line("attempt", text))
 
     def write(self, *, last: bool = False) -> None:
         """Write what is new; what cannot be written now is written by the next call. `last`: incomplete lines too."""

@@ -73,7 +73,7 @@ async def _published(settings: RunConfig, show: Show) -> None:
 
 
 def end_earlier_attempts(run_id: str, settings: RunConfig) -> None:
-    """End the sandboxes that earlier attempts of a work left at Modal: their worker is gone. Raises `SandboxError`."""
+    """End the sandboxes that earlier attempts of a work left at Modal. Raises `SandboxError`."""
 
     async def sweep() -> None:
         async with open_runtime(settings.sandbox, app_name=settings.modal_app) as runtime:

@@ -13,7 +13,7 @@ from gepa_service.jobs.kept import Kept
 from gepa_service.jobs.month_spending import month_id
 from gepa_service.jobs.month_usage import add_usage
 from gepa_service.jobs.new_version import saved_program_path
-from gepa_service.jobs.parts import WorkerParts
+from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone
 from gepa_service.model.program_version import Program, branch_of
 from gepa_service.model.tenant import Usage
@@ -31,7 +31,7 @@ LATE_S = 300.0
 class KeptResults(Kept):
     """Of a batch or step."""
 
-    def __init__(self, parts: WorkerParts, work: Work) -> None:
+    def __init__(self, parts: AttemptParts, work: Work) -> None:
         assert work.program is not None, "a batch or step has a program"  # noqa: S101
         self._parts, self._work, self._program = parts, work, work.program
         self._counted = Spent(usd=0.0, unpriced=0)
@@ -124,7 +124,7 @@ class KeptResults(Kept):
             )
             try:
                 self._parts.records.insert(result)
-            except RecordExists:  # written by a worker that was thought dead
+            except RecordExists:  # written by an attempt that was thought dead
                 self._results = self._stored()
             else:
                 self._results[done.index] = done.result

@@ -20,7 +20,7 @@ from gepa_service.jobs.evolved_code import with_code
 from gepa_service.jobs.kept import Kept, ResultsUnread
 from gepa_service.jobs.month_spending import month_of
 from gepa_service.jobs.new_version import program_of
-from gepa_service.jobs.parts import WorkerParts
+from gepa_service.jobs.parts import AttemptParts, folder_of
 from gepa_service.jobs.work_order import Ended, OptimizeOrder
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import ENDED, JobProgress, Status, Work
@@ -38,9 +38,9 @@ TRIES_OF_CODE = 2
 class KeptRun(Kept):
     """Of an optimization."""
 
-    def __init__(self, parts: WorkerParts, work: Work) -> None:
+    def __init__(self, parts: AttemptParts, work: Work) -> None:
         self._parts, self._work = parts, work
-        self._token = parts.folder / work.id / "token"
+        self._token = folder_of(parts, work) / "token"
         self._renewed = 0.0
         before = self._released()
         self._calls = 0 if before is None else int(before.counters.get("metric_calls", 0))
@@ -87,7 +87,7 @@ class KeptRun(Kept):
             program = self._program(ended.artifacts, secrets, log)
         except (JournalError, GitError, DestinationRefused, SandboxError) as error:
             raise ResultsUnread(f"the results cannot be read: {error}") from error
-        with contextlib.suppress(RecordExists):  # a worker wrote it that ended before it wrote the work
+        with contextlib.suppress(RecordExists):  # an attempt wrote it that ended before it wrote the work
             self._parts.records.insert(program)
         return {"status": "completed", "reason": ended.reason, "program_id": program.id, "setbacks": 0}
 
@@ -100,7 +100,7 @@ class KeptRun(Kept):
         self._renewed = time.monotonic()
 
     def _released(self) -> StoredRun | None:
-        """Free the run of a driver whose worker is gone, and whose token ended with that worker's claim."""
+        """Free the run of the attempt before, whose token ended with it."""
         with contextlib.suppress(NoSuchRun):
             run = self._parts.journals.run(self._work.id)
             if run.claim.owner is not None:

@@ -19,7 +19,7 @@ from protocol.code import code_at
 def program_of(store: Store, records: RecordStore, job: Work, artifacts: dict[str, Any]) -> Program:
     """Return the version, without the change of its code, see `evolved_code`.
 
-    Its id follows from the job's, so that it is written once if two workers complete the job.
+    Its id follows from the job's, so that it is written once if two attempts complete the job.
 
     `artifacts`: JSON files that the program wrote at its end.
 

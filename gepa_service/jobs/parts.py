@@ -1,4 +1,4 @@
-"""What all work of a worker shares."""
+"""What all attempts of a process share."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ from gepa_client.journal.store import Store
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs.front_port import Forward
 from gepa_service.jobs.git_access import GitAccess
+from gepa_service.model.work import Work
 from gepa_service.records.store import RecordStore
 
 
@@ -29,25 +30,27 @@ class Revealed:
 
 
 @dataclass(frozen=True)
-class WorkerParts:
-    """What all work of a worker shares.
+class AttemptParts:
+    """What all attempts of a process share.
 
     `api`: the address of the API, as this machine reaches it. `folder`: for the folders of works. `cache`: of
-    fetched repositories and built environments, by tenant. `lease_s`: after how long without a beat others may take
-    work over. `sandbox`: the backend. `secrets`: returns a tenant's.
+    fetched repositories and built environments, by tenant. `sandbox`: the backend. `secrets`: returns a tenant's.
     `git`: how repositories are read. `forward`: with the backend `modal`, makes a port of this machine reachable from
     there, and gives its address.
     """
 
-    name: str
     records: RecordStore
     journals: Store
     tokens: JobTokens
     api: str
     folder: Path
     cache: Path
-    lease_s: float
     git: GitAccess
     sandbox: str = "bubblewrap"
     secrets: Callable[[str], Revealed] = lambda _tenant: Revealed()
     forward: Forward | None = None
+
+
+def folder_of(parts: AttemptParts, work: Work, attempt: int | None = None) -> Path:
+    """Return the folder of an attempt, the present one if none is named: processes of the one before may end later."""
+    return parts.folder / f"{work.id}-{attempt or work.attempts}"

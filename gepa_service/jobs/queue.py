@@ -1,19 +1,19 @@
 """The order of work: tenants take turns, so that one who submits much does not hold up another's first.
 
 In a lane the tenant with the least under way comes first, then the one that was served longest ago; of a tenant, its
-oldest work. Work of a worker whose beat has stopped comes before all of it.
+oldest work.
 """
 
 import contextlib
-import time
-from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.jobs.month_spending import NOTHING_LEFT
 from gepa_service.jobs.tenant_quotas import quotas_of
-from gepa_service.model.work import LANES, TURN, Claim, Turn, What, Work
+from gepa_service.model.webhook import WebhookDelivery
+from gepa_service.model.work import LANES, TURN, Turn, What, Work
 from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordExists, RecordStore
@@ -26,54 +26,35 @@ LOOKED_AT = 50
 
 @dataclass
 class Queue:
-    """The work of all tenants, as one worker sees it. Used by one thread.
+    """The work of all tenants. Safe to use from several processes, each by one thread.
 
-    `lease_s`: after how many seconds without a change of its claim, measured on this process's monotonic clock, work
-    counts as left. `has_spent_all`: whether a tenant's money of this month is spent. All methods raise
-    `RecordsUnavailable`, and what `has_spent_all` raises.
+    `has_spent_all`: whether a tenant's money of this month is spent. All methods raise `RecordsUnavailable`, and what
+    `has_spent_all` raises.
     """
 
     records: RecordStore
-    worker: str
-    lease_s: float
-    clock: Callable[[], float] = time.monotonic
     has_spent_all: Callable[[str], bool] = lambda _tenant: False
-    _seen: dict[str, tuple[Claim, float]] = field(default_factory=dict)
 
-    def claim(self, running: Container[str] = (), lanes: Iterable[Sequence[What]] = LANES) -> Work | None:
-        """Claim the work that is next, and return it as claimed; None if there is none that may run now.
+    def take(self, lanes: Iterable[Sequence[What]] = LANES) -> Work | None:
+        """Return the work that is next, as running in its next attempt; None if there is none that may run now.
 
-        `running`: the work that this worker does. `lanes`: those of `LANES` in which it can do more.
+        `lanes`: those of `LANES` that are considered.
         """
-        lanes = tuple(lanes)
-        for left in self._left(running):
-            setbacks = left.setbacks + 1
-            if any(left.what in lane for lane in lanes) and (claimed := self._claimed(left, setbacks)) is not None:
-                return claimed
         for lane in lanes:
             for tenant in self._tenants(lane):
                 work = self._oldest(tenant, lane)
                 if work is not None and self.has_spent_all(tenant):
                     self._note(work, NOTHING_LEFT)
-                elif work is not None and (claimed := self._claimed(work)) is not None:
+                elif work is not None and (begun := self._begun(work)) is not None:
                     self._served(tenant)
-                    return claimed
+                    return begun
         return None
 
-    def _left(self, running: Container[str]) -> list[Work]:
-        """Return the running work whose worker has shown no beat for the lease."""
-        present, left = dict[str, tuple[Claim, float]](), []
-        for work in every(self.records, Work, None, {"status": "running"}):
-            if work.claim is None or work.id in running:
-                continue
-            claim, since = self._seen.get(work.id, (None, 0.0))
-            if claim != work.claim:
-                since = self.clock()
-            present[work.id] = (work.claim, since)
-            if self.clock() - since >= self.lease_s:
-                left.append(work)
-        self._seen = present
-        return left
+    def put_back(self, work: Work, reason: str, *, setbacks: int) -> None:
+        """Have running work wait again, unless its record was written since it was read."""
+        changes = {"status": "pending", "reason": reason, "setbacks": setbacks}
+        with contextlib.suppress(RecordChanged):
+            self.records.replace(work.model_copy(update=changes))
 
     def _tenants(self, lane: Sequence[What]) -> list[str]:
         """Return the tenants that have work waiting in a lane and may run more there, in the order of their turns."""
@@ -103,13 +84,11 @@ class Queue:
             with contextlib.suppress(RecordChanged):
                 self.records.replace(work.model_copy(update={"reason": reason}))
 
-    def _claimed(self, work: Work, setbacks: int | None = None) -> Work | None:
-        """Claim work as it was seen; None if another process wrote it since. `setbacks`: None for no further one."""
+    def _begun(self, work: Work) -> Work | None:
+        """Begin the next attempt at work as it was seen; None if another process wrote it since."""
         changes = {
             "status": "running",
-            "claim": Claim(worker=self.worker),
             "attempts": work.attempts + 1,
-            "setbacks": work.setbacks if setbacks is None else setbacks,
             "started": work.started or now(),
             "not_before": None,
             "reason": None,
@@ -127,11 +106,17 @@ class Queue:
             else:
                 self.records.replace(found)
         except (RecordChanged, RecordExists):
-            return  # another worker served it in this moment
+            return  # another process served it in this moment
 
     def _last_turn(self, tenant: str) -> datetime:
         found = self.records.get(Turn, tenant, TURN)
         return NEVER if found is None else found.updated
+
+
+def is_needed(records: RecordStore) -> bool:
+    """Return whether a dispatcher has something to do. Raises `RecordsUnavailable`."""
+    work = records.count(Work, None, {"status": ("pending", "running")})
+    return bool(work or records.count(WebhookDelivery, None, {"status": "pending"}))
 
 
 def sandboxes_of(work: Work) -> int:

@@ -1,7 +1,7 @@
 """The entry point of the process of one work: `python -P -m gepa_service.jobs.work_main`.
 
-Its order is on stdin, its messages are on stdout. The end of stdin, which also follows the worker's death, stops the
-work. What is printed goes to the log.
+Its order is on stdin, its messages are on stdout. The end of stdin, which also follows the death of the process that
+started it, stops the work. What is printed goes to the log.
 """
 
 import gc
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gepa_service.jobs.work_order import Message
 
 STOP_S = 60.0
-"""Seconds that the process may take to end its sandboxes once its worker is gone."""
+"""Seconds that the process may take to end its sandboxes once the process that started it is gone."""
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     gc.enable()
     order = ORDERS.validate_json(sys.stdin.readline())
     os.environ.update(order.secrets)
-    threading.Thread(target=_follow, name="worker", daemon=True).start()
+    threading.Thread(target=_follow, name="stdin", daemon=True).start()
 
     def report(message: "Message") -> None:
         messages.write(message.model_dump_json().encode() + b"\n")
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _follow() -> None:
-    """Stop when the worker closes stdin or is gone: as by SIGTERM, and at once if that does not end it in time."""
+    """Stop when stdin is closed: as by SIGTERM, and at once if that does not end it in time."""
     while sys.stdin.readline():
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What a worker orders the process of one work to do, and what that process reports: one line of JSON each."""
+"""What an attempt orders the process of its work to do, and what that process reports: one line of JSON each."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -47,8 +47,8 @@ class WorkOrder(_Message):
 class OptimizeOrder(WorkOrder):
     """Run or continue the run with the id of the work.
 
-    `api`: the address of the service, where the journal is. `token_file`: holds the job's token, renewed by the worker.
-    `isolated`: the optimizer runs in a container, else in a process with an environment of its own.
+    `api`: the address of the service, where the journal is. `token_file`: holds the job's token, which the
+    attempt renews. `isolated`: the optimizer runs in a container, else in a process with an environment of its own.
     """
 
     what: Literal["optimize"] = "optimize"

@@ -1,4 +1,4 @@
-"""The process of one work, as the worker that started it sees it."""
+"""The process of one work, as the attempt that started it sees it."""
 
 import contextlib
 import queue

@@ -1,4 +1,4 @@
-"""What the worker and the processes of a job print, for its tenant to read."""
+"""What the attempts and processes of a job print, for its tenant to read."""
 
 from datetime import datetime
 from typing import ClassVar
@@ -12,7 +12,7 @@ LARGEST_CHUNK = 64 << 10
 
 
 class LogLine(BaseModel):
-    """A line. `source`: which process printed it, such as `worker`, `check` or `driver`."""
+    """A line. `source`: which process printed it, such as `attempt`, `check` or `driver`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

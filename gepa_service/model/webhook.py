@@ -42,7 +42,7 @@ class DeliveryAttempt(BaseModel):
 
 
 class WebhookDelivery(Record):
-    """An event for one webhook. `due`: when it is sent next; a worker that sends it moves this on first."""
+    """An event for one webhook. `due`: when it is sent next; a process that sends it moves this on first."""
 
     kind: ClassVar[str] = "webhook_delivery"
     indexed: ClassVar[tuple[str, ...]] = ("webhook_id", "status")

@@ -27,15 +27,6 @@ PROMPT = "prompt"
 """The kind of a mutation that changes texts beside the code."""
 
 
-class Claim(BaseModel):
-    """Which worker has the work. `beat`: rises while that worker lives; no clock is compared with another's."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    worker: str
-    beat: int = 0
-
-
 class JobProgress(BaseModel):
     """How far a job is, as its run last reported it."""
 
@@ -86,9 +77,9 @@ class Work(Record):
     """One optimization, batch or step.
 
     `settings`: of `evolverpc`, without secrets and without what the service decides. `client_id`: the connected
-    repository. `wanted`: what the tenant asked for last; the worker acts on it. `failure`: of a failed optimization:
-    `kind` (`preflight`, `sandbox`, `run`, ...), `message`, and for a preflight its findings. `attempts`: how often a
-    worker began or continued it; the writes of each attempt are refused once another has begun. `setbacks`: how often
+    repository. `wanted`: what the tenant asked for last; the attempt acts on it. `failure`: of a failed optimization:
+    `kind` (`preflight`, `sandbox`, `run`, ...), `message`, and for a preflight its findings. `attempts`: how often it
+    was begun or continued; the writes of each attempt are refused once another has begun. `setbacks`: how often
     in a row it was interrupted before it got further. `not_before`: when it may be tried again after a setback.
 
     An optimization has a run of its id in the store of journals. `progress`: how far that is; `program_id`: the version
@@ -113,7 +104,6 @@ class Work(Record):
     created_by: str
     started: datetime | None = None
     completed: datetime | None = None
-    claim: Claim | None = None
     attempts: int = 0
     setbacks: int = 0
     not_before: datetime | None = None

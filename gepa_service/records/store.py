@@ -47,8 +47,8 @@ class RecordStore:
 
     `write` of a row names the write that made it: one whose response was lost is repeated, and recognized.
 
-    Every method may raise `RecordsUnavailable`. Only the worker, the command line and the check of keys use it
-    directly; routes use a `TenantRecords`.
+    Every method may raise `RecordsUnavailable`. Only the dispatcher, attempts, the command line and the check of keys
+    use it directly; routes use a `TenantRecords`.
     """
 
     def __init__(self, database: Database) -> None:

@@ -64,7 +64,7 @@ class Sender:
         return len(due)
 
     def _begun(self) -> list[tuple[WebhookDelivery, Webhook]]:
-        """Claim what is due: its next time is moved on first, so that no other worker sends it too."""
+        """Claim what is due: its next time is moved on first, so that no other process sends it too."""
         found: list[tuple[WebhookDelivery, Webhook]] = []
         for delivery in every(self.records, WebhookDelivery, None, {"status": "pending"}):
             if delivery.due > now() or len(found) >= LARGEST_PAGE:

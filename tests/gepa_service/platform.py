@@ -1,4 +1,4 @@
-"""A whole service for tests: records, journals, its API on a port, and workers in threads of this process."""
+"""A whole service for tests: records, journals, its API on a port, and dispatchers in threads of this process."""
 
 import threading
 import time
@@ -12,10 +12,10 @@ from evolverpc_common.network_addresses import parse_networks
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.cli.dispatcher_parts import opened_dispatcher
 from gepa_service.jobs.git_access import GitAccess
-from gepa_service.jobs.parts import Revealed, WorkerParts
+from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.jobs.queue import Queue
-from gepa_service.jobs.worker import Worker, worker_name
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import ENDED, Work
 from gepa_service.records.open_records import open_records
@@ -56,16 +56,14 @@ class Platform:
     def tenant(self, id_: str, **quotas: Any) -> None:
         self.records.insert(Tenant(tenant=TENANTS, id=id_, name=id_, quotas=Quotas(**quotas)))
 
-    def parts(self, lease_s: float = LEASE_S) -> WorkerParts:
-        return WorkerParts(
-            name=worker_name(),
+    def parts(self) -> AttemptParts:
+        return AttemptParts(
             records=self.records,
             journals=self.journals,
             tokens=self.tokens,
             api=self.api,
             folder=self.folder / "jobs",
             cache=self.folder / "cache",
-            lease_s=lease_s,
             sandbox=self.sandbox,
             secrets=lambda tenant: self.secrets.get(tenant, Revealed()),
             git=GitAccess(self.records, RepositoryPolicy(True, LOOPBACK), self.github),
@@ -82,10 +80,10 @@ class Platform:
         self.records.insert(job)
         return job
 
-    def claimed(self, tenant: str) -> Work:
-        """Return a job of the tenant that a worker has begun, with an empty run."""
+    def begun(self, tenant: str) -> Work:
+        """Return a job of the tenant whose first attempt was placed, with an empty run."""
         self.submit(self.folder, {"max_metric_calls": 5}, tenant)
-        job = Queue(self.records, f"worker of {tenant}", 10.0).claim()
+        job = Queue(self.records).take()
         assert job is not None
         assert job.tenant == tenant
         self.journals.create(StoredRun(id=job.id, config={"of": tenant}))
@@ -108,8 +106,9 @@ class Platform:
         return self.until(job, lambda found: found.status in ENDED, timeout_s)
 
     def log(self, job: Work) -> str:
-        texts = [self.folder / "jobs" / job.id / name for name in ("job.log", "results/run.log")]
-        return "\n".join(f"--- {path.name}\n{path.read_text()[-4000:]}" for path in texts if path.exists())
+        folders = sorted((self.folder / "jobs").glob(f"{job.id}-*"))
+        texts = [folder / name for folder in folders for name in ("job.log", "results/run.log")]
+        return "\n".join(f"--- {path}\n{path.read_text()[-4000:]}" for path in texts if path.exists())
 
 
 @contextmanager
@@ -128,17 +127,22 @@ def platform(folder: Path, journals: str | None = None, records: str | None = No
 
 
 @contextmanager
-def working(parts: WorkerParts, at_once: int = 2) -> Iterator[Worker]:
-    """A worker in a thread of this process; it is drained at the end of the block."""
-    worker = Worker(parts, at_once)
-    thread = threading.Thread(target=worker.run, name="worker")
+def working(parts: AttemptParts, at_once: int = 2) -> Iterator[None]:
+    """A dispatcher in a thread of this process; it hands its work back at the end of the block."""
+    stop = threading.Event()
+
+    def work() -> None:
+        with opened_dispatcher(parts, at_once) as dispatcher:
+            dispatcher.run(stop)
+
+    thread = threading.Thread(target=work, name="dispatcher")
     thread.start()
     try:
-        yield worker
+        yield
     finally:
-        worker.drain()
+        stop.set()
         thread.join(WAIT_S)
-        assert not thread.is_alive(), "the worker did not drain"
+        assert not thread.is_alive(), "the dispatcher did not end"
 
 
 def word_repository(folder: Path) -> Path:
@@ -173,6 +177,6 @@ def processes_of(job: Work) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended
-            if job.id in (folder / "cwd").readlink().parts and is_running(int(folder.name)):
+            if f"/{job.id}-" in str((folder / "cwd").readlink()) and is_running(int(folder.name)):
                 found.append(int(folder.name))
     return found

@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from gepa_service.auth.keys import make_key
-from gepa_service.cli import worker_parts
+from gepa_service.cli import dispatcher_parts
 from gepa_service.cli.service_parts import ConfigurationError
 from gepa_service.jobs.front_port import free_port
 from gepa_service.model.tenant import TENANTS, Tenant
@@ -123,11 +123,11 @@ def fill(monkeypatch: pytest.MonkeyPatch, secret: dict[str, str]) -> None:
 async def test_a_private_repository_is_improved_and_delivered_by_the_functions_of_the_app_in_sandboxes_at_modal(
     tmp_path: Path, cloud: Cloud, variables: dict[str, str], deployed: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workers = list[Future[None]]()
-    work, loop = deployed.worker.local, asyncio.get_running_loop()
+    dispatchers = list[Future[None]]()
+    work, loop = deployed.dispatcher.local, asyncio.get_running_loop()
 
     def spawn() -> None:
-        workers.append(asyncio.run_coroutine_threadsafe(asyncio.to_thread(work), loop))
+        dispatchers.append(asyncio.run_coroutine_threadsafe(asyncio.to_thread(work), loop))
 
     @contextlib.contextmanager
     def forward(port: int) -> Iterator[SimpleNamespace]:
@@ -135,11 +135,11 @@ async def test_a_private_repository_is_improved_and_delivered_by_the_functions_o
         yield SimpleNamespace(url=f"http://127.0.0.1:{port}")
 
     def stats() -> SimpleNamespace:
-        return SimpleNamespace(backlog=0, num_running_inputs=len(workers))
+        return SimpleNamespace(backlog=0, num_running_inputs=len(dispatchers))
 
-    monkeypatch.setattr(deployed, "worker", SimpleNamespace(get_current_stats=stats, spawn=spawn))
+    monkeypatch.setattr(deployed, "dispatcher", SimpleNamespace(get_current_stats=stats, spawn=spawn))
     monkeypatch.setattr("modal.forward", forward)
-    monkeypatch.setattr(worker_parts, "signals_handled", lambda *_: contextlib.nullcontext())  # not the main thread
+    monkeypatch.setattr(dispatcher_parts, "signals_handled", lambda *_: contextlib.nullcontext())  # not the main thread
     url = deployed.api.get_web_url()
     cloud.reach(int(url.rpartition(":")[2]))
     database = variables["GEPA_SERVICE_DATABASE"]
@@ -158,13 +158,13 @@ async def test_a_private_repository_is_improved_and_delivered_by_the_functions_o
             }
             async with httpx.AsyncClient(base_url=url, timeout=90) as client:
                 owner, rival = (Caller(client, key) for key in keys)
-                assert await asyncio.to_thread(deployed.scale.local) == 0
+                assert not await asyncio.to_thread(deployed.start.local)
                 job_id = await submitted(github, owner, "", {"OPENAI_API_KEY": "sk-story"}, request)
-                assert await asyncio.to_thread(deployed.scale.local) == 1
-                assert await asyncio.to_thread(deployed.scale.local) == 0, "a worker is enough for one job"
+                assert await asyncio.to_thread(deployed.start.local)
+                assert not await asyncio.to_thread(deployed.start.local), "one dispatcher runs"
                 job = await ended(owner, job_id, WAIT_S)
                 found = await delivered(tmp_path, github, owner, rival, job)
-                await asyncio.gather(*map(asyncio.wrap_future, workers))
+                await asyncio.gather(*map(asyncio.wrap_future, dispatchers))
     assert json.loads((found.clone / TEXTS).read_text()) == {"prompt": "better"}
     await check_goal(tmp_path, found.clone)
     assert cloud.running == [], "a job's sandboxes end with it"
@@ -202,7 +202,7 @@ def test_the_app_is_deployed_if_its_secret_has_what_it_needs(
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     if lacks is None:
         assert done.returncode == 0, done.stdout + done.stderr
-        assert {*cloud.control.functions} == {"api", "worker", "scale", "check"}
+        assert {*cloud.control.functions} == {"api", "dispatcher", "start", "check"}
         return
     assert done.returncode != 0
     assert SECRET in done.stdout + done.stderr

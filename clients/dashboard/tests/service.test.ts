@@ -165,7 +165,7 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
       rows: "missing",
       text: "red <script>alert(1)</script>",
       reflection: "rules <img src=x onerror=alert(1)>",
-      log: "worker",
+      log: "attempt",
     };
     for (const [name, text] of Object.entries(shown)) {
       await go(page, `/?job=${job}#/${name}`);

@@ -192,7 +192,7 @@ async def _first_events(watched: WatchedJob) -> None:
 
 @router.get("/job/{job_id}/logs", responses=documented(404))
 def logs(job_id: Id, caller: Reader, query: Paging) -> LogPage:
-    """Return what the worker and the processes of a job, batch or step printed, oldest first."""
+    """Return what the attempts and processes of a job, batch or step printed, oldest first."""
     where = {"job_id": known(caller.records, Work, job_id, "job").id}
     found = caller.records.page(LogChunk, where, after=query.after, limit=query.limit)
     return LogPage(lines=[line for chunk in found for line in chunk.lines], next=next_of(found, query))

@@ -162,8 +162,8 @@ class JobView(View):
     `total_iterations`: of an ended job, those that it has made; else `max_iterations`, or how many are expected within
     the budget: by the metric calls of those before, or by those that one makes at least; null if money alone ends it.
 
-    `wanted`: what was last asked for; the worker acts on it. `max_metric_calls`: the budget that `metric_calls` counts
-    towards. `attempts`: how often a worker began or continued it. `settings`: without secrets.
+    `wanted`: what was last asked for; its attempt acts on it. `max_metric_calls`: the budget that `metric_calls` counts
+    towards. `attempts`: how often it was begun or continued. `settings`: without secrets.
     """
 
     job_id: str
@@ -237,7 +237,7 @@ class BudgetChange(RequestBody):
 
 @router.post("/optimize", status_code=202, responses=documented(404))
 def optimize(asked: OptimizeRequest, caller: Writer, service: Parts) -> Submitted:
-    """Submit an optimization. A worker checks the program on a few rows first; if that fails, the job does."""
+    """Submit an optimization. The program is checked on a few rows first; if that fails, the job does."""
     repo_url, client_id = repository_of(service, caller.records, asked.repo_url, asked.client_id)
     settings = settings_or_problem(service, lambda: asked.settings(repo_url))
     refuse_beyond_quotas(service, caller.tenant, settings)

@@ -33,7 +33,7 @@ def rotate(
     """Encrypt secrets by a new key of their tenant; nothing stops meanwhile, and it can be repeated.
 
     To replace the master key: write the new key as the first line of its file, above the old one; start the API and the
-    workers again; run this with --master; then delete the old line.
+    dispatcher again; run this with --master; then delete the old line.
     """
     if master and tenant is not None:
         refuse("--master is about all tenants: leave TENANT out")

@@ -58,7 +58,7 @@ def up(
     oidc: Oidc = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON once the service answers.")] = False,
 ) -> None:
-    """Start the whole service on this machine: the API, a worker, SQLite databases. Ctrl-C ends it.
+    """Start the whole service on this machine: the API, a dispatcher, SQLite databases. Ctrl-C ends it.
 
     The first start prints the key of an owner, once.
     """
@@ -83,10 +83,10 @@ def up(
             command = [sys.executable, "-P", "-m", "gepa_service.cli"]
             served = [*command, "api", *shared, "--fd", str(sock.fileno()), "--public-url", public_url or url]
             served += [word for issuer in oidc or () for word in ("--oidc", issuer)]
-            worked = [*command, "worker", *shared, "--api", url, "--folder", str(folder.work)]
+            worked = [*command, "dispatcher", *shared, "--api", url, "--folder", str(folder.work)]
             parts = [
                 ServiceProcess("API", served, environment, [sock.fileno()]),
-                ServiceProcess("worker", [*worked, "--sandbox", sandbox, "--jobs", str(jobs)], environment),
+                ServiceProcess("dispatcher", [*worked, "--sandbox", sandbox, "--jobs", str(jobs)], environment),
             ]
             with published_address(folder, url):
                 received = Supervisor(parts, _warn).run(
@@ -145,7 +145,7 @@ def _is_ready(url: str) -> bool:
 
 
 def _lines(folder: DataFolder, url: str, sandbox: str, key: str | None) -> Iterator[str]:
-    yield f"EvolveRPC service {installed_version()}, one worker, sandboxes: {sandbox}"
+    yield f"EvolveRPC service {installed_version()}, sandboxes: {sandbox}"
     yield f"  page  {url}/ (sign in with a key)"
     yield f"  API   {url}"
     yield f"  data  {folder.path} (private: it holds the master key)"

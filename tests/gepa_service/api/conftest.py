@@ -17,7 +17,7 @@ from gepa_service.auth.keys import make_key, revoke_key
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.model.work import Claim, Work
+from gepa_service.model.work import Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
 from gepa_service.repositories.policy import RepositoryPolicy
@@ -63,7 +63,6 @@ def tokens(records: RecordStore) -> Tokens:
         repo_url="https://example.org/a/b",
         created_by="key:1",
         status="running",
-        claim=Claim(worker="w1"),
         attempts=1,
     )
     records.insert(job)

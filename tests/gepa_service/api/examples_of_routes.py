@@ -117,7 +117,7 @@ def _audit_entry(service: Service, tenant: str) -> str:
 
 def _log(service: Service, tenant: str) -> str:
     made = new_id("log")
-    line = LogLine(at=now(), source="worker", text=text_for(tenant))
+    line = LogLine(at=now(), source="attempt", text=text_for(tenant))
     service.records.insert(LogChunk(tenant=tenant, id=made, job_id=ABSENT, lines=(line,)))
     return made
 

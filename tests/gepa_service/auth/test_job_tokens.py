@@ -1,4 +1,4 @@
-"""Work tokens: accepted for one job, one worker and some minutes; forged ones never."""
+"""Work tokens: accepted for one job, one attempt and some minutes; forged ones never."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ import jwt
 import pytest
 
 from gepa_service.auth.job_tokens import LEEWAY_S, LIFETIME_S, LONGEST_S, JobTokens, is_job_token, signing_key
-from gepa_service.model.work import Claim, Work
+from gepa_service.model.work import Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
 
@@ -26,7 +26,6 @@ def job(records: RecordStore) -> Work:
         created_by="key:1",
         status="running",
         attempts=2,
-        claim=Claim(worker="w1", beat=7),
     )
     records.insert(made)
     return made
@@ -36,8 +35,6 @@ def job(records: RecordStore) -> Work:
     "change",
     [
         {"status": "cancelled"},
-        {"claim": None},
-        {"claim": Claim(worker="w2", beat=7)},
         {"attempts": 3},
     ],
 )
@@ -68,14 +65,14 @@ def test_a_token_from_a_clock_that_is_ahead_is_accepted_within_the_leeway(
 
 
 @pytest.mark.parametrize("lifetime_s", [0, -1, LIFETIME_S + 1])
-def test_no_token_is_issued_for_too_long_or_for_a_job_without_a_worker(
+def test_no_token_is_issued_for_too_long_or_for_a_job_that_does_not_run(
     records: RecordStore, job: Work, lifetime_s: float
 ) -> None:
     tokens = JobTokens(records, [MASTER])
     with pytest.raises(ValueError, match="at most"):
         tokens.issue(job, lifetime_s)
-    with pytest.raises(ValueError, match="no worker"):
-        tokens.issue(job.model_copy(update={"claim": None}))
+    with pytest.raises(ValueError, match="does not run"):
+        tokens.issue(job.model_copy(update={"status": "pending"}))
 
 
 def part(value: dict[str, Any]) -> str:
@@ -84,7 +81,7 @@ def part(value: dict[str, Any]) -> str:
 
 def claims(**changes: Any) -> dict[str, Any]:
     present = int(now().timestamp())
-    made = {"iss": "gepa-service", "aud": "job_1", "tenant": "acme", "worker": "w1", "gen": 2}
+    made = {"iss": "gepa-service", "aud": "job_1", "tenant": "acme", "gen": 2}
     return made | {"iat": present, "exp": present + 60} | changes
 
 

@@ -9,7 +9,7 @@ from gepa_service.auth.members import make_member
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.permissions import Principal
 from gepa_service.auth.recognize import LONGEST_TOKEN, Recognizer, TenantNeeded
-from gepa_service.model.work import Claim, Work
+from gepa_service.model.work import Work
 from gepa_service.records.store import RecordStore
 from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer
 
@@ -25,7 +25,7 @@ def test_a_key_a_job_token_and_a_member_are_recognized(
     records: RecordStore, recognize: Recognizer, issuer: OidcIssuer
 ) -> None:
     key, record = make_key("acme", "ci", "viewer")
-    job = Work(tenant="acme", id="job_1", repo_url="r", created_by="c", status="running", claim=Claim(worker="w"))
+    job = Work(tenant="acme", id="job_1", repo_url="r", created_by="c", status="running")
     for each in (record, job, make_member("acme", issuer.url, "ann", "owner")):
         records.insert(each)
     assert recognize(key) == Principal("acme", "viewer", f"key:{record.id}")

@@ -20,14 +20,12 @@ ROOT = Path(__file__).parents[3]
 PROCESSES = {"job process": b"gepa_service.jobs.work_main", "driver": b"gepa_client.run.driver_main"}
 """What of a job can be killed, and what is in its command."""
 
-WORKERS = 2
-LEASE_S = 5.0
-"""Long enough that no worker of a busy machine is taken for dead."""
+DISPATCHERS = 2
 
 
 @dataclass
 class Processes:
-    """An API and two workers. `reached_at`: the port by which processes of jobs reach the API."""
+    """An API and two dispatchers, of which one works. `reached_at`: the port by which jobs reach the API."""
 
     folder: Path
     records: str
@@ -40,7 +38,7 @@ class Processes:
     def __enter__(self) -> "Processes":
         (self.folder / "key").write_bytes(base64.b64encode(MASTER))
         (self.folder / "key").chmod(0o600)
-        for name in ("api", *(f"worker {number}" for number in range(WORKERS))):
+        for name in ("api", *(f"dispatcher {number}" for number in range(DISPATCHERS))):
             self.start(name)
         return self
 
@@ -59,11 +57,11 @@ class Processes:
             ["-m", "tests.gepa_service.faults.api_process", str(self.port), self.records, self.journals]
             if name == "api"
             else [
-                *("-c", "from gepa_service.cli import main; main()", "worker", "--database", self.records),
+                *("-c", "from gepa_service.cli import main; main()", "dispatcher", "--database", self.records),
                 *("--journals", self.journals, "--api", f"http://127.0.0.1:{self.reached_at or self.port}"),
                 *("--folder", str(self.folder / name.replace(" ", "-")), "--sandbox", self.sandbox, "--allow-local"),
                 *("--allow-network", "127.0.0.0/8"),
-                *("--lease-s", str(LEASE_S), "--jobs", "2"),
+                *("--jobs", "4"),
             ]
         )
         with (self.folder / f"{name.replace(' ', '-')}.log").open("ab") as log:
@@ -97,7 +95,7 @@ class Processes:
         return len(ended)
 
     def kill_of_job(self, victim: str, random: Random, jobs: list[Work]) -> bool:
-        """Kill one of `PROCESSES` by SIGKILL, which its worker notices; return whether there was one."""
+        """Kill one of `PROCESSES` by SIGKILL, which its attempt notices; return whether there was one."""
         found = victims(victim, jobs)
         if not found:
             return False

@@ -26,16 +26,16 @@ from tests.faults.proxy import Proxy
 from tests.gepa_service.faults.cutter import Cutter
 from tests.gepa_service.faults.followers import Follower
 from tests.gepa_service.faults.note_sink import note_sink
-from tests.gepa_service.faults.processes import PROCESSES, WORKERS, Processes, listening
+from tests.gepa_service.faults.processes import DISPATCHERS, PROCESSES, Processes, listening
 from tests.gepa_service.platform import platform, word_repository, word_settings, working
 from tests.support.rounds import ALL, FAULT_ROUNDS
 
 pytestmark = pytest.mark.faults
 
-KINDS = ("api", "worker", "job process", "driver", "database", "connections")
+KINDS = ("api", "dispatcher", "job process", "driver", "database", "connections")
 """What is hit. `database`: with SQLite all processes that have it open, with MongoDB its server, which comes back."""
 
-SHORT = ("worker", "driver", "connections")
+SHORT = ("dispatcher", "driver", "connections")
 TENANTS = ("acme", "rival", "third")
 JOBS = 8 if ALL else 1
 FOLLOWED = 3 if ALL else 1
@@ -45,13 +45,13 @@ MOST_JOBS = 4 * JOBS
 CALLS = 50
 WAIT_S = 1500.0 if ALL else 240.0
 LOST_AT_ONCE = 40
-"""Examples that one fault may cost: what is in flight in all jobs of a worker."""
+"""Examples that one fault may cost: what is in flight in all jobs."""
 
 IN_FLIGHT = 4
 """Calls that a driver may have begun, and not recorded, before one that it has recorded: it makes two at once."""
 
 RUN_LEASE_S = 20.0
-"""Of a run, which the next worker of its job does not wait for."""
+"""Of a run, which the next attempt at its job does not wait for."""
 
 BAD_MESSAGES = 0.03
 """Of the requests of jobs' processes to the API, the share that is lost, cut, repeated or answered by 502."""
@@ -61,8 +61,8 @@ BAD_MESSAGES = 0.03
 class Round:
     """The parts of one round.
 
-    `cutters`: for streams, and for processes of jobs. `sink`: where programs in sandboxes note. `claims`: workers by
-    job and attempt. `hit`: what was done. `started_again`: processes that ended as their database was away.
+    `cutters`: for streams, and for processes of jobs. `sink`: where programs in sandboxes note. `hit`: what was done.
+    `started_again`: processes that ended as their database was away.
     """
 
     number: int
@@ -79,7 +79,6 @@ class Round:
     random: Random
     jobs: list[Work] = field(default_factory=list)
     followers: list[Follower] = field(default_factory=list)
-    claims: dict[tuple[str, int], set[str]] = field(default_factory=dict)
     hit: list[str] = field(default_factory=list)
     started_again: int = 0
 
@@ -102,13 +101,10 @@ class Round:
         return self.folder / f"log-{number}"
 
     def seen(self) -> list[Work]:
-        """The jobs as they are now, whose claims are noted."""
+        """The jobs as they are now."""
         found = [self.records.get(Work, job.tenant, job.id) for job in self.jobs]
         known = [job for job in found if job is not None]
         assert len(known) == len(self.jobs), "a job is gone"
-        for job in known:
-            if job.claim is not None:
-                self.claims.setdefault((job.id, job.attempts), set()).add(job.claim.worker)
         return known
 
     def hit_once(self, kind: str) -> bool:
@@ -119,8 +115,8 @@ class Round:
             if not any(follower.is_reading for follower in self.followers):
                 return False
             self.processes.kill("api")
-        elif kind == "worker":
-            self.processes.kill(f"worker {self.random.randrange(WORKERS)}")
+        elif kind == "dispatcher":
+            self.processes.kill(f"dispatcher {self.random.randrange(DISPATCHERS)}")
         elif kind in PROCESSES:
             if not self.processes.kill_of_job(kind, self.random, self.jobs):
                 return False
@@ -160,9 +156,8 @@ class Round:
             time.sleep(0.05)
 
     def check(self, jobs: list[Work], expected: list[Any]) -> None:
-        """Every job is as an undisturbed one, was paid for once, and was run by one worker at a time."""
+        """Every job is as an undisturbed one, was paid for once, and was run by one attempt at a time."""
         assert self.mongo is not None or not self.started_again, self.processes.logs()
-        assert {attempt: len(workers) for attempt, workers in self.claims.items() if len(workers) > 1} == {}
         with closing(open_store(self.store_url)) as store:
             for number, job in enumerate(jobs):
                 assert job.status == "completed", (job.status, job.reason, job.failure, self.processes.logs())
@@ -190,7 +185,7 @@ def result_of(store: Store, job: Work) -> list[Any]:
 
 @contextmanager
 def round_of(number: int, folder: Path, sandbox: str, *, with_mongo: bool) -> Iterator[Round]:
-    """An API and workers over SQLite or MongoDB; jobs' processes and streams reach the API by proxies."""
+    """An API and dispatchers over SQLite or MongoDB; jobs' processes and streams reach the API by proxies."""
     folder.mkdir(exist_ok=True)
     random = Random(number)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A service with a worker's parts, and records alone."""
+"""A service with the parts of attempts, and records alone."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a worker records of a job whose process has ended."""
+"""What an attempt records of a job whose process has ended."""
 
 import threading
 from collections.abc import Callable
@@ -13,8 +13,9 @@ from gepa_service.jobs.kept_run import TRIES_OF_CODE
 from gepa_service.jobs.month_spending import month_of
 from gepa_service.jobs.work_order import Ended
 from gepa_service.model.program_version import Program
-from gepa_service.model.work import Claim, Work
+from gepa_service.model.work import Work
 from gepa_service.records.record import new_id, now
+from gepa_service.records.store import RecordStore, RecordsUnavailable
 from tests.gepa_client.journal.sample_runs import run
 from tests.gepa_service.platform import Platform
 
@@ -26,11 +27,8 @@ def attempted(service: Platform, process: Callable[[Attempt, str], Ended], setba
         def _process(self) -> Ended:
             return process(self, self._work.id)
 
-    parts = service.parts()
-    claim = Claim(worker=parts.name)
     given: dict[str, Any] = {
         "status": "running",
-        "claim": claim,
         "attempts": 2,
         "setbacks": setbacks,
         "month": "2020-01",
@@ -38,7 +36,7 @@ def attempted(service: Platform, process: Callable[[Attempt, str], Ended], setba
     job = Work(tenant="acme", id=new_id("job"), repo_url="r", created_by="k", **given)
     service.records.insert(job)
     service.journals.create(run(job.id, counters={"metric_calls": 5}))
-    Scripted(parts, job, threading.Event(), lambda _: False).run()
+    Scripted(service.parts(), job, threading.Event(), lambda _: False).run()
     return service.get(job)
 
 
@@ -53,31 +51,31 @@ def test_setbacks_count_from_where_the_job_got_last(service: Platform, calls: in
 
 
 @pytest.mark.parametrize(("calls", "setbacks"), [(5, 3), (6, 0)])
-def test_setbacks_before_a_job_got_further_do_not_count_if_its_worker_dies(
+def test_setbacks_before_a_job_got_further_do_not_count_if_its_attempt_dies(
     service: Platform, calls: int, setbacks: int
 ) -> None:
     def process(self: Attempt, run_id: str) -> Ended:
         service.journals.update(run_id, {"counters": {"metric_calls": calls}})
-        self._beat()
+        self._write_progress()
         assert service.get(self._work).setbacks == setbacks
         return Ended(status="paused")
 
     assert attempted(service, process, 3).status == "paused"
 
 
-def test_a_job_whose_workers_ended_too_often_fails_without_a_further_process(service: Platform) -> None:
+def test_a_job_whose_attempts_ended_too_often_fails_without_a_further_process(service: Platform) -> None:
     def process(_: Attempt, _run_id: str) -> Ended:
         raise AssertionError("a process was started")
 
     job = attempted(service, process, MOST_SETBACKS + 1)
-    assert (job.status, "its worker ended" in (job.reason or "")) == ("failed", True)
+    assert (job.status, "its attempts ended" in (job.reason or "")) == ("failed", True)
 
 
 def test_what_a_job_cost_before_a_month_is_noted_as_it_continues_in_that_month(service: Platform) -> None:
     def process(self: Attempt, run_id: str) -> Ended:
         for spent in (1.5, 2.5):
             service.journals.update(run_id, {"counters": {"spent_usd": spent}})
-            self._beat()
+            self._write_progress()
         return Ended(status="paused")
 
     job = attempted(service, process)
@@ -98,14 +96,30 @@ def test_a_job_whose_code_cannot_be_read_is_tried_again_and_completes_without_it
     assert job.status == status
 
 
-def test_an_attempt_writes_nothing_once_another_has_begun(service: Platform) -> None:
-    claim = Claim(worker="another")
+def test_the_end_of_a_job_is_recorded_once_the_database_is_there_again(
+    service: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, away = RecordStore.replace, iter(range(5))
 
+    def unavailable(store: RecordStore, record: Any) -> Any:
+        if next(away, None) is not None:
+            raise RecordsUnavailable("it is away")
+        return replace(store, record)
+
+    def process(_: Attempt, _run_id: str) -> Ended:
+        monkeypatch.setattr(RecordStore, "replace", unavailable)
+        return Ended(status="failed", reason="it cannot run", failure={"kind": "run", "message": "it cannot run"})
+
+    assert attempted(service, process).status == "failed"
+    assert next(away, None) is None
+
+
+def test_an_attempt_writes_nothing_once_another_has_begun(service: Platform) -> None:
     def process(_: Attempt, run_id: str) -> Ended:
         found = service.records.get(Work, "acme", run_id)
         assert found is not None
-        service.records.replace(found.model_copy(update={"attempts": 3, "claim": claim}))
+        service.records.replace(found.model_copy(update={"attempts": 3}))
         return Ended(status="failed", reason="too late")
 
     job = attempted(service, process)
-    assert (job.status, job.attempts, job.claim, job.reason) == ("running", 3, claim, None)
+    assert (job.status, job.attempts, job.reason) == ("running", 3, None)

@@ -46,7 +46,7 @@ def routes(*jobs: str) -> list[tuple[str, str]]:
 def test_a_hostile_optimizer_reaches_nothing_but_its_own(
     service: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, other = service.claimed("acme"), service.claimed("rival")
+    own, other = service.begun("acme"), service.begun("rival")
     folder, others = tmp_path / "jobs" / own.id, tmp_path / "jobs" / other.id
     for each in (folder / "results", others / "shared"):
         each.mkdir(parents=True)
@@ -127,7 +127,7 @@ def test_a_hostile_optimizer_reaches_nothing_but_its_own(
 def test_the_process_outside_follows_no_link_that_a_hostile_optimizer_planted(
     service: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = service.claimed("acme")
+    job = service.begun("acme")
     folder, private = tmp_path / "jobs" / job.id, tmp_path / "private"
     for each in (folder, private / "folder"):
         each.mkdir(parents=True)

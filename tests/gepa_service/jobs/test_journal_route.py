@@ -29,7 +29,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 def test_a_token_opens_the_run_of_its_job_and_no_other(service: Platform, stack: ExitStack) -> None:
-    own, other = service.claimed("acme"), service.claimed("rival")
+    own, other = service.begun("acme"), service.begun("rival")
     store = stack.enter_context(closing(store_of(service, own)))
     assert store.run(own.id).config == {"of": "acme"}
     for run_id in (other.id, "absent", "../x", f"{own.id}/../{other.id}", ""):
@@ -42,8 +42,8 @@ def test_a_token_opens_the_run_of_its_job_and_no_other(service: Platform, stack:
     assert [run.id for run in service.journals.runs()] == [other.id, own.id]
 
 
-def test_a_token_ends_with_its_jobs_claim(service: Platform, stack: ExitStack) -> None:
-    own = service.claimed("acme")
+def test_a_token_ends_with_its_jobs_attempt(service: Platform, stack: ExitStack) -> None:
+    own = service.begun("acme")
     store = stack.enter_context(closing(store_of(service, own)))
     store.run(own.id)
     service.records.replace(service.get(own).model_copy(update={"attempts": 2}))
@@ -70,7 +70,7 @@ WRONG: tuple[Any, ...] = (
 
 
 def test_no_wrong_request_makes_the_route_fail(service: Platform) -> None:
-    own, deep = service.claimed("acme"), b"[" * 100_000
+    own, deep = service.begun("acme"), b"[" * 100_000
     for method in METHODS:
         for body in WRONG:
             answer = post(service, own, f"/job/{own.id}/journal/{method}", body)

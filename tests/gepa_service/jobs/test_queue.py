@@ -1,4 +1,4 @@
-"""Tenants take turns; a job whose worker is silent is taken over; quotas hold."""
+"""Tenants take turns; quotas hold."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,11 +6,9 @@ from typing import Any
 from gepa_service.jobs.month_spending import KNOWN_S, MonthLimit
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
-from gepa_service.model.work import Claim, ProgramWork, Work
+from gepa_service.model.work import ProgramWork, Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
-
-LEASE_S = 5.0
 
 
 def submit(records: RecordStore, tenant: str, **fields: Any) -> Work:
@@ -21,7 +19,7 @@ def submit(records: RecordStore, tenant: str, **fields: Any) -> Work:
 
 def taken(queue: Queue, count: int) -> list[str]:
     """The tenants of the next jobs."""
-    found = [queue.claim({"x"}) for _ in range(count)]
+    found = [queue.take() for _ in range(count)]
     return [job.tenant for job in found if job is not None]
 
 
@@ -30,32 +28,32 @@ def test_one_who_submits_many_does_not_hold_up_anothers_first(records: RecordSto
         submit(records, "many")
     submit(records, "few")
     submit(records, "few")
-    queue = Queue(records, "w", 3600.0)
+    queue = Queue(records)
     assert taken(queue, 5) == ["few", "many", "few", "many", "many"]
     running = [job.tenant for job in records.page(Work, None, {"status": "running"})]
     assert sorted(running) == ["few", "few", "many", "many", "many"]
 
 
 def test_of_tenants_with_as_many_running_jobs_the_one_served_longest_ago_comes_first(records: RecordStore) -> None:
-    queue = Queue(records, "w", LEASE_S)
+    queue = Queue(records)
     order = []
     for tenants in ("cabcab", "a", "ab"):
         for tenant in tenants:
             submit(records, tenant)
         for _ in tenants:
-            job = queue.claim()
+            job = queue.take()
             assert job is not None
             order.append(job.tenant)
-            records.replace(job.model_copy(update={"status": "completed", "claim": None}))
+            records.replace(job.model_copy(update={"status": "completed"}))
     assert order == [*"abcabc", "a", *"ba"]
 
 
 def test_a_tenants_oldest_job_comes_first_unless_it_waits_after_a_setback(records: RecordStore) -> None:
-    waiting = submit(records, "a", not_before=now() + timedelta(hours=1))
+    submit(records, "a", not_before=now() + timedelta(hours=1))
     due, later = submit(records, "a"), submit(records, "a")
-    queue = Queue(records, "w", LEASE_S)
-    assert [job.id for job in (queue.claim(), queue.claim()) if job is not None] == [due.id, later.id]
-    assert queue.claim([waiting.id, due.id, later.id]) is None
+    queue = Queue(records)
+    assert [job.id for job in (queue.take(), queue.take()) if job is not None] == [due.id, later.id]
+    assert queue.take() is None
 
 
 def test_quotas_of_jobs_and_sandboxes_hold(records: RecordStore) -> None:
@@ -65,12 +63,12 @@ def test_quotas_of_jobs_and_sandboxes_hold(records: RecordStore) -> None:
     wide = submit(records, "a", settings={"sandboxes": 3})
     narrow = submit(records, "a", settings={"sandboxes": 1})
     submit(records, "a", settings={"sandboxes": 1})
-    queue = Queue(records, "w", LEASE_S)
-    assert [job.id for job in (queue.claim(), queue.claim()) if job is not None] == [first.id, narrow.id]
-    assert queue.claim([first.id, narrow.id]) is None, "two jobs run"
+    queue = Queue(records)
+    assert [job.id for job in (queue.take(), queue.take()) if job is not None] == [first.id, narrow.id]
+    assert queue.take() is None, "two jobs run"
     assert records.get(Work, "a", wide.id) == wide
     alone = submit(records, "b", settings={"sandboxes": 10**6})
-    assert [job.id for job in (queue.claim([first.id, narrow.id]),) if job is not None] == [alone.id]
+    assert [job.id for job in (queue.take(),) if job is not None] == [alone.id]
 
 
 def test_batches_and_steps_wait_for_no_optimization_and_have_the_same_quotas(records: RecordStore) -> None:
@@ -79,33 +77,12 @@ def test_batches_and_steps_wait_for_no_optimization_and_have_the_same_quotas(rec
     jobs = [submit(records, "a", settings={"sandboxes": 1}) for _ in range(3)]
     kinds = ("step", "rollouts", "step")
     short = [submit(records, "a", what=what, settings={"sandboxes": 1}, program=ProgramWork()) for what in kinds]
-    queue = Queue(records, "w", LEASE_S)
-    every = {work.id for work in (*jobs, *short)}
-    claimed = [work.id for _ in range(5) if (work := queue.claim(every)) is not None]
-    assert claimed == [each.id for each in (*short[:2], *jobs[:2])]
+    queue = Queue(records)
+    taken_ = [work.id for _ in range(5) if (work := queue.take()) is not None]
+    assert taken_ == [each.id for each in (*short[:2], *jobs[:2])]
     other = submit(records, "b", what="step", settings={"sandboxes": 9}, program=ProgramWork())
-    assert queue.claim(every, [("optimize",)]) is None, "there is room for optimizations alone"
-    assert [work.id for work in (queue.claim(every),) if work is not None] == [other.id]
-
-
-def test_a_job_is_taken_over_if_its_claim_has_not_changed_for_the_lease(records: RecordStore) -> None:
-    clock = [0.0]
-    mine, other = Queue(records, "one", LEASE_S), Queue(records, "two", LEASE_S, lambda: clock[0])
-    submit(records, "a")
-    job = mine.claim()
-    assert job is not None
-    assert other.claim() is None
-    clock[0] += LEASE_S - 1
-    beaten = records.replace(job.model_copy(update={"claim": Claim(worker="one", beat=1)}))
-    assert other.claim() is None
-    clock[0] += LEASE_S - 1
-    assert other.claim() is None, "its worker has shown a beat since"
-    clock[0] += 2
-    over = other.claim()
-    assert over is not None
-    assert (over.id, over.attempts, over.claim, over.started) == (beaten.id, 2, Claim(worker="two"), job.started)
-    assert (job.setbacks, over.setbacks) == (0, 1), "work that ends its workers is not tried for ever"
-    assert other.claim([over.id]) is None
+    assert queue.take([("optimize",)]) is None, "there is room for optimizations alone"
+    assert [work.id for work in (queue.take(),) if work is not None] == [other.id]
 
 
 def test_a_job_waits_with_the_reason_while_its_tenant_has_spent_its_money_of_the_month(records: RecordStore) -> None:
@@ -113,16 +90,16 @@ def test_a_job_waits_with_the_reason_while_its_tenant_has_spent_its_money_of_the
     clock, spent = [0.0], {"a": 2.5, "b": 9.0}
     mine, other = submit(records, "a"), submit(records, "b")
     limit = MonthLimit(records, lambda tenant: spent[tenant], lambda: clock[0])
-    queue = Queue(records, "w", LEASE_S, has_spent_all=limit.is_reached)
-    claimed = queue.claim()
-    assert claimed is not None
-    assert claimed.id == other.id
-    assert queue.claim([other.id]) is None
+    queue = Queue(records, limit.is_reached)
+    taken_ = queue.take()
+    assert taken_ is not None
+    assert taken_.id == other.id
+    assert queue.take() is None
     waiting = records.get(Work, "a", mine.id)
     assert waiting is not None
     assert (waiting.status, "usd_per_month" in (waiting.reason or "")) == ("pending", True)
     spent["a"] = 1.0
     clock[0] += KNOWN_S
-    claimed = queue.claim([other.id])
-    assert claimed is not None
-    assert (claimed.id, claimed.reason) == (mine.id, None)
+    taken_ = queue.take()
+    assert taken_ is not None
+    assert (taken_.id, taken_.reason) == (mine.id, None)

@@ -1,4 +1,4 @@
-"""Batches of rollouts and single steps, done by a worker in sandboxes."""
+"""Batches of rollouts and single steps, done in sandboxes."""
 
 import asyncio
 import contextlib
@@ -19,14 +19,13 @@ from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs import month_spending
 from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.month_spending import NOTHING_LEFT
-from gepa_service.jobs.parts import Revealed, WorkerParts
-from gepa_service.jobs.worker import Worker
+from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import TaskResult, Work
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.faults.processes import command_of
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import LEASE_S, MASTER, processes_of, working
+from tests.gepa_service.platform import MASTER, processes_of, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit, git
 from tests.support.waiting import eventually
@@ -67,28 +66,26 @@ def program(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def worker(service: Service, tmp_path: Path) -> Iterator[Worker]:
-    """A worker that works while the test runs; its sandboxes isolate nothing."""
+def dispatcher(service: Service, tmp_path: Path) -> Iterator[None]:
+    """Work is done while the test runs; its sandboxes isolate nothing."""
 
     def secrets(tenant: str) -> Revealed:
         return Revealed({"OWN_KEY": f"{tenant}'s", "OPENAI_API_KEY": f"sk-of-{tenant}"})
 
     with contextlib.closing(open_store(service.journals)) as journals:
-        parts = WorkerParts(
-            name="worker-1",
+        parts = AttemptParts(
             records=service.records,
             journals=journals,
             tokens=JobTokens(service.records, [MASTER]),
             api="http://127.0.0.1:9",
             folder=tmp_path / "works",
             cache=tmp_path / "cache",
-            lease_s=LEASE_S,
             git=GitAccess(service.records, service.repositories, None),
             sandbox="process",
             secrets=secrets,
         )
-        with working(parts, at_once=3) as made:
-            yield made
+        with working(parts, at_once=3):
+            yield
 
 
 async def polled(caller: Caller, batch_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -107,7 +104,7 @@ async def polled(caller: Caller, batch_id: str) -> tuple[dict[str, Any], list[di
                 await asyncio.sleep(0.1)
 
 
-async def test_a_batch_returns_the_result_of_every_task_once(editor: Caller, program: str, worker: Worker) -> None:
+async def test_a_batch_returns_the_result_of_every_task_once(editor: Caller, program: str, dispatcher: None) -> None:
     rows = [{"text": f"t{at}", "sleep": 0.3 if at == 0 else 0} for at in range(5)] + [{"text": "x", "fail": 1}]
     body = {
         "repo_url": program,
@@ -160,7 +157,7 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
     editor: Caller,
     service: Service,
     tmp_path: Path,
-    worker: Worker,
+    dispatcher: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(month_spending, "KNOWN_S", 0.1)
@@ -213,7 +210,7 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
 
 @pytest.mark.long
 async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(
-    editor: Caller, program: str, worker: Worker
+    editor: Caller, program: str, dispatcher: None
 ) -> None:
     tasks = of_rows([{"text": "quick"}, *({"text": "slow", "sleep": 60} for _ in range(30))])
     config = {"parallelism": 2, "timeout_per_task_ms": 3000, "timeout_ms": 20_000}
@@ -226,7 +223,7 @@ async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(
     assert ended["progress"] == {"total": 31, "completed": 1, "failed": 30, "pending": 0}
 
 
-async def test_what_a_failed_batch_states_has_no_secret(editor: Caller, tmp_path: Path, worker: Worker) -> None:
+async def test_what_a_failed_batch_states_has_no_secret(editor: Caller, tmp_path: Path, dispatcher: None) -> None:
     shows = "import os\nraise SystemExit('the key is ' + os.environ['OPENAI_API_KEY'])\n"
     commit(tmp_path / "program", {"program.py": shows, "gepa.toml": 'program = "program.py"\n'})
     options = {"pass_env": ["OPENAI_API_KEY"]}
@@ -238,7 +235,7 @@ async def test_what_a_failed_batch_states_has_no_secret(editor: Caller, tmp_path
 
 
 async def test_a_cancelled_batch_ends_its_process(
-    editor: Caller, program: str, worker: Worker, acme: TenantRecords
+    editor: Caller, program: str, dispatcher: None, acme: TenantRecords
 ) -> None:
     tasks = of_rows([{"text": "a"}, {"text": "slow", "sleep": 90}])
     body = {"repo_url": program, "tasks": tasks, "config": {"parallelism": 1}}
@@ -252,7 +249,7 @@ async def test_a_cancelled_batch_ends_its_process(
 
 
 async def test_a_batch_whose_process_is_killed_continues_with_the_tasks_that_are_left(
-    editor: Caller, program: str, worker: Worker, acme: TenantRecords, tmp_path: Path
+    editor: Caller, program: str, dispatcher: None, acme: TenantRecords, tmp_path: Path
 ) -> None:
     tasks = of_rows([{"text": f"t{at}", "sleep": 0 if at < 2 else 1} for at in range(6)])
     body = {"repo_url": program, "tasks": tasks, "config": {"parallelism": 1}}
@@ -271,7 +268,7 @@ async def test_a_batch_whose_process_is_killed_continues_with_the_tasks_that_are
 
 
 async def test_a_batch_waits_in_no_task_and_shares_its_tasks_among_all_sandboxes(
-    editor: Caller, program: str, worker: Worker
+    editor: Caller, program: str, dispatcher: None
 ) -> None:
     tasks = of_rows([{"text": "t", "sleep": 2, "pid": True} for _ in range(12)])
     config = {"parallelism": 12, "timeout_per_task_ms": 3500}
@@ -286,7 +283,7 @@ async def test_a_batch_waits_in_no_task_and_shares_its_tasks_among_all_sandboxes
 
 
 async def test_a_step_makes_a_version_of_texts_that_is_the_parent_of_the_next(
-    editor: Caller, program: str, worker: Worker
+    editor: Caller, program: str, dispatcher: None
 ) -> None:
     body = {
         "repo_url": program,

@@ -111,7 +111,7 @@ function NoRun({ job, status, problem }: { job: Job; status: Status; problem: st
           Not shown: <Inline text={problem} length={400} />.
         </>
       ) : job.status === "pending" ? (
-        "The job waits for a worker; its run is shown here once it has begun."
+        "The job waits; its run is shown here once it has begun."
       ) : job.status === "running" ? (
         "The program's sandbox is started and the program is checked; its run is shown here once that has ended."
       ) : (

@@ -1,4 +1,4 @@
-/** What the worker and the processes of a job printed, as it is printed. */
+/** What the attempts and processes of a job printed, as it is printed. */
 
 import { useEffect, useState } from "preact/hooks";
 import { time } from "../../parts/format";

@@ -1,4 +1,4 @@
-"""A worker runs jobs to their ends, and leaves them whole when it is stopped."""
+"""A dispatcher has jobs run to their ends, and leaves them whole when it is stopped."""
 
 import time
 from pathlib import Path
@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gepa_service.cli.worker_parts import work
+from gepa_service.cli.dispatcher_parts import dispatch
 from gepa_service.jobs import attempt, control
-from gepa_service.jobs.worker import Worker
 from gepa_service.model.work import Work
 from gepa_service.webhooks.sender import Sender
 from tests.faults.execution_log import executions, until
@@ -38,7 +37,7 @@ def test_a_cancelled_job_ends_at_once_and_its_token_with_it(service: Platform, t
     job = slow(service, tmp_path)
     with working(service.parts()):
         service.until(job, begun)
-        token = (tmp_path / "jobs" / job.id / "token").read_text().strip()
+        token = (tmp_path / "jobs" / f"{job.id}-1" / "token").read_text().strip()
         assert service.tokens.check(token) is not None
         cancelled = control.cancel(service.of("acme"), service.journals, service.get(job), "key:ann")
         assert cancelled.status == "cancelled"
@@ -51,17 +50,15 @@ def test_a_cancelled_job_ends_at_once_and_its_token_with_it(service: Platform, t
 
 
 def hand_over(service: Platform, job: Work) -> None:
-    """Have a worker whose time is over as soon as the job has begun run it."""
-    worker = Worker(service.parts(), 1)
+    """Have a dispatcher whose time is over as soon as the job has begun run it."""
     busy, deadline = list[bool](), time.monotonic() + WAIT_S
 
-    def is_over() -> bool:
-        busy.append(worker.is_busy)
+    def is_over(is_busy: bool) -> bool:
+        busy.append(is_busy)
         return begun(service.get(job)) or time.monotonic() > deadline
 
-    work(worker, Sender(service.records, b"key"), is_over)
+    dispatch(service.parts(), 1, Sender(service.records, b"key"), is_over)
     assert any(busy), "it was busy while it ran the job"
-    assert not worker.is_busy
 
 
 def test_a_job_that_is_handed_over_or_paused_continues_where_it_was_and_a_new_budget_reaches_it_while_it_runs(
@@ -72,13 +69,12 @@ def test_a_job_that_is_handed_over_or_paused_continues_where_it_was_and_a_new_bu
     acme = service.of("acme")
     hand_over(service, job)
     left = service.get(job)
-    assert (left.status, left.reason, left.claim) == ("pending", "its worker was stopped", None)
+    assert (left.status, left.reason) == ("pending", "the service was stopped")
     calls = left.progress.metric_calls
     with working(service.parts()):
         service.until(job, lambda found: found.attempts == 2 and found.progress.metric_calls > calls)
         control.pause(acme, service.get(job), "key:ann")
         paused = service.until(job, lambda found: found.status == "paused")
-        assert paused.claim is None
         assert not processes_of(job)
         before = service.journals.parts(job.id)["search"]
         control.set_budget(acme, service.journals, service.get(job), "key:ann", {"max_metric_calls": 300})

@@ -1,4 +1,4 @@
-"""`evolverpc service worker`: do the work of all tenants, until SIGTERM or Ctrl-C lets other workers continue them."""
+"""`evolverpc service dispatcher`: do the work of all tenants, until SIGTERM or Ctrl-C has the next one continue it."""
 
 import logging
 from contextlib import closing
@@ -21,12 +21,11 @@ from gepa_service.cli.arguments import (
     JobsAtOnce,
     Journals,
 )
+from gepa_service.cli.dispatcher_parts import attempt_parts, dispatch, sender_of
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
-from gepa_service.cli.worker_parts import make_worker, sender_of, work
-from gepa_service.jobs.worker import LEASE_S
 
 
-def worker(
+def dispatcher(
     database: Database = DEFAULT_DATABASE,
     journals: Journals = DEFAULT_JOURNALS,
     api: Annotated[
@@ -35,16 +34,15 @@ def worker(
     folder: Annotated[Path, typer.Option(metavar="DIR", help="For the files of jobs.")] = Path("service-data/work"),
     jobs: JobsAtOnce = 2,
     sandbox: Isolation = "bubblewrap",
-    lease_s: Annotated[
-        float,
-        typer.Option(min=1.0, metavar="S", help="Seconds without a sign of life after which others continue a job."),
-    ] = LEASE_S,
     allow_local: AllowLocal = False,
     allow_network: AllowNetwork = None,
     github_app: GitHubApp = None,
 ) -> None:
-    """Run jobs, batches of rollouts and single steps. SIGTERM lets other workers continue them."""
-    logging.basicConfig(level=logging.WARNING, format="worker: %(levelname)s: %(message)s")
+    """Run jobs, batches and steps. One dispatcher of a database works; a further one waits to take over.
+
+    SIGTERM hands the work back.
+    """
+    logging.basicConfig(level=logging.WARNING, format="dispatcher: %(levelname)s: %(message)s")
     try:
         with (
             opened_service(
@@ -57,8 +55,8 @@ def worker(
             ) as service,
             closing(open_store(journals)) as store,
         ):
-            made = make_worker(service, store, api=api, folder=folder, jobs=jobs, sandbox=sandbox, lease_s=lease_s)
-            work(made, sender_of(service))
+            parts = attempt_parts(service, store, api=api, folder=folder, sandbox=sandbox)
+            dispatch(parts, jobs, sender_of(service))
     except (ConfigurationError, JournalError) as error:
         refuse(str(error))
     except OSError as error:

@@ -1,0 +1,1 @@
+"""Where attempts at work run."""

@@ -1,0 +1,30 @@
+"""What the dispatcher needs of the place where attempts run: four methods."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gepa_service.model.work import What, Work
+
+
+class EngineUnavailable(Exception):
+    """The engine cannot be reached now; trying later can help."""
+
+
+class Engine(Protocol):
+    """Runs attempts. One is known by its work's id and `attempts`, also to a dispatcher that has not started it.
+
+    It may be late, or wrong, about an attempt: each write compares `attempts`, so that one that is thought dead writes
+    nothing once the next one is placed. All methods return soon, and may raise `EngineUnavailable`.
+    """
+
+    def start(self, work: Work) -> None:
+        """Start the attempt `work.attempts`."""
+
+    def stop(self, work: Work) -> None:
+        """Have an attempt stop and hand its work back, if it still runs."""
+
+    def ended(self, running: Sequence[Work]) -> list[Work]:
+        """Return those of these attempts that do not run: they ended in any way, or are not known."""
+
+    def capacity(self) -> list[Sequence[What]]:
+        """Return those of `LANES` in which another attempt can be started now."""

@@ -1,0 +1,64 @@
+"""The engine of one machine: each attempt is a thread of this process, which starts a process for the work."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from gepa_service.model.work import LANES, What, Work
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class LocalEngine:
+    """Used in a `with` block, by one thread. Its attempts end with this process, and are stopped at the block's end.
+
+    `run`: makes an attempt, until the event is set. `at_once`: how many of each lane.
+    """
+
+    run: Callable[[Work, threading.Event], None]
+    at_once: int
+    _attempts: dict[tuple[str, int], tuple[Work, threading.Event, threading.Thread]] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for work, *_rest in self._attempts.values():
+            self.stop(work)
+        for *_rest, thread in self._attempts.values():
+            thread.join()
+
+    def start(self, work: Work) -> None:
+        """As of `Engine`."""
+        stop = threading.Event()
+        thread = threading.Thread(target=self._run, args=(work, stop), name=f"{work.id}, attempt {work.attempts}")
+        self._attempts[work.id, work.attempts] = work, stop, thread
+        thread.start()
+
+    def stop(self, work: Work) -> None:
+        """As of `Engine`."""
+        if (work.id, work.attempts) in self._attempts:
+            self._attempts[work.id, work.attempts][1].set()
+
+    def ended(self, running: Sequence[Work]) -> list[Work]:
+        """As of `Engine`."""
+        self._forget_ended()
+        return [work for work in running if (work.id, work.attempts) not in self._attempts]
+
+    def capacity(self) -> list[Sequence[What]]:
+        """As of `Engine`."""
+        self._forget_ended()
+        kinds = [work.what for work, _, _ in self._attempts.values()]
+        return [lane for lane in LANES if sum(kind in lane for kind in kinds) < self.at_once]
+
+    def _forget_ended(self) -> None:
+        self._attempts = {key: each for key, each in self._attempts.items() if each[2].is_alive()}
+
+    def _run(self, work: Work, stop: threading.Event) -> None:
+        try:
+            self.run(work, stop)
+        except Exception:  # noqa: BLE001  the dispatcher places the next attempt; the others continue
+            _log.exception("attempt %d at %s has ended", work.attempts, work.id)

@@ -1,0 +1,88 @@
+"""The dispatcher: has the engine start attempts at work in its fair order, and work that has lost its attempt again."""
+
+import logging
+import math
+import threading
+import time
+from dataclasses import dataclass, field
+
+from gepa_client.errors import JournalError
+from gepa_service.engines.engine import Engine, EngineUnavailable
+from gepa_service.jobs.dispatcher_lease import DispatcherLease
+from gepa_service.jobs.queue import Queue
+from gepa_service.model.work import Work
+from gepa_service.records.every import every
+from gepa_service.records.store import RecordError, RecordStore
+
+IDLE_S = 0.1
+"""Seconds between two looks at the queue if nothing can be placed."""
+
+AGREE_S = 1.0
+"""Seconds between two comparisons of what runs by the records and by the engine."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Dispatcher:
+    """Places work while it has the lease. Several processes may each run one.
+
+    `is_busy`: whether work ran, or was placed, when it looked last.
+    """
+
+    records: RecordStore
+    queue: Queue
+    engine: Engine
+    lease: DispatcherLease
+    is_busy: bool = False
+    _placed: dict[tuple[str, int], Work] = field(default_factory=dict)
+
+    def run(self, stop: threading.Event) -> None:
+        """Place work until `stop` is set. `lease` and `engine` are open meanwhile."""
+        failure, agreed = None, -math.inf
+        while not stop.is_set():
+            placed = False
+            try:
+                if self.lease.is_held:
+                    if time.monotonic() - agreed >= AGREE_S:
+                        self.agree()
+                        agreed = time.monotonic()
+                    placed = self.place()
+                failure = None
+            except (RecordError, JournalError, EngineUnavailable) as error:
+                if str(error) != failure:
+                    failure = str(error)
+                    _log.warning("no work can be placed: %s", failure)
+            if not placed:
+                stop.wait(IDLE_S)
+
+    def agree(self) -> None:
+        """Have records and engine agree on what runs. Raises `RecordsUnavailable`, `EngineUnavailable`."""
+        running = list(every(self.records, Work, None, {"status": "running"}))
+        present = {(work.id, work.attempts) for work in running}
+        for key, work in tuple(self._placed.items()):
+            if key not in present:
+                self.engine.stop(work)  # of work that ended, which it may not have noticed
+                del self._placed[key]
+        for work in self.engine.ended(running):
+            self.queue.put_back(work, "its attempt ended before the work was over", setbacks=work.setbacks + 1)
+        self.is_busy = bool(running)
+
+    def place(self) -> bool:
+        """Place the next work; return whether there was one.
+
+        Raises:
+            RecordError, JournalError: a database cannot be used now. EngineUnavailable: nor can the engine.
+        """
+        lanes = self.engine.capacity()
+        work = self.queue.take(lanes) if lanes else None
+        if work is None:
+            return False
+        try:
+            self.engine.start(work)
+        except EngineUnavailable:
+            self.queue.put_back(work, "it waits: the engine cannot be reached", setbacks=work.setbacks)
+            raise
+        self._placed[work.id, work.attempts] = work
+        self.is_busy = True
+        return True

@@ -1,0 +1,249 @@
+"""One dispatcher places work; each work continues, also if its engine reports an end late, wrongly or never."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gepa_service.engines.engine import EngineUnavailable
+from gepa_service.engines.local import LocalEngine
+from gepa_service.jobs import control
+from gepa_service.jobs.attempt import Attempt
+from gepa_service.jobs.dispatcher import Dispatcher
+from gepa_service.jobs.dispatcher_lease import LEASE_S, DispatcherLease, holder_in
+from gepa_service.jobs.queue import Queue
+from gepa_service.jobs.work_order import Ended, TaskDone
+from gepa_service.model.work import LANES, ProgramWork, TaskResult, What, Work
+from gepa_service.records.record import new_id
+from gepa_service.records.store import RecordStore, RecordsUnavailable
+from tests.gepa_service.conftest import Clock
+from tests.gepa_service.platform import Platform
+from tests.support.waiting import until
+
+
+@dataclass
+class Engine:
+    """Reports as a test wants: `known` are the attempts that it believes to run."""
+
+    known: set[tuple[str, int]] = field(default_factory=set)
+    stopped: list[str] = field(default_factory=list)
+    is_away: bool = False
+
+    def start(self, work: Work) -> None:
+        if self.is_away:
+            raise EngineUnavailable("the cluster does not answer")
+        self.known.add((work.id, work.attempts))
+
+    def stop(self, work: Work) -> None:
+        self.stopped.append(work.id)
+
+    def ended(self, running: Sequence[Work]) -> list[Work]:
+        return [work for work in running if (work.id, work.attempts) not in self.known]
+
+    def capacity(self) -> list[Sequence[What]]:
+        return list(LANES)
+
+
+def submit(records: RecordStore, tenant: str = "acme") -> Work:
+    job = Work(tenant=tenant, id=new_id("job"), repo_url="/r", created_by="key:x")
+    records.insert(job)
+    return job
+
+
+def now_of(records: RecordStore, job: Work) -> Work:
+    found = records.get(Work, job.tenant, job.id)
+    assert found is not None
+    return found
+
+
+def dispatcher(records: RecordStore, engine: Engine, holder: str = "one") -> Dispatcher:
+    return Dispatcher(records, Queue(records), engine, DispatcherLease(records, holder))
+
+
+def turn(placing: Dispatcher) -> bool:
+    placing.agree()
+    return placing.place()
+
+
+def test_work_whose_attempt_ended_or_is_not_known_is_placed_again_and_a_late_report_changes_nothing(
+    records: RecordStore,
+) -> None:
+    engine, job = Engine(), submit(records)
+    first = dispatcher(records, engine)
+    assert turn(first)
+    assert not turn(first)
+    engine.known.clear()
+    second = dispatcher(records, engine, "two")  # which finds it running, and has not started it
+    assert turn(second)
+    again = now_of(records, job)
+    assert (again.status, again.attempts, again.setbacks, engine.known) == ("running", 2, 1, {(job.id, 2)})
+    engine.known.add((job.id, 1))  # it was thought dead
+    assert not turn(second)
+    assert now_of(records, job) == again
+
+
+def test_an_engine_that_never_reports_an_end_holds_up_no_other_work(records: RecordStore) -> None:
+    engine, job = Engine(), submit(records)
+    placing = dispatcher(records, engine)
+    assert turn(placing)
+    records.replace(now_of(records, job).model_copy(update={"status": "completed"}))
+    other = submit(records)
+    assert turn(placing)
+    assert now_of(records, other).status == "running"
+    assert engine.stopped == [job.id]
+
+
+def test_work_waits_without_a_setback_while_the_engine_is_away_and_can_be_cancelled_meanwhile(
+    service: Platform,
+) -> None:
+    records, engine = service.records, Engine(is_away=True)
+    job, placing = submit(records), dispatcher(records, engine)
+    for _ in range(10):
+        with pytest.raises(EngineUnavailable):
+            turn(placing)
+    waiting = now_of(records, job)
+    assert (waiting.status, waiting.setbacks, "engine" in (waiting.reason or "")) == ("pending", 0, True)
+    control.cancel(service.of("acme"), service.journals, waiting, "key:ann")
+    engine.is_away = False
+    assert not turn(placing)
+    assert engine.known == set()
+
+
+def test_an_attempt_that_begins_after_its_work_was_cancelled_starts_no_process(service: Platform) -> None:
+    job = service.begun("acme")
+    control.cancel(service.of("acme"), service.journals, job, "key:ann")
+    Attempt(service.parts(), job, threading.Event(), lambda _: False).run()
+    assert list((service.folder / "jobs").glob("*")) == []
+    assert service.get(job).status == "cancelled"
+
+
+def test_two_dispatchers_at_once_place_no_attempt_twice(records: RecordStore) -> None:
+    for number in range(12):
+        submit(records, f"t{number % 4}")
+    known, placed = set[tuple[str, int]](), list[tuple[str, int]]()
+
+    class Cluster(Engine):
+        """Both dispatchers reach it."""
+
+        def start(self, work: Work) -> None:
+            super().start(work)
+            placed.append((work.id, work.attempts))
+
+    def place(name: str) -> None:
+        placing = dispatcher(records, Cluster(known), name)
+        while turn(placing):
+            pass
+
+    threads = [threading.Thread(target=place, args=(name,)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(placed) == len(set(placed))
+    assert {work.status for work in records.page(Work, None)} == {"running"}
+
+
+def test_the_lease_is_taken_over_once_it_was_not_renewed_for_its_time_and_its_holder_notices(
+    records: RecordStore, clock: Clock
+) -> None:
+    one, two = (DispatcherLease(records, name, LEASE_S, clock) for name in ("one", "two"))
+    one.renew()
+    two.renew()
+    assert (one.is_held, two.is_held) == (True, False)
+    for _ in range(3):
+        clock.present += LEASE_S - 1
+        one.renew()
+        two.renew()
+        assert (one.is_held, two.is_held) == (True, False)
+    clock.present += LEASE_S
+    assert not one.is_held, "another may have it by now"
+    two.renew()
+    assert two.is_held
+    one.renew()
+    assert not one.is_held
+
+
+def test_a_database_that_is_away_ends_no_lease(
+    records: RecordStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (DispatcherLease(records, name, LEASE_S, clock) for name in ("one", "two"))
+    one.renew()
+    two.renew()
+
+    def away(*_: object) -> None:
+        raise RecordsUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordStore, "get", away)
+        for _ in range(40):
+            clock.present += 1
+            with pytest.raises(RecordsUnavailable):
+                two.renew()
+    two.renew()
+    one.renew()
+    assert (one.is_held, two.is_held) == (True, False)
+
+
+def test_a_lease_is_free_once_its_holder_has_closed_it(records: RecordStore) -> None:
+    with DispatcherLease(records, "one") as one:
+        until(lambda: one.is_held)
+    two = DispatcherLease(records, "two")
+    two.renew()
+    assert two.is_held
+
+
+def test_a_dispatcher_that_is_started_again_in_its_folder_is_the_same_holder_and_another_beside_it_is_not(
+    tmp_path: Path,
+) -> None:
+    with holder_in(tmp_path) as one, holder_in(tmp_path) as beside:
+        assert one != beside
+    with holder_in(tmp_path) as again:
+        assert again == one
+
+
+def test_attempts_of_the_local_engine_hand_back_at_its_end_and_end_if_they_fail(records: RecordStore) -> None:
+    handed_back = list[str]()
+
+    def run(work: Work, stop: threading.Event) -> None:
+        if work.tenant == "fails":
+            raise ValueError("a bug")
+        assert stop.wait(60)
+        handed_back.append(work.id)
+
+    one, two = submit(records), submit(records, "fails")
+    with LocalEngine(run, at_once=2) as engine:
+        engine.start(one)
+        engine.start(two)
+        until(lambda: engine.ended([one, two]) == [two])
+        assert ("optimize",) in engine.capacity()
+        engine.start(submit(records))
+        assert ("optimize",) not in engine.capacity()
+    assert one.id in handed_back
+    assert len(handed_back) == 2
+
+
+def test_a_batch_stores_nothing_of_an_attempt_that_was_cut_off(service: Platform) -> None:
+    """Its process reports results after another attempt has begun."""
+
+    class Scripted(Attempt):
+        def _process(self) -> Ended:
+            found = service.get(self._work)
+            service.records.replace(found.model_copy(update={"attempts": 2}))
+
+            class Process:
+                is_silent = False
+
+                def next(self) -> TaskDone:
+                    return TaskDone(index=0, result={"status": "ok"})
+
+            self._looked = self._written = 0.0  # as after it was suspended
+            return self._watched(Process())  # type: ignore[arg-type]
+
+    made = ProgramWork(tasks=({"text": "a"},))
+    batch = Work(tenant="acme", id=new_id("batch"), what="rollouts", repo_url="/r", created_by="k", program=made)
+    service.records.insert(batch.model_copy(update={"status": "running", "attempts": 1}))
+    Scripted(service.parts(), service.get(batch), threading.Event(), lambda _: False).run()
+    assert (service.get(batch).status, service.get(batch).attempts) == ("running", 2)
+    assert service.records.page(TaskResult, "acme") == []
