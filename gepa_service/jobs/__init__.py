@@ -1,1 +1,1 @@
-"""Jobs: their queue, the worker that claims them, and the processes that run them."""
+"""Jobs: their queue, the dispatcher that starts their attempts, and the processes of these."""
