@@ -1,5 +1,6 @@
 """Arguments of several commands, and the database that they open."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -61,8 +62,15 @@ TenantName = Annotated[str, typer.Argument(metavar="TENANT", help="Its id, or it
 
 
 @contextmanager
-def open_cli_records(database: str) -> Iterator[RecordStore]:
-    """Open the records for the block; print what prevents it and exit with 2, or 3 if trying later can help."""
+def open_cli_records(database: str, *, create: bool = False) -> Iterator[RecordStore]:
+    """Open the records for the block; print what prevents it and exit with 2, or 3 if trying later can help.
+
+    `create`: make a SQLite file that is missing, and state so; else it is refused.
+    """
+    if "://" not in database and not Path(database).exists():
+        if not create:
+            refuse(f"there is no database {database}: name another one, or evolverpc service tenants create makes it")
+        print(f"creating the database {database}", file=sys.stderr, flush=True)
     try:
         with closing(open_records(database)) as records:
             yield records

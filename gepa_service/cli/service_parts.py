@@ -92,7 +92,7 @@ def opened_service(
     except ValueError as error:
         raise ConfigurationError(f"--allow-network: {error}") from None
     issuers = parse_issuers(oidc)
-    with open_cli_records(database) as records:
+    with open_cli_records(database, create=True) as records:
         masters = master_keys(os.environ)
         vault = Vault(records, masters)
         vault.verify()

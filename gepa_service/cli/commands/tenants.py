@@ -37,7 +37,7 @@ def create(name: str, database: str, as_json: bool, **quotas: float | None) -> N
         refuse(f"a tenant's name has 1 to {LONGEST_NAME} characters")
     given = _given(quotas)
     made = Tenant(tenant=TENANTS, id=new_id("tenant"), name=name, quotas=Quotas(**given))
-    with open_cli_records(database) as records:
+    with open_cli_records(database, create=True) as records:
         records.insert(made)
     if as_json:
         print_json(_as_json(made))
