@@ -107,7 +107,7 @@ _NO_SCRIPTS_HINT = (
     "\nthe address of the package index or proxy holds a password, which build scripts could read, so nothing is built "
     "from source: provide wheels, or an address without a password"
 )
-_TAIL_BYTES = 4096
+_TAIL_BYTES = 8192
 _KILLED = 128 + signal.SIGKILL
 
 
