@@ -31,6 +31,7 @@ from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import LOOPBACK, MASTER, Platform, platform, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.gepa_service.routes.test_repositories import installed
+from tests.gepa_service.routes.test_rollouts import polled
 from tests.gepa_service.serving import served
 from tests.sandbox_runtime.source.repositories import commit, git
 from tests.support import scripted_anthropic
@@ -265,6 +266,11 @@ async def test_code_and_prompt_are_changed_by_the_coding_agent_and_the_pull_requ
                 async with service_with(github, opened) as (owner, rival):
                     job = await ended(owner, await submitted(github, owner, "ONE", secrets, request))
                     found = await delivered(tmp_path, github, owner, rival, job)
+                    task = {"row": {"text": "row", "prompt": "better", "end": "ROW"}}
+                    body = {"agent_id": job["program_id"], "tasks": [task]}
+                    batch = (await owner("POST", "/api/internal/rollouts/batch", body)).json()
+                    [result] = (await polled(owner, batch["batch_id"]))[1]
+    assert (result["status"], result["output"], result["score"]) == ("completed", "better ROW", 1.0)
     assert not any(shown), "a process shows a key of a model or the token of the repository"
     assert sum("Write one change request" in prompt for prompt in asked) >= 1
     assert (found.version["score"], found.version["texts"]["prompt"]) == (1.0, "better")

@@ -19,10 +19,10 @@ export function VersionsView() {
     <>
       <h1>Versions</h1>
       <p class="about">
-        A job that is completed makes a version of its program. One version of each program is active: the one that was
+        A completed job or step makes a version of its program. One version of each program is active: the one that was
         promoted last.
       </p>
-      <List list={list} empty={<p>No version yet: the first job that is completed makes one.</p>}>
+      <List list={list} empty={<p>No version yet: the first completed job or step makes one.</p>}>
         {(versions) =>
           [...byLine(versions)].map(([line, those]) => (
             <section key={line} class="panel">
