@@ -64,7 +64,8 @@ class Dispatcher:
             if key not in present:
                 self.engine.stop(work)  # of work that ended, which it may not have noticed
                 del self._placed[key]
-        for work in self.engine.ended(running):
+        ended = self.engine.ended(running)
+        for work in ended if self.lease.is_held else ():  # suspended meanwhile, it would see attempts of another one
             self.queue.put_back(work, "its attempt ended before the work was over", setbacks=work.setbacks + 1)
         self.is_busy = bool(running)
 
