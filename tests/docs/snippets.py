@@ -93,6 +93,7 @@ NOT_RUN = {
     'clients/typescript/README.md: import { serveStdio } from "evolverpc";': "tests/stdio.test.ts serves a program so",
     "clients/typescript/README.md: evolverpc serve --command node program.js": "tests/examples/test_demo.py runs a Node program so",
     'clients/typescript/README.md: import { Overloaded, RpcClient } from "evolverpc";': "tests/client.test.ts makes the same calls",
+    "docs/guides/long-runs.md: pip install 'PATH_TO_CLONE[otel]'": "downloads packages; tests/gepa_client/run/test_score_export.py runs an export",
     "docs/guides/requests.md: [rollouts]": "the defaults; `tests/gepa_service/routes/test_payloads.py` has such a table",
     "examples/tickets/README.md: $ evolverpc optimize URL --trainset train.jsonl --valset val.jsonl --testset test.jsonl \\": "rows of the reader's own; run.toml has the same settings",
     "examples/typescript/README.md: npm install": "a paid model; tests/examples/test_typescript_examples.py compiles both files",
