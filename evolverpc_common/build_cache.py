@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +61,13 @@ class EnvironmentRecord:
     built: BuiltEnvironment
     needs: tuple[str, ...] = ()
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Return all paths that it names."""
+        built = self.built
+        python = () if built.python is None else (built.python,)
+        return (*python, *built.path, *built.mounts, *built.env.values(), *self.needs)
+
 
 _RECORD = TypeAdapter(EnvironmentRecord)
 
@@ -110,6 +117,24 @@ class BuildCache:
                     _remove_unfinished(home)
                     for place in home.glob("*/"):
                         _remove_if_unused(place, unused_since)
+
+
+def refuse_links_out(built: Path, paths: Iterable[str | Path]) -> None:
+    """Check that no folder of a build is a symbolic link out of it: a jail would show what it leads to. Blocks.
+
+    `paths`: what is about to be used; those that do not begin with `built` are not of the build.
+
+    Raises:
+        ValueError: one leads to a folder outside of `built`; the text names it.
+    """
+    top = os.path.realpath(built)
+    for path in map(Path, paths):
+        for place in (path.parent, path) if path.is_relative_to(built) and path != built else ():
+            if place.is_dir() and not Path(target := os.path.realpath(place)).is_relative_to(top):
+                raise ValueError(
+                    f"{place.relative_to(built)} leads to {target}, out of the environment: what the repository runs at"
+                    " its installation has put a link there, and must leave the folder"
+                )
 
 
 def discard(folder: Path) -> None:

@@ -75,7 +75,13 @@ _WITH_PROXY = (
 _KEEP_MODULES = """
 const fs = require("fs"), path = require("path");
 const [given, checkout, ...modules] = process.argv.slice(1), top = fs.realpathSync(given);
-const own = {}, files = [], found = [];
+const own = new Map(), files = [], found = [];
+const named = (file) => {  // a package is known by its name and version; JSON that is none has neither
+  try {
+    const { name, version } = JSON.parse(fs.readFileSync(file, "utf8"));
+    return name ? `${name}@${version}` : undefined;
+  } catch { return undefined; }
+};
 const fail = (entry, words) => { console.error(`${path.relative(top, entry)} ${words}`); process.exit(1); };
 const inside = (file) => {
   const relative = path.relative(top, file);
@@ -87,7 +93,8 @@ const each = (folder, visit) => {
 const find = (folder) => each(folder, (file, entry) => {
   if (!entry.isDirectory()) {
     files.push(file);
-    if (entry.name === "package.json" && entry.isFile()) own[fs.readFileSync(file, "utf8")] = folder;
+    const name = entry.name === "package.json" && entry.isFile() ? named(file) : undefined;
+    if (name) own.set(name, folder);
   } else if (entry.name === "node_modules") found.push(file);
   else find(file);
 });
@@ -99,7 +106,7 @@ const keep = (folder) => each(folder, (file, entry) => {
       fail(file, `leads to ${target}, which the repository has not: commit that package to it, or publish it`);
     if (local !== null) { fs.unlinkSync(file); fs.symlinkSync(path.join(checkout, local), file); }
   } else if (entry.isDirectory()) {
-    const from = isPackage && fs.existsSync(manifest) ? own[fs.readFileSync(manifest, "utf8")] : undefined;
+    const from = isPackage && fs.existsSync(manifest) ? own.get(named(manifest)) : undefined;
     if (from !== undefined)
       fail(file, `is a copy of ${path.relative(top, from)}, which changes of the program would not reach: use a`
         + " workspace, or `link:FOLDER`, instead of `file:FOLDER` or `injected`, and write the lock again");
@@ -171,13 +178,17 @@ class NodeInstall:
             options = ["--mode=skip-build"]
         command = self.command
         if name == "npm" and self.program != self.folder:
-            around = await run([*words, "prefix"], top / self.program, {})
-            if around != await run(["pwd", "-P"], folder, {}):
+            around = await run([*words, "prefix", "--loglevel=silent"], top / self.program, {})
+            if _last_line(around) != _last_line(await run(["pwd", "-P"], folder, {})):
                 command, folder = _COMMANDS["npm"][1], top / self.program  # it is none of the workspaces there
         for linked in self.linked:
             await run([*words, *_COMMANDS["npm"][1], *options], top / linked, _TOOL_VARIABLES)
         await run([*words, *command, *options], folder, _TOOL_VARIABLES)
         await run([node, "-e", _KEEP_MODULES, str(top), CHECKOUT, *self.modules], top, {})
+
+
+def _last_line(output: str) -> str:
+    return output.rstrip("\n").rpartition("\n")[2]
 
 
 def node_install(
@@ -319,6 +330,14 @@ def _parsed(path: str, documents: Mapping[str, bytes]) -> dict[str, Any]:
     return document
 
 
+def installed_modules(installed: Path) -> Iterator[Path]:
+    """Yield each `node_modules` below a folder, those inside of another excepted. Blocks."""
+    for folder, names, _ in os.walk(installed):
+        if MODULES in names:
+            names.remove(MODULES)
+            yield Path(folder, MODULES)
+
+
 def link_modules(installed: Path, files: Path, folder: str) -> list[Path]:
     """Make `files/folder/node_modules` from that of `installed`, if there is one there and none here. Blocks.
 
@@ -404,11 +423,7 @@ def main(installed: Path, files: Path, *folders: str) -> int:
     `folders`: those to link into; by default all that were installed into.
     """
     if not folders:
-        found = []
-        for folder, names, _ in os.walk(installed):
-            found += [os.path.relpath(folder, installed)] if MODULES in names else []
-            names[:] = [name for name in names if name != MODULES]
-        folders = tuple(found)
+        folders = tuple(os.path.relpath(modules.parent, installed) for modules in installed_modules(installed))
     local = [package for folder in folders for package in link_modules(installed, files, folder)]
     for package in to_prepare(local):
         done = subprocess.run(PREPARE, cwd=package, check=False)  # noqa: S603  # the package's own script

@@ -81,8 +81,12 @@ What setuptools links may be on no path: a finder knows its place.
 
 
 def printed_paths(printed: str) -> list[str]:
-    """Return the folders that `PRINT_IMPORT_PATHS` printed, relative to that other."""
-    return [*filter(None, printed.strip("\n").rpartition("\n")[2].split(":"))]
+    """Return the folders that `PRINT_IMPORT_PATHS` printed, relative to that other and below it.
+
+    A build can print anything: absolute paths and those with `..` are dropped.
+    """
+    paths = printed.strip("\n").rpartition("\n")[2].split(":")
+    return [path for path in paths if path and not path.startswith("/") and ".." not in path.split("/")]
 
 
 @dataclass(frozen=True)

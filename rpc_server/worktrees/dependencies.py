@@ -3,14 +3,14 @@
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from evolverpc_common.build_cache import BUILD_S, FILES, VENV, BuiltEnvironment, EnvironmentRecord
+from evolverpc_common.build_cache import BUILD_S, FILES, VENV, BuiltEnvironment, EnvironmentRecord, refuse_links_out
 from evolverpc_common.files import remove_tree
-from evolverpc_common.node_tools import NodeInstall, node_install
+from evolverpc_common.node_tools import NodeInstall, installed_modules, node_install
 from evolverpc_common.python_tools import TOOL_VARIABLES, PythonInstall, find_uv, python_install, uv_variables
 from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
@@ -92,8 +92,15 @@ async def install_into(
         env |= {"UV_CACHE_DIR": str(cache / "uv"), "npm_config_cache": str(cache / "npm")}
         env |= {f"XDG_{kind}_HOME": str(cache / kind) for kind in ("CACHE", "DATA", "STATE")}
 
+    async def check(paths: Iterable[str | Path]) -> None:
+        try:
+            await run_shielded(refuse_links_out, folder, paths)
+        except ValueError as error:
+            raise _failed(str(error)) from None
+
     async def run(command: Sequence[str], where: Path, variables: Mapping[str, str]) -> str:
         given, stage = {**env, **variables}, "environment"
+        await check([*command, where, *variables.values()])
         return await run_command(command, folder=where, environment=given, timeout_s=BUILD_S, stage=stage, jail=jail)
 
     if isinstance(install, PythonInstall):
@@ -102,6 +109,8 @@ async def install_into(
     else:
         await run_shielded(check_out, folder / FILES)
         record = await _install_node(install, folder, run)
+    modules = await run_shielded(lambda: [*installed_modules(folder / FILES)])
+    await check([*record.paths, *(each / ".bin" for each in modules)])
     await run_shielded(remove_tree, cache)
     return record
 

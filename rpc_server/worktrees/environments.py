@@ -19,15 +19,11 @@ from rpc_server.worktrees.dependencies import Manifest, install_into, manifests_
 from rpc_server.worktrees.repository import UserRepository
 
 
-def import_paths(
-    settings: Settings, interpreter: Path, top: Path, tracked: Iterable[str], jail: Jail | None
-) -> tuple[str, ...]:
-    """Return the folders that Python imports from, relative to the repository's `top`, in order; `""` is `top`.
+def import_paths(settings: Settings, interpreter: Path, top: Path, jail: Jail | None) -> tuple[str, ...]:
+    """Return the folders that Python imports from, relative to the repository's `top`, in order.
 
-    Only folders that hold files of `tracked`, so that an environment inside the repository is left out. Empty if the
-    interpreter cannot run; the program's start reports why.
+    Empty if the interpreter cannot run; the program's start reports why.
     """
-    holding = {str(folder) for path in tracked for folder in PurePath(path).parents}
     command: tuple[str, ...] = (str(interpreter), "-B", "-c", PRINT_IMPORT_PATHS, str(top))
     if jail is not None:
         command = jail.wrap(command, folder=settings.root, environment=program_environment(settings))
@@ -43,8 +39,16 @@ def import_paths(
         )
     except (OSError, subprocess.SubprocessError):
         return ()
-    found = printed_paths(os.fsdecode(completed.stdout))
-    return tuple("" if path == os.curdir else path for path in found if path in holding)
+    return tuple(printed_paths(os.fsdecode(completed.stdout)))
+
+
+def _holding_files(folders: Iterable[str], paths: Iterable[str]) -> tuple[str, ...]:
+    """Return those of these folders that hold a file of a commit, in order; `""` is the top.
+
+    What is left out: an environment inside the repository, and what a build has printed but no commit has.
+    """
+    holding = {str(folder) for path in paths for folder in PurePath(path).parents}
+    return tuple(dict.fromkeys("" if folder == os.curdir else folder for folder in folders if folder in holding))
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class CommitEnvironments:
         self._interpreter = find_interpreter(settings).path
         self._seed = manifests_of(repository, seed)
         self._import_paths = import_paths(
-            settings, self._interpreter, repository.top, repository.files(seed), None if jails is None else jails.jail()
+            settings, self._interpreter, repository.top, None if jails is None else jails.jail()
         )
 
     async def of(self, commit: str, objects: Path | None = None) -> Environment:
@@ -98,7 +102,7 @@ class CommitEnvironments:
         import_paths = self._import_paths
         if self._differs_from_seed(python):
             built = await self._build(python, commit, objects)
-            import_paths = tuple(dict.fromkeys((*built.import_paths, *import_paths)))
+            import_paths = (*built.import_paths, *import_paths)
             venv = Path(built.env["VIRTUAL_ENV"])
             variables |= built.env
             found += map(Path, built.path)
@@ -119,15 +123,19 @@ class CommitEnvironments:
         found += [packages / folder / MODULES / ".bin" for folder in own if folder in folders]
         inherited = program_environment(self._settings).get("PATH", os.defpath)
         variables["PATH"] = os.pathsep.join([*map(str, found), inherited])
-        return Environment(venv, packages if folders else None, folders, variables, import_paths)
+        importable = _holding_files(import_paths, paths)
+        return Environment(venv, packages if folders else None, folders, variables, importable)
 
     def _differs_from_seed(self, manifest: Manifest) -> bool:
         return bool(manifest.digest) and manifest.digest != self._seed[manifest.language].digest
 
     async def _build(self, manifest: Manifest, commit: str, objects: Path | None) -> BuiltEnvironment:
-        """Return what was installed for the manifest, by this server or another."""
+        """Return what was installed for the manifest of this repository, by this server or another.
+
+        Build scripts of one repository may not change what another one runs.
+        """
         runtime = str(self._interpreter) if manifest.language == "python" else await run_shielded(self._node_version)
-        what = f"{manifest.language} {runtime} {manifest.digest}"
+        what = f"{manifest.language} {runtime} {manifest.digest} {self._repository.git_dir}"
         digest = hashlib.sha256(os.fsencode(what)).hexdigest()[:24]
 
         async def build(folder: Path) -> EnvironmentRecord:

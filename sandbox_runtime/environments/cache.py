@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from evolverpc_common.build_cache import FILES, VENV, BuildCache, BuiltEnvironment, EnvironmentRecord
+from evolverpc_common.build_cache import FILES, VENV, BuildCache, BuiltEnvironment, EnvironmentRecord, refuse_links_out
 from evolverpc_common.shielded import run_shielded
+from sandbox_runtime.api.sandbox import EnvironmentMissing
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.build_folder import BuildFolder, RunBuildCommand
 from sandbox_runtime.environments.disk_limit import BUILD_MB
@@ -58,7 +59,7 @@ class EnvironmentCache(BuildCache):
         if wants_node(recipe):
             parts.append(await install_node(recipe, site, partial(self.ready, run=run, on_progress=on_progress)))
         await run_shielded(site.clean, (FILES, VENV))
-        return EnvironmentRecord(
+        record = EnvironmentRecord(
             BuiltEnvironment(
                 python=parts[0].built.python,
                 path=tuple(folder for part in parts for folder in part.built.path),
@@ -68,3 +69,8 @@ class EnvironmentCache(BuildCache):
             ),
             tuple(path for part in parts for path in part.needs),
         )
+        try:
+            await run_shielded(refuse_links_out, folder, record.paths)
+        except ValueError as error:
+            raise EnvironmentMissing(f"the environment cannot be built: {error}") from None
+        return record

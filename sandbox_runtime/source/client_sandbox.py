@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import hashlib
 import io
 import itertools
 import logging
@@ -168,9 +169,8 @@ class ClientSandbox:
             needs = await program_needs(workspace, checkout.folder)
             changes = await workspace.changes(checkout.commit)
             made_again = (checkout.unpack_command(), restore_command(changes))
-            recipe = dataclasses.replace(
-                self._settings.recipe(needs), checkout=made_again, origin=checkout.needs.origin
-            )
+            changed = f"{checkout.needs.origin} {checkout.commit} {hashlib.sha256(changes).hexdigest()}"
+            recipe = dataclasses.replace(self._settings.recipe(needs), checkout=made_again, origin=changed)
             prepared = await self._runtime.prepare(recipe, on_progress=self._on_progress, rebuild=True)
             await self._stopped()
             self._made = _StartState(checkout, prepared, changes)

@@ -165,3 +165,70 @@ async def test_a_node_program_has_the_packages_of_its_commit(project: Project, c
     assert (modules / "made").is_file()
     assert str(modules / ".bin") in here.variables["PATH"]
     assert await built.of(project.first) == Environment(variables={"PATH": here.variables["PATH"].partition(":")[2]})
+
+
+HOSTILE = """
+import pathlib
+from backend import *
+from backend import build_editable as honest
+venv, outside = pathlib.Path("../../venv").resolve(), pathlib.Path({outside!r})
+def build_editable(*given):
+    {act}
+    return honest(*given)
+"""
+
+
+def hostile(tmp_path: Path, act: str) -> dict[str, str]:
+    """A package whose build does this."""
+    files = local_package("", "words", "ours")
+    files["hostile.py"] = HOSTILE.format(outside=str(tmp_path / "outside"), act=act)
+    files["pyproject.toml"] = files["pyproject.toml"].replace('"backend"', '"hostile"')
+    return files
+
+
+async def test_a_path_that_a_build_prints_is_on_no_path_unless_the_commit_has_files_there(
+    project: Project, cache: Path, tmp_path: Path, wheels: Path
+) -> None:
+    printed = f"{tmp_path}:../up:src/../../up:none:src"
+    act = f"""next(venv.glob("lib/*/site-packages")).joinpath("print.pth").write_text(
+        "import atexit; atexit.register(print, {printed!r})")"""
+    here = await environments(project, cache).of(second(project, hostile(tmp_path, act)))
+    assert here.venv is not None
+    assert here.import_paths[0] == "src"
+    assert set(here.import_paths) <= {"src", ""}
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        "venv.joinpath('bin').rename(outside); venv.joinpath('bin').symlink_to(outside)",
+        "venv.rename(outside); venv.symlink_to(outside)",
+        "outside.mkdir(); venv.joinpath('bin/python').unlink(); venv.joinpath('bin/python').symlink_to(outside)",
+    ],
+)
+async def test_an_environment_whose_folders_a_build_replaced_by_links_is_refused_before_it_is_used(
+    project: Project, cache: Path, tmp_path: Path, wheels: Path, act: str
+) -> None:
+    with pytest.raises(ProgramFailed, match=f"venv/bin.* leads to {tmp_path}/outside.*, out of"):
+        await environments(project, cache).of(second(project, hostile(tmp_path, act)))
+    assert list((cache / "environments").glob("*/*/")) == []
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+async def test_a_folder_of_commands_that_leads_elsewhere_is_refused(
+    project: Project, cache: Path, tmp_path: Path
+) -> None:
+    act = f"mkdir -p node_modules {tmp_path}/outside && ln -s {tmp_path}/outside node_modules/.bin"
+    asked = {"dependencies": {}, "workspaces": ["none"], "scripts": {"postinstall": act}}
+    other = second(project, {"package.json": json.dumps(asked)})
+    with pytest.raises(ProgramFailed, match="node_modules/.bin leads to"):
+        await environments(project, cache, command=("node", "x.js")).of(other)
+
+
+async def test_a_repository_does_not_get_what_the_build_scripts_of_another_made(
+    project: Project, cache: Path, tmp_path: Path, wheels: Path
+) -> None:
+    another = Project(tmp_path / "another", {"app.py": "", "requirements.txt": ""})
+    asked = {"requirements.txt": "tinydep==1.0\n"}
+    found = [await environments(each, cache).of(second(each, asked)) for each in (project, another)]
+    assert found[0].venv != found[1].venv

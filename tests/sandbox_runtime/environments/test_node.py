@@ -1,5 +1,6 @@
 """Node's packages and Node itself: of this machine, or of a wheel; and how npm's ranges are read."""
 
+import json
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -82,6 +83,33 @@ async def test_a_package_that_cannot_lead_to_the_files_of_each_sandbox_is_named(
     with pytest.raises(EnvironmentMissing, match=words):
         await environments.ready(program(files, "app"), run=run, on_progress=print)
     assert places(cache) == []
+
+
+@needs_npm
+async def test_a_package_without_a_name_is_no_copy_of_another(environments: EnvironmentCache, run: HostRun) -> None:
+    act = "mkdir -p node_modules/x && echo {} > node_modules/x/package.json"
+    files = {"package.json": json.dumps({"name": "x", "dependencies": {}, "scripts": {"postinstall": act}})}
+    files |= {"package-lock.json": "{}", "demo/package.json": "{}\n"}
+    built = await environments.ready(program(files, ""), run=run, on_progress=print)
+    assert exists(f"{built.env['NODE_PATH']}/x/package.json")
+
+
+@needs_npm
+async def test_a_folder_of_commands_that_leads_out_of_the_environment_is_refused(
+    environments: EnvironmentCache, cache: Path, run: HostRun, tmp_path: Path
+) -> None:
+    act = f"mkdir -p node_modules {tmp_path}/outside && ln -s {tmp_path}/outside node_modules/.bin"
+    files = {"package.json": json.dumps({"workspaces": ["none"], "scripts": {"postinstall": act}})}
+    with pytest.raises(EnvironmentMissing, match=f"node_modules/.bin leads to {tmp_path}/outside, out of"):
+        await environments.ready(program(files, ""), run=run, on_progress=print)
+    assert places(cache) == []
+
+
+@needs_npm
+async def test_warnings_of_npm_do_not_move_the_installation(environments: EnvironmentCache, run: HostRun) -> None:
+    files = {**WORKSPACE, "apps/bot/.npmrc": "unknown-key=1\nloglevel=warn\n", ".npmrc": "unknown-key=1\n"}
+    built = await environments.ready(program(files, "apps/bot"), run=run, on_progress=print)
+    assert exists(f"{built.env['NODE_PATH']}/patched")
 
 
 @needs_npm

@@ -173,6 +173,16 @@ async def test_reinstall_deps_uses_the_present_manifests_and_keeps_changes_and_t
     await check_failed_build(sandbox)
 
 
+async def test_an_environment_of_changed_files_is_not_that_of_clean_sandboxes(make: Make) -> None:
+    changed, clean = make(), make()
+    before = (await clean.prepare()).recipe.digest
+    await changed.start()
+    await shell_output(changed, "echo new > new.txt")
+    await changed.reinstall_deps()
+    assert (await changed.prepare()).recipe.digest != before
+    assert (await make().prepare()).mounts == (await clean.prepare()).mounts
+
+
 async def check_failed_build(sandbox: ClientSandbox) -> None:
     """If the build fails, the sandbox stays."""
     first = sandbox.id
