@@ -65,6 +65,8 @@ class Dispatcher:
                 self.engine.stop(work)  # of work that ended, which it may not have noticed
                 del self._placed[key]
         ended = self.engine.ended(running)
+        if ended:
+            self.lease.renew()  # the clock of the lease may have stood still while this machine slept
         for work in ended if self.lease.is_held else ():  # suspended meanwhile, it would see attempts of another one
             self.queue.put_back(work, "its attempt ended before the work was over", setbacks=work.setbacks + 1)
         self.is_busy = bool(running)

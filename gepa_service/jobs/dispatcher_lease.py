@@ -49,6 +49,7 @@ class DispatcherLease:
         self._renewed = -math.inf
         self._seen: tuple[int, float] | None = None
         """The version that another holder wrote last, and since when it is known."""
+        self._one_at_a_time = threading.Lock()
         self._closing = threading.Event()
         self._renewing = threading.Thread(target=self._keep, name="lease of the dispatcher")
 
@@ -71,6 +72,10 @@ class DispatcherLease:
 
     def renew(self) -> None:
         """Renew it; take it if it is free, or was not renewed for the lease. Raises `RecordsUnavailable`."""
+        with self._one_at_a_time:
+            self._renew()
+
+    def _renew(self) -> None:
         moment = self._clock()
         try:
             found = self._records.get(LeaseRecord, TENANTS, ID)

@@ -9,7 +9,7 @@ from typing import Any
 from evolverpc_common.git import GitError
 from evolverpc_common.redaction import Secrets
 from gepa_service.jobs.evolved_code import with_code
-from gepa_service.jobs.kept import Kept
+from gepa_service.jobs.kept import Kept, ResultsUnread
 from gepa_service.jobs.month_spending import month_id
 from gepa_service.jobs.month_usage import add_usage
 from gepa_service.jobs.new_version import saved_program_path
@@ -103,14 +103,33 @@ class KeptResults(Kept):
             same = ("commit", "diff", "patch", "bundles")
             program = program.model_copy(update={name: getattr(parent, name) for name in same})
         program = program.model_copy(update={"branch": branch_of(program.id)})
+        stored = self._stored_version(program)
+        if stored is None or stored.job_id != work.id:
+            reason = f"another step has made a version {program.id} meanwhile: choose a new `program_id`"
+            return {"status": "failed", "reason": reason}
+        ended: dict[str, Any] = {"status": "completed", "program_id": program.id, "result": result}
+        same = ("texts", "commit", "program_json")
+        if any(getattr(stored, name) != getattr(program, name) for name in same):
+            kept = {"candidate": stored.texts, **stored.model_dump(include={"commit", "diff", "program_json"})}
+            reason = "an earlier attempt stored another version, which is kept; its outputs are not known"
+            ended |= {"result": {**kept, "tried": []}, "reason": reason}
+        return ended
+
+    def _stored_version(self, program: Program) -> Program | None:
+        """Store a version unless there is one of its id, and return what is stored.
+
+        Raises:
+            ResultsUnread: this attempt was replaced by another one.
+        """
+        records, work = self._parts.records, self._work
+        found = records.get(Work, work.tenant, work.id)
+        if found is None or (found.status, found.attempts) != ("running", work.attempts):
+            raise ResultsUnread("another attempt has begun, or the step was cancelled")
         try:
-            self._parts.records.insert(program)
+            records.insert(program)
         except RecordExists:
-            found = self._parts.records.get(Program, work.tenant, program.id)
-            if found is None or found.job_id != work.id:  # else an earlier attempt wrote it
-                reason = f"another step has made a version {program.id} meanwhile: choose a new `program_id`"
-                return {"status": "failed", "reason": reason}
-        return {"status": "completed", "program_id": program.id, "result": result}
+            return records.get(Program, work.tenant, program.id)
+        return program
 
     def _store(self, done: TaskDone) -> None:
         """Store the result of a task, unless it has one."""

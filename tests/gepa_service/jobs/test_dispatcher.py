@@ -1,7 +1,7 @@
 """One dispatcher places work; each work continues, also if its engine reports an end late, wrongly or never."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ from gepa_service.jobs.dispatcher import Dispatcher
 from gepa_service.jobs.dispatcher_lease import LEASE_S, DispatcherLease, holder_in
 from gepa_service.jobs.queue import Queue
 from gepa_service.jobs.work_order import Ended, TaskDone
+from gepa_service.model.program_version import Program
 from gepa_service.model.work import LANES, ProgramWork, TaskResult, What, Work
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore, RecordsUnavailable
@@ -60,7 +61,7 @@ def now_of(records: RecordStore, job: Work) -> Work:
 
 
 def dispatcher(records: RecordStore, engine: Engine, *, is_held: bool = True) -> Dispatcher:
-    return Dispatcher(records, Queue(records), engine, SimpleNamespace(is_held=is_held))  # type: ignore[arg-type]
+    return Dispatcher(records, Queue(records), engine, SimpleNamespace(is_held=is_held, renew=lambda: None))  # type: ignore[arg-type]
 
 
 def turn(placing: Dispatcher) -> bool:
@@ -168,6 +169,24 @@ def test_the_lease_is_taken_over_once_it_was_not_renewed_for_its_time_and_its_ho
     assert not one.is_held
 
 
+def test_a_dispatcher_whose_machine_slept_puts_nothing_back_if_another_has_its_lease(
+    records: RecordStore, clock: Clock
+) -> None:
+    asleep = Clock()
+    first, other = DispatcherLease(records, "one", LEASE_S, asleep), DispatcherLease(records, "two", LEASE_S, clock)
+    engine, job = Engine(), submit(records)
+    first.renew()
+    placing = Dispatcher(records, Queue(records), engine, first)
+    assert turn(placing)
+    other.renew()
+    clock.present += LEASE_S
+    other.renew()
+    assert (first.is_held, other.is_held) == (True, True), "its clock stood still"
+    engine.known.clear()
+    placing.agree()
+    assert (first.is_held, now_of(records, job).status) == (False, "running")
+
+
 def test_a_database_that_is_away_ends_no_lease(
     records: RecordStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +236,43 @@ def test_attempts_of_the_local_engine_hand_back_at_its_end_and_end_if_they_fail(
         assert ("optimize",) not in engine.capacity()
     assert one.id in handed_back
     assert len(handed_back) == 2
+
+
+def step_of(service: Platform, then: Callable[[Work], object] = lambda _: None) -> Callable[[str], Work]:
+    """A running step, whose attempts make a version with a text; `then` is called before an attempt ends."""
+    made = ProgramWork(tasks=({"text": "a"},), makes=new_id("program"))
+    step = Work(tenant="acme", id=new_id("step"), what="step", repo_url="/r", created_by="k", program=made)
+    service.records.insert(step.model_copy(update={"status": "running", "attempts": 1}))
+
+    def attempt(text: str) -> Work:
+        class Scripted(Attempt):
+            def _process(self) -> Ended:
+                then(service.get(step))
+                result = {"candidate": {"t": text}, "program": "p", "program_json": None, "base_commit": "c"}
+                return Ended(status="completed", result={**result, "bundles": [], "tried": []})
+
+        Scripted(service.parts(), service.get(step), threading.Event(), lambda _: False).run()
+        return service.get(step)
+
+    return attempt
+
+
+def test_a_step_stores_no_version_of_an_attempt_that_another_one_replaced(service: Platform) -> None:
+    def replace(found: Work) -> None:
+        service.records.replace(found.model_copy(update={"attempts": 2}))
+
+    after = step_of(service, replace)("old")
+    assert (after.status, after.attempts, service.records.page(Program, "acme")) == ("running", 2, [])
+
+
+def test_the_result_of_a_step_is_the_version_that_an_earlier_attempt_stored(service: Platform) -> None:
+    attempt = step_of(service)
+    first = attempt("first")
+    service.records.replace(first.model_copy(update={"status": "running", "attempts": 2, "result": None}))
+    second = attempt("second")  # the first died before its end was recorded
+    assert second.result is not None
+    assert second.result["candidate"] == {"t": "first"}
+    assert [each.texts for each in service.records.page(Program, "acme")] == [{"t": "first"}]
 
 
 def test_a_batch_stores_nothing_of_an_attempt_that_was_cut_off(service: Platform) -> None:
