@@ -146,6 +146,11 @@ class NodeInstall:
     linked: tuple[str, ...] = ()
 
     @property
+    def manager(self) -> str:
+        """Return the name of the tool: npm, pnpm, yarn or bun."""
+        return "npm" if self.tool is None else self.tool.removeprefix("@yarnpkg/cli-dist").partition("@")[0] or "yarn"
+
+    @property
     def modules(self) -> tuple[str, ...]:
         """Return the folders that it installs to for the program, from the repository's top, the innermost first."""
         return tuple(posixpath.join(where, MODULES) for where in dict.fromkeys((self.program, self.folder)))
@@ -162,11 +167,12 @@ class NodeInstall:
         """Install into the checkout in `top`, and leave only `node_modules` of it.
 
         `run` runs a command in a folder with more variables, and returns its output; what it raises is raised.
+        `may_run_scripts`: whether code of the repository and of packages may run; without it only npm can be the tool.
         """
-        name, words, folder = "npm", [*npm], top / self.folder
-        options = [] if may_run_scripts else ["--ignore-scripts"]
+        name, words, folder = self.manager, [*npm], top / self.folder
+        options = [] if may_run_scripts else ["--ignore-scripts", "--git=git"]
         if self.tool is not None:
-            name, where = self.tool.removeprefix("@yarnpkg/cli-dist").partition("@")[0] or "yarn", scratch / "tool"
+            where = scratch / "tool"
             fetch = [*npm, "install", "--prefix", str(where), "--engine-strict", *NPM_OPTIONS, *options, self.tool]
             await run(fetch, top.parent, {})
             words = [str(where / MODULES / ".bin" / name)]
@@ -174,8 +180,6 @@ class NodeInstall:
             words = ["sh", "-c", _WITH_PROXY, "sh", *words]
         if name == "pnpm":
             options += ["--store-dir", str(scratch / "pnpm-store")]
-        elif "yarnpkg" in str(self.tool) and options:
-            options = ["--mode=skip-build"]
         command = self.command
         if name == "npm" and self.program != self.folder:
             around = await run([*words, "prefix", "--loglevel=silent"], top / self.program, {})

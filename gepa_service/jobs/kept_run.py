@@ -122,13 +122,12 @@ class KeptRun(Kept):
         work, parts = self._work, self._parts
         program = program_of(parts.journals, parts.records, work, artifacts)
         try:
-            made = with_code(program, self._bundles(program), partial(parts.git.fetch, work))
-            return Program.model_validate_json(secrets.redact_json(made.model_dump_json().encode()))
+            program = with_code(program, self._bundles(program), partial(parts.git.fetch, work))
         except (GitError, DestinationRefused, SandboxError) as error:
             if work.setbacks < TRIES_OF_CODE:
                 raise
             log(f"the change of the version's code cannot be read: {error}")
-            return program
+        return Program.model_validate_json(secrets.redact_json(program.model_dump_json().encode()))
 
     def _bundles(self, program: Program) -> list[bytes]:
         """Return the commits of the version, from the record of its run, parents first."""

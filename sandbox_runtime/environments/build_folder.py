@@ -127,8 +127,11 @@ class BuildFolder:
     @property
     def may_build(self) -> bool:
         """Whether code of packages may run during installation: not if it could read a password."""
-        given = build_variables(os.environ)
-        return not any(name.upper().endswith("_PASSWORD") or _USERINFO.search(value) for name, value in given.items())
+        return not self._with_password()
+
+    def _with_password(self) -> list[str]:
+        given = build_variables(os.environ).items()
+        return [name for name, value in given if name.upper().endswith("_PASSWORD") or _USERINFO.search(value)]
 
     def make(self, checkout: Sequence[Command] = ()) -> None:
         """Make the folder, and keep the input of the commands of `check_out` in it, before any command runs. Blocks."""
@@ -143,11 +146,24 @@ class BuildFolder:
         return self.folder / _SCRATCH / f"input-{number}"
 
     async def check_out(self, checkout: Sequence[Command], where: str) -> Path:
-        """Make `PROGRAM` in a folder by these commands, and return its path. Raises as `run`."""
+        """Make `PROGRAM` in a folder by these commands, and return its path.
+
+        Raises as `run`, and `EnvironmentMissing` if a file names a variable with a password as npm and uv expand it:
+        they would send it to the address that the file gives.
+        """
         for number, command in enumerate(checkout):
             argv = ("sh", "-ec", _WITH_INPUT, str(self._input(number)), *command.argv)
             await self.run(argv, readable=(), cwd=self.folder / where / command.cwd)
-        return self.folder / where / PROGRAM
+        top = self.folder / where / PROGRAM
+        if names := self._with_password():
+            search = ("sh", "-c", 'grep -RlasE -- "$0" .; test $? -lt 127', rf"\$\{{({'|'.join(names)})")
+            if found := (await self.run(search, readable=(), cwd=top)).splitlines():
+                raise EnvironmentMissing(
+                    f"the environment cannot be built: {found[0].removeprefix('./')} names one of"
+                    f" {', '.join(names)}, which hold a password, and could send it to another host: write no variable"
+                    " there, or give an address without a password"
+                )
+        return top
 
     def clean(self, kept: Collection[str]) -> None:
         """Remove everything but these folders. Blocks."""

@@ -221,7 +221,7 @@ async def test_a_folder_of_commands_that_leads_elsewhere_is_refused(
     act = f"mkdir -p node_modules {tmp_path}/outside && ln -s {tmp_path}/outside node_modules/.bin"
     asked = {"dependencies": {}, "workspaces": ["none"], "scripts": {"postinstall": act}}
     other = second(project, {"package.json": json.dumps(asked)})
-    with pytest.raises(ProgramFailed, match="node_modules/.bin leads to"):
+    with pytest.raises(ProgramFailed, match=r"node_modules/\.bin leads to"):
         await environments(project, cache, command=("node", "x.js")).of(other)
 
 

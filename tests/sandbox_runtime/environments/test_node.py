@@ -118,9 +118,30 @@ async def test_scripts_that_could_read_a_password_are_named_and_do_not_run(
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://user:hidden@127.0.0.1:1")
     progress: list[str] = []
-    built = await environments.ready(program(WORKSPACE, ""), run=run, on_progress=progress.append)
+    files = {**WORKSPACE, ".npmrc": "ignore-scripts=false\ngit=./none\n"}
+    built = await environments.ready(program(files, ""), run=run, on_progress=progress.append)
     assert progress[1].endswith("the password of the package index: postinstall of package.json")
     assert not exists(f"{built.env['NODE_PATH']}/patched")
+
+
+@needs_npm
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (
+            {"pnpm-lock.yaml": "lockfileVersion: '9.0'"},
+            "pnpm runs code of the repository .* commit a package-lock.json",
+        ),
+        ({"yarn.lock": ""}, "yarn runs code of the repository"),
+        ({".npmrc": "@x:registry=http://127.0.0.1:1/${HTTPS_PROXY}"}, ".npmrc names one of HTTPS_PROXY, which hold a"),
+    ],
+)
+async def test_what_could_send_a_password_elsewhere_is_refused_by_name(
+    environments: EnvironmentCache, run: HostRun, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], words: str
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:hidden@127.0.0.1:1")
+    with pytest.raises(EnvironmentMissing, match=words):
+        await environments.ready(program({"package.json": "{}", **files}, ""), run=run, on_progress=print)
 
 
 async def test_a_node_that_is_not_here_comes_from_a_wheel_that_several_recipes_share(
