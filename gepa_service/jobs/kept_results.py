@@ -108,8 +108,7 @@ class KeptResults(Kept):
             reason = f"another step has made a version {program.id} meanwhile: choose a new `program_id`"
             return {"status": "failed", "reason": reason}
         ended: dict[str, Any] = {"status": "completed", "program_id": program.id, "result": result}
-        same = ("texts", "commit", "program_json")
-        if any(getattr(stored, name) != getattr(program, name) for name in same):
+        if any(getattr(stored, name) != getattr(program, name) for name in ("texts", "commit", "program_json")):
             kept = {"candidate": stored.texts, **stored.model_dump(include={"commit", "diff", "program_json"})}
             reason = "an earlier attempt stored another version, which is kept; its outputs are not known"
             ended |= {"result": {**kept, "tried": []}, "reason": reason}
