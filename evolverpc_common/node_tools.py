@@ -65,6 +65,9 @@ _COMMANDS = {
 _TOOL_VARIABLES = {"CI": "true", "YARN_NODE_LINKER": "node-modules", "YARN_ENABLE_TELEMETRY": "0"}
 """Variables of all tools: without a terminal they would ask, and yarn's other linkers need its own `node`."""
 
+_WITHOUT_CODE = {"NPM_CONFIG_IGNORE_SCRIPTS": "true", "NPM_CONFIG_GIT": "git"}
+"""Variables by which npm, and what it starts for a package from git, run no code of packages or of the repository."""
+
 _WITH_PROXY = (
     'test -z "${HTTPS_PROXY-}" || export YARN_HTTP_PROXY="$HTTPS_PROXY" YARN_HTTPS_PROXY="$HTTPS_PROXY";'
     " grep -qs npmRegistryServer .yarnrc.yml || export YARN_NPM_REGISTRY_SERVER="
@@ -170,24 +173,23 @@ class NodeInstall:
         `may_run_scripts`: whether code of the repository and of packages may run; without it only npm can be the tool.
         """
         name, words, folder = self.manager, [*npm], top / self.folder
-        options = [] if may_run_scripts else ["--ignore-scripts", "--git=git"]
+        given = _TOOL_VARIABLES if may_run_scripts else {**_TOOL_VARIABLES, **_WITHOUT_CODE}
         if self.tool is not None:
             where = scratch / "tool"
-            fetch = [*npm, "install", "--prefix", str(where), "--engine-strict", *NPM_OPTIONS, *options, self.tool]
-            await run(fetch, top.parent, {})
+            fetch = [*npm, "install", "--prefix", str(where), "--engine-strict", *NPM_OPTIONS, self.tool]
+            await run(fetch, top.parent, given)
             words = [str(where / MODULES / ".bin" / name)]
         if name == "yarn":
             words = ["sh", "-c", _WITH_PROXY, "sh", *words]
-        if name == "pnpm":
-            options += ["--store-dir", str(scratch / "pnpm-store")]
+        options = ["--store-dir", str(scratch / "pnpm-store")] if name == "pnpm" else []
         command = self.command
         if name == "npm" and self.program != self.folder:
-            around = await run([*words, "prefix", "--loglevel=silent"], top / self.program, {})
+            around = await run([*words, "prefix", "--loglevel=silent"], top / self.program, given)
             if _last_line(around) != _last_line(await run(["pwd", "-P"], folder, {})):
                 command, folder = _COMMANDS["npm"][1], top / self.program  # it is none of the workspaces there
         for linked in self.linked:
-            await run([*words, *_COMMANDS["npm"][1], *options], top / linked, _TOOL_VARIABLES)
-        await run([*words, *command, *options], folder, _TOOL_VARIABLES)
+            await run([*words, *_COMMANDS["npm"][1], *options], top / linked, given)
+        await run([*words, *command, *options], folder, given)
         await run([node, "-e", _KEEP_MODULES, str(top), CHECKOUT, *self.modules], top, {})
 
 

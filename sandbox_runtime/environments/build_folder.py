@@ -101,6 +101,9 @@ class RunBuildCommand(Protocol):
 PROGRAM = "program"
 """The checkout that a repository's own tool installs in: later, in `VENV`, which every jail shows, a link."""
 
+_OF_SETTINGS = " ".join(f"--include='{name}'" for name in (".npmrc", "*.toml", "*.txt", "*.in", "package*.json"))
+"""Files in which npm and uv expand variables, or take addresses from."""
+
 _SCRATCH = "scratch"
 _WITH_INPUT = 'exec "$@" < "$0"'
 _NO_SCRIPTS_HINT = (
@@ -156,7 +159,8 @@ class BuildFolder:
             await self.run(argv, readable=(), cwd=self.folder / where / command.cwd)
         top = self.folder / where / PROGRAM
         if names := self._with_password():
-            search = ("sh", "-c", 'grep -RlasE -- "$0" .; test $? -lt 127', rf"\$\{{({'|'.join(names)})")
+            pattern = rf"\$\{{({'|'.join(names)})"
+            search = ("sh", "-c", f'grep -RlasE {_OF_SETTINGS} -- "$0" .; test $? -lt 127', pattern)
             if found := (await self.run(search, readable=(), cwd=top)).splitlines():
                 raise EnvironmentMissing(
                     f"the environment cannot be built: {found[0].removeprefix('./')} names one of"
