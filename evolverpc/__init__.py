@@ -1,9 +1,15 @@
-"""Optimize a program, read and write its candidates; this file alone, copied beside a program, does the latter."""
+"""Optimize a program, report its steps, read and write its candidates.
+
+This file alone, copied beside a program, does all but the first.
+"""
+
+from __future__ import annotations
 
 import json
 import os
+import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +23,13 @@ __all__ = [
     "Diff",
     "KeptCandidate",
     "OptimizeError",
+    "ParseFailure",
     "Result",
     "load_candidate",
     "optimize",
     "save_candidate",
+    "step",
+    "tool",
 ]
 
 _FILE = "best_candidate.json"
@@ -56,6 +65,54 @@ def __dir__() -> list[str]:
 
 class CandidateError(ValueError):
     """A candidate cannot be used; the message names the file, what is wrong with it and what to give instead."""
+
+
+class ParseFailure(Exception):
+    """Raise it within a step if a model's answer cannot be parsed: reflection reads the answer and what was expected.
+
+    `raw`: the answer. `expected`: the structure that it should have, as text for the reflection model.
+    """
+
+    is_recorded = False
+
+    def __init__(self, raw: str, expected: str, message: str = "the answer could not be parsed") -> None:
+        super().__init__(message)
+        self.raw, self.expected = raw, expected
+
+
+class _UnrecordedStep:
+    """A step outside of an example."""
+
+    outputs: Any = None
+    usage: Any = None
+
+    def __enter__(self) -> _UnrecordedStep:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Record nothing."""
+
+
+def step(component: str, function: Callable[..., Any] | None = None, /, **inputs: Any) -> Any:
+    """Return `function(**inputs)`, run as a step of the component; awaitable if the function is async.
+
+    Without a function, return the step, for a `with` block that sets its `outputs`, and its `usage` if that is known.
+    `inputs`: what goes into it, by name. Outside of an example that a server runs, nothing is recorded.
+    """
+    return _step("step", component, function, inputs)
+
+
+def tool(name: str, function: Callable[..., Any] | None = None, /, **inputs: Any) -> Any:
+    """As `step`, for a step without a component, such as the call of a tool."""
+    return _step("tool", name, function, inputs)
+
+
+def _step(kind: str, title: str, function: Callable[..., Any] | None, inputs: dict[str, Any]) -> Any:
+    server = sys.modules.get("_evolverpc_worker.spans")
+    trace = None if server is None else server.trace_here(title)
+    if trace is not None:
+        return getattr(trace, kind)(title, function, **inputs)
+    return _UnrecordedStep() if function is None else function(**inputs)
 
 
 def load_candidate(path: str | Path, components: object = None) -> dict[str, str]:

@@ -31,6 +31,9 @@ def main() -> int:
     )
     parser.add_argument("name", choices=by_name, help="a folder of examples/frameworks: %(choices)s", metavar="NAME")
     parser.add_argument("--output", type=Path, help="the run's folder, by default one in runs/")
+    if len(sys.argv) == 1:
+        print(f"Starters: {', '.join(by_name)}. Next: make example ARGS={next(iter(by_name))}")
+        return 0
     arguments, flags = parser.parse_known_args()
     example = by_name[arguments.name]
     starter = example.starter

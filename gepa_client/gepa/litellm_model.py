@@ -224,6 +224,11 @@ def _never_sent(error: BaseException | None) -> bool:
     return False
 
 
+def preload() -> None:
+    """Begin to load litellm, which takes seconds, in a thread: the first call of a model waits for what is left."""
+    threading.Thread(target=_litellm, name="litellm", daemon=True).start()
+
+
 def _litellm() -> Any:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import fetches prices over the network
     import litellm

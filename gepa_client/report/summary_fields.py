@@ -48,7 +48,7 @@ def story(view: RunView, explained: Explanation | None) -> list[str]:
     else:
         sentences.append(
             f"On {headline.rows} the seed scores {headline.seed:.4g} and the best candidate ({best.index}) "
-            f"{headline.best:.4g}."
+            f"scores {headline.best:.4g}."
         )
         if headline.of_test and view.seed is not None:
             if (compared := view.whole_validation()) is None:

@@ -132,7 +132,8 @@ def find_token(token: str | None = None, token_file: Path | str | None = None) -
         try:
             return _usable(Path(token_file).read_text(encoding="utf-8"), f"the token file {token_file}")
         except (OSError, UnicodeDecodeError) as error:
-            raise Refused(f"the token file {unreadable(token_file, error)}") from error
+            made = "; `evolverpc serve --token-file` makes it" if isinstance(error, FileNotFoundError) else ""
+            raise Refused(f"the token file {unreadable(token_file, error)}{made}") from error
     in_environment = os.environ.get(TOKEN_VARIABLE, "")
     # a shell unsets a variable by making it empty
     return _usable(in_environment, TOKEN_VARIABLE) if in_environment.strip() else None

@@ -29,7 +29,7 @@ _OF_NO_COMPONENT = "the span %r of a model call is of no component; %s, or set t
 _WITH_MESSAGES = "if it uses one, have its text in the system message as it is"
 _WITHOUT_MESSAGES = "it has no messages: make the instrumentation record them"
 _STRAY = (
-    "the span %r is not recorded: it starts in a thread without context while several examples run; copy the context "
+    "the %s is not recorded: it starts in a thread without context while several examples run; copy the context "
     "into the thread, or run one example at once"
 )
 _TWICE = "%s and %s record the same calls of models, as two steps each; switch one of them off"
@@ -217,19 +217,32 @@ def _is_wanted() -> bool:
         return any(each.is_wanted for each in _open)
 
 
+def trace_here(title: str) -> Trace | None:
+    """Return the trace of the example that runs here, for a step with this title; None outside of examples."""
+    spans, is_stray = _open_here()
+    if is_stray:
+        warn(_STRAY % f"step {title!r}")
+    return None if spans is None else spans._trace
+
+
+def _open_here() -> tuple[ExampleSpans | None, bool]:
+    """Return those of the example that runs here, and whether they cannot be found although one is wanted."""
+    spans = _current.get()
+    with _lock:
+        if spans is None and len(_open) == 1:
+            spans = next(iter(_open))
+        is_stray = spans is None and any(each.is_wanted for each in _open)
+        return (spans if spans in _open else None), is_stray
+
+
 def _recorded(on_start: Callable[..., Any]) -> Callable[..., Any]:
     others = _guarded(on_start)
 
     def recorded(span: Any, parent_context: Any = None) -> None:
-        spans = _current.get()
-        with _lock:
-            if spans is None and len(_open) == 1:
-                spans = next(iter(_open))
-            is_open = spans in _open
-            is_stray = spans is None and any(each.is_wanted for each in _open)
+        spans, is_stray = _open_here()
         if is_stray and kind_of(dict(span.attributes or {})) is not None:
-            warn(_STRAY % span.name)
-        if spans is not None and is_open:
+            warn(_STRAY % f"span {span.name!r}")
+        if spans is not None:
             spans.add(span)
         others(span, parent_context=parent_context)
 

@@ -99,10 +99,11 @@ class Step(dict):  # type: ignore[type-arg]  # Python 3.8 has no `dict[str, Any]
 
     def _fail(self, problem: BaseException) -> None:
         error = describe(problem)
-        if isinstance(problem, ParseFailure) and not problem.is_recorded:
+        own = (ParseFailure, getattr(sys.modules.get("evolverpc"), "ParseFailure", ParseFailure))
+        if isinstance(problem, own) and not problem.is_recorded:
             problem.is_recorded = True  # by this step, and not by the steps around it
             error["type"] = PARSE_FAILURE
-            self.update(raw=problem.raw, expected=problem.expected)
+            self.update(raw=str(problem.raw), expected=str(problem.expected))
         self["error"] = {"type": error["type"], "message": error["message"]}
 
     async def _awaited(self, awaitable: Awaitable[Any]) -> Any:
@@ -140,37 +141,25 @@ class Trace(list):  # type: ignore[type-arg]  # as above
         self._is_settled = True
         self._ended = False
 
-    def step(self, component: str, /, **inputs: Any) -> Step | _UnrecordedStep:
-        """Return a step of a component, for a `with` block; `inputs`: what goes into it, by name."""
-        if not self.is_wanted:
-            return _UnrecordedStep()
-        warn_of_component(component, self._candidate)
-        return self._begin(Step(component=component, inputs=inputs, outputs=None))
+    def step(self, component: str, function: Callable[..., Any] | None = None, /, **inputs: Any) -> Any:
+        """Return `function(**inputs)`, run as a step of the component; awaitable if the function is async.
 
-    def tool(self, name: str, /, **inputs: Any) -> Step | _UnrecordedStep:
-        """Return a step without a component, such as the call of a tool, for a `with` block."""
-        if not self.is_wanted:
-            return _UnrecordedStep()
-        return self._begin(Step(name=name, inputs=inputs, outputs=None))
+        Without a function, return the step, for a `with` block. `inputs`: what goes into it, by name.
+        """
+        if self.is_wanted:
+            warn_of_component(component, self._candidate)
+        return self._run({"component": component}, function, inputs)
 
-    def call(self, component: str, function: Callable[..., Any], /, **inputs: Any) -> Any:
-        """Return `function(**inputs)`, run as a step of the component; awaitable if the function is async."""
-        step = self.step(component, **inputs)
-        if isinstance(step, _UnrecordedStep):
-            return function(**inputs)
-        with step:
-            result = function(**inputs)
-            if not inspect.isawaitable(result):
-                step.outputs = result
-                return result
-        return step._awaited(result)
+    def tool(self, name: str, function: Callable[..., Any] | None = None, /, **inputs: Any) -> Any:
+        """As `step`, for a step without a component, such as the call of a tool."""
+        return self._run({"name": name}, function, inputs)
 
     def parse_failure(self, raw: str, expected: str, message: str = "the answer could not be parsed") -> ParseFailure:
         """Return the exception to raise if a model's answer cannot be parsed.
 
         `raw`: the answer. `expected`: the structure that it should have, as text for the reflection model.
         """
-        return ParseFailure(str(raw), str(expected), message)
+        return ParseFailure(raw, expected, message)
 
     def end(self) -> None:
         """Record nothing from now on: the example has ended."""
@@ -243,6 +232,19 @@ class Trace(list):  # type: ignore[type-arg]  # as above
                 step["steps"] = inner
             settled.append(step)
         return settled
+
+    def _run(self, title: dict[str, str], function: Callable[..., Any] | None, inputs: dict[str, Any]) -> Any:
+        if not self.is_wanted:
+            return _UnrecordedStep() if function is None else function(**inputs)
+        step = self._begin(Step(**title, inputs=inputs, outputs=None))
+        if function is None:
+            return step
+        with step:
+            result = function(**inputs)
+            if not inspect.isawaitable(result):
+                step.outputs = result
+                return result
+        return step._awaited(result)
 
     def _begin(self, step: Step) -> Step:
         if self._ended:

@@ -293,7 +293,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     const fact = (label: string, usual: string) => ({ label: text("label", label), text: text("fact", usual) });
     events.push({
       event: "summary",
-      story: [text("story", "On 25 test rows the seed scores 0.52 and the best candidate (11) 0.81.")],
+      story: [text("story", "On 25 test rows the seed scores 0.52 and the best candidate (11) scores 0.81.")],
       certificate: [fact("verdict", "improved: the best candidate scores 0.29 more"), fact("test", "25 rows")],
       no_improvement: [fact("because", "3 worse on their minibatch"), fact("try", "another `reflection_lm`")],
       facts: [fact("metric calls", "812 of 4,000"), fact("ended", "paused: a line\nand another one")],

@@ -26,7 +26,7 @@ from gepa_client.views.console import echo, make_console, refuse
 def watch(
     run: Annotated[
         str,
-        typer.Argument(metavar="[RUN]", help="Its id, its name, any part of them that no other run has, or `last`."),
+        typer.Argument(metavar="RUN", help="Its id, its name, any part of them that no other run has, or `last`."),
     ] = LAST,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")] = 0,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the address only; open no browser.")] = False,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.rpc_server.program.data import parts_without_trace
 from tests.rpc_server.program.test_spans import without_seconds
 
 SEEN = {"question": "q"}
@@ -18,6 +19,33 @@ async def test_async_steps_nest_in_their_own_task_and_stand_in_the_order_in_whic
             "steps": [{"component": "inner", "inputs": {"number": at}, "outputs": at} for at in (1, 2)],
         }
     ]
+
+
+async def test_a_program_reports_steps_without_a_parameter_and_runs_by_itself(opened):
+    async with opened("parts_without_trace.py", workers=1) as running:
+        result = await running.one(SEEN, capture_traces=True)
+        unwanted = await running.one(SEEN)
+    assert without_seconds(result["trajectory"]["steps"]) == [
+        {"component": "planner", "inputs": {"question": "q"}, "outputs": "plan for q"},
+        {
+            "component": "solver",
+            "inputs": {"plan": "plan for q"},
+            "outputs": ["found"],
+            "usage": {"calls": 1},
+            "steps": [{"name": "search", "inputs": {"query": "plan for q"}, "outputs": ["found"]}],
+        },
+        {
+            "component": "solver",
+            "inputs": {"attempt": 2},
+            "outputs": None,
+            "error": {"type": "parse_failure", "message": "the answer could not be parsed"},
+            "raw": "no answer",
+            "expected": "{}",
+        },
+        {"component": "planner", "inputs": {}, "outputs": "of a thread"},
+    ]
+    assert (result["score"], unwanted["score"]) == (4.0, 4.0)
+    assert parts_without_trace.run(SEEN, parts_without_trace.seed_candidate) == result["output"]
 
 
 async def test_a_scorer_with_a_third_parameter_reads_the_trajectory_wanted_by_the_caller_or_not(opened):

@@ -42,7 +42,7 @@ def run(example, candidate, trace):
             worker.start()
             worker.join()
         return "thread"
-    plan = trace.call("planner", _plan, question=example["question"])
+    plan = trace.step("planner", _plan, question=example["question"])
     with trace.step("solver", plan=plan) as step:
         with trace.tool("search", query=plan) as search:
             search.outputs = ["found"]

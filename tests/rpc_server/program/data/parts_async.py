@@ -11,9 +11,9 @@ async def run(example, candidate, trace):
         return number
 
     async def ask(numbers):
-        return await asyncio.gather(*(trace.call("inner", answer, number=number) for number in numbers))
+        return await asyncio.gather(*(trace.step("inner", answer, number=number) for number in numbers))
 
-    return await trace.call("outer", ask, numbers=[1, 2])
+    return await trace.step("outer", ask, numbers=[1, 2])
 
 
 def score(example, output, trajectory):
