@@ -34,7 +34,7 @@ async def test_a_cancelled_evaluation_frees_its_processes_at_once(opened, tmp_pa
 
 async def test_async_functions_are_cancelled_in_place(opened, tmp_path):
     started, stopped = tmp_path / "started", tmp_path / "stopped"
-    async with opened("waits.py") as running:
+    async with opened("waits.py", workers=1, concurrency=16) as running:
         pid = (await running.one({"do": "pid"}))["output"]
         row = {"started": str(started), "cancelled": str(stopped), "seconds": 60}
         await cancelled(running, started.exists, row, 3)
