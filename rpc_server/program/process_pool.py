@@ -127,11 +127,7 @@ class Pool:
         """End all processes; reject what waits."""
         self._closed = True
         self._refuse_all(_closing())
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
         await self._scheduler.close()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run_examples(
         self,
@@ -224,6 +220,8 @@ class Pool:
                     discarded.append(answer)
                     isolation = max(isolation, Isolation.PROCESS)
                     why = "it was late in a process that others use"
+                elif self._closed:
+                    raise _closing()
                 elif answer.given_up:
                     if alone and attempt.late:
                         attempt.timed_out(worker.process.unanswered())

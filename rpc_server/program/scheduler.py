@@ -105,21 +105,22 @@ class Scheduler:
         """Free a place. The process ends if it is empty and not fit for more, or one too many."""
         worker.rows -= 1
         self._running -= 1
-        if not worker.rows and worker in self._workers:
+        if not worker.rows:
             alone = worker.isolation and not self._is_single
             if worker.spoiled or alone or len(self._workers) > self._size + self._extra():
                 self.end(worker, graceful=not worker.spoiled)
             worker.isolation = Isolation.NONE
-        elif worker.spoiled:
+        if worker.spoiled or worker not in self._workers:
             self._fill()
         self._dispatch()
 
     def end(self, worker: Worker, *, graceful: bool) -> None:
-        """End a process. What still runs in it gets its exit at once."""
+        """End a process, unless it has ended. What still runs in it gets its exit at once."""
+        if worker not in self._workers:
+            return
         self._workers.remove(worker)
         worker.process.give_up()
         self._factory.end(worker.process, graceful=graceful)
-        self._fill()
 
     async def close(self) -> None:
         """End all processes."""
