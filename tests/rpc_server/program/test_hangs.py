@@ -1,8 +1,8 @@
 """Rows that hang among rows that behave, in one process: only those that hang are time-outs.
 
-`make faults` runs 200 rounds of each way of serving, with sixty rows of which six hang; `make test` one with fewer rows.
-A round is repeated by its number: `FAULT_ROUNDS=1 pytest -rP tests/rpc_server/program/test_hangs.py -k 17-held` also
-prints how many rows ran again, and the seconds of their earlier attempts.
+`make faults` runs 200 rounds of each way of serving, with sixty rows of which six hang; `make test` one with fewer
+rows. A round is repeated by its number: `FAULT_ROUNDS=1 pytest -rP tests/rpc_server/program/test_hangs.py -k 17-held`
+also prints how many rows ran again, and the seconds of their earlier attempts.
 """
 
 import asyncio
