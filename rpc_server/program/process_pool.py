@@ -250,7 +250,7 @@ class Pool:
         try:
             result = await request.answer
         except asyncio.CancelledError:  # no call waits for it
-            worker.spoiled |= not (self._cancels and await self._ends_cancelled(worker, attempt, request))
+            worker.spoiled |= not await self._has_ended(worker, attempt, request)
             raise
         finally:
             if attempt.timer is not None:
@@ -274,12 +274,13 @@ class Pool:
         if self._cancels:
             worker.process.ask("cancel", {"call_id": attempt.call_id})
 
-    async def _ends_cancelled(self, worker: Worker, attempt: Attempt, request: OpenRequest) -> bool:
-        """Cancel an attempt for which no call waits; return whether it ends within the grace period."""
-        request.answer = self._loop.create_future()  # in place of the one that was cancelled with its task
-        self._cancel(worker, attempt)
-        await asyncio.wait({request.answer}, timeout=GRACE_S)
-        return request.answer.done()
+    async def _has_ended(self, worker: Worker, attempt: Attempt, request: OpenRequest) -> bool:
+        """Cancel an attempt for which no call waits; return whether it has ended, or does within the grace period."""
+        if self._cancels and request.answer.cancelled():
+            request.answer = self._loop.create_future()  # in place of the one that was cancelled with its task
+            self._cancel(worker, attempt)
+            await asyncio.wait({request.answer}, timeout=GRACE_S)
+        return request.answer.done() and not request.answer.cancelled()
 
     def _with_meta(self, worker: Worker, attempt: Attempt, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the params with what the process needs to cancel the request, and the state of the one before."""

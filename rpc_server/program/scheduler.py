@@ -91,7 +91,8 @@ class Scheduler:
         self._dispatch()
         if place.done():
             return place.result()
-        self._fill()
+        if self._waiting[isolation] <= self._size + _EXTRA_PROCESSES:  # more of them need no more processes
+            self._fill()
         try:
             return await place
         except asyncio.CancelledError:
