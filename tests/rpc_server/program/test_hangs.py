@@ -18,7 +18,7 @@ from tests.rpc_server.program.conftest import DATA, PACKAGE, needs_node
 from tests.support.rounds import ALL, rounds
 
 ROUNDS = rounds(200)
-ROWS, GUILTY = (60, 6) if ALL else (12, 2)
+ROWS, GUILTY, LONGEST = (60, 6, 0.75) if ALL else (12, 2, 0.5)
 LIMIT_S = 1.0
 
 NODE = ("node", "hangs.mjs", str(PACKAGE))
@@ -34,7 +34,7 @@ def row(number, do="behave", **more):
 def program_rows(number, kinds):
     """A round's rows, always the same for its number: some of these kinds, the others within their limit.
 
-    One in six of those takes nearly the whole limit, the others a tenth at most.
+    One in six of those takes `LONGEST` of the limit, the others a tenth at most.
     """
     source = random.Random(number)
     guilty = source.sample(range(ROWS), GUILTY)
@@ -42,7 +42,7 @@ def program_rows(number, kinds):
         row(
             at,
             kinds[(number + guilty.index(at)) % len(kinds)] if at in guilty else "behave",
-            seconds=LIMIT_S * source.choice([0.75, *[source.uniform(0, 0.1)] * 5]),
+            seconds=LIMIT_S * source.choice([LONGEST, *[source.uniform(0, 0.1)] * 5]),
             held=source.uniform(1.5, 2.5) * LIMIT_S,
         )
         for at in range(ROWS)
