@@ -17,11 +17,12 @@ from typing import Protocol
 class Exit:
     """How a process ended: exit status, or minus the signal that killed it; None if unknown.
 
-    `parent_died`: it ended because the process it was forked from did.
+    `parent_died`: it ended because the process it was forked from did; `given_up`: the server ends it.
     """
 
     status: int | None
     parent_died: bool = False
+    given_up: bool = False
     message: str = ""
 
     def __str__(self) -> str:

@@ -15,29 +15,24 @@ _MAX_LINE_FACTOR = 16
 
 
 class ProgramProcess(ChildProcess):
-    """A process that answers requests; responses and its exit arrive as callbacks.
+    """A process that answers requests.
 
     `report_silence`: gets why requests are not answered, as `AnswerWatch` finds it; without it none is looked for.
     """
 
     def __init__(self, child: Child, pipes: Pipes, *, report_silence: Callable[[str], None] | None = None) -> None:
         self._requests: dict[int, OpenRequest] = {}
+        self._exit: Exit | None = None
         self._number = 0
         self._lines = LineSplitter(answer_bytes())
         self._watch = AnswerWatch(self._lines, self._requests, report_silence)
         self._output = ProcessOutput(self._requests)
         super().__init__(child, pipes)
 
-    def request(
-        self,
-        method: str,
-        params: dict[str, Any],
-        on_answer: Callable[[dict[str, Any]], None],
-        *,
-        max_bytes: int | None = None,
-        log: BoundedLog | None = None,
-    ) -> None:
-        """Send a request. `on_answer` gets the response; it is never called if the process ends first: see `exited`.
+    def ask(
+        self, method: str, params: dict[str, Any], *, max_bytes: int | None = None, log: BoundedLog | None = None
+    ) -> OpenRequest:
+        """Send a request, whose `answer` is the response, or the exit of the process if that comes first.
 
         `log`: gets what the request writes; see `collect_output`.
 
@@ -50,9 +45,18 @@ class ProgramProcess(ChildProcess):
             raise LimitExceeded(
                 "more than the program reads", limit="max_request_bytes", allowed=max_bytes, given=len(line)
             )
-        self._requests[self._number] = OpenRequest(method, on_answer, log, self._loop.time())
-        self._watch.sent()
-        self.write(line)
+        request = OpenRequest(method, self._loop.create_future(), log, self._loop.time())
+        if self._exit is None:
+            self._requests[self._number] = request
+            self._watch.sent()
+            self.write(line)
+        else:
+            request.answer.set_result(self._exit)
+        return request
+
+    def give_up(self) -> None:
+        """Wait for no answer any more: the server ends the process."""
+        self._answer_all(Exit(None, given_up=True))
 
     def log_tail(self) -> str:
         """Return the last that it wrote."""
@@ -82,6 +86,13 @@ class ProgramProcess(ChildProcess):
             self._output.write(begun + b"\n")
         self._output.end()
         self._watch.end(status.status)
+        self._answer_all(status)
+
+    def _answer_all(self, status: Exit) -> None:
+        self._exit = status
+        for request in self._requests.values():
+            if not request.answer.done():
+                request.answer.set_result(status)
 
     def _take_long_line(self, line: LongLine) -> None:
         message = read_long_line(line, self._requests)
@@ -111,4 +122,5 @@ class ProgramProcess(ChildProcess):
         self.collect_output()
         request = self._requests.pop(message["id"])
         self._watch.answered()
-        request.on_answer(message)
+        if not request.answer.done():
+            request.answer.set_result(message)

@@ -11,9 +11,9 @@ from evolverpc_common.output_tail import node_failure
 from protocol import CURRENT_VERSION, DiscoverResult
 from protocol.errors import ProgramFailed, RpcError
 from protocol.over_stdio import filled_discovery
+from rpc_server.program.child_process import Exit
 from rpc_server.program.launcher import Launcher
 from rpc_server.program.process import ProgramProcess
-from rpc_server.program.request_queue import WorkerSlot
 from rpc_server.program.stdio import UnreadableMessage
 from rpc_server.rpc.params import first_error
 
@@ -33,7 +33,26 @@ class NoProcessAvailable(ProgramFailed):
     """The system has no process to give; not the program's fault."""
 
 
-async def start_process(launcher: Launcher, timeout_s: float) -> WorkerSlot:
+class Worker:
+    """A process that runs requests, and its `discover` result.
+
+    `rows`: how many run in it, of those that it has `received`. `isolation`: of what it runs. `spoiled`: what was late
+    or is abandoned may still run in it, so that it takes no more. `restore`: adapter state of the process that it
+    replaces, for its first request.
+    """
+
+    def __init__(self, process: ProgramProcess, discovery: DiscoverResult) -> None:
+        self.process = process
+        self.discovery = discovery
+        self.room = discovery.limits.max_concurrency
+        self.rows = 0
+        self.received = 0
+        self.isolation = 0
+        self.spoiled = False
+        self.restore: Any = None
+
+
+async def start_process(launcher: Launcher, timeout_s: float) -> Worker:
     """Start a process and wait for its `discover` result.
 
     Raises:
@@ -48,7 +67,7 @@ async def start_process(launcher: Launcher, timeout_s: float) -> WorkerSlot:
                 process = await launcher.launch()
                 message = await _ask_discover(process)
                 if message is not None:
-                    return WorkerSlot(process, _read(message))
+                    return Worker(process, _read(message))
         raise ProgramFailed("the process it is forked from keeps ending", stage="start")
     except TimeoutError:
         why = "" if process is None else process.unanswered()
@@ -77,17 +96,13 @@ async def _ended(error: ProgramFailed, process: ProgramProcess | None) -> Progra
 
 async def _ask_discover(process: ProgramProcess) -> dict[str, Any] | None:
     """Return the response; None if the process ended through no fault of its own, so that a retry may succeed."""
-    answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-    process.request("discover", {}, lambda message: None if answer.done() else answer.set_result(message))
-    either: set[asyncio.Future[Any]] = {answer, process.exited}
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    if answer.done():
-        return answer.result()
-    how = process.exited.result()
-    if how.parent_died:
+    answer = await process.ask("discover", {}).answer
+    if not isinstance(answer, Exit):
+        return answer
+    if answer.parent_died:
         return None
     why = process.unanswered()
-    raise ProgramFailed(f"the program's process {how} before it answered{why and f': {why}'}", stage="start")
+    raise ProgramFailed(f"the program's process {answer} before it answered{why and f': {why}'}", stage="start")
 
 
 def _read(message: dict[str, Any]) -> DiscoverResult:
@@ -140,7 +155,7 @@ class ProcessFactory:
         launcher: Launcher,
         *,
         start_timeout_s: float,
-        on_started: Callable[[WorkerSlot], None],
+        on_started: Callable[[Worker], None],
         on_failed: Callable[[ProgramFailed], None],
         on_retry: Callable[[], None],
     ) -> None:

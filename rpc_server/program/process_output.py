@@ -1,12 +1,14 @@
 """What a process writes beside its answers: kept with the request that wrote it if that is known, and its tail."""
 
+import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from evolverpc_common.output_tail import OutputTail
+from rpc_server.program.child_process import Exit
 from rpc_server.program.stdio import LOG_TAIL_BYTES
 
 MAX_LOG_BYTES = 16 * 1024
@@ -70,12 +72,12 @@ class BoundedLog:
         return f"{before}\n{left_out}\n{after}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class OpenRequest:
     """A request that a process has not answered. `log`: gets what it writes; `sent`: when, on the loop's clock."""
 
     method: str
-    on_answer: Callable[[dict[str, Any]], None]
+    answer: "asyncio.Future[dict[str, Any] | Exit]"
     log: BoundedLog | None
     sent: float
 

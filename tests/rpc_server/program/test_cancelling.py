@@ -34,7 +34,7 @@ async def test_a_cancelled_evaluation_frees_its_processes_at_once(opened, tmp_pa
 
 async def test_async_functions_are_cancelled_in_place(opened, tmp_path):
     started, stopped = tmp_path / "started", tmp_path / "stopped"
-    async with opened("waits.py") as running:
+    async with opened("waits.py", workers=1, concurrency=16) as running:
         pid = (await running.one({"do": "pid"}))["output"]
         row = {"started": str(started), "cancelled": str(stopped), "seconds": 60}
         await cancelled(running, started.exists, row, 3)
@@ -51,3 +51,18 @@ async def test_an_abandoned_thread_keeps_running_beside_other_examples(opened, t
         assert (await running.one({"output": "beside"}))["output"] == "beside"
         assert (await neighbour)["output"] == "slept"
         assert (await running.one({"output": "after"}))["output"] == "after"
+
+
+async def test_a_process_in_which_a_row_was_late_takes_no_more_rows_while_the_others_end(opened):
+    async with opened("waits.py", workers=1, concurrency=4) as running:
+        pid, given = (await running.one({"do": "pid"}))["output"], {}
+        neighbour = asyncio.create_task(running.one({"seconds": 3}))
+        batch = [Example(id="late", data={"seconds": 60})]
+        options = {"capture_traces": False, "timeout_s": 0.3, "on_result": given.__setitem__}
+        late = asyncio.create_task(running.program.evaluate({"prompt": ""}, batch, **options))
+        await eventually(lambda: running.program.repeats)
+        assert not neighbour.done()
+        assert (await running.one({"do": "pid"}))["output"] != pid
+        assert (await neighbour)["output"]["pid"] == pid
+        await late
+        assert given[0]["status"] == "timeout"

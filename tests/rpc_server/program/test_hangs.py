@@ -1,12 +1,11 @@
 """Rows that hang among rows that behave, in one process: only those that hang are time-outs.
 
-`HANG_ROUNDS` sets how many rounds each way of serving gets, with sixty rows of which six hang; without it there is one
-with fewer rows. A round is repeated by its number: `HANG_ROUNDS=50 pytest -rP tests/rpc_server/program/test_hangs.py -k
-17-held` also prints how many rows ran again, and the seconds of their earlier attempts.
+`make faults` runs 200 rounds of each way of serving, with sixty rows of which six hang; `make test` one with fewer
+rows. A round is repeated by its number: `FAULT_ROUNDS=1 pytest -rP tests/rpc_server/program/test_hangs.py -k 17-held`
+also prints how many rows ran again, and the seconds of their earlier attempts.
 """
 
 import asyncio
-import os
 import random
 import time
 
@@ -16,9 +15,10 @@ from gepa_client import RpcClient
 from rpc_server.program import process_pool
 from sandbox_runtime import running_server
 from tests.rpc_server.program.conftest import DATA, PACKAGE, needs_node
+from tests.support.rounds import ALL, rounds
 
-ROUNDS = int(os.environ.get("HANG_ROUNDS", "1"))
-ROWS, GUILTY = (60, 6) if "HANG_ROUNDS" in os.environ else (12, 2)
+ROUNDS = rounds(200)
+ROWS, GUILTY, LONGEST = (60, 6, 0.75) if ALL else (12, 2, 0.5)
 LIMIT_S = 1.0
 
 NODE = ("node", "hangs.mjs", str(PACKAGE))
@@ -32,14 +32,17 @@ def row(number, do="behave", **more):
 
 
 def program_rows(number, kinds):
-    """A round's rows, always the same for its number: some of these kinds, the others within a tenth of the limit."""
+    """A round's rows, always the same for its number: some of these kinds, the others within their limit.
+
+    One in six of those takes `LONGEST` of the limit, the others a tenth at most.
+    """
     source = random.Random(number)
     guilty = source.sample(range(ROWS), GUILTY)
     return [
         row(
             at,
             kinds[(number + guilty.index(at)) % len(kinds)] if at in guilty else "behave",
-            seconds=source.uniform(0, LIMIT_S / 10),
+            seconds=LIMIT_S * source.choice([LONGEST, *[source.uniform(0, 0.1)] * 5]),
             held=source.uniform(1.5, 2.5) * LIMIT_S,
         )
         for at in range(ROWS)
@@ -62,7 +65,8 @@ def short_grace(monkeypatch):
 
 
 @pytest.mark.parametrize("mode", ["waits", "held", "async", pytest.param("node", marks=needs_node)])
-@pytest.mark.parametrize("number", range(ROUNDS))
+@pytest.mark.repeated
+@pytest.mark.parametrize("number", ROUNDS)
 async def test_only_the_rows_that_hang_are_timeouts(opened, mode, number):
     settings, kinds = MODES[mode]
     rows = program_rows(number, kinds)
@@ -75,7 +79,8 @@ async def test_only_the_rows_that_hang_are_timeouts(opened, mode, number):
 
 
 @needs_node
-@pytest.mark.parametrize("number", range(ROUNDS))
+@pytest.mark.repeated
+@pytest.mark.parametrize("number", ROUNDS)
 async def test_only_the_rows_that_hang_are_timeouts_of_a_node_server(number):
     rows = program_rows(number, ["hold_for", "wait"])
     command = ["node", str(DATA / NODE[1]), *NODE[2:], str(LIMIT_S)]
