@@ -8,20 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evolverpc_common.signal_handlers import signals_handled
-from gepa_client.journal.store import Store
 from gepa_client.settings.run_settings import SandboxKind
 from gepa_service.api.app_state import Service
-from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.engines.local import LocalEngine
-from gepa_service.jobs.attempt import Attempt
+from gepa_service.jobs.attempt import Attempt, Place
+from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.dispatcher import Dispatcher
 from gepa_service.jobs.dispatcher_lease import DispatcherLease, holder_in
 from gepa_service.jobs.front_port import Forward
-from gepa_service.jobs.git_access import GitAccess
-from gepa_service.jobs.month_spending import month_limit
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.queue import Queue
-from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.work import Work
 from gepa_service.webhooks.sender import Sender
 
@@ -31,45 +27,30 @@ LOOK_S = 1.0
 _log = logging.getLogger(__name__)
 
 
-def attempt_parts(
-    service: Service, store: Store, *, api: str, folder: Path, sandbox: SandboxKind, forward: Forward | None = None
-) -> AttemptParts:
-    """Return the parts of attempts on this machine. Raises `OSError`: the folder cannot be made."""
-    assert service.vault is not None  # noqa: S101  `opened_service` makes one
-    vault = service.vault
-    for path in (folder, folder / "cache"):
-        path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-    return AttemptParts(
-        records=service.records,
-        journals=store,
-        tokens=JobTokens(service.records, [each.value for each in vault.masters]),
-        api=api.rstrip("/"),
-        folder=folder.resolve() / "jobs",
-        cache=folder.resolve() / "cache",
-        sandbox=sandbox,
-        secrets=lambda tenant: revealed(vault, tenant),
-        git=GitAccess(service.records, service.repositories, service.github),
-        forward=forward,
-    )
+def place_of(*, api: str, folder: Path, sandbox: SandboxKind, forward: Forward | None = None) -> Place:
+    """Return where attempts run: on this machine, or with the same paths on each node of an engine."""
+    files = folder.resolve()
+    return Place(api.rstrip("/"), files / "jobs", files / "cache", sandbox, forward)
 
 
 @contextmanager
-def opened_dispatcher(parts: AttemptParts, at_once: int) -> Iterator[Dispatcher]:
+def opened_dispatcher(parts: AttemptParts, place: Place, at_once: int) -> Iterator[Dispatcher]:
     """Open a dispatcher with the local engine for the block; attempts hand their work back at its end.
 
     `at_once`: as of `LocalEngine`. Raises `OSError`: the folder of works cannot be used.
     """
-    limit = month_limit(parts.records, parts.journals)
 
     def attempt(work: Work, stop: threading.Event) -> None:
-        Attempt(parts, work, stop, limit.is_reached).run()
+        Attempt(place, AttemptRecords(parts, work.tenant, work.id, work.attempts), stop).run()
 
+    for path in (place.folder, place.cache):
+        path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     with (
-        holder_in(parts.folder) as holder,
+        holder_in(place.folder) as holder,
         DispatcherLease(parts.records, holder) as lease,
         LocalEngine(attempt, at_once) as engine,
     ):
-        yield Dispatcher(parts.records, Queue(parts.records, limit.is_reached), engine, lease)
+        yield Dispatcher(parts.records, Queue(parts.records, parts.has_spent_all), engine, lease)
 
 
 def sender_of(service: Service) -> Sender:
@@ -78,7 +59,11 @@ def sender_of(service: Service) -> Sender:
 
 
 def dispatch(
-    parts: AttemptParts, at_once: int, sender: Sender, is_over: Callable[[bool], bool] = lambda _busy: False
+    parts: AttemptParts,
+    place: Place,
+    at_once: int,
+    sender: Sender,
+    is_over: Callable[[bool], bool] = lambda _busy: False,
 ) -> None:
     """Dispatch work, and send webhooks beside, until SIGTERM or SIGINT; then hand back what runs.
 
@@ -102,7 +87,7 @@ def dispatch(
     threads = [threading.Thread(target=each, name=name) for name, each in {"webhooks": send, "end": watch}.items()]
     with (
         signals_handled(lambda _number, _frame: stop.set(), signal.SIGTERM, signal.SIGINT),
-        opened_dispatcher(parts, at_once) as dispatcher,
+        opened_dispatcher(parts, place, at_once) as dispatcher,
     ):
         for thread in threads:
             thread.start()

@@ -13,7 +13,9 @@ from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.cli.dispatcher_parts import opened_dispatcher
+from gepa_service.jobs.attempt import Place
 from gepa_service.jobs.git_access import GitAccess
+from gepa_service.jobs.month_spending import month_limit
 from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
@@ -61,13 +63,13 @@ class Platform:
             records=self.records,
             journals=self.journals,
             tokens=self.tokens,
-            api=self.api,
-            folder=self.folder / "jobs",
-            cache=self.folder / "cache",
-            sandbox=self.sandbox,
+            has_spent_all=month_limit(self.records, self.journals).is_reached,
             secrets=lambda tenant: self.secrets.get(tenant, Revealed()),
             git=GitAccess(self.records, RepositoryPolicy(True, LOOPBACK), self.github),
         )
+
+    def place(self) -> Place:
+        return Place(self.api, self.folder / "jobs", self.folder / "cache", self.sandbox)
 
     def submit(self, repo: Path, settings: Mapping[str, Any], tenant: str = "acme") -> Work:
         job = Work(
@@ -127,12 +129,12 @@ def platform(folder: Path, journals: str | None = None, records: str | None = No
 
 
 @contextmanager
-def working(parts: AttemptParts, at_once: int = 2) -> Iterator[None]:
+def working(parts: AttemptParts, place: Place, at_once: int = 2) -> Iterator[None]:
     """A dispatcher in a thread of this process; it hands its work back at the end of the block."""
     stop = threading.Event()
 
     def work() -> None:
-        with opened_dispatcher(parts, at_once) as dispatcher:
+        with opened_dispatcher(parts, place, at_once) as dispatcher:
             dispatcher.run(stop)
 
     thread = threading.Thread(target=work, name="dispatcher")

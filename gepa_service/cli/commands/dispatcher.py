@@ -21,7 +21,7 @@ from gepa_service.cli.arguments import (
     JobsAtOnce,
     Journals,
 )
-from gepa_service.cli.dispatcher_parts import attempt_parts, dispatch, sender_of
+from gepa_service.cli.dispatcher_parts import dispatch, place_of, sender_of
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
 
 
@@ -55,8 +55,8 @@ def dispatcher(
             ) as service,
             closing(open_store(journals)) as store,
         ):
-            parts = attempt_parts(service, store, api=api, folder=folder, sandbox=sandbox)
-            dispatch(parts, jobs, sender_of(service))
+            place = place_of(api=api, folder=folder, sandbox=sandbox)
+            dispatch(service.attempt_parts(store), place, jobs, sender_of(service))
     except (ConfigurationError, JournalError) as error:
         refuse(str(error))
     except OSError as error:
