@@ -12,7 +12,7 @@ LARGEST_BODY = 32 << 20
 """Bytes; rows of a request are shorter."""
 
 OF_PROCESSES = re.compile(r"/job/[^/]+/(journal|attempt)/[a-z_]+")
-"""The paths whose bodies hold results of a program, up to `LARGEST_REQUEST`; none is read without the token of a process."""
+"""The paths whose bodies hold results of a program, up to `LARGEST_REQUEST`; all need a process's token."""
 
 
 class BodyLimit:

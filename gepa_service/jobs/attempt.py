@@ -29,7 +29,7 @@ PROGRESS_S = 2.0
 """Seconds between two reports of what was printed and how far the work is."""
 
 RENEW_S = 240.0
-"""Seconds after which the file of the optimizer's token is written again; a token is valid for several times as long."""
+"""Seconds after which the file of the optimizer's token is written again; each is valid for several times as long."""
 
 AWAY_S = 60.0
 """Seconds without the service after which an attempt gives up, as the next one may have been placed."""

@@ -48,8 +48,8 @@ class LogLines(_Exchanged):
 class Report(_Exchanged):
     """What has happened since the report before. `message`: of the process; `Ended` is the last of an attempt.
 
-    `progress`: have the record state how far the work is. `stopped`: why the process was asked to stop. `redacted`: with
-    `Ended`, as of `Begun`.
+    `progress`: have the record state how far the work is. `stopped`: why the process was asked to stop. `redacted`: as
+    of `Begun`, with `Ended`.
     """
 
     message: Annotated[Message, Field(discriminator="event")] | None = None

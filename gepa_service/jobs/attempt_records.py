@@ -1,4 +1,4 @@
-"""How the service keeps the records of one attempt: what it gives out, what it takes, and how the work's end is written.
+"""The records of one attempt: what it gets from the service, what it reports, and how the end of the work is written.
 
 Any process of the service may take each report: all that counts is read from the records.
 """

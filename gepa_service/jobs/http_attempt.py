@@ -1,13 +1,17 @@
 """The service as an attempt elsewhere reaches it: `AttemptService` over its HTTP API."""
 
+import socket
 import ssl
-from types import TracebackType
+import threading
 from typing import Self
 
 import httpx
 
+from evolverpc_common.installation import installed_version
 from gepa_client.errors import summary
+from gepa_service.jobs.attempt import Attempt, Place
 from gepa_service.jobs.attempt_messages import Begun, Report, Wanted
+from gepa_service.jobs.work_order import Ended
 from gepa_service.records.store import RecordsUnavailable
 
 ANSWER_S = 300.0
@@ -19,8 +23,8 @@ CONNECT_S = 5.0
 class HttpAttempt:
     """Used in a `with` block, by one thread. `api`: the address of the API. `token`: of the attempt.
 
-    An API that does not answer, or has no valid answer, is `RecordsUnavailable`. One that refuses the token has begun
-    another attempt, or does not know the work any more.
+    An API that does not answer, or not as expected, is `RecordsUnavailable`. If it refuses the token, another attempt
+    has begun, or the work was deleted.
     """
 
     def __init__(self, api: str, work_id: str, token: str) -> None:
@@ -34,15 +38,13 @@ class HttpAttempt:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._http.close()
 
     def begin(self) -> Begun | None:
         """As of `AttemptService`."""
         answer = self._post("begin", "{}")
-        return None if answer in (None, b"null") else Begun.model_validate_json(answer)
+        return None if answer is None or answer == b"null" else Begun.model_validate_json(answer)
 
     def report(self, report: Report) -> Wanted:
         """As of `AttemptService`."""
@@ -63,3 +65,15 @@ class HttpAttempt:
         if answer.status_code != 200:
             raise RecordsUnavailable(f"the service answers {answer.status_code}: {answer.text[:500]}")
         return answer.content
+
+
+def run_on_node(work_id: str, token: str, place: Place, version: str, stop: threading.Event) -> None:
+    """Make an attempt on a node of an engine. `version`: of this package, as the dispatcher has it."""
+    with HttpAttempt(place.api, work_id, token) as service:
+        try:
+            if version != installed_version():
+                raise OSError(f"it has version {installed_version()} of evolverpc, and the dispatcher {version}")
+            Attempt(place, service, stop).run()
+        except OSError as error:
+            reason = f"the node {socket.gethostname()} cannot be used: {error}"
+            service.report(Report(message=Ended(status="interrupted", reason=reason)))

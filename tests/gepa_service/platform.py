@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from evolverpc_common.network_addresses import parse_networks
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.cli.arguments import LOCAL
 from gepa_service.cli.dispatcher_parts import opened_dispatcher
 from gepa_service.jobs.attempt import Place
 from gepa_service.jobs.git_access import GitAccess
@@ -121,20 +122,25 @@ def platform(folder: Path, journals: str | None = None, records: str | None = No
     store = open_store(where)
     tokens = JobTokens(opened, [MASTER])
     try:
-        with served(service_of(opened, where, lambda token, _=None: tokens.check(token))) as url:
-            yield Platform(folder, opened, where, store, tokens, url)
+        made = Platform(folder, opened, where, store, tokens, "")
+        served_by = service_of(opened, where, lambda token, _=None: tokens.check(token))
+        revealed, policy = made.parts().secrets, made.parts().git.policy
+        served_by = replace(served_by, job_tokens=tokens, revealed=revealed, repositories=policy)
+        with served(served_by) as url:
+            made.api = url
+            yield made
     finally:
         store.close()
         opened.close()
 
 
 @contextmanager
-def working(parts: AttemptParts, place: Place, at_once: int = 2) -> Iterator[None]:
-    """A dispatcher in a thread of this process; it hands its work back at the end of the block."""
+def working(parts: AttemptParts, place: Place, at_once: int = 2, engine: str = LOCAL) -> Iterator[None]:
+    """A dispatcher in a thread of this process; the local engine hands its work back at the end of the block."""
     stop = threading.Event()
 
     def work() -> None:
-        with opened_dispatcher(parts, place, at_once) as dispatcher:
+        with opened_dispatcher(parts, place, at_once, engine) as dispatcher:
             dispatcher.run(stop)
 
     thread = threading.Thread(target=work, name="dispatcher")

@@ -1,4 +1,4 @@
-"""The work of an attempt on another machine: what it gets, its secrets too, and what it reports. See `AttemptService`."""
+"""What an attempt on another machine gets, its secrets too, and what it reports. See `AttemptService`."""
 
 import functools
 import threading

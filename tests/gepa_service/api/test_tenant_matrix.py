@@ -107,6 +107,7 @@ async def test_no_caller_gets_more_than_its_role_and_its_tenants_resources(
 ) -> None:
     for tenant in service.records.page(Tenant, TENANTS):
         service.records.replace(tenant.model_copy(update={"quotas": UNLIMITED}))
+    RESOURCES["job of the attempt token"](service, "acme")
     for make in RESOURCES.values():  # what lists must not show
         make(service, "beta")
     for name in sorted(TABLE):
@@ -150,6 +151,7 @@ async def ask_as_everyone(call: Client, service: Service, records: Path, name: s
 async def test_the_token_of_a_process_reaches_no_other_job_of_its_own_tenant(
     call: Client, service: Service, kind: str, path: str
 ) -> None:
+    RESOURCES["job of the attempt token"](service, "acme")
     other = RESOURCES["pending job"](service, "acme")
     responses = [await call(kind, "POST", f"/job/{id_}/{path}", {}) for id_ in (other, ABSENT)]
     assert without_time(responses[0]) == without_time(responses[1])
