@@ -10,7 +10,7 @@ class EngineUnavailable(Exception):
     """The engine cannot be reached now; trying later can help."""
 
 
-class EngineRefused(Exception):
+class EngineRefused(EngineUnavailable):
     """The engine cannot be used as it is configured; the text has the reason, and what to do."""
 
 

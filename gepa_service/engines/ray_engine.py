@@ -52,14 +52,13 @@ class RayEngine:
         while time.monotonic() < until:
             try:
                 self._call("names")
-            except EngineUnavailable:
-                if self._asked is None:  # it is known to be away
-                    break
+                break
             except EngineRefused:
                 self._end_caller()
                 raise
-            else:
-                break
+            except EngineUnavailable:
+                if self._caller is None:  # it is known to be away; else it has not answered yet
+                    break
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,7 +92,7 @@ class RayEngine:
     # --- the process that calls Ray -----------------------------------------------------------------------------------
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        """Return the result of a call. Raises `EngineUnavailable`, `EngineRefused`."""
+        """Return the result of a call. Raises `EngineUnavailable`."""
         if self._caller is None:
             self._start_caller()
         assert self._caller is not None  # noqa: S101

@@ -26,6 +26,7 @@ from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.timeout(900),
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
 ]
 
@@ -188,6 +189,6 @@ def test_a_cluster_of_another_version_is_refused_with_both(
     (tmp_path / "sitecustomize.py").write_text("import ray\n\nray.__version__ = '2.61.7'\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     refused = RayEngine(cluster.address, run_on_node, lambda work: (work.id,), at_once=1)
-    with pytest.raises(EngineRefused, match=r"2\.6.*2\.6") as raised, refused:
+    with pytest.raises(EngineRefused, match="Version mismatch") as raised, refused:
         raise AssertionError("it was opened")
     assert all(version in str(raised.value) for version in ("2.61.7", version_of("ray")))

@@ -149,7 +149,17 @@ def test_the_key_of_a_job_is_not_sent_to_a_model_at_an_address_that_the_operator
     assert asked == []
 
 
-NAMES = ("PATH", "LD_PRELOAD", "NVM_DIR", "GIT_SSH_COMMAND", "https_proxy", "HOME", "OPENAI_BASE_URL", "a-b")
+NAMES = (
+    "PATH",
+    "LD_PRELOAD",
+    "NVM_DIR",
+    "GIT_SSH_COMMAND",
+    "https_proxy",
+    "HOME",
+    "OPENAI_BASE_URL",
+    "RAY_AUTH_TOKEN",
+    "a-b",
+)
 
 
 def test_a_name_that_decides_what_programs_of_the_machine_do_is_no_secret_of_a_job(service: Platform) -> None:
