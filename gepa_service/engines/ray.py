@@ -65,7 +65,7 @@ def _names() -> list[str]:
 def _start(name: str, run: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     options = {"name": name, "lifetime": "detached", "max_restarts": 0, "get_if_exists": True}
     placed = {"num_cpus": CPUS, "max_concurrency": 2, "scheduling_strategy": "SPREAD"}
-    ray.remote(_Attempt).options(**options, **placed).remote(run, arguments)
+    ray.remote(_AttemptActor).options(**options, **placed).remote(run, arguments)
 
 
 def _stop(name: str) -> None:
@@ -73,7 +73,7 @@ def _stop(name: str) -> None:
         ray.get_actor(name).stop.remote()
 
 
-class _Attempt:
+class _AttemptActor:
     """The actor. Its attempt begins as it is made, so that none waits for a dispatcher that has died."""
 
     def __init__(self, run: Callable[..., None], arguments: tuple[Any, ...]) -> None:

@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from gepa_service.api.routes import (
-    attempt,
+    attempt_calls,
     audit,
     browser_session,
     deliver,
@@ -35,7 +35,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     job_events.router,
     job_details.router,
     journal.router,
-    attempt.router,
+    attempt_calls.router,
     programs.router,
     deliver.router,
     rollouts.router,
