@@ -78,7 +78,8 @@ class Attempt:
         self._stop_by = math.inf
         self._secrets = Secrets()
         self._wanted = Wanted()
-        self._looked = self._reported = self._renewed = time.monotonic()
+        self._looked = self._renewed = time.monotonic()
+        self._reported = -math.inf
         self._work: Begun
         self._folder: Path
         self._logs: JobLogs
