@@ -76,13 +76,12 @@ def api() -> Any:
 def dispatcher() -> None:
     """Run jobs, batches and steps until there is no work, the time of a function is nearly over, or Modal ends it."""
     from gepa_client.journal.store import open_store
-    from gepa_service.cli.dispatcher_parts import attempt_parts, dispatch, sender_of
+    from gepa_service.cli.dispatcher_parts import dispatch, place_of, sender_of
 
     logging.basicConfig(level=logging.WARNING, format="dispatcher: %(levelname)s: %(message)s")
     with _opened() as service, contextlib.closing(open_store(service.journals)) as store:
-        parts = attempt_parts(
-            service, store, api=service.public_url, folder=Path(WORK), sandbox="modal", forward=forwarded
-        )
+        parts = service.attempt_parts(store)
+        place = place_of(api=service.public_url, folder=Path(WORK), sandbox="modal", forward=forwarded)
         begun = time.monotonic()
         last_busy = begun
 
@@ -93,7 +92,7 @@ def dispatcher() -> None:
                 last_busy = present
             return present - begun > LONGEST_S - DRAIN_S or present - last_busy > IDLE_S
 
-        dispatch(parts, JOBS, sender_of(service), is_over)
+        dispatch(parts, place, JOBS, sender_of(service), is_over)
 
 
 @app.function(schedule=modal.Period(minutes=1), timeout=120, max_containers=1)

@@ -87,7 +87,7 @@ def requires(permission: Permission) -> Any:
                 f"this needs the permission {permission.value}, which the role {caller.role} lacks",
             )
         records = TenantRecords(service.records, caller.tenant)
-        return TenantCaller(caller.tenant, caller.role, caller.actor, caller.job_id, records=records)
+        return TenantCaller(caller.tenant, caller.role, caller.actor, caller.job_id, caller.attempt, records=records)
 
     check.permission = permission  # type: ignore[attr-defined]  # the tenant matrix reads it from the route table
     return Depends(check)
@@ -97,3 +97,4 @@ Reader = Annotated[TenantCaller, requires(Permission.READ)]
 Writer = Annotated[TenantCaller, requires(Permission.WRITE)]
 Manager = Annotated[TenantCaller, requires(Permission.MANAGE)]
 Optimizer = Annotated[TenantCaller, requires(Permission.JOURNAL)]
+AttemptCaller = Annotated[TenantCaller, requires(Permission.ATTEMPT)]

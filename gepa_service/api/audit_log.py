@@ -14,7 +14,7 @@ LONGEST = 500
 
 
 class Audit:
-    """Middleware. Journal calls of a job are not recorded here: the journal is their record. Bodies never are."""
+    """Middleware. What processes of work send is not recorded here: it is a record. Bodies never are."""
 
     def __init__(self, app: ASGIApp, records: RecordStore) -> None:
         self._app = app
@@ -23,7 +23,7 @@ class Audit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         caller = await recognized(Request(scope)) if scope["method"] in WRITES else None
-        if caller is None or caller.role == "job":
+        if caller is None or caller.is_process:
             await self._app(scope, receive, send)
             return
         entry = AuditEntry(

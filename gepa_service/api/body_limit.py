@@ -11,8 +11,8 @@ from gepa_client.journal.http_messages import LARGEST_REQUEST
 LARGEST_BODY = 32 << 20
 """Bytes; rows of a request are shorter."""
 
-JOURNAL = re.compile(r"/job/[^/]+/journal/[a-z_]+")
-"""The paths whose bodies hold results of a program, up to `LARGEST_REQUEST`; none is read without a job token."""
+OF_PROCESSES = re.compile(r"/job/[^/]+/(journal|attempt)/[a-z_]+")
+"""The paths whose bodies hold results of a program, up to `LARGEST_REQUEST`; all need a process's token."""
 
 
 class BodyLimit:
@@ -24,7 +24,7 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        largest = LARGEST_REQUEST if JOURNAL.fullmatch(scope["path"]) else self._largest
+        largest = LARGEST_REQUEST if OF_PROCESSES.fullmatch(scope["path"]) else self._largest
         announced = Headers(scope=scope).get("content-length", "0")
         if not announced.isdecimal():
             raise HTTPException(400)

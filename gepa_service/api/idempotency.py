@@ -54,7 +54,7 @@ class Idempotency:
         """Answer a request."""
         key = Headers(scope=scope).get(HEADER) if scope["method"] in WRITES else None
         caller = None if key is None else await recognized(Request(scope))
-        if key is None or caller is None or caller.role == "job":
+        if key is None or caller is None or caller.is_process:
             await self._app(scope, receive, send)
             return
         if not 0 < len(key) <= LONGEST_KEY or not key.isascii() or not key.isprintable():

@@ -22,7 +22,7 @@ FRESH_S = 10.0
 
 
 class RequestLimits:
-    """Middleware. Each process of the API counts its own requests. Job tokens are not counted.
+    """Middleware. Each process of the API counts its own requests. Processes of work are not counted.
 
     `routes`: of the application; a request without a valid key to one that is not public ends here, its body unread.
     """
@@ -49,7 +49,7 @@ class RequestLimits:
             route = next((each for each in self._routes if each.matches(scope)[0] is Match.FULL), None)
             if route is not None and permission_of(route) is not None:
                 raise not_authenticated()
-        if caller is not None and caller.role != "job":
+        if caller is not None and not caller.is_process:
             await self._start(caller.tenant)
             self._counts.add(caller.tenant)
         await self._app(scope, receive, send)

@@ -1,4 +1,7 @@
-"""Job tokens: what the optimizer of one job is known by, for minutes, and only while one attempt runs that job."""
+"""Job tokens: what the processes of one work are known by, only while one attempt does that work.
+
+The optimizer's is valid for minutes. That of an attempt waits with it until its engine has a place.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -8,7 +11,7 @@ import jwt
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from gepa_service.auth.permissions import Principal
+from gepa_service.auth.permissions import Principal, Process
 from gepa_service.model.work import Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
@@ -22,7 +25,11 @@ LONGEST_S = 15 * 60
 LIFETIME_S = LONGEST_S - LEEWAY_S
 """Of a token: with the leeway it is refused after `LONGEST_S` seconds."""
 
-_CLAIMS = ["iss", "aud", "tenant", "gen", "iat", "exp"]
+ATTEMPT_LIFETIME_S = 24 * 3600.0
+"""Of the token of an attempt, which may wait for a node to be started. Each report is answered with a new one."""
+
+_LIFETIMES: dict[Process, float] = {"job": LIFETIME_S, "attempt": ATTEMPT_LIFETIME_S}
+_CLAIMS = ["iss", "aud", "role", "tenant", "gen", "iat", "exp"]
 
 
 class JobTokens:
@@ -37,20 +44,23 @@ class JobTokens:
         self._keys = [signing_key(master) for master in master_keys]
         self._clock = clock
 
-    def issue(self, job: Work, lifetime_s: float = LIFETIME_S) -> str:
-        """Return a token for the present attempt at the job.
+    def issue(self, job: Work, lifetime_s: float | None = None, *, role: Process = "job") -> str:
+        """Return a token for the present attempt at the job. `lifetime_s`: as long as the role allows if not given.
 
         Raises:
             ValueError: the job does not run, or the lifetime is too long.
         """
         if job.status != "running":
             raise ValueError(f"job {job.id} does not run")
-        if not 0 < lifetime_s <= LIFETIME_S:
-            raise ValueError(f"a job token is valid for at most {LIFETIME_S} s, not {lifetime_s} s")
+        longest_s = _LIFETIMES[role]
+        lifetime_s = longest_s if lifetime_s is None else lifetime_s
+        if not 0 < lifetime_s <= longest_s:
+            raise ValueError(f"a token of this kind is valid for at most {longest_s} s, not {lifetime_s} s")
         issued = self._clock()
         claims = {
             "iss": ISSUER,
             "aud": job.id,
+            "role": role,
             "tenant": job.tenant,
             "gen": job.attempts,
             "iat": issued,
@@ -59,17 +69,19 @@ class JobTokens:
         return jwt.encode(claims, self._keys[0], ALGORITHM)
 
     def check(self, token: str) -> Principal | None:
-        """Return the job whose token this is; None if it is forged or expired, or its attempt has ended.
+        """Return the process whose token this is; None if it is forged or expired, or another attempt has begun.
 
-        The job is read each time, so that its token ends with it. Raises `RecordsUnavailable`.
+        The job is read each time, so that its optimizer's token ends with it. An attempt learns by its own that the
+        work is over. Raises `RecordsUnavailable`.
         """
         claims = next((found for key in self._keys if (found := self._claims(token, key)) is not None), None)
         if claims is None:
             return None
         job = self._records.get(Work, str(claims["tenant"]), str(claims["aud"]))
-        if job is None or job.status != "running" or job.attempts != claims["gen"]:
+        role = claims["role"]
+        if job is None or job.attempts != claims["gen"] or (role == "job" and job.status != "running"):
             return None
-        return Principal(job.tenant, "job", f"job:{job.id}", job.id)
+        return Principal(job.tenant, role, f"{role}:{job.id}", job.id, job.attempts)
 
     def _claims(self, token: str, key: bytes) -> dict[str, Any] | None:
         try:
@@ -83,7 +95,8 @@ class JobTokens:
             )
         except (jwt.InvalidTokenError, ValueError):  # ValueError: of a text that has no encoding
             return None
-        return claims if int(claims["exp"]) - int(claims["iat"]) <= LONGEST_S else None
+        longest_s = _LIFETIMES.get(claims["role"])
+        return claims if longest_s and int(claims["exp"]) - int(claims["iat"]) <= longest_s + LEEWAY_S else None
 
 
 def signing_key(master: bytes) -> bytes:

@@ -16,24 +16,39 @@ class Permission(StrEnum):
     """Keys, members, secrets, webhooks, quotas."""
     JOURNAL = "journal"
     """The journal of one job: the optimizer of that job alone."""
+    ATTEMPT = "attempt"
+    """The order and secrets of one work, and reports about it: the attempt at that work alone."""
 
 
-PERMISSIONS: dict[Role | Literal["job"], frozenset[Permission]] = {
+Process = Literal["job", "attempt"]
+"""The roles of processes: of the optimizer of a job, and of an attempt at any work."""
+
+PERMISSIONS: dict[Role | Process, frozenset[Permission]] = {
     "owner": frozenset({Permission.READ, Permission.WRITE, Permission.MANAGE}),
     "editor": frozenset({Permission.READ, Permission.WRITE}),
     "viewer": frozenset({Permission.READ}),
     "job": frozenset({Permission.JOURNAL}),
+    "attempt": frozenset({Permission.ATTEMPT}),
 }
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Who calls. `actor`: for the audit log: `key:ID`, `oidc:SUBJECT` or `job:ID`. `job_id`: of a job token alone."""
+    """Who calls. `actor`: for the audit log: `key:ID`, `oidc:SUBJECT`, `job:ID` or `attempt:ID`.
+
+    `job_id`, `attempt`: of the token of a process alone: its work, and the number of its attempt.
+    """
 
     tenant: str
-    role: Role | Literal["job"]
+    role: Role | Process
     actor: str
     job_id: str | None = None
+    attempt: int = 0
+
+    @property
+    def is_process(self) -> bool:
+        """Whether it is no person and no key, but a process of one work."""
+        return self.role in ("job", "attempt")
 
     def may(self, permission: Permission) -> bool:
         """Return whether the role permits it."""

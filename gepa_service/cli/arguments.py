@@ -19,6 +19,8 @@ from gepa_service.secrets.master_key import MasterKeyError
 
 DEFAULT_DATABASE = "service-data/records.db"
 DEFAULT_JOURNALS = "service-data/journals.db"
+LOCAL = "local"
+"""The engine of this machine."""
 
 Database = Annotated[
     str,
@@ -52,6 +54,23 @@ Isolation = Annotated[
 ]
 JobsAtOnce = Annotated[
     int, typer.Option(min=1, max=1000, metavar="N", help="Jobs at the same time, and as many batches and steps.")
+]
+
+
+def _engine(name: str) -> str:
+    if name not in (LOCAL, "auto") and not name.startswith("ray://"):
+        raise typer.BadParameter(f"give {LOCAL}, auto, or ray://HOST:PORT")
+    return name
+
+
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        callback=_engine,
+        metavar="local|auto|ray://HOST:PORT",
+        help="Where work runs: on this machine, or on a Ray cluster (`auto`: that of this machine).",
+    ),
 ]
 Oidc = Annotated[
     list[str] | None,

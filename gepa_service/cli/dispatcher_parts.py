@@ -1,4 +1,4 @@
-"""Make a dispatcher with the local engine from what an operator configures, and run it until a signal."""
+"""Make a dispatcher and its engine from what an operator configures, and run it until a signal."""
 
 import logging
 import signal
@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from evolverpc_common.installation import installed_version
 from evolverpc_common.signal_handlers import signals_handled
-from gepa_client.journal.store import Store
 from gepa_client.settings.run_settings import SandboxKind
 from gepa_service.api.app_state import Service
-from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.cli.arguments import LOCAL
 from gepa_service.engines.local import LocalEngine
-from gepa_service.jobs.attempt import Attempt
+from gepa_service.engines.ray_engine import RayEngine
+from gepa_service.jobs.attempt import Attempt, Place
+from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.dispatcher import Dispatcher
 from gepa_service.jobs.dispatcher_lease import DispatcherLease, holder_in
 from gepa_service.jobs.front_port import Forward
-from gepa_service.jobs.git_access import GitAccess
-from gepa_service.jobs.month_spending import month_limit
+from gepa_service.jobs.http_attempt import run_on_node
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.queue import Queue
-from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.work import Work
 from gepa_service.webhooks.sender import Sender
 
@@ -31,45 +31,44 @@ LOOK_S = 1.0
 _log = logging.getLogger(__name__)
 
 
-def attempt_parts(
-    service: Service, store: Store, *, api: str, folder: Path, sandbox: SandboxKind, forward: Forward | None = None
-) -> AttemptParts:
-    """Return the parts of attempts on this machine. Raises `OSError`: the folder cannot be made."""
-    assert service.vault is not None  # noqa: S101  `opened_service` makes one
-    vault = service.vault
-    for path in (folder, folder / "cache"):
-        path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-    return AttemptParts(
-        records=service.records,
-        journals=store,
-        tokens=JobTokens(service.records, [each.value for each in vault.masters]),
-        api=api.rstrip("/"),
-        folder=folder.resolve() / "jobs",
-        cache=folder.resolve() / "cache",
-        sandbox=sandbox,
-        secrets=lambda tenant: revealed(vault, tenant),
-        git=GitAccess(service.records, service.repositories, service.github),
-        forward=forward,
-    )
+def place_of(*, api: str, folder: Path, sandbox: SandboxKind, forward: Forward | None = None) -> Place:
+    """Return where attempts run: on this machine, or with the same paths on each node of an engine."""
+    files = folder.resolve()
+    return Place(api.rstrip("/"), files / "jobs", files / "cache", sandbox, forward)
 
 
 @contextmanager
-def opened_dispatcher(parts: AttemptParts, at_once: int) -> Iterator[Dispatcher]:
-    """Open a dispatcher with the local engine for the block; attempts hand their work back at its end.
+def opened_dispatcher(parts: AttemptParts, place: Place, at_once: int, engine: str = LOCAL) -> Iterator[Dispatcher]:
+    """Open a dispatcher for the block. Attempts of the local engine hand their work back at its end.
 
-    `at_once`: as of `LocalEngine`. Raises `OSError`: the folder of works cannot be used.
+    `engine`: `local`, or the address of a Ray cluster. `at_once`: attempts at the same time, in each lane.
+
+    Raises:
+        OSError: the folder of works cannot be used. EngineRefused: the engine cannot.
     """
-    limit = month_limit(parts.records, parts.journals)
-
-    def attempt(work: Work, stop: threading.Event) -> None:
-        Attempt(parts, work, stop, limit.is_reached).run()
-
+    for path in (place.folder, place.cache):
+        path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     with (
-        holder_in(parts.folder) as holder,
+        holder_in(place.folder) as holder,
         DispatcherLease(parts.records, holder) as lease,
-        LocalEngine(attempt, at_once) as engine,
+        engine_of(engine, parts, place, at_once) as opened,
     ):
-        yield Dispatcher(parts.records, Queue(parts.records, limit.is_reached), engine, lease)
+        yield Dispatcher(parts.records, Queue(parts.records, parts.has_spent_all), opened, lease)
+
+
+def engine_of(name: str, parts: AttemptParts, place: Place, at_once: int) -> LocalEngine | RayEngine:
+    """Return the engine of a name, as of `opened_dispatcher`."""
+    if name == LOCAL:
+
+        def attempt(work: Work, stop: threading.Event) -> None:
+            Attempt(place, AttemptRecords(parts, work.tenant, work.id, work.attempts), stop).run()
+
+        return LocalEngine(attempt, at_once)
+
+    def arguments(work: Work) -> tuple[str, str, Place, str]:
+        return work.id, parts.tokens.issue(work, role="attempt"), place, installed_version()
+
+    return RayEngine(name, run_on_node, arguments, at_once)
 
 
 def sender_of(service: Service) -> Sender:
@@ -78,11 +77,17 @@ def sender_of(service: Service) -> Sender:
 
 
 def dispatch(
-    parts: AttemptParts, at_once: int, sender: Sender, is_over: Callable[[bool], bool] = lambda _busy: False
+    parts: AttemptParts,
+    place: Place,
+    at_once: int,
+    sender: Sender,
+    is_over: Callable[[bool], bool] = lambda _busy: False,
+    engine: str = LOCAL,
 ) -> None:
-    """Dispatch work, and send webhooks beside, until SIGTERM or SIGINT; then hand back what runs.
+    """Dispatch work, and send webhooks beside, until SIGTERM or SIGINT; then hand back what runs on this machine.
 
-    `is_over`: ends it too once it returns true; asked each second, given `Dispatcher.is_busy`.
+    `is_over`: ends it too once it returns true; asked each second, given `Dispatcher.is_busy`. `engine`, and what is
+    raised: as of `opened_dispatcher`.
     """
     stop = threading.Event()
 
@@ -102,7 +107,7 @@ def dispatch(
     threads = [threading.Thread(target=each, name=name) for name, each in {"webhooks": send, "end": watch}.items()]
     with (
         signals_handled(lambda _number, _frame: stop.set(), signal.SIGTERM, signal.SIGINT),
-        opened_dispatcher(parts, at_once) as dispatcher,
+        opened_dispatcher(parts, place, at_once, engine) as dispatcher,
     ):
         for thread in threads:
             thread.start()

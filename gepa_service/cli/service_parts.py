@@ -5,6 +5,7 @@ import stat
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from gepa_service.auth.oidc import OidcIssuer, OidcTokens
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.auth.sessions import Sessions
 from gepa_service.cli.arguments import open_cli_records
+from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.repositories.github_installations import GitHub, GitHubSettings
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.master_key import master_keys
@@ -109,4 +111,6 @@ def opened_service(
             vault=vault,
             sessions=Sessions(present.derived("sessions")),
             issuers=tuple(each.issuer for each in issuers),
+            job_tokens=tokens,
+            revealed=partial(revealed, vault),
         )

@@ -10,11 +10,15 @@ class EngineUnavailable(Exception):
     """The engine cannot be reached now; trying later can help."""
 
 
+class EngineRefused(EngineUnavailable):
+    """The engine cannot be used as it is configured; the text has the reason, and what to do."""
+
+
 class Engine(Protocol):
     """Runs attempts. One is known by its work's id and `attempts`, also to a dispatcher that has not started it.
 
     It may be late, or wrong, about an attempt: each write compares `attempts`, so that one that is thought dead writes
-    nothing once the next one is placed. All methods return soon, and may raise `EngineUnavailable`.
+    nothing once the next one is placed. All methods return within seconds, and may raise `EngineUnavailable`.
     """
 
     def start(self, work: Work) -> None:

@@ -1,24 +1,20 @@
-"""Write the lines that the processes of a work print to the records that its tenant reads, without secrets."""
+"""Read the lines that the processes of a work print, for the records that its tenant reads, without secrets."""
 
 import contextlib
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from evolverpc_common.redaction import Secrets
 from evolverpc_common.untrusted_files import open_plain
-from gepa_service.model.job_log import LARGEST_CHUNK, LogChunk, LogLine
-from gepa_service.model.work import Work
+from gepa_service.jobs.attempt_messages import LogLines
+from gepa_service.model.job_log import LARGEST_CHUNK, LogLine
 from gepa_service.records.record import new_id, now
-from gepa_service.records.store import RecordError, RecordStore
 
 LONGEST_LINE = 4_000
 READ_AT_ONCE = 256 << 10
 LARGEST_LOG = 8 << 20
 """Bytes of one file that an attempt records; the rest stays in the file."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -33,46 +29,46 @@ class _File:
 
 
 class JobLogs:
-    """Copies complete lines of files from where they end now. Used by one thread.
+    """Reads complete lines of files from where they end now. Used by one thread.
 
-    `files`: by the source that their lines are marked with. `secrets`: are taken out.
+    `files`: by the source that their lines are marked with. `secrets`: are taken out. `unsent`: what was read, until it
+    is `sent`; no more than that is read meanwhile.
     """
 
-    def __init__(self, records: RecordStore, work: Work, files: Mapping[str, Path], secrets: Secrets) -> None:
-        self._records, self._work = records, work
+    def __init__(self, files: Mapping[str, Path], secrets: Secrets) -> None:
         self._files = [_File(source, path) for source, path in files.items()]
         for file in self._files:
             with contextlib.suppress(OSError):
                 file.begin = file.offset = file.path.lstat().st_size
         self._secrets = secrets
         self._lines: list[LogLine] = []
+        self.unsent: tuple[LogLines, ...] = ()
 
     def add(self, text: str) -> None:
         """Add a line of the attempt's own."""
         self._lines.append(self._line("attempt", text))
 
-    def write(self, *, last: bool = False) -> None:
-        """Write what is new; what cannot be written now is written by the next call. `last`: incomplete lines too."""
+    def read(self, *, last: bool = False) -> None:
+        """Read what is new. `last`: incomplete lines too, and all that is left."""
+        if self.unsent and not last:
+            return
         while True:
-            if sum(len(line.text) for line in self._lines) < LARGEST_CHUNK:
-                for file in self._files:
-                    self._read(file, last=last)
-            if not self._lines:
-                return
-            chunk, size = list[LogLine](), 0
-            for line in self._lines:
-                size += len(line.text)
-                if chunk and size > LARGEST_CHUNK:
-                    break
-                chunk.append(line)
-            record = LogChunk(tenant=self._work.tenant, id=new_id("log"), job_id=self._work.id, lines=tuple(chunk))
-            try:
-                self._records.insert(record)
-            except RecordError as error:
-                if last:
-                    _log.warning("the last lines of %s are not recorded: %s", self._work.id, error)
-                return
-            del self._lines[: len(chunk)]
+            before = len(self._lines)
+            for file in self._files:
+                self._read(file, last=last)
+            if not last or len(self._lines) == before:
+                break
+        while self._lines:
+            count, size = 0, 0
+            while count < len(self._lines) and (not count or size + len(self._lines[count].text) <= LARGEST_CHUNK):
+                size += len(self._lines[count].text)
+                count += 1
+            self.unsent += (LogLines(id=new_id("log"), lines=tuple(self._lines[:count])),)
+            del self._lines[:count]
+
+    def sent(self, logs: tuple[LogLines, ...]) -> None:
+        """Forget what was kept."""
+        self.unsent = tuple(each for each in self.unsent if each not in logs)
 
     def _read(self, file: _File, *, last: bool) -> None:
         if file.is_cut:

@@ -1,9 +1,9 @@
-"""What an attempt at a batch or step keeps beside the work's record: the results of its tasks, and what they cost."""
+"""What is kept of a batch or step beside the work's record: the results of its tasks, and what they cost."""
 
 import base64
+import contextlib
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from evolverpc_common.git import GitError
@@ -14,18 +14,15 @@ from gepa_service.jobs.month_spending import month_id
 from gepa_service.jobs.month_usage import add_usage
 from gepa_service.jobs.new_version import saved_program_path
 from gepa_service.jobs.parts import AttemptParts
-from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone
+from gepa_service.jobs.work_order import Ended, Message, Spent, TaskDone
 from gepa_service.model.program_version import Program, branch_of
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import Status, TaskResult, Work, task_result_id
 from gepa_service.records.every import every
 from gepa_service.records.record import now
-from gepa_service.records.store import RecordExists
+from gepa_service.records.store import RecordChanged, RecordExists, changed
 from gepa_service.repositories.destinations import DestinationRefused
 from sandbox_runtime.api.sandbox import SandboxError
-
-LATE_S = 300.0
-"""Seconds beside `timeout_s` for the start of the sandboxes; then the process is ended."""
 
 
 class KeptResults(Kept):
@@ -34,21 +31,15 @@ class KeptResults(Kept):
     def __init__(self, parts: AttemptParts, work: Work) -> None:
         assert work.program is not None, "a batch or step has a program"  # noqa: S101
         self._parts, self._work, self._program = parts, work, work.program
-        self._counted = Spent(usd=0.0, unpriced=0)
         self._results = self._stored()
-        self._before = len(self._results)
-        self.longest_s = self._program.timeout_s + LATE_S
 
-    @property
-    def is_further(self) -> bool:
+    def begin(self) -> frozenset[int]:
         """As of `Kept`."""
-        return len(self._results) > self._before
+        return frozenset(self._results)
 
-    def order(self, folder: Path, settings: dict[str, Any], common: dict[str, Any]) -> ProgramOrder:
+    def is_further(self, found: Work) -> bool:
         """As of `Kept`."""
-        done = frozenset(self._results)
-        kind: Any = self._work.what
-        return ProgramOrder(**common, folder=folder, settings=settings, what=kind, program=self._program, done=done)
+        return len(self._results) > found.done
 
     def take(self, message: Message) -> None:
         """As of `Kept`."""
@@ -59,15 +50,17 @@ class KeptResults(Kept):
 
     def changes(self, found: Work, status: Status) -> dict[str, Any]:
         """As of `Kept`."""
-        del found, status
+        del found
+        if status != "running":  # another process of the API may have stored some
+            self._results = self._stored()
         failed = sum(each["status"] != "ok" for each in self._results.values())
-        return {"done": len(self._results), "failed": failed, "cost_usd": self._work.cost_usd + self._counted.usd}
+        return {"done": len(self._results), "failed": failed}
 
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
         """As of `Kept`."""
         if ended.result is not None:
             return {"reason": ended.reason, **self._made(ended.result, secrets, log)}
-        counts = self.changes(self._work, "running")
+        counts = self.changes(self._work, "completed")
         if ended.status != "failed" and not counts["failed"]:
             return {"status": "completed", "reason": ended.reason}
         reason = ended.reason or f"{counts['failed']} of {counts['done']} tasks failed"
@@ -148,12 +141,24 @@ class KeptResults(Kept):
                 self._results[done.index] = done.result
 
     def _count(self, spent: Spent) -> None:
-        """Add what was spent since the last time to the tenant's month."""
-        usd, unpriced = spent.usd - self._counted.usd, spent.unpriced - self._counted.unpriced
-        if usd or unpriced:
-            month = Usage(tenant=self._work.tenant, id=month_id(now()), work_usd=usd, work_unpriced=unpriced)
-            add_usage(self._parts.records, month)
-            self._counted = spent
+        """Add what the attempt has spent since it was counted last to the work, and then to the tenant's month."""
+        more = Spent(usd=0.0, unpriced=0)
+
+        def counted(found: Work) -> Work:
+            nonlocal more
+            usd, unpriced = spent.usd - found.attempt_usd, spent.unpriced - found.attempt_unpriced
+            if found.attempts != self._work.attempts or usd < 0 or unpriced < 0 or not (usd or unpriced):
+                more = Spent(usd=0.0, unpriced=0)  # a report that was late, or counted before
+                return found
+            more = Spent(usd=usd, unpriced=unpriced)
+            sums = {"attempt_usd": spent.usd, "attempt_unpriced": spent.unpriced, "cost_usd": found.cost_usd + usd}
+            return found.model_copy(update=sums)
+
+        with contextlib.suppress(RecordChanged):  # it was deleted
+            self._work = changed(self._parts.records, self._work, counted)
+            month = Usage(tenant=self._work.tenant, id=month_id(now()), work_usd=more.usd, work_unpriced=more.unpriced)
+            if more.usd or more.unpriced:
+                add_usage(self._parts.records, month)
 
     def _stored(self) -> dict[int, dict[str, Any]]:
         where = {"work_id": self._work.id}

@@ -1,14 +1,11 @@
-"""What an attempt at an optimization keeps beside the work's record: its token, its run, and the version it makes."""
+"""What is kept of an optimization beside the work's record: its run, and the version that it makes."""
 
 import contextlib
 import json
-import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from evolverpc_common.files import replace_file
 from evolverpc_common.git import GitError
 from evolverpc_common.redaction import Secrets
 from gepa_client.analysis.mutation_outcomes import code_history
@@ -20,17 +17,14 @@ from gepa_service.jobs.evolved_code import with_code
 from gepa_service.jobs.kept import Kept, ResultsUnread
 from gepa_service.jobs.month_spending import month_of
 from gepa_service.jobs.new_version import program_of
-from gepa_service.jobs.parts import AttemptParts, folder_of
-from gepa_service.jobs.work_order import Ended, OptimizeOrder
+from gepa_service.jobs.parts import AttemptParts
+from gepa_service.jobs.work_order import Ended
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import ENDED, JobProgress, Status, Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordExists
 from gepa_service.repositories.destinations import DestinationRefused
 from sandbox_runtime.api.sandbox import SandboxError
-
-RENEW_S = 240.0
-"""Seconds after which the token is renewed; it is valid for several times as long."""
 
 TRIES_OF_CODE = 2
 
@@ -40,33 +34,19 @@ class KeptRun(Kept):
 
     def __init__(self, parts: AttemptParts, work: Work) -> None:
         self._parts, self._work = parts, work
-        self._token = folder_of(parts, work) / "token"
-        self._renewed = 0.0
-        before = self._released()
-        self._calls = 0 if before is None else int(before.counters.get("metric_calls", 0))
 
-    @property
-    def is_further(self) -> bool:
+    def begin(self) -> frozenset[int]:
+        """As of `Kept`: free the run of the attempt before, whose token ended with it."""
+        with contextlib.suppress(NoSuchRun):
+            run = self._parts.journals.run(self._work.id)
+            if run.claim.owner is not None:
+                self._parts.journals.release(run.id, run.claim.owner)
+        return frozenset()
+
+    def is_further(self, found: Work) -> bool:
         """As of `Kept`."""
         progress = self._progress()
-        return progress is not None and progress.metric_calls > self._calls
-
-    def order(self, folder: Path, settings: dict[str, Any], common: dict[str, Any]) -> OptimizeOrder:
-        """As of `Kept`."""
-        self._write_token()
-        return OptimizeOrder(
-            **common,
-            folder=folder,
-            settings=settings,
-            api=self._parts.api,
-            token_file=self._token,
-            isolated=self._parts.sandbox == "bubblewrap",
-        )
-
-    def keep(self) -> None:
-        """As of `Kept`."""
-        if time.monotonic() - self._renewed >= RENEW_S:
-            self._write_token()
+        return progress is not None and progress.metric_calls > found.progress.metric_calls
 
     def changes(self, found: Work, status: Status) -> dict[str, Any]:
         """As of `Kept`."""
@@ -90,23 +70,6 @@ class KeptRun(Kept):
         with contextlib.suppress(RecordExists):  # an attempt wrote it that ended before it wrote the work
             self._parts.records.insert(program)
         return {"status": "completed", "reason": ended.reason, "program_id": program.id, "setbacks": 0}
-
-    def close(self) -> None:
-        """As of `Kept`."""
-        self._token.unlink(missing_ok=True)
-
-    def _write_token(self) -> None:
-        replace_file(self._token, self._parts.tokens.issue(self._work) + "\n", mode=0o600)
-        self._renewed = time.monotonic()
-
-    def _released(self) -> StoredRun | None:
-        """Free the run of the attempt before, whose token ended with it."""
-        with contextlib.suppress(NoSuchRun):
-            run = self._parts.journals.run(self._work.id)
-            if run.claim.owner is not None:
-                self._parts.journals.release(run.id, run.claim.owner)
-            return run
-        return None
 
     def _progress(self) -> JobProgress | None:
         with contextlib.suppress(JournalError):

@@ -1,14 +1,11 @@
-"""What all attempts of a process share."""
+"""What the service keeps the records of attempts with."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from gepa_client.journal.store import Store
 from gepa_service.auth.job_tokens import JobTokens
-from gepa_service.jobs.front_port import Forward
 from gepa_service.jobs.git_access import GitAccess
-from gepa_service.model.work import Work
 from gepa_service.records.store import RecordStore
 
 
@@ -31,26 +28,15 @@ class Revealed:
 
 @dataclass(frozen=True)
 class AttemptParts:
-    """What all attempts of a process share.
+    """What the service keeps the records of all attempts with.
 
-    `api`: the address of the API, as this machine reaches it. `folder`: for the folders of works. `cache`: of
-    fetched repositories and built environments, by tenant. `sandbox`: the backend. `secrets`: returns a tenant's.
-    `git`: how repositories are read. `forward`: with the backend `modal`, makes a port of this machine reachable from
-    there, and gives its address.
+    `secrets`: returns a tenant's. `git`: how repositories are read. `has_spent_all`: whether the money of a tenant's
+    month is spent; the work then waits in the queue again.
     """
 
     records: RecordStore
     journals: Store
     tokens: JobTokens
-    api: str
-    folder: Path
-    cache: Path
     git: GitAccess
-    sandbox: str = "bubblewrap"
+    has_spent_all: Callable[[str], bool]
     secrets: Callable[[str], Revealed] = lambda _tenant: Revealed()
-    forward: Forward | None = None
-
-
-def folder_of(parts: AttemptParts, work: Work, attempt: int | None = None) -> Path:
-    """Return the folder of an attempt, the present one if none is named: processes of the one before may end later."""
-    return parts.folder / f"{work.id}-{attempt or work.attempts}"

@@ -89,6 +89,8 @@ class Queue:
         changes = {
             "status": "running",
             "attempts": work.attempts + 1,
+            "attempt_usd": 0.0,
+            "attempt_unpriced": 0,
             "started": work.started or now(),
             "not_before": None,
             "reason": None,

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,11 @@ from evolverpc_common.network_addresses import parse_networks
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.cli.arguments import LOCAL
 from gepa_service.cli.dispatcher_parts import opened_dispatcher
+from gepa_service.jobs.attempt import Place
 from gepa_service.jobs.git_access import GitAccess
+from gepa_service.jobs.month_spending import month_limit
 from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
@@ -61,13 +64,13 @@ class Platform:
             records=self.records,
             journals=self.journals,
             tokens=self.tokens,
-            api=self.api,
-            folder=self.folder / "jobs",
-            cache=self.folder / "cache",
-            sandbox=self.sandbox,
+            has_spent_all=month_limit(self.records, self.journals).is_reached,
             secrets=lambda tenant: self.secrets.get(tenant, Revealed()),
             git=GitAccess(self.records, RepositoryPolicy(True, LOOPBACK), self.github),
         )
+
+    def place(self) -> Place:
+        return Place(self.api, self.folder / "jobs", self.folder / "cache", self.sandbox)
 
     def submit(self, repo: Path, settings: Mapping[str, Any], tenant: str = "acme") -> Work:
         job = Work(
@@ -119,20 +122,25 @@ def platform(folder: Path, journals: str | None = None, records: str | None = No
     store = open_store(where)
     tokens = JobTokens(opened, [MASTER])
     try:
-        with served(service_of(opened, where, lambda token, _=None: tokens.check(token))) as url:
-            yield Platform(folder, opened, where, store, tokens, url)
+        made = Platform(folder, opened, where, store, tokens, "")
+        served_by = service_of(opened, where, lambda token, _=None: tokens.check(token))
+        revealed, policy = made.parts().secrets, made.parts().git.policy
+        served_by = replace(served_by, job_tokens=tokens, revealed=revealed, repositories=policy)
+        with served(served_by) as url:
+            made.api = url
+            yield made
     finally:
         store.close()
         opened.close()
 
 
 @contextmanager
-def working(parts: AttemptParts, at_once: int = 2) -> Iterator[None]:
-    """A dispatcher in a thread of this process; it hands its work back at the end of the block."""
+def working(parts: AttemptParts, place: Place, at_once: int = 2, engine: str = LOCAL) -> Iterator[None]:
+    """A dispatcher in a thread of this process; the local engine hands its work back at the end of the block."""
     stop = threading.Event()
 
     def work() -> None:
-        with opened_dispatcher(parts, at_once) as dispatcher:
+        with opened_dispatcher(parts, place, at_once, engine) as dispatcher:
             dispatcher.run(stop)
 
     thread = threading.Thread(target=work, name="dispatcher")

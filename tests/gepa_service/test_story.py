@@ -109,8 +109,8 @@ async def service_with(github: LoopbackGitHub, opened: Platform) -> AsyncIterato
         key, record = make_key(tenant, "story", "owner")
         opened.records.insert(record)
         keys.append(key)
-    parts = replace(opened.parts(), sandbox="bubblewrap", secrets=partial(revealed, vault))
-    with served(service) as url, working(parts):
+    parts = replace(opened.parts(), secrets=partial(revealed, vault))
+    with served(service) as url, working(parts, replace(opened.place(), sandbox="bubblewrap")):
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
             yield Caller(client, keys[0]), Caller(client, keys[1])
 

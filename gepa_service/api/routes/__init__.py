@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from gepa_service.api.routes import (
+    attempt_calls,
     audit,
     browser_session,
     deliver,
@@ -34,6 +35,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     job_events.router,
     job_details.router,
     journal.router,
+    attempt_calls.router,
     programs.router,
     deliver.router,
     rollouts.router,

@@ -13,16 +13,19 @@ from gepa_client.views.console import refuse
 from gepa_service.cli.arguments import (
     DEFAULT_DATABASE,
     DEFAULT_JOURNALS,
+    LOCAL,
     AllowLocal,
     AllowNetwork,
     Database,
+    EngineName,
     GitHubApp,
     Isolation,
     JobsAtOnce,
     Journals,
 )
-from gepa_service.cli.dispatcher_parts import attempt_parts, dispatch, sender_of
+from gepa_service.cli.dispatcher_parts import dispatch, place_of, sender_of
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
+from gepa_service.engines.engine import EngineRefused
 
 
 def dispatcher(
@@ -34,13 +37,14 @@ def dispatcher(
     folder: Annotated[Path, typer.Option(metavar="DIR", help="For the files of jobs.")] = Path("service-data/work"),
     jobs: JobsAtOnce = 2,
     sandbox: Isolation = "bubblewrap",
+    engine: EngineName = LOCAL,
     allow_local: AllowLocal = False,
     allow_network: AllowNetwork = None,
     github_app: GitHubApp = None,
 ) -> None:
     """Run jobs, batches and steps. One dispatcher of a database works; a further one waits to take over.
 
-    SIGTERM hands the work back.
+    SIGTERM hands the work of this machine back; that of a cluster continues.
     """
     logging.basicConfig(level=logging.WARNING, format="dispatcher: %(levelname)s: %(message)s")
     try:
@@ -55,9 +59,9 @@ def dispatcher(
             ) as service,
             closing(open_store(journals)) as store,
         ):
-            parts = attempt_parts(service, store, api=api, folder=folder, sandbox=sandbox)
-            dispatch(parts, jobs, sender_of(service))
-    except (ConfigurationError, JournalError) as error:
+            place = place_of(api=api, folder=folder, sandbox=sandbox)
+            dispatch(service.attempt_parts(store), place, jobs, sender_of(service), engine=engine)
+    except (ConfigurationError, EngineRefused, JournalError) as error:
         refuse(str(error))
     except OSError as error:
         refuse(f"{folder} cannot be used: {error.strerror or error}")

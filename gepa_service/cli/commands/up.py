@@ -17,7 +17,7 @@ import typer
 from evolverpc_common.installation import installed_version
 from evolverpc_common.network_addresses import is_loopback
 from gepa_client.views.console import refuse
-from gepa_service.cli.arguments import AllowNetwork, Host, Isolation, JobsAtOnce, Oidc, Port
+from gepa_service.cli.arguments import LOCAL, AllowNetwork, EngineName, Host, Isolation, JobsAtOnce, Oidc, Port
 from gepa_service.cli.data_folder import DataFolder, opened_folder, published_address
 from gepa_service.cli.first_tenant import NAME, create_first_tenant
 from gepa_service.cli.listening import listening_socket, url_of
@@ -50,6 +50,7 @@ def up(
     ] = None,
     sandbox: Isolation = "bubblewrap",
     jobs: JobsAtOnce = 2,
+    engine: EngineName = LOCAL,
     local_repositories: Annotated[
         bool | None,
         typer.Option(help="Whether folders of this machine may be connected.", show_default="on loopback"),
@@ -63,7 +64,8 @@ def up(
     The first start prints the key of an owner, once.
     """
     try:
-        _check_sandbox(sandbox)
+        if engine == LOCAL:  # else the nodes of the cluster report it
+            _check_sandbox(sandbox)
         parse_issuers(oidc or ())
         with opened_folder(data) as folder, listening_socket(host, port) as sock:
             folder.create_master_key()
@@ -83,7 +85,8 @@ def up(
             command = [sys.executable, "-P", "-m", "gepa_service.cli"]
             served = [*command, "api", *shared, "--fd", str(sock.fileno()), "--public-url", public_url or url]
             served += [word for issuer in oidc or () for word in ("--oidc", issuer)]
-            worked = [*command, "dispatcher", *shared, "--api", url, "--folder", str(folder.work)]
+            api = url if engine == LOCAL else public_url or url
+            worked = [*command, "dispatcher", *shared, "--api", api, "--folder", str(folder.work), "--engine", engine]
             parts = [
                 ServiceProcess("API", served, environment, [sock.fileno()]),
                 ServiceProcess("dispatcher", [*worked, "--sandbox", sandbox, "--jobs", str(jobs)], environment),

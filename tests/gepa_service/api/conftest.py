@@ -15,6 +15,7 @@ from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key, revoke_key
 from gepa_service.auth.oidc import OidcTokens
+from gepa_service.auth.permissions import Process
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.model.work import Work
@@ -30,13 +31,22 @@ URL = "http://service"
 
 @dataclass
 class Tokens:
-    """A token of each kind. `job_id`: the running job of acme that the job token is for."""
+    """A token of each kind. `job_id`: the running job of acme that the job token is for. `attempt_id`: of the attempt
+    token, which `RESOURCES` makes.
+    """
 
     tokens: dict[str, str] = field(default_factory=dict)
     job_id: str = "job_of_token"
+    attempt_id: str = "job_of_attempt"
 
     def __getitem__(self, kind: str) -> str:
         return self.tokens[kind]
+
+
+def running(id_: str) -> Work:
+    """The first attempt at a job of acme."""
+    url = "https://example.org/a/b"
+    return Work(tenant="acme", id=id_, repo_url=url, created_by="key:1", status="running", attempts=1)
 
 
 @pytest.fixture
@@ -57,16 +67,15 @@ def tokens(records: RecordStore) -> Tokens:
         if kind == "revoked":
             revoke_key(records, record)
         made.tokens[kind] = key
-    job = Work(
-        tenant="acme",
-        id=made.job_id,
-        repo_url="https://example.org/a/b",
-        created_by="key:1",
-        status="running",
-        attempts=1,
-    )
-    records.insert(job)
-    made.tokens["job token"] = JobTokens(records, [MASTER.value]).issue(job)
+    processes: dict[str, tuple[str, Process]] = {
+        "job token": (made.job_id, "job"),
+        "attempt token": (made.attempt_id, "attempt"),
+    }
+    for kind, (id_, of) in processes.items():
+        job = running(id_)
+        if of == "job":
+            records.insert(job)
+        made.tokens[kind] = JobTokens(records, [MASTER.value]).issue(job, role=of)
     return made
 
 
@@ -82,6 +91,7 @@ def service(records: RecordStore, tmp_path: Path) -> Service:
         repositories=RepositoryPolicy(allow_local=True, timeout_s=10),
         webhook_key=b"a key of the service of 32 bytes",
         vault=vault,
+        job_tokens=JobTokens(records, [MASTER.value]),
     )
 
 

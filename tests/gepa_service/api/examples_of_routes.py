@@ -21,7 +21,9 @@ from gepa_service.model.tenant import AuditEntry
 from gepa_service.model.webhook import Webhook, WebhookDelivery
 from gepa_service.model.work import ProgramWork, Status, TaskResult, Work, task_result_id
 from gepa_service.records.record import new_id, now
+from gepa_service.records.store import RecordExists
 from tests.gepa_client.journal.sample_runs import run
+from tests.gepa_service.api.conftest import running
 
 MARKER = "marker-of-a-foreign-tenant"
 """In the records of the tenant beta alone."""
@@ -159,6 +161,14 @@ def _job_of_token(service: Service, tenant: str) -> str:
     return "job_of_token"
 
 
+def _job_of_attempt(service: Service, tenant: str) -> str:
+    if tenant != "acme":
+        return _job("running")(service, tenant)
+    with contextlib.suppress(RecordExists):
+        service.records.insert(running("job_of_attempt"))
+    return "job_of_attempt"
+
+
 def _work(what: Literal["rollouts", "step"]) -> Callable[[Service, str], str]:
     def make(service: Service, tenant: str) -> str:
         text = text_for(tenant)
@@ -204,6 +214,7 @@ RESOURCES: dict[str, Callable[[Service, str], str]] = {
     "paused job": _job("paused"),
     "ended job": _job("completed"),
     "job of the job token": _job_of_token,
+    "job of the attempt token": _job_of_attempt,
     "log": _log,
     "program": _program,
     "active program": _active,
@@ -257,6 +268,8 @@ EXAMPLES: dict[str, Example] = {
     "GET /job/{job_id}/logs": Example(200, "ended job"),
     "GET /job/{job_id}/report": Example(409, "ended job"),
     "GET /job/{job_id}/certificate": Example(409, "ended job"),
+    "POST /job/{job_id}/attempt/begin": Example(200, "job of the attempt token", {}),
+    "POST /job/{job_id}/attempt/report": Example(200, "job of the attempt token", {}),
     "POST /job/{job_id}/journal/{method}": Example(200, "job of the job token", {}, params={"method": "run"}),
     "GET /programs": Example(),
     "GET /programs/active": Example(),

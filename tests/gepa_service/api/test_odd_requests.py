@@ -41,6 +41,9 @@ def problem(response: httpx.Response, documented: Mapping[str, Any], what: objec
         assert "Traceback" not in response.text
 
 
+OF_PROCESSES = {"/journal/": "job", "/attempt/": "attempt"}
+
+
 async def test_odd_requests_are_answered_as_documented(call: Client, app: FastAPI, service: Service) -> None:
     for name in sorted(EXAMPLES):
         await ask_oddly(call, app.openapi(), service, name)
@@ -50,7 +53,7 @@ async def ask_oddly(call: Client, openapi: Mapping[str, Any], service: Service, 
     """Send a route what no client should send."""
     method, path = name.split(" ", 1)
     example = EXAMPLES[name]
-    kind = "job token" if "/journal/" in path else "owner"
+    kind = next((f"{of} token" for part, of in OF_PROCESSES.items() if part in path), "owner")
     id_ = RESOURCES[example.resource](service, "acme") if example.resource else "id"
     headers = {"Authorization": f"Bearer {call.tokens[kind]}", "Content-Type": "application/json", **example.headers}
     place = example.path(path, id_)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from fastapi import FastAPI
 
 from gepa_service.api.app import create_app
@@ -23,6 +24,7 @@ ROLES = {
     "editor": ("acme", "editor"),
     "owner": ("acme", "owner"),
     "job token": ("acme", "job"),
+    "attempt token": ("acme", "attempt"),
     "other tenant's owner": ("beta", "owner"),
 }
 NO_KEY = None
@@ -105,6 +107,7 @@ async def test_no_caller_gets_more_than_its_role_and_its_tenants_resources(
 ) -> None:
     for tenant in service.records.page(Tenant, TENANTS):
         service.records.replace(tenant.model_copy(update={"quotas": UNLIMITED}))
+    RESOURCES["job of the attempt token"](service, "acme")
     for make in RESOURCES.values():  # what lists must not show
         make(service, "beta")
     for name in sorted(TABLE):
@@ -144,8 +147,12 @@ async def ask_as_everyone(call: Client, service: Service, records: Path, name: s
             assert without_time(responses["own"]) == without_time(responses["absent"]), name
 
 
-async def test_a_job_token_reaches_no_other_job_of_its_own_tenant(call: Client, service: Service) -> None:
+@pytest.mark.parametrize(("kind", "path"), [("job token", "journal/run"), ("attempt token", "attempt/begin")])
+async def test_the_token_of_a_process_reaches_no_other_job_of_its_own_tenant(
+    call: Client, service: Service, kind: str, path: str
+) -> None:
+    RESOURCES["job of the attempt token"](service, "acme")
     other = RESOURCES["pending job"](service, "acme")
-    responses = [await call("job token", "POST", f"/job/{id_}/journal/run", {}) for id_ in (other, ABSENT)]
+    responses = [await call(kind, "POST", f"/job/{id_}/{path}", {}) for id_ in (other, ABSENT)]
     assert without_time(responses[0]) == without_time(responses[1])
     assert responses[0].status_code == 404

@@ -47,6 +47,19 @@ def test_a_token_is_refused_once_its_job_ended_or_another_attempt_runs_it(
     assert tokens.check(token) is None
 
 
+def test_the_token_of_an_attempt_outlives_cancelled_work_but_no_further_attempt(
+    records: RecordStore, job: Work
+) -> None:
+    tokens = JobTokens(records, [MASTER])
+    token = tokens.issue(job, role="attempt")
+    cancelled = records.replace(job.model_copy(update={"status": "cancelled"}))
+    found = tokens.check(token)
+    assert found is not None
+    assert (found.role, found.job_id, found.attempt) == ("attempt", "job_1", 2)
+    records.replace(cancelled.model_copy(update={"status": "running", "attempts": 3}))
+    assert tokens.check(token) is None
+
+
 def test_a_token_is_refused_after_fifteen_minutes_by_any_clock_within_the_leeway(
     records: RecordStore, job: Work
 ) -> None:
@@ -81,7 +94,7 @@ def part(value: dict[str, Any]) -> str:
 
 def claims(**changes: Any) -> dict[str, Any]:
     present = int(now().timestamp())
-    made = {"iss": "gepa-service", "aud": "job_1", "tenant": "acme", "gen": 2}
+    made = {"iss": "gepa-service", "aud": "job_1", "role": "job", "tenant": "acme", "gen": 2}
     return made | {"iat": present, "exp": present + 60} | changes
 
 
@@ -104,6 +117,7 @@ FORGED: dict[str, Callable[[], str]] = {
     "valid too long": lambda: signed({"exp": int(now().timestamp()) + LONGEST_S + 60}),
     "expiry is a text": lambda: signed({"exp": "9999999999"}),
     "another issuer": lambda: signed({"iss": "elsewhere"}),
+    "another role": lambda: signed({"role": "owner"}),
     "no expiry": lambda: signed({"exp": ...}),
     "several audiences": lambda: signed({"aud": ["job_1", "job_2"]}),
 }

@@ -94,6 +94,7 @@ def test_secrets_stay_readable_while_both_kinds_of_keys_are_replaced(commands: C
         (("tenants", "create", ""), "characters"),
         (("secrets", "rotate"), "set one of"),
         (("secrets", "rotate", "Acme", "--master"), "leave TENANT out"),
+        (("dispatcher", "--engine", "slurm://head"), "give local, auto, or ray://HOST:PORT"),
         (("tenants", "list", "--database", "absent.db"), "there is no database absent.db"),
         (("tenants", "list", "--database", "postgres://user:secret@host"), "postgres"),
     ],

@@ -216,7 +216,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     folder = tmp_path_factory.mktemp("undisturbed")
     with platform(folder) as quiet:
         job = quiet.submit(word_repository(folder / "repo"), word_settings(folder / "log", metric_calls=CALLS))
-        with working(quiet.parts()):
+        with working(quiet.parts(), quiet.place()):
             assert (ended := quiet.ended(job)).status == "completed", (ended.reason, quiet.log(job))
         found = result_of(quiet.journals, job)
     assert len(found) > 1, "nothing to compare by"

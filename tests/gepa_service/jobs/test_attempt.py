@@ -1,6 +1,5 @@
 """What an attempt records of a job whose process has ended."""
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +7,8 @@ import pytest
 
 from evolverpc_common.git import GitError
 from gepa_service.jobs import kept_run
-from gepa_service.jobs.attempt import MOST_SETBACKS, Attempt
+from gepa_service.jobs.attempt_messages import Report
+from gepa_service.jobs.attempt_records import MOST_SETBACKS, AttemptRecords
 from gepa_service.jobs.kept_run import TRIES_OF_CODE
 from gepa_service.jobs.month_spending import month_of
 from gepa_service.jobs.work_order import Ended
@@ -20,29 +20,26 @@ from tests.gepa_client.journal.sample_runs import run
 from tests.gepa_service.platform import Platform
 
 
-def attempted(service: Platform, process: Callable[[Attempt, str], Ended], setbacks: int = 0) -> Work:
+def attempted(service: Platform, process: Callable[[AttemptRecords, str], Ended], setbacks: int = 0) -> Work:
     """Return the job after an attempt in whose place `process` stands, which gets the id of the job's run."""
-
-    class Scripted(Attempt):
-        def _process(self) -> Ended:
-            return process(self, self._work.id)
-
     given: dict[str, Any] = {
         "status": "running",
         "attempts": 2,
         "setbacks": setbacks,
         "month": "2020-01",
     }
-    job = Work(tenant="acme", id=new_id("job"), repo_url="r", created_by="k", **given)
+    job = Work(tenant="acme", id=new_id("job"), repo_url=str(service.folder), created_by="k", **given)
     service.records.insert(job)
-    service.journals.create(run(job.id, counters={"metric_calls": 5}))
-    Scripted(service.parts(), job, threading.Event(), lambda _: False).run()
+    service.journals.create(run(job.id, counters={"metric_calls": 5, "spent_usd": 1.5}))
+    attempt = AttemptRecords(service.parts(), "acme", job.id, 2)
+    if attempt.begin() is not None:
+        attempt.report(Report(message=process(attempt, job.id)))
     return service.get(job)
 
 
 @pytest.mark.parametrize(("calls", "status", "setbacks"), [(5, "failed", MOST_SETBACKS), (6, "pending", 1)])
 def test_setbacks_count_from_where_the_job_got_last(service: Platform, calls: int, status: str, setbacks: int) -> None:
-    def process(_: Attempt, run_id: str) -> Ended:
+    def process(_: AttemptRecords, run_id: str) -> Ended:
         service.journals.update(run_id, {"counters": {"metric_calls": calls}})
         return Ended(status="interrupted", reason="the server was lost")
 
@@ -54,17 +51,19 @@ def test_setbacks_count_from_where_the_job_got_last(service: Platform, calls: in
 def test_setbacks_before_a_job_got_further_do_not_count_if_its_attempt_dies(
     service: Platform, calls: int, setbacks: int
 ) -> None:
-    def process(self: Attempt, run_id: str) -> Ended:
+    def process(attempt: AttemptRecords, run_id: str) -> Ended:
         service.journals.update(run_id, {"counters": {"metric_calls": calls}})
-        self._write_progress()
-        assert service.get(self._work).setbacks == setbacks
+        attempt.report(Report(progress=True))
+        found = service.records.get(Work, "acme", run_id)
+        assert found is not None
+        assert found.setbacks == setbacks
         return Ended(status="paused")
 
     assert attempted(service, process, 3).status == "paused"
 
 
 def test_a_job_whose_attempts_ended_too_often_fails_without_a_further_process(service: Platform) -> None:
-    def process(_: Attempt, _run_id: str) -> Ended:
+    def process(_: AttemptRecords, _run_id: str) -> Ended:
         raise AssertionError("a process was started")
 
     job = attempted(service, process, MOST_SETBACKS + 1)
@@ -72,10 +71,9 @@ def test_a_job_whose_attempts_ended_too_often_fails_without_a_further_process(se
 
 
 def test_what_a_job_cost_before_a_month_is_noted_as_it_continues_in_that_month(service: Platform) -> None:
-    def process(self: Attempt, run_id: str) -> Ended:
-        for spent in (1.5, 2.5):
-            service.journals.update(run_id, {"counters": {"spent_usd": spent}})
-            self._write_progress()
+    def process(attempt: AttemptRecords, run_id: str) -> Ended:
+        service.journals.update(run_id, {"counters": {"spent_usd": 2.5}})
+        attempt.report(Report(progress=True))
         return Ended(status="paused")
 
     job = attempted(service, process)
@@ -106,7 +104,7 @@ def test_the_end_of_a_job_is_recorded_once_the_database_is_there_again(
             raise RecordsUnavailable("it is away")
         return replace(store, record)
 
-    def process(_: Attempt, _run_id: str) -> Ended:
+    def process(_: AttemptRecords, _run_id: str) -> Ended:
         monkeypatch.setattr(RecordStore, "replace", unavailable)
         return Ended(status="failed", reason="it cannot run", failure={"kind": "run", "message": "it cannot run"})
 
@@ -115,7 +113,7 @@ def test_the_end_of_a_job_is_recorded_once_the_database_is_there_again(
 
 
 def test_an_attempt_writes_nothing_once_another_has_begun(service: Platform) -> None:
-    def process(_: Attempt, run_id: str) -> Ended:
+    def process(_: AttemptRecords, run_id: str) -> Ended:
         found = service.records.get(Work, "acme", run_id)
         assert found is not None
         service.records.replace(found.model_copy(update={"attempts": 3}))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gepa_service.cli.dispatcher_parts import dispatch
-from gepa_service.jobs import attempt, control
+from gepa_service.jobs import attempt_records, control
 from gepa_service.model.work import Work
 from gepa_service.webhooks.sender import Sender
 from tests.faults.execution_log import executions, until
@@ -35,7 +35,7 @@ def begun(job: Work) -> bool:
 
 def test_a_cancelled_job_ends_at_once_and_its_token_with_it(service: Platform, tmp_path: Path) -> None:
     job = slow(service, tmp_path)
-    with working(service.parts()):
+    with working(service.parts(), service.place()):
         service.until(job, begun)
         token = (tmp_path / "jobs" / f"{job.id}-1" / "token").read_text().strip()
         assert service.tokens.check(token) is not None
@@ -57,7 +57,7 @@ def hand_over(service: Platform, job: Work) -> None:
         busy.append(is_busy)
         return begun(service.get(job)) or time.monotonic() > deadline
 
-    dispatch(service.parts(), 1, Sender(service.records, b"key"), is_over)
+    dispatch(service.parts(), service.place(), 1, Sender(service.records, b"key"), is_over)
     assert any(busy), "it was busy while it ran the job"
 
 
@@ -71,7 +71,7 @@ def test_a_job_that_is_handed_over_or_paused_continues_where_it_was_and_a_new_bu
     left = service.get(job)
     assert (left.status, left.reason) == ("pending", "the service was stopped")
     calls = left.progress.metric_calls
-    with working(service.parts()):
+    with working(service.parts(), service.place()):
         service.until(job, lambda found: found.attempts == 2 and found.progress.metric_calls > calls)
         control.pause(acme, service.get(job), "key:ann")
         paused = service.until(job, lambda found: found.status == "paused")
@@ -113,9 +113,9 @@ def test_a_job_whose_server_is_lost_in_its_check_is_tried_again_until_it_was_too
     repo, killed = word_repository(tmp_path / "repo"), tmp_path / "killed"
     added = KILLS_ITS_SERVER.replace("KILLED", repr(str(killed)))
     commit(repo, {"program.py": (repo / "program.py").read_text() + added})
-    monkeypatch.setattr(attempt, "MOST_SETBACKS", 1)
+    monkeypatch.setattr(attempt_records, "MOST_SETBACKS", 1)
     job = service.submit(repo, word_settings(tmp_path / "log"))
-    with working(service.parts()):
+    with working(service.parts(), service.place()):
         ended = service.ended(job)
     assert killed.exists()
     assert ended.attempts == 2, ended.reason

@@ -12,6 +12,8 @@ from gepa_service.engines.engine import EngineUnavailable
 from gepa_service.engines.local import LocalEngine
 from gepa_service.jobs import control
 from gepa_service.jobs.attempt import Attempt
+from gepa_service.jobs.attempt_messages import Report
+from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.dispatcher import Dispatcher
 from gepa_service.jobs.dispatcher_lease import LEASE_S, DispatcherLease, holder_in
 from gepa_service.jobs.queue import Queue
@@ -118,7 +120,7 @@ def test_work_waits_without_a_setback_while_the_engine_is_away_and_can_be_cancel
 def test_an_attempt_that_begins_after_its_work_was_cancelled_starts_no_process(service: Platform) -> None:
     job = service.begun("acme")
     control.cancel(service.of("acme"), service.journals, job, "key:ann")
-    Attempt(service.parts(), job, threading.Event(), lambda _: False).run()
+    Attempt(service.place(), AttemptRecords(service.parts(), "acme", job.id, 1), threading.Event()).run()
     assert list((service.folder / "jobs").glob("*")) == []
     assert service.get(job).status == "cancelled"
 
@@ -277,24 +279,11 @@ def test_the_result_of_a_step_is_the_version_that_an_earlier_attempt_stored(serv
 
 def test_a_batch_stores_nothing_of_an_attempt_that_was_cut_off(service: Platform) -> None:
     """Its process reports results after another attempt has begun."""
-
-    class Scripted(Attempt):
-        def _process(self) -> Ended:
-            found = service.get(self._work)
-            service.records.replace(found.model_copy(update={"attempts": 2}))
-
-            class Process:
-                is_silent = False
-
-                def next(self) -> TaskDone:
-                    return TaskDone(index=0, result={"status": "ok"})
-
-            self._looked = self._written = 0.0  # as after it was suspended
-            return self._watched(Process())  # type: ignore[arg-type]
-
     made = ProgramWork(tasks=({"text": "a"},))
     batch = Work(tenant="acme", id=new_id("batch"), what="rollouts", repo_url="/r", created_by="k", program=made)
-    service.records.insert(batch.model_copy(update={"status": "running", "attempts": 1}))
-    Scripted(service.parts(), service.get(batch), threading.Event(), lambda _: False).run()
+    service.records.insert(batch.model_copy(update={"status": "running", "attempts": 2}))
+    late = AttemptRecords(service.parts(), "acme", batch.id, 1)
+    assert late.report(Report(message=TaskDone(index=0, result={"status": "ok"}))).is_over
+    assert late.report(Report(message=Ended(status="completed"))).is_over
     assert (service.get(batch).status, service.get(batch).attempts) == ("running", 2)
     assert service.records.page(TaskResult, "acme") == []

@@ -111,9 +111,9 @@ def test_the_gateway_of_a_tenants_job_puts_its_secret_on_requests_to_the_host_an
         header = {"host": host, "header": "Authorization", "prefix": "Bearer "}
         vault.put("acme", "API_TOKEN", SECRET, [header])
         vault.put("acme", "LD_PRELOAD", "/of/an/earlier/version.so", [header])
-        parts = replace(service.parts(), sandbox="bubblewrap", secrets=partial(revealed, vault))
+        parts = replace(service.parts(), secrets=partial(revealed, vault))
         settings = {"trainset": rows, "valset": rows, "max_metric_calls": 12}
-        with working(parts):
+        with working(parts, replace(service.place(), sandbox="bubblewrap")):
             ended = service.ended(service.submit(tmp_path / "program", settings))
             asked = len(seen)
             without = service.ended(service.submit(tmp_path / "program", settings, "rival"))
@@ -142,14 +142,24 @@ def test_the_key_of_a_job_is_not_sent_to_a_model_at_an_address_that_the_operator
             "model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}},
         }
         access = GitAccess(service.records, RepositoryPolicy(allow_local=True), None)
-        with working(replace(service.parts(), git=access)):
+        with working(replace(service.parts(), git=access), service.place()):
             ended = service.ended(service.submit(tmp_path / "program", settings))
     assert (ended.status, (ended.failure or {}).get("kind")) == ("failed", "preflight")
     assert "this is not a public host" in (ended.reason or "")
     assert asked == []
 
 
-NAMES = ("PATH", "LD_PRELOAD", "NVM_DIR", "GIT_SSH_COMMAND", "https_proxy", "HOME", "OPENAI_BASE_URL", "a-b")
+NAMES = (
+    "PATH",
+    "LD_PRELOAD",
+    "NVM_DIR",
+    "GIT_SSH_COMMAND",
+    "https_proxy",
+    "HOME",
+    "OPENAI_BASE_URL",
+    "RAY_AUTH_TOKEN",
+    "a-b",
+)
 
 
 def test_a_name_that_decides_what_programs_of_the_machine_do_is_no_secret_of_a_job(service: Platform) -> None:

@@ -94,7 +94,7 @@ def test_no_secret_is_kept_and_a_killed_job_repeats_itself(service: Platform, tm
     service.secrets["acme"] = Revealed({"DATABASE": PASSED, "WORD": WORD}, unused=(UNUSED,))
     whole = [submitted(service, tmp_path)] if ALL else []
     killed = submitted(service, tmp_path)
-    with working(service.parts(), at_once=1):
+    with working(service.parts(), service.place(), at_once=1):
         for job in whole:
             assert (found := service.ended(job)).status == "completed", f"{found!r}\n{service.log(job)}"
         until(lambda: recorded(service, killed) > 15, "the job to have evaluated some examples")

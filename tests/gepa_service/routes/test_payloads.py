@@ -136,7 +136,7 @@ async def running(tmp_path: Path) -> AsyncIterator[tuple[Caller, TenantRecords]]
             public_url="http://127.0.0.1",
             repositories=RepositoryPolicy(allow_local=True, allow_networks=LOOPBACK),
         )
-        with served(service) as url, working(opened.parts()):
+        with served(service) as url, working(opened.parts(), opened.place()):
             async with httpx.AsyncClient(base_url=url, timeout=WAIT_S) as client:
                 yield Caller(client, key), opened.of("acme")
 

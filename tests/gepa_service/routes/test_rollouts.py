@@ -17,8 +17,9 @@ from gepa_client.journal.store import open_store
 from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs import month_spending
+from gepa_service.jobs.attempt import Place
 from gepa_service.jobs.git_access import GitAccess
-from gepa_service.jobs.month_spending import NOTHING_LEFT
+from gepa_service.jobs.month_spending import NOTHING_LEFT, month_limit
 from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import TaskResult, Work
@@ -77,14 +78,12 @@ def dispatcher(service: Service, tmp_path: Path) -> Iterator[None]:
             records=service.records,
             journals=journals,
             tokens=JobTokens(service.records, [MASTER]),
-            api="http://127.0.0.1:9",
-            folder=tmp_path / "works",
-            cache=tmp_path / "cache",
             git=GitAccess(service.records, service.repositories, None),
-            sandbox="process",
+            has_spent_all=month_limit(service.records, journals).is_reached,
             secrets=secrets,
         )
-        with working(parts, at_once=3):
+        place = Place("http://127.0.0.1:9", tmp_path / "works", tmp_path / "cache", "process")
+        with working(parts, place, at_once=3):
             yield
 
 

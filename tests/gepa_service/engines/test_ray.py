@@ -1,0 +1,194 @@
+"""Work runs on a real Ray cluster, by its own arguments: without a secret, a database or a dispatcher that lives on."""
+
+import importlib.util
+import multiprocessing
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+import pytest
+
+from gepa_service.engines.engine import EngineRefused
+from gepa_service.engines.ray_engine import RayEngine
+from gepa_service.jobs import control
+from gepa_service.jobs.http_attempt import run_on_node
+from gepa_service.jobs.parts import Revealed
+from gepa_service.model.work import ProgramWork, TaskResult, Work
+from gepa_service.records.record import new_id
+from tests.gepa_service.engines.ray_cluster import RayCluster, ray_cluster
+from tests.gepa_service.platform import Platform, processes_of, word_repository, word_settings, working
+from tests.sandbox_runtime.source.repositories import commit
+from tests.support.waiting import until
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
+]
+
+SECRET = "the-secret-of-acme"
+LOOKS = """
+import os, pathlib, socket
+
+seed_candidate = {"prompt": "plain"}
+
+def reached(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 2).close()
+        return True
+    except OSError:
+        return False
+
+def run(row, candidate):
+    return {
+        "variables": sorted(name for name in os.environ if name.startswith("RAY")),
+        "ports": [port for port in row["ports"] if reached(port)],
+        "token": pathlib.Path(row["token"]).exists(),
+        "key": "OWN_KEY" in os.environ,
+    }
+
+def score(row, output):
+    return 1.0, "-"
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    with ray_cluster() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def variables(cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in cluster.variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_a_job_on_ray_is_not_disturbed_by_the_end_of_its_dispatcher_and_a_cancelled_one_ends_at_once(
+    service: Platform, cluster: RayCluster
+) -> None:
+    repo = word_repository(service.folder / "repo")
+    job = service.submit(repo, word_settings(service.folder / "log", slower=4))
+    other = service.submit(repo, word_settings(service.folder / "other", metric_calls=400, slower=30))
+    with working(service.parts(), service.place(), engine=cluster.address):
+        service.until(job, lambda found: found.progress.metric_calls > 5)
+        service.until(other, lambda found: found.progress.metric_calls > 5)
+    assert service.get(job).status == "running"
+    begun = time.monotonic()
+    control.cancel(service.of("acme"), service.journals, service.get(other), "key:ann")
+    until(lambda: not processes_of(other))
+    assert time.monotonic() - begun < 10
+    with working(service.parts(), service.place(), engine=cluster.address):
+        ended = service.ended(job)
+    assert (ended.status, ended.attempts) == ("completed", 1), f"{ended!r}\n{service.log(job)}"
+
+
+def test_sandboxes_on_a_node_reach_no_port_of_ray_and_see_none_of_its_variables_and_no_secret_is_in_its_arguments(
+    service: Platform, cluster: RayCluster
+) -> None:
+    service.sandbox = "bubblewrap"
+    service.secrets["acme"] = Revealed({"OWN_KEY": SECRET})
+    commit(service.folder / "looks", {"program.py": LOOKS, "gepa.toml": 'program = "program.py"\n'})
+    row = {"ports": [cluster.port, cluster.client_port], "token": cluster.variables["RAY_AUTH_TOKEN_PATH"]}
+    for port in row["ports"]:
+        socket.create_connection(("127.0.0.1", port), 10).close()
+    batch = Work(
+        tenant="acme",
+        id=new_id("batch"),
+        what="rollouts",
+        repo_url=str(service.folder / "looks"),
+        settings={"repo": str(service.folder / "looks"), "pass_env": ["OWN_KEY"]},
+        created_by="key:test",
+        program=ProgramWork(tasks=({"row": row, "task_id": "0"},)),
+    )
+    service.records.insert(batch)
+    with working(service.parts(), service.place(), engine=cluster.address):
+        ended = service.ended(batch)
+    assert ended.status == "completed", f"{ended!r}\n{service.log(batch)}"
+    [found] = service.records.page(TaskResult, "acme")
+    assert found.result["output"] == {"variables": [], "ports": [], "token": False, "key": True}
+    kept = [path for path in cluster.folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    assert kept == []
+
+
+def test_work_of_a_lost_node_continues_on_another_with_the_undisturbed_result(
+    service: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = word_repository(service.folder / "repo")
+    with ray_cluster(cpus=0) as cluster:
+        for name, value in cluster.variables.items():
+            monkeypatch.setenv(name, value)
+        for name in ("one", "two"):
+            cluster.node(name)
+        settings = word_settings(service.folder / "log", slower=10)
+        with working(service.parts(), service.place(), engine=cluster.address):
+            job = service.submit(repo, settings)
+            service.until(job, lambda found: found.progress.metric_calls > 10)
+            lost = node_of(cluster, job)
+            cluster.lose(lost)
+            service.until(job, lambda found: found.attempts == 2 and bool(processes_of(job)))
+            assert {lost, node_of(cluster, job)} == {"one", "two"}
+            ended = service.ended(job)
+    assert (ended.status, ended.attempts) == ("completed", 2), f"{ended!r}\n{service.log(job)}"
+    with working(service.parts(), service.place()):
+        undisturbed = service.ended(service.submit(repo, word_settings(service.folder / "undisturbed")))
+    outcome = ("best_candidate", "best_score", "metric_calls", "candidates")
+    assert [getattr(ended.progress, name) for name in outcome] == [
+        getattr(undisturbed.progress, name) for name in outcome
+    ]
+    parts = [service.journals.parts(each.id)["search"] for each in (ended, undisturbed)]
+    assert parts[0] == parts[1], "nothing was recorded twice"
+
+
+def node_of(cluster: RayCluster, job: Work) -> str:
+    """The node whose actor started the process of the job."""
+
+    def found() -> str | None:
+        parents = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1] for pid in processes_of(job)]
+        return next((node for pid in parents if (node := cluster.node_of(int(pid))) is not None), None)
+
+    return str(until(found))
+
+
+def test_a_killed_actor_a_killed_caller_and_a_cluster_that_is_away_cost_at_most_an_attempt(
+    service: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = word_repository(service.folder / "repo")
+    with ray_cluster() as cluster:
+        for name, value in cluster.variables.items():
+            monkeypatch.setenv(name, value)
+        with working(service.parts(), service.place(), engine=cluster.address):
+            job = service.submit(repo, word_settings(service.folder / "log", slower=10))
+            service.until(job, lambda found: found.progress.metric_calls > 5)
+            for caller in multiprocessing.active_children():
+                caller.kill()
+            calls = service.get(job).progress.metric_calls
+            service.until(job, lambda found: found.progress.metric_calls > calls)
+            assert service.get(job).attempts == 1
+            for pid in processes_of(job):
+                parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+                if cluster.node_of(parent) is not None:
+                    os.kill(parent, signal.SIGKILL)
+            calls = service.get(job).progress.metric_calls
+            service.until(job, lambda found: found.attempts == 2 and found.progress.metric_calls > calls)
+            cluster.lose("head")
+            until(lambda: not processes_of(job))
+            cluster.head()
+            ended = service.ended(job)
+    assert (ended.status, ended.attempts) == ("completed", 3), f"{ended!r}\n{service.log(job)}"
+
+
+def test_a_cluster_of_another_version_is_refused_with_both(
+    cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller takes itself for another version of Ray."""
+    (tmp_path / "sitecustomize.py").write_text("import ray\n\nray.__version__ = '2.61.7'\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    refused = RayEngine(cluster.address, run_on_node, lambda work: (work.id,), at_once=1)
+    with pytest.raises(EngineRefused, match="Version mismatch") as raised, refused:
+        raise AssertionError("it was opened")
+    assert all(version in str(raised.value) for version in ("2.61.7", version_of("ray")))

@@ -1,0 +1,157 @@
+"""An attempt without a database does its work over the API; what is delivered twice or late changes nothing."""
+
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from evolverpc_common.installation import installed_version
+from gepa_service.jobs import control
+from gepa_service.jobs.attempt_messages import Begun, LogLines, Report
+from gepa_service.jobs.attempt_records import AttemptRecords
+from gepa_service.jobs.http_attempt import HttpAttempt, run_on_node
+from gepa_service.jobs.month_spending import month_id
+from gepa_service.jobs.parts import Revealed
+from gepa_service.jobs.queue import Queue
+from gepa_service.jobs.work_order import Ended, Spent, TaskDone
+from gepa_service.model.job_log import LogChunk, LogLine
+from gepa_service.model.tenant import Usage
+from gepa_service.model.work import ProgramWork, TaskResult, Work
+from gepa_service.records.record import new_id, now
+from gepa_service.records.store import RecordsUnavailable
+from tests.gepa_service.platform import Platform
+from tests.sandbox_runtime.source.repositories import commit
+
+SECRET = "the-secret-of-acme"
+PROGRAM = """
+import os
+
+seed_candidate = {"prompt": "plain"}
+
+def run(row, candidate):
+    return os.environ.get("OWN_KEY", "none")
+
+def score(row, output):
+    return float(output != "none"), "-"
+"""
+
+
+def placed(service: Platform, tasks: int) -> Work:
+    """The first attempt at a batch, which no process makes yet."""
+    commit(service.folder / "repo", {"program.py": PROGRAM, "gepa.toml": 'program = "program.py"\n'})
+    repo = str(service.folder / "repo")
+    rows = tuple({"row": {"text": f"t{at}"}, "task_id": str(at)} for at in range(tasks))
+    batch = Work(
+        tenant="acme",
+        id=new_id("batch"),
+        what="rollouts",
+        repo_url=repo,
+        settings={"repo": repo, "pass_env": ["OWN_KEY"]},
+        created_by="key:test",
+        program=ProgramWork(tasks=rows),
+    )
+    service.records.insert(batch)
+    found = Queue(service.records).take()
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def attempt(service: Platform) -> Iterator[tuple[Work, HttpAttempt]]:
+    work = placed(service, 2)
+    with HttpAttempt(service.api, work.id, service.tokens.issue(work, role="attempt")) as made:
+        yield work, made
+
+
+def test_an_attempt_on_a_node_does_its_work_over_the_api_with_its_tenants_secrets(service: Platform) -> None:
+    service.secrets["acme"] = Revealed({"OWN_KEY": SECRET})
+    work = placed(service, 3)
+    token = service.tokens.issue(work, role="attempt")
+    run_on_node(work.id, token, service.place(), installed_version(), threading.Event())
+    ended = service.get(work)
+    assert (ended.status, ended.done, ended.failed) == ("completed", 3, 0), service.log(work)
+    found = service.records.page(TaskResult, "acme")
+    assert sorted(each.index for each in found) == [0, 1, 2]
+    assert all(each.result["output"] == "[redacted]" and each.result["score"] == 1.0 for each in found)
+    lines = [line.text for chunk in service.records.page(LogChunk, "acme", {"job_id": work.id}) for line in chunk.lines]
+    assert lines[0] == "attempt 1 begins"
+    assert lines[-1] == "completed"
+    assert list((service.folder / "jobs").glob("*")) == []
+
+
+def test_what_is_delivered_again_is_neither_stored_nor_counted_again(
+    service: Platform, attempt: tuple[Work, HttpAttempt]
+) -> None:
+    work, http = attempt
+    begun = http.begin()
+    assert isinstance(begun, Begun)
+    logs = (LogLines(id=new_id("log"), lines=(LogLine(at=now(), source="job", text="one"),)),)
+    reports = [
+        Report(logs=logs),
+        Report(message=TaskDone(index=0, result={"status": "ok"})),
+        Report(message=Spent(usd=0.5, unpriced=1)),
+        Report(message=Spent(usd=0.75, unpriced=1)),
+    ]
+    others = [AttemptRecords(service.parts(), "acme", work.id, 1) for _ in range(2)]  # of other processes of the API
+    for take in (http.report, *(other.report for other in others)):
+        for report in (*reports, reports[2]):
+            assert not take(report).is_over
+    assert http.report(Report(message=TaskDone(index=1, result={"status": "ok"}))).stop is None
+    for take in (others[0].report, http.report, http.report):
+        assert take(Report(message=Ended(status="completed"))).is_over
+    ended = service.get(work)
+    assert (ended.status, ended.done, ended.cost_usd) == ("completed", 2, 0.75)
+    month = service.records.get(Usage, "acme", month_id(now()))
+    assert month is not None
+    assert (month.work_usd, month.work_unpriced) == (0.75, 1)
+    assert [each.index for each in service.records.page(TaskResult, "acme")] == [0, 1]
+    chunks = service.records.page(LogChunk, "acme", {"job_id": work.id})
+    assert [line.text for chunk in chunks for line in chunk.lines] == ["one", "completed"]
+
+
+def test_an_attempt_gets_no_secret_once_its_work_is_cancelled_and_another_begins(
+    service: Platform, attempt: tuple[Work, HttpAttempt]
+) -> None:
+    work, http = attempt
+    control.cancel(service.of("acme"), service.journals, work, "key:ann")
+    assert http.begin() is None
+    assert http.report(Report(message=Spent(usd=0.5, unpriced=0))).is_over
+    assert service.get(work).cost_usd == 0.5, "what cancelled work has spent is counted"
+    service.records.replace(service.get(work).model_copy(update={"status": "running", "attempts": 2}))
+    assert http.begin() is None
+    assert http.report(Report(message=Spent(usd=0.9, unpriced=0))).is_over
+    assert service.get(work).cost_usd == 0.5
+
+
+def test_a_paused_batch_has_its_attempt_stop_and_waits(service: Platform, attempt: tuple[Work, HttpAttempt]) -> None:
+    work, http = attempt
+    assert http.begin() is not None
+    control.pause(service.of("acme"), service.get(work), "key:ann")
+    assert http.report(Report()).stop == "pause"
+    assert http.report(Report(message=Ended(status="interrupted"), stopped="pause")).is_over
+    assert service.get(work).status == "paused"
+
+
+def test_the_token_of_the_optimizer_gets_no_secret(service: Platform, attempt: tuple[Work, HttpAttempt]) -> None:
+    work, _ = attempt
+    for role, status in (("job", 403), ("attempt", 200)):
+        headers = {"Authorization": f"Bearer {service.tokens.issue(work, role=role)}"}  # type: ignore[arg-type]
+        assert httpx.post(f"{service.api}/job/{work.id}/attempt/begin", headers=headers).status_code == status
+
+
+def test_an_api_that_is_away_is_asked_again(service: Platform) -> None:
+    with (
+        HttpAttempt("http://127.0.0.1:9", "batch_1", "token") as http,
+        pytest.raises(RecordsUnavailable, match="does not answer"),
+    ):
+        http.report(Report())
+
+
+def test_work_on_a_node_with_another_version_waits_and_states_both(service: Platform) -> None:
+    work = placed(service, 1)
+    token = service.tokens.issue(work, role="attempt")
+    run_on_node(work.id, token, service.place(), "0.0.1", threading.Event())
+    found = service.get(work)
+    assert (found.status, found.setbacks) == ("pending", 1)
+    assert all(version in (found.reason or "") for version in (installed_version(), "0.0.1"))
