@@ -39,7 +39,9 @@ def test_a_gain_on_the_sealed_rows_is_certified_with_its_numbers(tmp_path: Path)
     assert (found.validation.seed, found.validation.best) == (0.0, 1.0)
     assert (found.budget.evaluations, found.budget.test_evaluations) == (20, 24)
     assert found.budget.cost_usd == pytest.approx(20 * 0.01 + 4 * 0.002 + 24 * 0.01)
-    assert found.statement.startswith("improved: on 12 sealed test rows the seed scores 0 and candidate 4 scores 0.8333")
+    assert found.statement.startswith(
+        "improved: on 12 sealed test rows the seed scores 0 and candidate 4 scores 0.8333"
+    )
 
 
 def test_rows_that_are_equal_but_for_white_space_and_the_order_of_keys_count_once(tmp_path: Path) -> None:

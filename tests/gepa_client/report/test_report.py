@@ -11,7 +11,9 @@ from tests.gepa_client.exported_page import shown_text
 def test_the_report_begins_with_the_scores_the_end_and_how_certain_the_difference_is() -> None:
     record = example_record(Finished(status="completed", reason="max_metric_calls of 120 is reached", metric_calls=120))
     page = shown_text(record, explanation(record))
-    assert page.startswith("summary\nOn 12 validation rows the seed scores 0.25 and the best candidate (2) scores 0.75.\n")
+    assert page.startswith(
+        "summary\nOn 12 validation rows the seed scores 0.25 and the best candidate (2) scores 0.75.\n"
+    )
     assert "It ended after 120 of 3,000 metric calls and 3.0 s (completed: max_metric_calls of 120 is" in page
     assert "The program made 9 proposals, of which 2 were kept." in page
     assert "1 row is better, 1 is worse and 0 the same with the best candidate: that may be chance" in page
