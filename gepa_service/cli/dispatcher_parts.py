@@ -67,6 +67,7 @@ def opened_dispatcher(parts: AttemptParts, at_once: int) -> Iterator[Dispatcher]
     with (
         holder_in(parts.folder) as holder,
         DispatcherLease(parts.records, holder) as lease,
+        parts.hosts,
         LocalEngine(attempt, at_once) as engine,
     ):
         yield Dispatcher(parts.records, Queue(parts.records, limit.is_reached), engine, lease)

@@ -15,6 +15,7 @@ from gepa_client.errors import JournalError
 from gepa_client.run.output_folder import LOG as RUN_LOG
 from gepa_service.jobs.announcements import announce
 from gepa_service.jobs.front_port import opened_front
+from gepa_service.jobs.hosts import HostKey
 from gepa_service.jobs.job_environment import basic_environment, cache_of
 from gepa_service.jobs.job_logs import JobLogs
 from gepa_service.jobs.kept import Kept, ResultsUnread
@@ -22,8 +23,8 @@ from gepa_service.jobs.kept_results import KeptResults
 from gepa_service.jobs.kept_run import KeptRun
 from gepa_service.jobs.month_spending import NOTHING_LEFT
 from gepa_service.jobs.parts import AttemptParts, folder_of
-from gepa_service.jobs.work_order import Ended, Front, Message, Order, Spent, failed
-from gepa_service.jobs.work_process import TICK_S, WorkProcess
+from gepa_service.jobs.work_order import Ended, Front, Message, Order, ProgramOrder, Spent, failed
+from gepa_service.jobs.work_process import TICK_S, RunningWork, WorkProcess
 from gepa_service.model.work import ENDED, Status, Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordError, RecordsUnavailable, TenantRecords, changed
@@ -112,17 +113,26 @@ class Attempt:
     def _processed(self, front: Front | None) -> Ended:
         with contextlib.ExitStack() as after:
             after.callback(self._clean)
-            order, git = self._prepared(front)
-            with (self._folder / "job.log").open("ab") as log:
-                process = WorkProcess(self._environment(git), self._folder, log, self._secrets)
+            process = self._begun(*self._prepared(front))
             after.callback(process.end, STOP_S)
             try:
-                process.begin(order)
                 return self._watched(process)
             except (_Lost, RecordError):
                 process.end(CANCEL_S, at_once=True)
                 self._settle(process)
                 raise
+
+    def _begun(self, order: Order, git: Path) -> RunningWork:
+        """Begin the work: an optimization in a process of its own."""
+        environment = self._environment(git)
+        if isinstance(order, ProgramOrder):
+            work, parts = self._work, self._parts
+            key = HostKey.of(work.tenant, work.repo_url, order)
+            return parts.hosts.begin(key, order, environment, git.read_text(), self._secrets, parts.folder)
+        with (self._folder / "job.log").open("ab") as log:
+            process = WorkProcess(environment, self._folder, log, self._secrets)
+        process.begin(order)
+        return process
 
     def _clean(self) -> None:
         self._kept.close()
@@ -138,7 +148,7 @@ class Attempt:
         basic = basic_environment(self._folder, at_modal=self._parts.sandbox == "modal")
         return {**basic, **own, "XDG_CACHE_HOME": str(cache)}
 
-    def _watched(self, process: WorkProcess) -> Ended:
+    def _watched(self, process: RunningWork) -> Ended:
         """Keep what the process reports while it runs; return how it ended."""
         last: Ended | None = None
         held: Message | None = None
@@ -160,7 +170,7 @@ class Attempt:
             held = None
         return last or Ended(status="interrupted", reason="the process ended before its work was over")
 
-    def _keep(self, process: WorkProcess) -> None:
+    def _keep(self, process: RunningWork) -> None:
         moment = time.monotonic()
         stops_now = self._stop.is_set() and self._stopped is None
         try:
@@ -194,7 +204,7 @@ class Attempt:
             with contextlib.suppress(JournalError):  # it cannot be read now
                 self._is_out_of_money = self._is_out_of_money or self._has_spent_all(self._work.tenant)
 
-    def _settle(self, process: WorkProcess) -> None:
+    def _settle(self, process: RunningWork) -> None:
         """Count what the ended process has spent, and state in the record of cancelled work how far it came."""
         while not process.is_silent:
             message = process.next()

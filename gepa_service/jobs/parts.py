@@ -8,6 +8,7 @@ from gepa_client.journal.store import Store
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs.front_port import Forward
 from gepa_service.jobs.git_access import GitAccess
+from gepa_service.jobs.hosts import Hosts
 from gepa_service.model.work import Work
 from gepa_service.records.store import RecordStore
 
@@ -36,7 +37,7 @@ class AttemptParts:
     `api`: the address of the API, as this machine reaches it. `folder`: for the folders of works. `cache`: of
     fetched repositories and built environments, by tenant. `sandbox`: the backend. `secrets`: returns a tenant's.
     `git`: how repositories are read. `forward`: with the backend `modal`, makes a port of this machine reachable from
-    there, and gives its address.
+    there, and gives its address. `hosts`: of this process, which does batches and steps in them.
     """
 
     records: RecordStore
@@ -49,6 +50,7 @@ class AttemptParts:
     sandbox: str = "bubblewrap"
     secrets: Callable[[str], Revealed] = lambda _tenant: Revealed()
     forward: Forward | None = None
+    hosts: Hosts = field(default_factory=Hosts)
 
 
 def folder_of(parts: AttemptParts, work: Work, attempt: int | None = None) -> Path:

@@ -23,9 +23,8 @@ from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import TaskResult, Work
 from gepa_service.records.store import TenantRecords
-from tests.gepa_service.faults.processes import command_of
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import MASTER, processes_of, working
+from tests.gepa_service.platform import MASTER, hosts_in, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit, git
 from tests.support.waiting import eventually
@@ -255,9 +254,7 @@ async def test_a_batch_whose_process_is_killed_continues_with_the_tasks_that_are
     body = {"repo_url": program, "tasks": tasks, "config": {"parallelism": 1}}
     batch_id = (await editor("POST", "/api/internal/rollouts/batch", body)).json()["batch_id"]
     await eventually(lambda: acme.count(TaskResult, {"work_id": batch_id}) > 1, WAIT_S)
-    work = acme.get(Work, batch_id)
-    assert work is not None
-    [process] = [pid for pid in processes_of(work) if b"work_main" in command_of(pid)]
+    [process] = hosts_in(tmp_path / "works")
     os.kill(process, signal.SIGKILL)
     ended, results = await polled(editor, batch_id)
     assert (ended["status"], ended["progress"]["completed"]) == ("completed", 6), ended
