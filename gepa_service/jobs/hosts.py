@@ -198,6 +198,7 @@ class _HostProcess:
                     self._take(line)
         finally:
             status = self._process.wait()
+            self.hang_up()
             self.warm = 0
             if status:
                 text = (self._folder / LOG).read_bytes()[-SHOWN:].decode("utf-8", "replace")

@@ -30,7 +30,7 @@ from gepa_service.jobs.version_code import VersionCode, with_texts
 from gepa_service.jobs.warm_sandboxes import NO_SANDBOX_S, WarmSandboxes, WorkSandboxes
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
 from gepa_service.model.program_version import LARGEST_ARTIFACT, PROGRAM_JSON
-from gepa_service.model.work import PROMPT
+from gepa_service.model.work import PROMPT, ProgramWork
 from protocol import Candidate, Progress
 from protocol.errors import MutationRejected, Overloaded, RpcError
 
@@ -68,7 +68,8 @@ async def work_on_program(
         with work_settings(order, settings_for) as (settings, front):
             if front is not None:
                 await end_earlier_attempts(order.id, settings)
-            async with warm.taken(order.id, settings, lambda line: log(line.text)) as sandboxes:
+            show, warm_up = (lambda line: log(line.text)), partial(_start_version, order.program)
+            async with warm.taken(order.id, settings, show, order.program.code, warm_up) as sandboxes:
                 return await _counted(_done(order, sandboxes, report, log), sandboxes, report)
     except Exception as error:
         error.add_note("\n".join(printed))
@@ -76,6 +77,15 @@ async def work_on_program(
     finally:
         if sandboxes is not None:
             report(_spent(sandboxes))  # with the calls that were in flight as the sandboxes ended
+
+
+async def _start_version(program: ProgramWork, address: Address) -> None:
+    """Start the program of a version with code of its own. Raises `ClientError`, `RpcError`."""
+    if program.code is not None:
+        async with RpcClient(address) as client:
+            await client.discover()
+            candidate = await VersionCode(program, lambda candidate: candidate).on(client)
+            await client.evaluate(candidate, [], call_id=client.new_call_id(), timeout_s=program.timeout_s)
 
 
 def _flags(order: ProgramOrder) -> list[str]:

@@ -3,18 +3,22 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 from evolverpc_common.network_addresses import Network
+from gepa_client.errors import ClientError
+from gepa_client.fleet.endpoints_file import read_endpoints_file
 from gepa_client.sandboxing.open_sandboxes import OpenSandboxes, open_sandboxes
 from gepa_client.sandboxing.session import SessionNotStarted
 from gepa_client.sandboxing.session_interface import Log
 from gepa_client.sandboxing.session_messages import SessionMessage, pool_log, refusal_log
 from gepa_client.sandboxing.setup import open_setup, source_of
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.transport.address import Address
 from gepa_service.jobs.job_sandboxes import published
+from protocol.errors import RpcError
 from sandbox_runtime import EnvironmentMissing, SandboxError
 from sandbox_runtime.gateway import GatewayRefusal, ProviderCall
 from sandbox_runtime.pool import PoolEvent, PoolFailed
@@ -44,6 +48,10 @@ _PER_WORK = {"sandboxes", "ref", "fleet"}
 _log = logging.getLogger(__name__)
 
 
+WarmUp = Callable[[Address], Coroutine[Any, Any, None]]
+"""What is done at the first server once it is ready, so that a work need not wait for it."""
+
+
 class WorkSandboxes:
     """Sandboxes that one work uses, with a gateway of their own; the first is started at once, also before the work.
 
@@ -53,7 +61,13 @@ class WorkSandboxes:
     """
 
     def __init__(
-        self, run_id: str, settings: RunConfig, version: str, source: Source, networks: Sequence[Network]
+        self,
+        run_id: str,
+        settings: RunConfig,
+        version: str,
+        source: Source,
+        networks: Sequence[Network],
+        warm_up: WarmUp,
     ) -> None:
         self.settings = settings
         self.version = version
@@ -69,7 +83,7 @@ class WorkSandboxes:
         opening = partial(
             open_setup, settings, run_id, self._receive, allowed_networks=networks, source=source, begins_later=True
         )
-        self._holding = asyncio.create_task(self._hold(opening))
+        self._holding = asyncio.create_task(self._hold(opening, warm_up if run_id == WARM else None))
 
     @property
     def is_fit(self) -> bool:
@@ -84,7 +98,7 @@ class WorkSandboxes:
     @property
     def is_ready(self) -> bool:
         """Whether a sandbox is there."""
-        return self.is_fit and self._is_there.is_set()
+        return self.is_fit and self._opened.done() and self._is_there.is_set()
 
     async def begin(self, settings: RunConfig, show: Callable[[Log], None]) -> None:
         """Let a work use them: answer calls to models, start as many as it has, and wait until one is ready.
@@ -118,12 +132,16 @@ class WorkSandboxes:
         if not done:
             _log.warning("sandboxes of %s do not end within %g s", self.version, CLOSE_S)
 
-    async def _hold(self, opening: Callable[[], Any]) -> None:
+    async def _hold(self, opening: Callable[[], Any], warm_up: WarmUp | None) -> None:
         try:
             async with open_sandboxes(opening, 1, self._receive) as opened:
                 self._open = opened
                 self._let_begin()
                 await opened.pool.first_ready()
+                if warm_up is not None:
+                    with contextlib.suppress(ClientError, RpcError):  # the work meets it too, and reports it
+                        for first in read_endpoints_file(opened.fleet)[:1]:
+                            await warm_up(first)
                 self._opened.set_result(opened)
                 await asyncio.Event().wait()  # until it is cancelled
         except asyncio.CancelledError:
@@ -171,9 +189,11 @@ class WarmSandboxes:
 
     @contextlib.asynccontextmanager
     async def taken(
-        self, run_id: str, settings: RunConfig, show: Callable[[Log], None]
+        self, run_id: str, settings: RunConfig, show: Callable[[Log], None], code: str | None, warm_up: WarmUp
     ) -> AsyncIterator[WorkSandboxes]:
         """Give a work its sandboxes for the block; an image that Modal lacks is built first.
+
+        `code`: names the code of a version that no repository has. `warm_up`: for sandboxes that wait.
 
         Raises:
             SessionNotStarted: none became ready.
@@ -183,16 +203,18 @@ class WarmSandboxes:
             checkout = await source.ready(on_progress=lambda text: show(Log(text)))
         except (SandboxError, OSError, ValueError) as error:
             raise SessionNotStarted(error, must_publish=False) from error
-        described = settings.model_dump_json(exclude=_PER_WORK)
-        version = f"{checkout.commit} {checkout.branch} {described}"
-        sandboxes = self._take(version)
-        is_warm = sandboxes is not None
-        start = partial(WorkSandboxes, settings=settings, version=version, source=source, networks=self._networks)
+        version = f"{checkout.commit} {checkout.branch} {code} {settings.model_dump_json(exclude=_PER_WORK)}"
+
+        def start(run: str) -> WorkSandboxes:
+            return WorkSandboxes(run, settings, version, source, self._networks, warm_up)
+
         start_next = partial(self._prepare, settings, partial(start, WARM), version)
+        sandboxes = self._take(version)
+        if is_warm := sandboxes is not None:
+            show(Log("the sandbox was started before the work"))
+            start_next(1 if sandboxes.is_ready else MOST_WARM)  # works come faster than one sandbox after the other
         try:
             sandboxes = sandboxes or start(run_id)
-            if is_warm:
-                start_next()
             try:
                 await sandboxes.begin(settings, show)
             except SessionNotStarted as error:
@@ -204,7 +226,7 @@ class WarmSandboxes:
                 sandboxes = start(run_id)
                 await sandboxes.begin(settings, show)
             if not is_warm:
-                start_next()
+                start_next(1)
             yield sandboxes
         finally:
             if sandboxes is not None:
@@ -224,23 +246,27 @@ class WarmSandboxes:
             self._report(len(self._warm))
         return fit[0] if fit else None
 
-    def _prepare(self, settings: RunConfig, start: Callable[[], WorkSandboxes], version: str) -> None:
-        """Start a sandbox for the next work; of those that wait, the oldest of other versions make room for it.
+    def _prepare(self, settings: RunConfig, start: Callable[[], WorkSandboxes], version: str, count: int) -> None:
+        """Have so many sandboxes wait for works on the version; the oldest of other versions make room for them.
 
-        None waits at Modal, where a sandbox costs money, and where one whose owner has died would run on.
+        None waits at Modal, where each costs money, and those of a process that was killed would run on.
         """
-        if settings.sandbox == "modal" or settings.sandbox_memory_mb > MOST_WARM_MB:
+        if settings.sandbox == "modal":
             return
-        for each in tuple(self._warm):
-            memory = settings.sandbox_memory_mb + sum(one.settings.sandbox_memory_mb for one in self._warm)
-            if not each.is_fit or (each.version != version and (len(self._warm) >= MOST_WARM or memory > MOST_WARM_MB)):
-                self._end(each)
-        memory = settings.sandbox_memory_mb + sum(one.settings.sandbox_memory_mb for one in self._warm)
-        if len(self._warm) < MOST_WARM and memory <= MOST_WARM_MB:
-            waiting = start()
-            self._warm.append(waiting)
-            self._report(len(self._warm))
-            asyncio.get_running_loop().call_later(WARM_S, self._end, waiting)
+        own = [each for each in self._warm if each.version == version and each.is_fit]
+        others = [each for each in self._warm if each not in own]
+        for _ in range(count - len(own)):
+            while others and not (all(each.is_fit for each in others) and self._has_room_for(settings)):
+                self._end(others.pop(0))
+            if self._has_room_for(settings):
+                waiting = start()
+                self._warm.append(waiting)
+                self._report(len(self._warm))
+                asyncio.get_running_loop().call_later(WARM_S, self._end, waiting)
+
+    def _has_room_for(self, settings: RunConfig) -> bool:
+        memory_mb = sum(each.settings.sandbox_memory_mb for each in self._warm) + settings.sandbox_memory_mb
+        return len(self._warm) < MOST_WARM and memory_mb <= MOST_WARM_MB
 
     def _end(self, waiting: WorkSandboxes) -> None:
         """End sandboxes in the background, if no work has taken them."""
