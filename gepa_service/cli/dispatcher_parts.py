@@ -66,7 +66,7 @@ def opened_dispatcher(parts: AttemptParts, at_once: int) -> Iterator[Dispatcher]
 
     with (
         holder_in(parts.folder) as holder,
-        DispatcherLease(parts.records, holder) as lease,
+        DispatcherLease(parts.records, holder, warm=lambda: parts.hosts.warm) as lease,
         parts.hosts,
         LocalEngine(attempt, at_once) as engine,
     ):

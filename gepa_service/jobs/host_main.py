@@ -2,7 +2,8 @@
 
 `Begin` and `Stop` come on stdin, `Reported` and `Warm` go to stdout. The end of stdin, which also follows the death of
 the process that started it, stops all works and ends their sandboxes. What a work logs is appended to `job.log` in its
-folder; what libraries print goes to the log of this process. All orders have the same secrets.
+folder; what libraries print goes to the log of this process, in its working directory, which it removes at its end. All
+orders have the same secrets.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     gc.disable()  # it takes a sixth of the imports' time
 
+    from evolverpc_common.files import remove_tree
     from evolverpc_common.open_connections import raise_descriptor_limit
     from gepa_client.sandboxing.setup import MOST_DESCRIPTORS
     from gepa_service.jobs.host import Host
@@ -42,6 +45,7 @@ def main() -> None:
         lines.flush()
 
     asyncio.run(_serve(Host(report)))
+    remove_tree(Path.cwd())  # the process that started this one may have been killed
     os._exit(0)  # threads of libraries may not keep the process
 
 

@@ -2,10 +2,10 @@
 
 import contextlib
 import hashlib
-import itertools
 import logging
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,7 +59,6 @@ class Hosts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._hosts: dict[HostKey, _HostProcess] = {}
-        self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:
         return self
@@ -98,7 +97,7 @@ class Hosts:
                     other for other in self._hosts if (other.tenant, other.repo_url) == (key.tenant, key.repo_url)
                 ]:
                     self._let_go(other)
-                host = _HostProcess(self, folder / f"host-{next(self._numbers)}", environment, secrets)
+                host = _HostProcess(self, Path(tempfile.mkdtemp(prefix="host-", dir=folder)), environment, secrets)
             self._hosts[key] = host  # the last one is the one that was used last
             work = host.begin(order, git)
             idle = [each for each, one in self._hosts.items() if not one.works]
@@ -143,9 +142,8 @@ class _HostProcess:
         self.warm = 0
         self.has_ended = False
         self._writing = threading.Lock()
-        remove_tree(folder)
-        for path in (folder, folder / "home", folder / "tmp"):
-            path.mkdir(mode=0o700, parents=True)
+        for name in ("home", "tmp"):
+            (folder / name).mkdir(mode=0o700)
         own = {"HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp"), "GIT_CONFIG_GLOBAL": str(folder / GIT)}
         with (folder / LOG).open("ab") as log:
             self._process = subprocess.Popen(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gepa_service.api.metrics import Metrics
 from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.tenant import Usage
@@ -121,7 +122,7 @@ def test_each_step_has_a_sandbox_of_its_own_that_the_one_before_has_had_started(
     service: Platform, program: Path, parts: AttemptParts
 ) -> None:
     assert done(service, begun(service, program)) == (["better", "no", False], False)
-    until(lambda: parts.hosts.warm == 1)
+    until(lambda: b"gepa_service_warm_sandboxes 1.0" in Metrics().text(service.records))
     assert done(service, begun(service, program)) == (["better", "no", False], True)
     [host] = hosts_in(parts.folder)
     os.kill(host, signal.SIGKILL)
