@@ -7,6 +7,7 @@ orders have the same secrets.
 """
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -41,8 +42,9 @@ def main() -> None:
     raise_descriptor_limit(MOST_DESCRIPTORS)  # once: each set-up restores what it found
 
     def report(line: str) -> None:
-        lines.write(line.encode() + b"\n")
-        lines.flush()
+        with contextlib.suppress(BrokenPipeError):  # the process that started this one is gone; stdin ends too
+            lines.write(line.encode() + b"\n")
+            lines.flush()
 
     asyncio.run(_serve(Host(report)))
     remove_tree(Path.cwd())  # the process that started this one may have been killed

@@ -1,10 +1,12 @@
 """Steps and batches that find a sandbox which was started before them."""
 
+import contextlib
 import os
 import shutil
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from tests.gepa_service.faults.processes import lineage_of
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import Platform, hosts_in, working
 from tests.sandbox_runtime.source.repositories import commit
+from tests.support.modal_cloud import found_by_this_process, loopback_modal_beside
 from tests.support.processes import command_of
 from tests.support.waiting import until
 
@@ -214,6 +217,26 @@ def test_a_step_is_cancelled_beside_another_one_of_its_tenant_that_continues(
     assert time.monotonic() - began < 15, "it ends before the process would be killed"
     assert done(service, other)[0] == ["better", "no", False]
     assert (hosts_in(parts.folder), service.get(other).attempts) == ([host], 1)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
+def test_at_modal_no_sandbox_waits(service: Platform, program: Path) -> None:
+    service.sandbox = "modal"
+    with loopback_modal_beside() as cloud, found_by_this_process(cloud):
+
+        @contextlib.contextmanager
+        def forward(port: int) -> Iterator[str]:
+            cloud.reach(port)
+            yield f"http://127.0.0.1:{port}"
+
+        parts = replace(service.parts(), forward=forward)
+        with working(parts):
+            for _ in range(2):
+                assert done(service, begun(service, program)) == (["better", "no", False], False)
+            until(lambda: not hosts_in(parts.folder))
+            assert cloud.running == []
+        assert len(cloud.boxes) == 2
 
 
 def servers_of(host: int) -> list[int]:
