@@ -51,8 +51,12 @@ class Host:
             os.environ.update(order.secrets)
             networks = parse_networks(order.allow_networks)
             self._warm = WarmSandboxes(networks, lambda count: self._report(Warm(warm=count).model_dump_json()))
-        with (order.folder / LOG).open("a", encoding="utf-8") as log:
-            report(await self._ended(order, self._warm, report, log))
+        try:
+            with (order.folder / LOG).open("a", encoding="utf-8") as log:
+                ended = await self._ended(order, self._warm, report, log)
+        except OSError as error:  # of the log
+            ended = ended_by(error)
+        report(ended)
 
     async def _ended(
         self, order: ProgramOrder, warm: WarmSandboxes, report: Callable[[Message], None], log: TextIO

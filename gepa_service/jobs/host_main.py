@@ -17,6 +17,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evolverpc_common.files import remove_tree
+from evolverpc_common.open_connections import raise_descriptor_limit
+
 if TYPE_CHECKING:
     from gepa_service.jobs.host import Host
 
@@ -31,8 +34,6 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     gc.disable()  # it takes a sixth of the imports' time
 
-    from evolverpc_common.files import remove_tree
-    from evolverpc_common.open_connections import raise_descriptor_limit
     from gepa_client.sandboxing.setup import MOST_DESCRIPTORS
     from gepa_service.jobs.host import Host
 
