@@ -498,6 +498,23 @@ def _service_start(figures: Figures) -> str:
 """
 
 
+def _service_steps(figures: Figures) -> str:
+    rows = [
+        (words, *(f"{figures[f'{kind}_{way}']:g}" for way in ("first_s", "warm_p50_s", "warm_most_s", "row_p50_s")))
+        for kind, words in (("plain", "plain functions"), ("dspy", "imports DSPy"))
+    ]
+    return f"""
+`evolverpc service up` with bubblewrap, and prompt steps on one row of a program that does nothing: seconds of the first
+one, of those on a version that was used before, with a pause before each, and of those without a pause.
+
+{table(("program", "first", "warm, median", "warm, longest", "without a pause, median"), rows)}
+
+20 steps of two tenants that were asked for at once took {figures["steps_at_once_s"]:g} s, 60 tasks of 4 s in eight
+sandboxes {figures["long_batch_s"]:g} s, and {figures["short_tasks"]} tasks of 0.25 s with a limit of 1 s each
+{figures["short_batch_s"]:g} s, of which {figures["false_timeouts"]} timed out.
+"""
+
+
 SECTIONS: dict[str, Callable[[Figures], str]] = {
     "call_overhead": _call_overhead,
     "banking77": _banking77,
@@ -515,6 +532,7 @@ SECTIONS: dict[str, Callable[[Figures], str]] = {
     "sample_efficiency": _sample_efficiency,
     "service_load": _service_load,
     "service_start": _service_start,
+    "service_steps": _service_steps,
 }
 """By the benchmark's name, in the order they run."""
 

@@ -306,9 +306,9 @@ def _statement(verdict: Verdict, best: CandidateRecord, test: SealedTest) -> str
         else f"; {test.opened} candidates were scored on these rows, so {100 * test.error:.2g} % error is allowed here"
     )
     return (
-        f"{result}: on {rows} the seed scores {test.seed:.4g} and candidate {best.index} scores {test.best:.4g} (difference "
-        f"{test.difference:+.4g}, {100 * test.confidence:.4g} % interval {test.low:+.3g} to {test.high:+.3g}, "
-        f"p {'below 0.001' if test.p_value < 0.001 else f'= {test.p_value:.3f}'}{times})"
+        f"{result}: on {rows} the seed scores {test.seed:.4g} and candidate {best.index} scores {test.best:.4g} "
+        f"(difference {test.difference:+.4g}, {100 * test.confidence:.4g} % interval {test.low:+.3g} to "
+        f"{test.high:+.3g}, p {'below 0.001' if test.p_value < 0.001 else f'= {test.p_value:.3f}'}{times})"
     )
 
 

@@ -9,18 +9,16 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from functools import partial
 from pathlib import Path, PurePath
 from types import FrameType
-from typing import Any, TypeVar
 
-from evolverpc_common.display_text import counted
 from evolverpc_common.signal_handlers import signals_handled
 from gepa_client.journal.run_events import Event, Finished, FleetChanged, Progress
 from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage, parse_message
-from gepa_client.run.output_folder import unpack_artifacts
-from gepa_client.sandboxing.remote_exec import serving_exec
+from gepa_client.sandboxing.open_sandboxes import OpenSandboxes, open_sandboxes
 from gepa_client.sandboxing.session_interface import SWEEP, Driver, Log, NoSandboxes, Show
 from gepa_client.sandboxing.session_messages import (
     BudgetExhausted,
@@ -29,23 +27,15 @@ from gepa_client.sandboxing.session_messages import (
     Ready,
     SessionFailed,
     SessionMessage,
-    Setup,
     control_message,
     pool_log,
     refusal_log,
 )
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.settings.run_settings import MUTATION_LIMIT_S
 from gepa_client.transport.address import socket_of
 from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted, SandboxError
 from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall
-from sandbox_runtime.pool import EndpointsFile, PoolEvent, PoolFailed, SandboxPool, endpoints_folder
-from sandbox_runtime.source.client_sandbox import ClientSandbox
-
-T = TypeVar("T")
-
-IDLE_S = 60.0
-"""Seconds of work for fewer sandboxes after which one ends."""
+from sandbox_runtime.pool import PoolEvent, PoolFailed, SandboxPool
 
 CLOSE_S = 60.0
 """Seconds that ending everything may take; a sweep ends what is left then."""
@@ -57,12 +47,8 @@ and to end the run by itself."""
 ASK_EVERY_S = 15.0
 """Seconds between two requests for a new token of a sandbox that takes no calls."""
 
-
-COLLECT_S = 120.0
-"""Seconds that reading a program's files may take."""
-
 SHOWN = 5
-"""Files, or hosts, that are named one by one."""
+"""Hosts that are named one by one."""
 
 
 SERVER, WARNING = "evolverpc serve: ", "evolverpc serve: warning: "
@@ -101,17 +87,12 @@ class SandboxSession(NoSandboxes):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._started = threading.Event()
-        self._pool: SandboxPool | None = None
-        self._setup: Setup | None = None
+        self._opened: OpenSandboxes | None = None
         self._driver: Driver | None = None
         self._thread = threading.Thread(target=self._run, name="sandboxes", daemon=True)
         self._exhausted_s: float | None = None
         self._in_cooldown: dict[str, float] = {}
         self._connections = ConnectionLog()
-        self.models_usd = 0.0
-        """US dollars that the programs' finished calls to models have cost, as far as that is known."""
-        self.models_unpriced = 0
-        """Calls among them whose cost is not known."""
 
     def start(self, show: Show, progress: Callable[[str], None], *, spent_usd: float = 0.0) -> None:
         """Start the sandboxes and wait for the first; `settings` then name its commit and the fleet file.
@@ -195,45 +176,13 @@ class SandboxSession(NoSandboxes):
 
     def collect_artifacts(self, endpoint: str, folder: Path) -> list[Log]:
         """Copy the program's artifacts from the sandbox of an endpoint; return what to report."""
-        copied, left_out = list[str](), list[str]()
+        opened, loop = self._opened, self._loop
+        if opened is None or loop is None:
+            return []
         try:
-            contents = self._read(endpoint, ClientSandbox.artifacts) or []
-            for unpacked in (unpack_artifacts(content, folder) for content in contents if content):
-                copied += unpacked[0]
-                left_out += unpacked[1]
-        except (SandboxError, OSError, RuntimeError, TimeoutError, CancelledError) as error:
-            reason = str(error) or f"it took longer than {COLLECT_S:g} s"
-            return [Log(f"the program's artifacts could not be copied from its sandbox: {reason}", is_warning=True)]
-        logs = [Log(f"{counted(len(copied), 'file')} of the program copied to {folder}")] if copied else []
-        if b"" in contents:
-            logs.append(Log("the program's folder `artifacts` is not there: nothing was copied", is_warning=True))
-        if left_out:
-            more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
-            logs.append(
-                Log(f"not copied from the program's artifacts: {', '.join(left_out[:SHOWN])}{more}", is_warning=True)
-            )
-        return logs
-
-    def program_config(self, endpoint: str) -> dict[str, Any]:
-        """Return the `gepa.toml` of the program at an endpoint, which is untrusted; empty if there is none.
-
-        Raises:
-            SandboxError: it cannot be read.
-        """
-        try:
-            return self._read(endpoint, ClientSandbox.config) or {}
-        except TimeoutError:
-            raise SandboxError(f"gepa.toml was not read within {COLLECT_S:g} s") from None
-
-    def _read(self, endpoint: str, read: Callable[[ClientSandbox], Coroutine[Any, Any, T]]) -> T | None:
-        """Return what is read from the sandbox of an endpoint; None if it has ended."""
-        setup, loop = self._setup, self._loop
-
-        async def found() -> T | None:
-            client = None if setup is None else await setup.at(endpoint)
-            return None if client is None else await read(client)
-
-        return None if loop is None else asyncio.run_coroutine_threadsafe(found(), loop).result(COLLECT_S)
+            return asyncio.run_coroutine_threadsafe(opened.collect_artifacts(endpoint, folder), loop).result()
+        except (RuntimeError, CancelledError):
+            return [Log("the program's artifacts could not be copied: its sandbox has ended", is_warning=True)]
 
     def write_connections(self, file: Path | None) -> list[Log]:
         """Append the connections of ended sandboxes to a file of JSON lines; return the totals of the busiest hosts."""
@@ -312,18 +261,15 @@ class SandboxSession(NoSandboxes):
 
     def _to_pool(self, method: Callable[..., object], *arguments: object) -> None:
         """Call a method of the pool in its thread, such as `SandboxPool.demand`, if there is a pool yet."""
-        if self._pool is not None:
-            self._call(method, self._pool, *arguments)
+        if self._opened is not None:
+            self._call(method, self._opened.pool, *arguments)
 
     def _spent(self, usd: float) -> None:
-        if self._setup is not None:
-            self._call(self._setup.spent, usd)
+        if self._opened is not None:
+            self._call(self._opened.setup.spent, usd)
 
     def _receive(self, message: SessionMessage) -> None:
         driver = self._driver
-        if isinstance(message, ProviderCall):
-            self.models_usd += message.cost_usd or 0.0
-            self.models_unpriced += message.cost_usd is None
         if isinstance(message, HostConnection):
             self._connections.add(message)
             return
@@ -359,25 +305,12 @@ class SandboxSession(NoSandboxes):
     async def _main(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self._started.set()
-        with endpoints_folder() as folder:
-            async with (
-                self._open_setup(self.settings, self._run_id, self._receive) as setup,
-                serving_exec(folder, setup.find),
-            ):
-                self._setup = setup
-                endpoints_file = EndpointsFile(folder)
-                async with SandboxPool(
-                    setup.start,
-                    self._size,
-                    endpoints_file=endpoints_file,
-                    on_event=self._messages.put,
-                    idle_s=IDLE_S,
-                    retire_s=MUTATION_LIMIT_S,
-                ) as pool:
-                    self._pool = pool
-                    await pool.first_ready()
-                    self._messages.put(Ready(endpoints_file.path, setup.commit))
-                    await asyncio.Event().wait()  # until it is cancelled
+        opening = partial(self._open_setup, self.settings, self._run_id, self._receive)
+        async with open_sandboxes(opening, self._size, self._messages.put) as opened:
+            self._opened = opened
+            await opened.pool.first_ready()
+            self._messages.put(Ready(opened.fleet, opened.setup.commit))
+            await asyncio.Event().wait()  # until it is cancelled
 
 
 def _drain(messages: "queue.SimpleQueue[SessionMessage]") -> Iterator[SessionMessage]:

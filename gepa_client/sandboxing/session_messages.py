@@ -109,6 +109,10 @@ class Setup(Protocol):
         """Return the sandbox with this endpoint; None if it has ended."""
         ...
 
+    def begin(self) -> None:
+        """Answer calls to models from now on; see `sandbox_runtime.gateway.Gateway`."""
+        ...
+
     def spent(self, usd: float) -> None:
         """Report what the whole run has spent so far, calls through this gateway included."""
         ...

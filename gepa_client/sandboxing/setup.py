@@ -66,17 +66,19 @@ async def open_setup(
     receive: Callable[[SessionMessage], None],
     *,
     allowed_networks: Sequence[Network] | None = None,
+    source: Source | None = None,
+    begins_later: bool = False,
 ) -> AsyncIterator[Setup]:
     """Open the set-up that the settings describe; the gateway closes last, so that no sandbox outlives it.
 
-    `allowed_networks`: as of `Gateway`.
+    `allowed_networks`, `begins_later`: as of `Gateway`. `source`: that of the settings, if it was read before.
 
     Raises:
         SandboxError: the runtime cannot be used here, or the source cannot be fetched.
         ValueError: a setting is invalid; the text names it.
         OSError: a file that the settings name cannot be read.
     """
-    source = source_of(settings)
+    source = source or source_of(settings)
     log = functools.cache(lambda text: receive(Log(text)))  # each text once, although every sandbox reports it
     client = client_settings(settings, run_id)
     async with AsyncExitStack() as stack:
@@ -84,7 +86,7 @@ async def open_setup(
         raise_descriptor_limit(MOST_DESCRIPTORS)
         gateway = None
         if settings.sandbox != "modal" or settings.gateway is not None:
-            gateway = await stack.enter_async_context(_gateway(settings, receive, allowed_networks))
+            gateway = await stack.enter_async_context(_gateway(settings, receive, allowed_networks, begins_later))
         runtime = await _runtime(stack, settings, receive)
         if left := [found for found in await runtime.found() if found.orphan]:
             log(f"{len(left)} sandboxes of ended processes are left; this ends them: {SWEEP}")
@@ -174,6 +176,10 @@ class _SandboxSetup:
                     return client
         return None
 
+    def begin(self) -> None:
+        if self.gateway is not None:
+            self.gateway.begin()
+
     def spent(self, usd: float) -> None:
         gateway = self.gateway
         if gateway is not None:  # `usd` is a little old, so this gateway's own part is never too small
@@ -214,7 +220,10 @@ def client_settings(settings: RunConfig, run_id: str) -> ClientSettings:
 
 
 def _gateway(
-    settings: RunConfig, receive: Callable[[SessionMessage], None], allowed_networks: Sequence[Network] | None
+    settings: RunConfig,
+    receive: Callable[[SessionMessage], None],
+    allowed_networks: Sequence[Network] | None,
+    begins_later: bool,
 ) -> Gateway:
     policy = GatewayPolicy(
         models=settings.models,
@@ -238,6 +247,7 @@ def _gateway(
         secret_headers=_secret_headers(settings),
         listen=listen,
         allowed_networks=allowed_networks,
+        begins_later=begins_later,
     )
 
 

@@ -6,6 +6,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gepa_service.api.audit_log import route_of
+from gepa_service.jobs.dispatcher_lease import ID as DISPATCHER
+from gepa_service.jobs.dispatcher_lease import LeaseRecord
+from gepa_service.model.tenant import TENANTS
 from gepa_service.model.work import Work
 from gepa_service.records.store import RecordStore
 
@@ -36,11 +39,17 @@ class Metrics:
         self.jobs = Gauge("gepa_service_jobs", "All work of all tenants.", ("status",), registry=self._registry)
         self.waiting = Gauge("gepa_service_tenants_waiting", "Tenants with pending work.", registry=self._registry)
 
+        self.warm = Gauge(
+            "gepa_service_warm_sandboxes", "Sandboxes that wait for a batch or step.", registry=self._registry
+        )
+
     def text(self, records: RecordStore) -> bytes:
         """Return the figures, with those of the database. Raises `RecordsUnavailable`."""
         for status in STATUSES:
             self.jobs.labels(status).set(records.count(Work, None, {"status": status}))
         self.waiting.set(len(records.tenants_with(Work, {"status": "pending"})))
+        lease = records.get(LeaseRecord, TENANTS, DISPATCHER)
+        self.warm.set(0 if lease is None else lease.warm)
         return generate_latest(self._registry)
 
 

@@ -19,6 +19,7 @@ from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.dispatcher import Dispatcher
 from gepa_service.jobs.dispatcher_lease import DispatcherLease, holder_in
 from gepa_service.jobs.front_port import Forward
+from gepa_service.jobs.hosts import Hosts
 from gepa_service.jobs.http_attempt import run_on_node
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.queue import Queue
@@ -50,18 +51,19 @@ def opened_dispatcher(parts: AttemptParts, place: Place, at_once: int, engine: s
         path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     with (
         holder_in(place.folder) as holder,
-        DispatcherLease(parts.records, holder) as lease,
-        engine_of(engine, parts, place, at_once) as opened,
+        Hosts(keep_warm=True) as hosts,
+        DispatcherLease(parts.records, holder, warm=lambda: hosts.warm) as lease,
+        engine_of(engine, parts, place, hosts, at_once) as opened,
     ):
         yield Dispatcher(parts.records, Queue(parts.records, parts.has_spent_all), opened, lease)
 
 
-def engine_of(name: str, parts: AttemptParts, place: Place, at_once: int) -> LocalEngine | RayEngine:
-    """Return the engine of a name, as of `opened_dispatcher`."""
+def engine_of(name: str, parts: AttemptParts, place: Place, hosts: Hosts, at_once: int) -> LocalEngine | RayEngine:
+    """Return the engine of a name, as of `opened_dispatcher`. `hosts`: of attempts on this machine."""
     if name == LOCAL:
 
         def attempt(work: Work, stop: threading.Event) -> None:
-            Attempt(place, AttemptRecords(parts, work.tenant, work.id, work.attempts), stop).run()
+            Attempt(place, AttemptRecords(parts, work.tenant, work.id, work.attempts), hosts, stop).run()
 
         return LocalEngine(attempt, at_once)
 

@@ -14,10 +14,11 @@ from evolverpc_common.redaction import Secrets
 from gepa_client.run.output_folder import LOG as RUN_LOG
 from gepa_service.jobs.attempt_messages import AttemptService, Begun, Report, Stopped, Wanted
 from gepa_service.jobs.front_port import Forward, opened_front
+from gepa_service.jobs.hosts import HostKey, Hosts
 from gepa_service.jobs.job_environment import basic_environment, cache_of
 from gepa_service.jobs.job_logs import JobLogs
 from gepa_service.jobs.work_order import Ended, Front, Message, OptimizeOrder, Order, ProgramOrder, Spent, failed
-from gepa_service.jobs.work_process import TICK_S, WorkProcess
+from gepa_service.jobs.work_process import TICK_S, RunningWork, WorkProcess
 from gepa_service.records.store import RecordError, RecordsUnavailable
 
 T = TypeVar("T")
@@ -67,12 +68,13 @@ class _Over(Exception):
 class Attempt:
     """Do work until it ends, is stopped, or is over for this attempt. Call `run` in a thread of its own.
 
-    `service`: keeps the records. `stop`: set to have the work handed back.
+    `service`: keeps the records. `hosts`: do batches and steps. `stop`: set to have the work handed back.
     """
 
-    def __init__(self, place: Place, service: AttemptService, stop: threading.Event) -> None:
+    def __init__(self, place: Place, service: AttemptService, hosts: Hosts, stop: threading.Event) -> None:
         self._place = place
         self._service = service
+        self._hosts = hosts
         self._stop = stop
         self._stopped: Stopped | None = None
         self._stop_by = math.inf
@@ -102,10 +104,8 @@ class Attempt:
         with contextlib.ExitStack() as after:
             after.callback(self._clean)
             self._prepare()
-            with (self._folder / "job.log").open("ab") as log:
-                process = WorkProcess(self._environment(), self._folder, log, self._secrets)
+            process = self._begun(self._order(front))
             after.callback(process.end, STOP_S)
-            process.begin(self._order(front))
             try:
                 ended = self._watched(process)
                 process.end(STOP_S)
@@ -114,6 +114,17 @@ class Attempt:
                 process.end(CANCEL_S, at_once=True)
                 self._settle(process)
                 raise
+
+    def _begun(self, order: Order) -> RunningWork:
+        """Begin the work: an optimization in a process of its own."""
+        environment, work = self._environment(), self._work.work
+        if isinstance(order, ProgramOrder):
+            key = HostKey.of(work.tenant, work.repo_url, order)
+            return self._hosts.begin(key, order, environment, self._work.git, self._secrets, self._place.folder)
+        with (self._folder / "job.log").open("ab") as log:
+            process = WorkProcess(environment, self._folder, log, self._secrets)
+        process.begin(order)
+        return process
 
     def _prepare(self) -> None:
         for path in (self._folder, self._folder / "home", self._folder / "tmp"):
@@ -151,7 +162,8 @@ class Attempt:
             "allow_networks": begun.allow_networks,
         }
         if work.program is not None:
-            return ProgramOrder(**common, what=work.what, program=work.program, done=begun.done)
+            warms = self._hosts.keep_warm and self._place.sandbox != "modal"
+            return ProgramOrder(**common, what=work.what, program=work.program, done=begun.done, warms=warms)
         isolated = self._place.sandbox == "bubblewrap"
         return OptimizeOrder(**common, api=self._place.api, token_file=self._token, isolated=isolated)
 
@@ -165,7 +177,7 @@ class Attempt:
 
     # --- the process --------------------------------------------------------------------------------------------------
 
-    def _watched(self, process: WorkProcess) -> Ended:
+    def _watched(self, process: RunningWork) -> Ended:
         """Report what happens while the process runs; return how it ended. Raises `_Over`, `RecordsUnavailable`."""
         last: Ended | None = None
         held: Message | None = None
@@ -213,7 +225,7 @@ class Attempt:
             raise _Over
         return True
 
-    def _obey(self, process: WorkProcess) -> None:
+    def _obey(self, process: RunningWork) -> None:
         """Have the process stop if that is wanted; end it if it does not."""
         wanted: Stopped | None = "service" if self._stop.is_set() else self._wanted.stop
         if wanted is not None and self._stopped is None:
@@ -228,7 +240,7 @@ class Attempt:
         report = Report(message=ended, logs=self._logs.unsent, stopped=self._stopped, redacted=self._work.redacted)
         _repeated(lambda: self._service.report(report))
 
-    def _settle(self, process: WorkProcess) -> None:
+    def _settle(self, process: RunningWork) -> None:
         """Report what the ended process of work that is over has spent and printed, if the service still takes it."""
         self._logs.read(last=True)
         reports = [Report(logs=self._logs.unsent)]

@@ -25,17 +25,22 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseRecord(Record):
-    """Which process dispatches work, None for none. Each renewal writes it, so that its `version` rises."""
+    """Which process dispatches work, None for none. Each renewal writes it, so that its `version` rises.
+
+    `warm`: how many sandboxes of that process wait for a work.
+    """
 
     kind: ClassVar[str] = "lease"
 
     holder: str | None
+    warm: int = 0
 
 
 class DispatcherLease:
     """Held, or awaited, while its `with` block runs.
 
     `holder`: a name that no other living process has. `lease_s`: as `LEASE_S`. `clock`: monotonic, of this process.
+    `warm`: returns how many of its sandboxes wait for a work.
     """
 
     def __init__(
@@ -44,8 +49,10 @@ class DispatcherLease:
         holder: str,
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.monotonic,
+        warm: Callable[[], int] = lambda: 0,
     ) -> None:
         self._records, self._holder, self._lease_s, self._clock = records, holder, lease_s, clock
+        self._warm = warm
         self._renewed = -math.inf
         self._seen: tuple[int, float] | None = None
         """The version that another holder wrote last, and since when it is known."""
@@ -63,7 +70,7 @@ class DispatcherLease:
         with contextlib.suppress(RecordError):  # it ends by itself
             found = self._records.get(LeaseRecord, TENANTS, ID)
             if found is not None and found.holder == self._holder:
-                self._records.replace(found.model_copy(update={"holder": None}))
+                self._records.replace(found.model_copy(update={"holder": None, "warm": 0}))
 
     @property
     def is_held(self) -> bool:
@@ -82,7 +89,7 @@ class DispatcherLease:
             if found is None:
                 self._records.insert(LeaseRecord(tenant=TENANTS, id=ID, holder=self._holder))
             elif found.holder in (None, self._holder) or self._is_left(found, moment):
-                self._records.replace(found.model_copy(update={"holder": self._holder}))
+                self._records.replace(found.model_copy(update={"holder": self._holder, "warm": self._warm()}))
             else:
                 self._renewed = -math.inf
                 return

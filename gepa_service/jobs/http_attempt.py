@@ -11,6 +11,7 @@ from evolverpc_common.installation import installed_version
 from gepa_client.errors import summary
 from gepa_service.jobs.attempt import Attempt, Place
 from gepa_service.jobs.attempt_messages import Begun, Report, Wanted
+from gepa_service.jobs.hosts import Hosts
 from gepa_service.jobs.work_order import Ended
 from gepa_service.records.store import RecordsUnavailable
 
@@ -73,7 +74,8 @@ def run_on_node(work_id: str, token: str, place: Place, version: str, stop: thre
         try:
             if version != installed_version():
                 raise OSError(f"it has version {installed_version()} of evolverpc, and the dispatcher {version}")
-            Attempt(place, service, stop).run()
+            with Hosts(keep_warm=False) as hosts:  # the next work may be placed on another node
+                Attempt(place, service, hosts, stop).run()
         except OSError as error:
             reason = f"the node {socket.gethostname()} cannot be used: {error}"
             service.report(Report(message=Ended(status="interrupted", reason=reason)))

@@ -28,26 +28,40 @@ class SettingNotTaken(Exception):
 
 
 @contextlib.contextmanager
-def started_session(
-    order: WorkOrder, settings_for: Callable[[Mapping[str, Any]], RunConfig], show: Show, *, spent_usd: float = 0.0
-) -> Iterator[tuple[SandboxSession, HttpFront | None]]:
-    """Start the sandboxes of the work for the block; an image that Modal lacks is built first.
+def work_settings(
+    order: WorkOrder, settings_for: Callable[[Mapping[str, Any]], RunConfig]
+) -> Iterator[tuple[RunConfig, HttpFront | None]]:
+    """Open the front of work at Modal for the block; yield the settings of the work, and the front.
 
-    `settings_for`: returns the settings, given those by which sandboxes at Modal reach the gateway. Yield the session,
-    and the front of work at Modal.
+    `settings_for`: returns the settings, given those by which sandboxes at Modal reach the gateway.
 
     Raises:
-        SettingNotTaken: the settings do not fit the backend. SessionNotStarted: none became ready. SandboxError: its
-        image cannot be built, or its front's port is taken.
+        SettingNotTaken: the settings do not fit the backend. SandboxError: the front's port is taken.
     """
-    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks))
     with fronted(order.front) as (gateway, front):
         try:
             settings = settings_for(gateway)
         except ValidationError as error:
             raise SettingNotTaken(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from error
+        yield settings, front
+
+
+@contextlib.contextmanager
+def started_session(
+    order: WorkOrder, settings_for: Callable[[Mapping[str, Any]], RunConfig], show: Show, *, spent_usd: float = 0.0
+) -> Iterator[tuple[SandboxSession, HttpFront | None]]:
+    """Start the sandboxes of the work for the block; an image that Modal lacks is built first.
+
+    `settings_for`: as of `work_settings`. Yield the session, and the front of work at Modal.
+
+    Raises:
+        SettingNotTaken, SandboxError: as of `work_settings`. SessionNotStarted: none became ready, or its image cannot
+        be built.
+    """
+    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks))
+    with work_settings(order, settings_for) as (settings, front):
         if front is not None:
-            end_earlier_attempts(order.id, settings)
+            asyncio.run(end_earlier_attempts(order.id, settings))
         session = SandboxSession(settings, order.id, setup, size=settings.sandboxes)
         try:
             try:
@@ -56,7 +70,7 @@ def started_session(
                 if not error.must_publish:
                     raise
                 session.close()
-                asyncio.run(_published(settings, show))
+                asyncio.run(published(settings, show))
                 session = SandboxSession(settings, order.id, setup, size=settings.sandboxes)
                 session.start(show, lambda _progress: None, spent_usd=spent_usd)
             yield session, front
@@ -65,18 +79,15 @@ def started_session(
                 show(CLOSED_LATE)
 
 
-async def _published(settings: RunConfig, show: Show) -> None:
+async def published(settings: RunConfig, show: Show) -> None:
+    """Build the image of the program at Modal. Raises `SessionNotStarted`."""
     try:
         await publish(settings, lambda text: show(Log(text)))
     except SandboxError as error:
         raise SessionNotStarted(error, must_publish=False) from error
 
 
-def end_earlier_attempts(run_id: str, settings: RunConfig) -> None:
+async def end_earlier_attempts(run_id: str, settings: RunConfig) -> None:
     """End the sandboxes that earlier attempts of a work left at Modal. Raises `SandboxError`."""
-
-    async def sweep() -> None:
-        async with open_runtime(settings.sandbox, app_name=settings.modal_app) as runtime:
-            await runtime.sweep({RUN_LABEL: run_id[:LABEL_LENGTH]}, orphans_only=False)
-
-    asyncio.run(sweep())
+    async with open_runtime(settings.sandbox, app_name=settings.modal_app) as runtime:
+        await runtime.sweep({RUN_LABEL: run_id[:LABEL_LENGTH]}, orphans_only=False)

@@ -1,11 +1,10 @@
-"""A batch or a step in its process: it starts sandboxes, calls their servers, and reports what comes."""
+"""A batch or a step: it gets sandboxes, calls their servers, and reports what comes."""
 
 import asyncio
 import contextlib
 import json
 import math
 import shlex
-import sys
 import tempfile
 import time
 import uuid
@@ -22,16 +21,16 @@ from gepa_client.fleet.endpoints_file import read_endpoints_file
 from gepa_client.fleet.example_retries import ATTEMPTS, ExampleRetries, HostEvidence, pause_s
 from gepa_client.gepa.row_loaders import Row
 from gepa_client.run.resolved_settings import endpoints
-from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import Address
 from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.chat_names import ChatNames
-from gepa_service.jobs.job_sandboxes import started_session
+from gepa_service.jobs.job_sandboxes import end_earlier_attempts, work_settings
 from gepa_service.jobs.version_code import VersionCode, with_texts
+from gepa_service.jobs.warm_sandboxes import NO_SANDBOX_S, WarmSandboxes, WorkSandboxes
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
 from gepa_service.model.program_version import LARGEST_ARTIFACT, PROGRAM_JSON
-from gepa_service.model.work import PROMPT
+from gepa_service.model.work import PROMPT, ProgramWork
 from protocol import Candidate, Progress
 from protocol.errors import MutationRejected, Overloaded, RpcError
 
@@ -47,34 +46,46 @@ COUNTED_S = 1.0
 LOOK_S = 0.2
 """Seconds between two looks at which sandboxes are there."""
 
-NO_SANDBOX_S = 120.0
-"""Seconds without a sandbox after which tasks are tried no longer; longer than a pool pauses between two starts."""
-
 T = TypeVar("T")
 
 
-def work_on_program(order: ProgramOrder, report: Report) -> Ended:
-    """Run the tasks of a batch, or make a step, and return how that ended. Raises what `carry_out` reports."""
+async def work_on_program(
+    order: ProgramOrder, warm: WarmSandboxes, report: Report, print_line: Callable[[str], None]
+) -> Ended:
+    """Run the tasks of a batch, or make a step, and return how that ended. Raises `ENDING` of `ended_by`."""
     printed = deque[str](maxlen=KEPT_LOG)
 
     def log(text: str) -> None:
         printed.append(text)
-        print(text, file=sys.stderr, flush=True)
+        print_line(text)
 
-    def settings(gateway: Mapping[str, Any]) -> RunConfig:
+    def settings_for(gateway: Mapping[str, Any]) -> RunConfig:
         flags = shlex.join([*_flags(order), *shlex.split(order.settings.get("server_args", ""))])
         return RunConfig.model_validate({**order.settings, "server_args": flags, **gateway})
 
-    session: SandboxSession | None = None
+    sandboxes: WorkSandboxes | None = None
     try:
-        with started_session(order, settings, lambda line: log(line.text)) as (session, _):
-            return asyncio.run(_counted(_done(order, session, report, log), session, report))
+        with work_settings(order, settings_for) as (settings, front):
+            if front is not None:
+                await end_earlier_attempts(order.id, settings)
+            show, warm_up = (lambda line: log(line.text)), partial(_start_version, order.program)
+            async with warm.taken(order.id, settings, show, order.program.code, warm_up) as sandboxes:
+                return await _counted(_done(order, sandboxes, report, log), sandboxes, report)
     except Exception as error:
         error.add_note("\n".join(printed))
         raise
     finally:
-        if session is not None:
-            report(_spent(session))  # with the calls that were in flight as the sandboxes ended
+        if sandboxes is not None:
+            report(_spent(sandboxes))  # with the calls that were in flight as the sandboxes ended
+
+
+async def _start_version(program: ProgramWork, address: Address) -> None:
+    """Start the program of a version with code of its own. Raises `ClientError`, `RpcError`."""
+    if program.code is not None:
+        async with RpcClient(address) as client:
+            await client.discover()
+            candidate = await VersionCode(program, lambda candidate: candidate).on(client)
+            await client.evaluate(candidate, [], call_id=client.new_call_id(), timeout_s=program.timeout_s)
 
 
 def _flags(order: ProgramOrder) -> list[str]:
@@ -85,9 +96,9 @@ def _flags(order: ProgramOrder) -> list[str]:
     return [*limit, "--allow-mutations"] if changes_code else limit
 
 
-async def _done(order: ProgramOrder, session: SandboxSession, report: Report, log: Callable[[str], None]) -> Ended:
+async def _done(order: ProgramOrder, sandboxes: WorkSandboxes, report: Report, log: Callable[[str], None]) -> Ended:
     program = order.program
-    names = ChatNames.of(await asyncio.to_thread(session.program_config, endpoints(session.settings)[0].url))
+    names = ChatNames.of(await sandboxes.opened.program_config(endpoints(sandboxes.settings)[0].url))
     rows = [(index, names.row(task, program.model_id)) for index, task in order.left]
 
     def present(candidate: Candidate) -> Candidate:
@@ -96,25 +107,25 @@ async def _done(order: ProgramOrder, session: SandboxSession, report: Report, lo
 
     code = VersionCode(program, present)
     if order.what == "rollouts":
-        return await _rollouts(order, session, code, rows, report)
+        return await _rollouts(order, sandboxes, code, rows, report)
     try:
         async with asyncio.timeout(program.timeout_s):
-            return await _step(order, session, code, rows, log)
+            return await _step(order, sandboxes, code, rows, log)
     except TimeoutError:
         return failed("run", f"the step took longer than {program.timeout_s:g} s")
 
 
-def _spent(session: SandboxSession) -> Spent:
-    return Spent(usd=session.models_usd, unpriced=session.models_unpriced)
+def _spent(sandboxes: WorkSandboxes) -> Spent:
+    return Spent(usd=sandboxes.models_usd, unpriced=sandboxes.models_unpriced)
 
 
-async def _counted(work: Coroutine[Any, Any, T], session: SandboxSession, report: Report) -> T:
+async def _counted(work: Coroutine[Any, Any, T], sandboxes: WorkSandboxes, report: Report) -> T:
     """Do the work and report what it has cost each `COUNTED_S`."""
 
     async def count() -> None:
         while True:
             await asyncio.sleep(COUNTED_S)
-            report(_spent(session))
+            report(_spent(sandboxes))
 
     reporting = asyncio.create_task(count())
     try:
@@ -129,12 +140,12 @@ class _Tasks:
     A task is sent once its sandbox has a process for it, so that its time is not spent by waiting.
     """
 
-    def __init__(self, order: ProgramOrder, session: SandboxSession, code: VersionCode) -> None:
+    def __init__(self, order: ProgramOrder, sandboxes: WorkSandboxes, code: VersionCode) -> None:
         self._order, self._code = order, code
-        fleet = session.settings.fleet
+        fleet = sandboxes.settings.fleet
         assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
         self._fleet = fleet
-        self._share = math.ceil(order.program.parallelism / session.settings.sandboxes)
+        self._share = math.ceil(order.program.parallelism / sandboxes.settings.sandboxes)
         self._clients: dict[str, tuple[RpcClient, Candidate]] = {}
         self._listed: list[str] = []
         self._seen = time.monotonic()
@@ -244,7 +255,7 @@ class _Tasks:
 
 async def _rollouts(
     order: ProgramOrder,
-    session: SandboxSession,
+    sandboxes: WorkSandboxes,
     code: VersionCode,
     rows: list[tuple[int, dict[str, Any]]],
     report: Report,
@@ -257,10 +268,10 @@ async def _rollouts(
         left.remove(index)
 
     reason = None
-    async with RpcClient(endpoints(session.settings)[0]) as client:
+    async with RpcClient(endpoints(sandboxes.settings)[0]) as client:
         await client.discover()
         await code.on(client)  # what is wrong with the code or the texts ends the batch
-    async with _Tasks(order, session, code) as tasks:
+    async with _Tasks(order, sandboxes, code) as tasks:
         try:
             async with asyncio.timeout(order.program.timeout_s), asyncio.TaskGroup() as group:
                 for index, row in rows:
@@ -280,13 +291,13 @@ def _none(status: str, message: str) -> dict[str, Any]:
 
 async def _step(
     order: ProgramOrder,
-    session: SandboxSession,
+    sandboxes: WorkSandboxes,
     code: VersionCode,
     rows: list[tuple[int, dict[str, Any]]],
     log: Callable[[str], None],
 ) -> Ended:
     """Make one mutation, and run the tasks after it, and before it if that is asked for."""
-    program, address = order.program, endpoints(session.settings)[0]
+    program, address = order.program, endpoints(sandboxes.settings)[0]
     mutation = program.mutation or {}
     shown = ""
 
@@ -314,16 +325,16 @@ async def _step(
             code.add(changed)
             after = changed.candidate
             made = changed.model_dump(mode="json", include={"branch", "commit", "diff", "summary"})
-        async with _Tasks(order, session, code) as tasks:
+        async with _Tasks(order, sandboxes, code) as tasks:
             run = partial(_tried, tasks, before if program.run_before else None, after)
             tried = await asyncio.gather(*(run(*each) for each in rows))
-        saved, reason = await _program_json(session, client, after, [each["after"] for each in tried], log)
+        saved, reason = await _program_json(sandboxes, client, after, [each["after"] for each in tried], log)
     result = {
         **made,
         "candidate": component_texts(after),
         "program": discovery.program.name,
         "program_json": saved,
-        "base_commit": session.settings.ref,
+        "base_commit": sandboxes.settings.ref,
         "bundles": code.bundles,
         "tried": tried,
     }
@@ -339,7 +350,7 @@ async def _tried(
 
 
 async def _program_json(
-    session: SandboxSession,
+    sandboxes: WorkSandboxes,
     client: RpcClient,
     candidate: Candidate,
     results: list[dict[str, Any]],
@@ -360,7 +371,7 @@ async def _program_json(
     except (ClientError, RpcError) as error:
         return None, f"the program did not save the candidate: {summary(error)}"
     with tempfile.TemporaryDirectory(prefix="gepa-artifacts-") as name:
-        for line in await asyncio.to_thread(session.collect_artifacts, client.address.url, Path(name)):
+        for line in await sandboxes.opened.collect_artifacts(client.address.url, Path(name)):
             log(line.text)
         return _first_object(Path(name)), None
 

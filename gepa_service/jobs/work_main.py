@@ -1,6 +1,6 @@
-"""The entry point of the process of one work: `python -P -m gepa_service.jobs.work_main`.
+"""The entry point of the process of one optimization: `python -P -m gepa_service.jobs.work_main`.
 
-Its order is on stdin, its messages are on stdout. The end of stdin, which also follows the death of the process that
+Its order is on stdin, how it ended is on stdout. The end of stdin, which also follows the death of the process that
 started it, stops the work. What is printed goes to the log.
 """
 
@@ -10,10 +10,6 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from gepa_service.jobs.work_order import Message
 
 STOP_S = 60.0
 """Seconds that the process may take to end its sandboxes once the process that started it is gone."""
@@ -26,19 +22,24 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     gc.disable()  # it takes a sixth of the imports' time
 
-    from gepa_service.jobs.carry_out import carry_out
-    from gepa_service.jobs.work_order import ORDERS
+    from gepa_client.sandboxing.session import signals_interrupt
+    from gepa_service.jobs.ended_by import ENDING, STOPPED, ended_by
+    from gepa_service.jobs.optimization import optimize
+    from gepa_service.jobs.work_order import OptimizeOrder
 
     gc.enable()
-    order = ORDERS.validate_json(sys.stdin.readline())
+    order = OptimizeOrder.model_validate_json(sys.stdin.readline())
     os.environ.update(order.secrets)
     threading.Thread(target=_follow, name="stdin", daemon=True).start()
-
-    def report(message: "Message") -> None:
-        messages.write(message.model_dump_json().encode() + b"\n")
-        messages.flush()
-
-    report(carry_out(order, report))
+    try:
+        with signals_interrupt():
+            ended = optimize(order)
+    except KeyboardInterrupt:
+        ended = STOPPED
+    except ENDING as error:
+        ended = ended_by(error)
+    messages.write(ended.model_dump_json().encode() + b"\n")
+    messages.flush()
     sys.stderr.flush()
     os._exit(0)  # threads of libraries may not keep the process of ended work
 

@@ -58,11 +58,16 @@ class OptimizeOrder(WorkOrder):
 
 
 class ProgramOrder(WorkOrder):
-    """Run the tasks of `program`, or make its mutation and run them before and after. `done`: those with a result."""
+    """Run the tasks of `program`, or make its mutation and run them before and after. `done`: those with a result.
+
+    `warms`: a sandbox is started for a work that may follow. At Modal none is: each costs money, and those of a process
+    that was killed would run on.
+    """
 
     what: Literal["rollouts", "step"]
     program: ProgramWork
     done: frozenset[int]
+    warms: bool
 
     @property
     def left(self) -> list[tuple[int, dict[str, Any]]]:

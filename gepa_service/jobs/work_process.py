@@ -1,4 +1,4 @@
-"""The process of one work, as the attempt that started it sees it."""
+"""A running work, as its attempt sees it; and the process of one optimization."""
 
 import contextlib
 import queue
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
@@ -14,20 +15,45 @@ from typing import IO
 from pydantic import ValidationError
 
 from evolverpc_common.redaction import Secrets
-from gepa_service.jobs.work_order import MESSAGES, Message, Order, failed
+from gepa_service.jobs.work_order import MESSAGES, Message, OptimizeOrder, failed
 
 TICK_S = 0.1
 
 
-class WorkProcess:
+class RunningWork(ABC):
+    """A work that a process does. Used by one attempt."""
+
+    def __init__(self) -> None:
+        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self.is_silent = False
+        """Whether its last message was read: it has ended, or is about to."""
+
+    def next(self) -> Message | None:
+        """Return the next message, or None if there is none within a tick."""
+        with contextlib.suppress(queue.Empty):
+            message = self._messages.get(timeout=TICK_S)
+            self.is_silent = message is None
+            return message
+        return None
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ask it to stop."""
+
+    @abstractmethod
+    def end(self, patience_s: float, *, at_once: bool = False) -> None:
+        """End it, by force after `patience_s`. `at_once`: calls in flight are given up; sandboxes are ended in time."""
+
+
+class WorkProcess(RunningWork):
     """A process of `work_main`, a session of its own. What it prints is appended to `log`.
 
     `environment`: whole. `folder`: where it runs. `secrets`: are replaced in all that it reports.
     """
 
     def __init__(self, environment: Mapping[str, str], folder: Path, log: IO[bytes], secrets: Secrets) -> None:
+        super().__init__()
         self._secrets = secrets
-        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "gepa_service.jobs.work_main"],
             stdin=subprocess.PIPE,
@@ -39,30 +65,20 @@ class WorkProcess:
         )
         assert self._process.stdin is not None and self._process.stdout is not None, "pipes"  # noqa: S101
         self._stdin = self._process.stdin
-        self.is_silent = False
-        """Whether its last message was read: it has ended, or is about to."""
         threading.Thread(target=self._read, args=(self._process.stdout,), name=f"messages of {folder.name}").start()
 
-    def begin(self, order: Order) -> None:
+    def begin(self, order: OptimizeOrder) -> None:
         """Send it the order."""
         with contextlib.suppress(BrokenPipeError):  # it has ended, which its output shows
             self._stdin.write(order.model_dump_json().encode() + b"\n")
             self._stdin.flush()
 
-    def next(self) -> Message | None:
-        """Return the next message, or None if there is none within a tick."""
-        with contextlib.suppress(queue.Empty):
-            message = self._messages.get(timeout=TICK_S)
-            self.is_silent = message is None
-            return message
-        return None
-
     def stop(self) -> None:
-        """Ask it to stop."""
+        """As of `RunningWork`."""
         self._process.send_signal(signal.SIGTERM)
 
     def end(self, patience_s: float, *, at_once: bool = False) -> None:
-        """End it, by force after `patience_s`. `at_once`: calls in flight are given up; sandboxes are ended in time."""
+        """As of `RunningWork`."""
         if at_once and self._process.poll() is None:
             self.stop()
             time.sleep(TICK_S)

@@ -18,6 +18,7 @@ KEPT_FREE_MB = 512
 
 _MIB = 2**20
 _LOOK_S = 0.2
+_LOOKS = 20
 _MEASURE_S = 1.0
 _SHARE = 10
 """Measuring may take a tenth of the time."""
@@ -75,19 +76,24 @@ def _free(folder: Path) -> int:
 
 
 async def _used(folder: Path) -> int:
-    """Return the bytes that the folder takes on its disk, by `du`, which handles paths of any depth."""
-    process = await asyncio.create_subprocess_exec(
-        *("du", "-skx", str(folder)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    size = output.partition(b"\t")[0]
-    if not size.isdigit():
-        raise EnvironmentMissing(f"the environment cannot be built: du cannot measure {folder}")
-    return int(size) * 1024
+    """Return the bytes that the folder takes on its disk, by `du`, which handles paths of any depth.
+
+    It gives up if a folder is removed while it looks, as installers do with theirs: then it looks again.
+    """
+    for _ in range(_LOOKS):
+        process = await asyncio.create_subprocess_exec(
+            *("du", "-skx", str(folder)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            output, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        size = output.partition(b"\t")[0]
+        if size.isdigit():
+            return int(size) * 1024
+        await asyncio.sleep(_LOOK_S)
+    raise EnvironmentMissing(f"the environment cannot be built: du cannot measure {folder}")

@@ -138,6 +138,11 @@ class SandboxPool:
             self._emit("grows")
             self._fill()
 
+    def resize(self, size: int) -> None:
+        """Have so many instead, at least as many as before; further ones are started at once."""
+        self.size = size
+        self.demand(size)
+
     def refused(self, url: str) -> None:
         """Request a new endpoint for a server that refused the listed token."""
         slot = self._at(url)

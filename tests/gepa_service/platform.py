@@ -29,7 +29,7 @@ from gepa_service.repositories.policy import RepositoryPolicy
 from tests.faults.runs import Setup
 from tests.gepa_service.serving import served, service_of
 from tests.sandbox_runtime.source.repositories import commit
-from tests.support.processes import is_running
+from tests.support.processes import command_of, is_running
 
 PROGRAM = Path(__file__).parents[1] / "faults" / "served" / "logging_program.py"
 MASTER = b"a master key of a test, 32 bytes"
@@ -182,9 +182,18 @@ def word_settings(log: Path | str, *, metric_calls: int = 60, seed: int = 0, slo
 
 def processes_of(job: Work) -> list[int]:
     """The job processes of a job and what they started on this machine: those that work in its folder."""
+    return _working_in(f"/{job.id}-")
+
+
+def hosts_in(folder: Path) -> list[int]:
+    """The processes of batches and steps whose folders are in this one."""
+    return [pid for pid in _working_in(f"{folder}/host-") if b"host_main" in command_of(pid)]
+
+
+def _working_in(path: str) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended
-            if f"/{job.id}-" in str((folder / "cwd").readlink()) and is_running(int(folder.name)):
+            if path in str((folder / "cwd").readlink()) and is_running(int(folder.name)):
                 found.append(int(folder.name))
     return found

@@ -22,3 +22,11 @@ def processes_with(text: str, *names: str) -> dict[int, str]:
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
                 found[int(folder.name)] = command.decode(errors="replace")
     return found
+
+
+def command_of(pid: int) -> bytes:
+    """The command line of a process, empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -15,6 +15,7 @@ from random import Random
 from gepa_service.jobs.front_port import free_port
 from gepa_service.model.work import Work
 from tests.gepa_service.platform import MASTER, processes_of
+from tests.support.processes import command_of
 
 ROOT = Path(__file__).parents[3]
 PROCESSES = {"job process": b"gepa_service.jobs.work_main", "driver": b"gepa_client.run.driver_main"}
@@ -125,13 +126,6 @@ def lineage_of(pid: int) -> set[int]:
         except OSError:
             break
     return found
-
-
-def command_of(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def listening(port: int, timeout_s: float = 240.0) -> None:

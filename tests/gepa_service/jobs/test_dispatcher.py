@@ -16,6 +16,7 @@ from gepa_service.jobs.attempt_messages import Report
 from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.dispatcher import Dispatcher
 from gepa_service.jobs.dispatcher_lease import LEASE_S, DispatcherLease, holder_in
+from gepa_service.jobs.hosts import Hosts
 from gepa_service.jobs.queue import Queue
 from gepa_service.jobs.work_order import Ended, TaskDone
 from gepa_service.model.program_version import Program
@@ -120,7 +121,9 @@ def test_work_waits_without_a_setback_while_the_engine_is_away_and_can_be_cancel
 def test_an_attempt_that_begins_after_its_work_was_cancelled_starts_no_process(service: Platform) -> None:
     job = service.begun("acme")
     control.cancel(service.of("acme"), service.journals, job, "key:ann")
-    Attempt(service.place(), AttemptRecords(service.parts(), "acme", job.id, 1), threading.Event()).run()
+    Attempt(
+        service.place(), AttemptRecords(service.parts(), "acme", job.id, 1), Hosts(keep_warm=False), threading.Event()
+    ).run()
     assert list((service.folder / "jobs").glob("*")) == []
     assert service.get(job).status == "cancelled"
 
@@ -247,13 +250,12 @@ def step_of(service: Platform, then: Callable[[Work], object] = lambda _: None) 
     service.records.insert(step.model_copy(update={"status": "running", "attempts": 1}))
 
     def attempt(text: str) -> Work:
-        class Scripted(Attempt):
-            def _process(self) -> Ended:
-                then(service.get(step))
-                result = {"candidate": {"t": text}, "program": "p", "program_json": None, "base_commit": "c"}
-                return Ended(status="completed", result={**result, "bundles": [], "tried": []})
-
-        Scripted(service.parts(), service.get(step), threading.Event(), lambda _: False).run()
+        records = AttemptRecords(service.parts(), "acme", step.id, service.get(step).attempts)
+        assert records.begin() is not None
+        then(service.get(step))
+        result = {"candidate": {"t": text}, "program": "p", "program_json": None, "base_commit": "c"}
+        ended = Ended(status="completed", result={**result, "bundles": [], "tried": []})
+        records.report(Report(message=ended))
         return service.get(step)
 
     return attempt

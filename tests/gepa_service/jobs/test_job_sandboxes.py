@@ -33,5 +33,5 @@ def test_sandboxes_of_earlier_attempts_are_ended_and_those_of_other_jobs_are_not
 
         *_, other = asyncio.run(start())
         assert len(cloud.running) == 3
-        end_earlier_attempts("job_1", settings)
+        asyncio.run(end_earlier_attempts("job_1", settings))
         assert cloud.running == [other]

@@ -24,9 +24,8 @@ from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import TaskResult, Work
 from gepa_service.records.store import TenantRecords
-from tests.gepa_service.faults.processes import command_of
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import MASTER, processes_of, working
+from tests.gepa_service.platform import MASTER, hosts_in, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit, git
 from tests.support.waiting import eventually
@@ -247,23 +246,23 @@ async def test_a_cancelled_batch_ends_its_process(
     assert (await editor("POST", f"/api/internal/rollouts/batch/{batch_id}/cancel")).status_code == 200
 
 
-async def test_a_batch_whose_process_is_killed_continues_with_the_tasks_that_are_left(
+async def test_batches_whose_process_is_killed_continue_with_the_tasks_that_are_left(
     editor: Caller, program: str, dispatcher: None, acme: TenantRecords, tmp_path: Path
 ) -> None:
     tasks = of_rows([{"text": f"t{at}", "sleep": 0 if at < 2 else 1} for at in range(6)])
     body = {"repo_url": program, "tasks": tasks, "config": {"parallelism": 1}}
-    batch_id = (await editor("POST", "/api/internal/rollouts/batch", body)).json()["batch_id"]
-    await eventually(lambda: acme.count(TaskResult, {"work_id": batch_id}) > 1, WAIT_S)
-    work = acme.get(Work, batch_id)
-    assert work is not None
-    [process] = [pid for pid in processes_of(work) if b"work_main" in command_of(pid)]
+    asked = [await editor("POST", "/api/internal/rollouts/batch", body) for _ in range(2)]
+    batches = [each.json()["batch_id"] for each in asked]
+    await eventually(lambda: all(acme.count(TaskResult, {"work_id": each}) > 1 for each in batches), WAIT_S)
+    [process] = hosts_in(tmp_path / "works")
     os.kill(process, signal.SIGKILL)
-    ended, results = await polled(editor, batch_id)
-    assert (ended["status"], ended["progress"]["completed"]) == ("completed", 6), ended
-    assert sorted(each["task_id"] for each in results) == list("012345")
-    assert [work.attempts for work in acme.page(Work)] == [2]
-    logs = (await editor("GET", f"/job/{batch_id}/logs")).json()["lines"]
-    assert [line["text"] for line in logs if "begins" in line["text"]] == ["attempt 1 begins", "attempt 2 begins"]
+    for batch_id in batches:
+        ended, results = await polled(editor, batch_id)
+        assert (ended["status"], ended["progress"]["completed"]) == ("completed", 6), ended
+        assert sorted(each["task_id"] for each in results) == list("012345")
+        logs = (await editor("GET", f"/job/{batch_id}/logs")).json()["lines"]
+        assert [line["text"] for line in logs if "begins" in line["text"]] == ["attempt 1 begins", "attempt 2 begins"]
+    assert [work.attempts for work in acme.page(Work)] == [2, 2]
 
 
 async def test_a_batch_waits_in_no_task_and_shares_its_tasks_among_all_sandboxes(

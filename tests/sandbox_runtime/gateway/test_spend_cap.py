@@ -9,6 +9,7 @@ from sandbox_runtime.gateway import GatewayPolicy
 from sandbox_runtime.gateway.spend_cap import SpendCap
 from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Recorded, Sandbox, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import StubProvider, completion
+from tests.support.waiting import eventually
 
 COST = 0.01  # of a call: what it reads is free, and it writes 1,000 tokens at 10 dollars a million
 PRICES = {"m": (0.0, 10.0), "free": (0.0, 0.0)}
@@ -45,6 +46,19 @@ async def test_twenty_concurrent_sandboxes_stop_within_one_call_of_the_cap(
     assert len(provider.seen) == len(recorded.calls) == 50
     assert sum(call.cost_usd or 0.0 for call in recorded.calls) == pytest.approx(0.5)
     assert recorded.refusals == []
+
+
+async def test_calls_that_come_before_the_gateway_begins_are_held_until_then(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
+) -> None:
+    async with opened(begins_later=True) as gateway:
+        one = await sandbox(gateway)
+        program = asyncio.create_task(asks(one, http, 1))
+        await eventually(lambda: one.session.models)
+        assert (provider.seen, program.done()) == ([], False)
+        gateway.begin()
+        await asyncio.wait_for(program, 30)
+    assert len(provider.seen) == 1
 
 
 async def test_the_cap_is_reported_once(

@@ -189,6 +189,14 @@ async def test_it_shrinks_when_there_is_work_for_fewer_and_grows_when_work_waits
         assert kept < set(listed(tmp_path))
 
 
+async def test_it_has_more_once_it_is_resized(tmp_path: Path) -> None:
+    yard = FakeStarter()
+    async with pool_of(yard, 1, tmp_path) as (pool, watched):
+        await pool.first_ready()
+        pool.resize(3)
+        await watched.until(lambda: pool.ready == 3)
+
+
 async def test_a_refusal_has_the_token_files_written_anew_in_their_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

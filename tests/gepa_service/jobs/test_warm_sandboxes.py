@@ -1,0 +1,260 @@
+"""Steps and batches that find a sandbox which was started before them."""
+
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_service.api.metrics import Metrics
+from gepa_service.jobs.dispatcher_lease import ID as LEASE
+from gepa_service.jobs.dispatcher_lease import LeaseRecord
+from gepa_service.jobs.parts import Revealed
+from gepa_service.model.job_log import LogChunk
+from gepa_service.model.tenant import TENANTS, Usage
+from gepa_service.model.work import PROMPT, ProgramWork, Work
+from gepa_service.records.every import every
+from gepa_service.records.record import new_id
+from tests.gepa_service.faults.processes import lineage_of
+from tests.gepa_service.jobs.test_secrets_of_jobs import model
+from tests.gepa_service.platform import Platform, hosts_in, working
+from tests.sandbox_runtime.source.repositories import commit
+from tests.support.modal_cloud import found_by_this_process, loopback_modal_beside
+from tests.support.processes import command_of
+from tests.support.waiting import until
+
+WARM = "the sandbox was started before the work"
+PROGRAM = """
+import json, os, signal, subprocess, sys, threading, time, urllib.request
+
+seed_candidate = {"prompt": "plain"}
+
+
+def call():
+    request = urllib.request.Request(
+        os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+        json.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).encode(),
+        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"},
+    )
+    return json.load(urllib.request.urlopen(request, timeout=60))["choices"][0]["message"]["content"]
+
+
+def call_on():
+    while True:
+        call()
+        time.sleep(0.05)
+
+
+if os.path.exists("calls_at_start"):
+    with open(open("calls_at_start").read(), "a") as marker:
+        print("calls", file=marker)
+    call()
+
+
+def run(example, candidate):
+    if example.get("calls_on"):
+        code = f"import sys; sys.path.insert(0, {os.getcwd()!r}); import program; program.call_on()"
+        subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+        call()
+    time.sleep(example.get("sleep", 0))
+    if example.get("hangs"):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        while True:
+            pass
+    seen = os.path.exists("left")
+    open("left", "w").close()
+    return [candidate["prompt"], os.environ.get("OWN_KEY", "no key").split()[0], seen]
+
+
+def score(example, output):
+    return 1.0
+"""
+CALL_USD = 0.01
+
+
+@pytest.fixture
+def dispatcher(service: Platform) -> Iterator[None]:
+    with working(service.parts(), service.place(), at_once=4):
+        yield
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    return commit_program(tmp_path / "program")
+
+
+def commit_program(folder: Path, **files: str) -> Path:
+    commit(folder, {"program.py": PROGRAM, "gepa.toml": 'program = "program.py"\n', **files})
+    return folder
+
+
+def begun(service: Platform, program: Path, row: dict[str, Any] | None = None, **settings: Any) -> Work:
+    """Submit a step on a row."""
+    id_ = new_id("step")
+    mutation = {"kind": PROMPT, "texts": {"prompt": "better"}}
+    tasks = ({"task_id": "0", "row": row or {"text": "t"}},)
+    work = Work(
+        tenant="acme",
+        id=id_,
+        what="step",
+        repo_url=str(program),
+        settings={"repo": str(program), **settings},
+        program=ProgramWork(mutation=mutation, tasks=tasks, makes=f"program_{id_}"),
+        created_by="key:test",
+    )
+    service.records.insert(work)
+    return work
+
+
+def done(service: Platform, work: Work) -> tuple[list[Any], bool]:
+    """Wait for the end of a step; return the output of its row, and whether its sandbox was warm."""
+    ended = service.ended(work)
+    assert ended.status == "completed", (ended.reason, service.log(work))
+    assert ended.result is not None
+    chunks = every(service.records, LogChunk, "acme", {"job_id": work.id})
+    return ended.result["tried"][0]["after"]["output"], any(WARM in line.text for each in chunks for line in each.lines)
+
+
+def test_each_step_has_a_sandbox_of_its_own_that_the_one_before_has_had_started(
+    service: Platform, program: Path, dispatcher: None
+) -> None:
+    assert done(service, begun(service, program)) == (["better", "no", False], False)
+    until(lambda: b"gepa_service_warm_sandboxes 1.0" in Metrics().text(service.records))
+    assert done(service, begun(service, program)) == (["better", "no", False], True)
+    [host] = hosts_in(service.place().folder)
+    os.kill(host, signal.SIGKILL)
+    until(lambda: b"gepa_service_warm_sandboxes 0.0" in Metrics().text(service.records))
+    assert done(service, begun(service, program)) == (["better", "no", False], False)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
+def test_other_secrets_another_egress_or_a_new_commit_have_a_new_sandbox_started(
+    service: Platform, program: Path
+) -> None:
+    service.sandbox = "bubblewrap"
+    own = {"pass_env": ["OWN_KEY"]}
+
+    def output(value: str, **settings: Any) -> tuple[Any, bool]:
+        service.secrets["acme"] = Revealed({"OWN_KEY": value})
+        found, warm = done(service, begun(service, program, **own, **settings))
+        until_warm(service)
+        return found[1], warm
+
+    with working(service.parts(), service.place()):
+        assert output("first key of all") == ("first", False)
+        assert output("first key of all") == ("first", True)
+        [before] = hosts_in(service.place().folder)
+        assert output("second key of all") == ("second", False)
+        until(lambda: before not in hosts_in(service.place().folder))  # with the old secret
+        assert output("second key of all", allow_hosts=["example.com"]) == ("second", False)
+        assert output("second key of all", allow_hosts=["example.com"]) == ("second", True)
+        commit(program, {"new": "file"})
+        assert output("second key of all") == ("second", False)
+
+
+@pytest.mark.long
+def test_calls_of_a_program_are_paid_by_its_own_work_whenever_they_come(
+    service: Platform, tmp_path: Path, dispatcher: None
+) -> None:
+    calls = list[float]()
+    service.secrets["acme"] = Revealed({"OPENAI_API_KEY": "sk-of-acme"})
+    marker = tmp_path / "marker"
+    late, early = commit_program(tmp_path / "late"), commit_program(tmp_path / "early", calls_at_start=str(marker))
+    with model(lambda _: calls.append(time.monotonic())) as base_url:
+        options = {
+            "model_prices": {"m": [0, CALL_USD / 5 * 1_000_000]},  # an answer has five tokens
+            "model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}},
+        }
+        first = begun(service, late, {"calls_on": True, "sleep": 1}, **options)
+        done(service, first)
+        made = len(calls)
+        assert made >= 2, "a process that the program left calls on, until its sandbox ends"
+        assert service.get(first).cost_usd == pytest.approx(made * CALL_USD, abs=1.5 * CALL_USD)
+        until_warm(service)
+        second = begun(service, late, **options)
+        assert done(service, second)[1]
+        assert (len(calls), service.get(second).cost_usd) == (made, 0)
+
+        done(service, begun(service, early, **options))
+        until(lambda: marker.read_text() == 2 * "calls\n")
+        assert len(calls) == made + 1, "the call of a program that no work has is held"
+        third = begun(service, early, **options)
+        assert done(service, third)[1]
+        assert service.get(third).cost_usd == pytest.approx(CALL_USD)
+    [usage] = every(service.records, Usage, "acme")
+    assert usage.work_usd == pytest.approx(len(calls) * CALL_USD, abs=2.5 * CALL_USD)
+
+
+@pytest.mark.long
+def test_a_sandbox_that_died_while_it_waited_is_replaced(service: Platform, program: Path, dispatcher: None) -> None:
+    done(service, begun(service, program))
+    [host] = hosts_in(service.place().folder)
+    for server in until(lambda: servers_of(host)):
+        os.kill(server, signal.SIGKILL)
+    assert done(service, begun(service, program)) == (["better", "no", False], True)
+
+
+@pytest.mark.long
+def test_a_step_is_cancelled_beside_another_one_of_its_tenant_that_continues(
+    service: Platform, program: Path, dispatcher: None
+) -> None:
+    done(service, begun(service, program))
+    hanging, other = begun(service, program, {"hangs": True}), begun(service, program, {"sleep": 4})
+    until(lambda: service.get(hanging).status == service.get(other).status == "running")
+    [host] = hosts_in(service.place().folder)
+    until(lambda: len(servers_of(host)) >= 2)
+    service.records.replace(service.get(hanging).model_copy(update={"status": "cancelled", "wanted": "cancel"}))
+    began = time.monotonic()
+    until(lambda: not (service.place().folder / f"{hanging.id}-1").exists())
+    assert time.monotonic() - began < 15, "it ends before the process would be killed"
+    assert done(service, other)[0] == ["better", "no", False]
+    assert (hosts_in(service.place().folder), service.get(other).attempts) == ([host], 1)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
+def test_at_modal_no_sandbox_waits(service: Platform, program: Path) -> None:
+    service.sandbox = "modal"
+    with loopback_modal_beside() as cloud, found_by_this_process(cloud):
+
+        @contextlib.contextmanager
+        def forward(port: int) -> Iterator[str]:
+            cloud.reach(port)
+            yield f"http://127.0.0.1:{port}"
+
+        with working(service.parts(), replace(service.place(), forward=forward)):
+            for _ in range(2):
+                assert done(service, begun(service, program)) == (["better", "no", False], False)
+            until(lambda: not hosts_in(service.place().folder))
+            assert cloud.running == []
+        assert len(cloud.boxes) == 2
+
+
+def until_warm(service: Platform) -> None:
+    """Wait until a dispatcher that was asked from now on states that a sandbox waits."""
+
+    def lease() -> LeaseRecord:
+        found = service.records.get(LeaseRecord, TENANTS, LEASE)
+        assert found is not None
+        return found
+
+    seen = lease().version
+    until(lambda: lease().version > seen + 1 and lease().warm)
+
+
+def servers_of(host: int) -> list[int]:
+    """The servers of programs in the sandboxes of a process."""
+    present = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+    return [
+        pid
+        for pid in present
+        if b"rpc_server" in command_of(pid) and b"bootstrap" not in command_of(pid) and host in lineage_of(pid)
+    ]
