@@ -12,6 +12,7 @@ import sys
 from typing import Any, Iterator
 
 from .adapters import AdapterProgram
+from .errors import ProgramProblem
 from .executors import EventLoopExecutor, MainThreadExecutor, ThreadExecutor
 from .functions import FunctionProgram
 from .parent_death import die_with_parent
@@ -36,7 +37,7 @@ def main(control_descriptor: int) -> None:
     sys.argv[:] = [config.program or config.adapter or ""]  # ours mean nothing to libraries that look at them
     watch()
     try:
-        with _rare_collections():
+        with _rare_collections(), _absence_explained():
             program = _load(config)
     except BaseException as problem:  # noqa: BLE001  # a module may raise anything while it is imported
         _send(control, {"failed": failure("import", problem)})
@@ -73,6 +74,18 @@ def _rare_collections() -> Iterator[None]:
     yield
     if gc.get_threshold() == rare:  # the program has set none of its own
         gc.set_threshold(*usual)
+
+
+@contextlib.contextmanager
+def _absence_explained() -> Iterator[None]:
+    """Add to the error of a program that imports `evolverpc` without having it what to do."""
+    try:
+        yield
+    except ModuleNotFoundError as problem:
+        if problem.name != "evolverpc":
+            raise
+        advice = "its environment has no evolverpc: install it there, or copy evolverpc/__init__.py beside the program"
+        raise ProgramProblem("import", "", evidence=advice + " as evolverpc.py") from problem
 
 
 def _load(config: Config) -> Any:

@@ -116,7 +116,7 @@ def test_the_python_program_of_several_components_has_the_records_on_its_page(
     wrong, unparsed = summarize | {"route": '{"team": "shipping"}'}, summarize | {"route": "shipping, I think"}
     records = []
     with (
-        fork_server.running_server("--program", "team.py", cwd=tmp_path) as endpoint,
+        fork_server.running_server("--program", "team.py", "--python", sys.executable, cwd=tmp_path) as endpoint,
         RemoteAdapter(endpoint.url, token=endpoint.token) as adapter,
     ):
         for candidate in (wrong, unparsed):
