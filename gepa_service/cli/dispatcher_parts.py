@@ -39,10 +39,13 @@ def place_of(*, api: str, folder: Path, sandbox: SandboxKind, forward: Forward |
 
 
 @contextmanager
-def opened_dispatcher(parts: AttemptParts, place: Place, at_once: int, engine: str = LOCAL) -> Iterator[Dispatcher]:
+def opened_dispatcher(
+    parts: AttemptParts, place: Place, at_once: int, engine: str = LOCAL, *, keep_warm: bool = True
+) -> Iterator[Dispatcher]:
     """Open a dispatcher for the block. Attempts of the local engine hand their work back at its end.
 
-    `engine`: `local`, or the address of a Ray cluster. `at_once`: attempts at the same time, in each lane.
+    `engine`: `local`, or the address of a Ray cluster. `at_once`: attempts at the same time, in each lane. `keep_warm`:
+    as of `Hosts`.
 
     Raises:
         OSError: the folder of works cannot be used. EngineRefused: the engine cannot.
@@ -51,7 +54,7 @@ def opened_dispatcher(parts: AttemptParts, place: Place, at_once: int, engine: s
         path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     with (
         holder_in(place.folder) as holder,
-        Hosts(keep_warm=True) as hosts,
+        Hosts(keep_warm=keep_warm) as hosts,
         DispatcherLease(parts.records, holder, warm=lambda: hosts.warm) as lease,
         engine_of(engine, parts, place, hosts, at_once) as opened,
     ):

@@ -135,12 +135,17 @@ def platform(folder: Path, journals: str | None = None, records: str | None = No
 
 
 @contextmanager
-def working(parts: AttemptParts, place: Place, at_once: int = 2, engine: str = LOCAL) -> Iterator[None]:
-    """A dispatcher in a thread of this process; the local engine hands its work back at the end of the block."""
+def working(
+    parts: AttemptParts, place: Place, at_once: int = 2, engine: str = LOCAL, *, keep_warm: bool = False
+) -> Iterator[None]:
+    """A dispatcher in a thread of this process; the local engine hands its work back at the end of the block.
+
+    `keep_warm`: a further sandbox is started for each work, which costs as much as the work does.
+    """
     stop = threading.Event()
 
     def work() -> None:
-        with opened_dispatcher(parts, place, at_once, engine) as dispatcher:
+        with opened_dispatcher(parts, place, at_once, engine, keep_warm=keep_warm) as dispatcher:
             dispatcher.run(stop)
 
     thread = threading.Thread(target=work, name="dispatcher")

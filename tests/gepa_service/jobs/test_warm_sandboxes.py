@@ -81,7 +81,7 @@ CALL_USD = 0.01
 
 @pytest.fixture
 def dispatcher(service: Platform) -> Iterator[None]:
-    with working(service.parts(), service.place(), at_once=4):
+    with working(service.parts(), service.place(), at_once=4, keep_warm=True):
         yield
 
 
@@ -148,7 +148,7 @@ def test_other_secrets_another_egress_or_a_new_commit_have_a_new_sandbox_started
         until_warm(service)
         return found[1], warm
 
-    with working(service.parts(), service.place()):
+    with working(service.parts(), service.place(), keep_warm=True):
         assert output("first key of all") == ("first", False)
         assert output("first key of all") == ("first", True)
         [before] = hosts_in(service.place().folder)
@@ -230,7 +230,7 @@ def test_at_modal_no_sandbox_waits(service: Platform, program: Path) -> None:
             cloud.reach(port)
             yield f"http://127.0.0.1:{port}"
 
-        with working(service.parts(), replace(service.place(), forward=forward)):
+        with working(service.parts(), replace(service.place(), forward=forward), keep_warm=True):
             for _ in range(2):
                 assert done(service, begun(service, program)) == (["better", "no", False], False)
             until(lambda: not hosts_in(service.place().folder))
