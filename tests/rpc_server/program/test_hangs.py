@@ -81,7 +81,7 @@ async def test_only_the_rows_that_hang_are_timeouts(opened, mode, number):
 
 
 @needs_node
-@pytest.mark.repeated
+@pytest.mark.long
 @pytest.mark.parametrize("number", ROUNDS)
 async def test_only_the_rows_that_hang_are_timeouts_of_a_node_server(number):
     rows = program_rows(number, ["hold_for", "wait"])
