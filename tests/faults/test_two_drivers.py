@@ -26,9 +26,9 @@ def test_of_two_that_resume_a_dead_ones_run_one_takes_over_after_its_lease_and_t
     rivals = [made.resume(), made.resume()]
     ends = [rival.wait() for rival in rivals]
     assert time.monotonic() - before >= LEASE_S
-    winners = [end for end in ends if end.status == 0]
-    assert len(winners) == 1, "\n".join(map(str, ends))
-    [loser] = [end for end in ends if end is not winners[0]]
-    assert "is driven by pid " in loser.stderr + loser.stdout
+    losers = [end for end in ends if end.status != 0]
+    assert len(losers) < 2, "\n".join(map(str, ends))
+    for loser in losers:  # none if the processors were so busy that the second began when the first had ended
+        assert "is driven by pid " in loser.stderr + loser.stdout
     assert (made.status(), made.claimed()) == ("completed", False)
     check(made, expected, lost_examples=PROCESSES, lost_calls=PROCESSES)
