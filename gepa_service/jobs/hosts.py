@@ -61,13 +61,15 @@ class Hosts:
         self.keep_warm = keep_warm
         self._lock = threading.Lock()
         self._hosts: dict[HostKey, _HostProcess] = {}
+        self._ending: set[_HostProcess] = set()
+        """Those that get no further works; their folders may still be there."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            hosts, self._hosts = list(self._hosts.values()), {}
+            hosts, self._hosts = [*self._hosts.values(), *self._ending], {}
         for host in hosts:
             host.hang_up()
         for host in hosts:
@@ -93,6 +95,7 @@ class Hosts:
         of git for the repository, which replaces the one before. `secrets`: are replaced in all that it reports.
         """
         with self._lock:
+            self._ending = {each for each in self._ending if not each.is_gone}
             host = self._hosts.pop(key, None)
             if host is None or host.has_ended:
                 for other in [
@@ -117,12 +120,14 @@ class Hosts:
                     if host.warm:
                         return
                     del self._hosts[key]
+            self._ending.add(host)
             host.hang_up()
 
     def ended(self, host: "_HostProcess") -> "list[_HostedWork]":
         """Begin no further work in a process that has ended; return those that it has not ended."""
         with self._lock:
             self._hosts = {key: one for key, one in self._hosts.items() if one is not host}
+            self._ending.add(host)
             host.has_ended = True
             works = list(host.works.values())
             host.works.clear()
@@ -131,6 +136,7 @@ class Hosts:
     def _let_go(self, key: HostKey) -> None:
         """Give a process no further works; it ends after those that it has."""
         host = self._hosts.pop(key)
+        self._ending.add(host)
         if not host.works:
             host.hang_up()
 
@@ -179,6 +185,11 @@ class _HostProcess:
         """Have it stop its works, and end."""
         with self._writing, contextlib.suppress(BrokenPipeError):
             self._stdin.close()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended, and its folder is removed."""
+        return not self._reading.is_alive()
 
     def kill(self) -> None:
         """End it at once: it does not react."""
