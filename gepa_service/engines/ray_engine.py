@@ -31,7 +31,7 @@ class RayEngine:
 
     `address`: `ray://HOST:PORT` of the cluster's server for clients, or `auto` on one of its nodes. `run`: a function
     of a module that each node has; the actor calls it with what `arguments` returns for the work, and an event that is
-    set to stop it. Ray keeps the arguments, so they hold no secret. `at_once`: how many of each lane.
+    set to stop it. Ray keeps the arguments, so they hold no secret but a token. `at_once`: how many of each lane.
     """
 
     def __init__(

@@ -202,8 +202,8 @@ class Attempt:
     def _look(self) -> None:
         """Report if it is time, and renew the token. Raises `_Over`, and `RecordsUnavailable` after `AWAY_S`."""
         moment = time.monotonic()
-        if moment - self._looked >= LOOK_S:
-            progress = moment - self._reported >= PROGRESS_S
+        progress = moment - self._reported >= PROGRESS_S
+        if progress or moment - self._looked >= LOOK_S:
             if progress:
                 self._logs.read()
             if self._is_taken(Report(logs=self._logs.unsent, progress=progress)) and progress:

@@ -66,8 +66,9 @@ class Dispatcher:
                 del self._placed[key]
         ended = self.engine.ended(running)
         if ended:
-            self.lease.renew()  # the clock of the lease may have stood still while this machine slept
-        for work in ended if self.lease.is_held else ():  # suspended meanwhile, it would see attempts of another one
+            # while this machine slept, another dispatcher may have taken the lease, whose attempts this engine lacks
+            self.lease.renew()
+        for work in ended if self.lease.is_held else ():
             self.queue.put_back(work, "its attempt ended before the work was over", setbacks=work.setbacks + 1)
         self.is_busy = bool(running)
 

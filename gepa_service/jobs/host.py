@@ -30,16 +30,21 @@ class Host:
         if isinstance(request, Begin):
             name = request.order.folder.name
             task = self._works[name] = asyncio.create_task(self._work(request.order), name=name)
-            task.add_done_callback(lambda _: self._works.pop(name))
+            task.add_done_callback(self._ended_task)
         elif (work := self._works.get(request.work)) is not None and not work.cancelling():
             work.cancel()
+
+    def _ended_task(self, task: asyncio.Task[None]) -> None:
+        del self._works[task.get_name()]
+        if task.cancelled():  # before it had begun
+            self._report(Reported(work=task.get_name(), message=STOPPED).model_dump_json())
 
     async def close(self) -> None:
         """Stop all works, and end all sandboxes."""
         for work in self._works.values():
             if not work.cancelling():
                 work.cancel()
-        await asyncio.gather(*self._works.values())
+        await asyncio.gather(*self._works.values(), return_exceptions=True)
         if self._warm is not None:
             await self._warm.close()
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import json
 import logging
 import subprocess
 import sys
@@ -16,8 +17,8 @@ from pydantic import ValidationError
 
 from evolverpc_common.files import remove_tree, replace_file
 from evolverpc_common.redaction import Secrets
-from gepa_service.jobs.host_messages import REPORTS, Begin, Stop, Warm
-from gepa_service.jobs.work_order import Ended, Message, ProgramOrder
+from gepa_service.jobs.host_messages import REPORTS, Begin, Reported, Stop, Warm
+from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, failed
 from gepa_service.jobs.work_process import RunningWork
 
 MOST_IDLE = 4
@@ -223,9 +224,13 @@ class _HostProcess:
     def _take(self, line: bytes) -> None:
         try:
             report = REPORTS.validate_json(self._secrets.redact_json(line))
-        except ValidationError:
-            self.kill()  # it reports what cannot be read: its works are placed again
-            return
+        except ValidationError as error:
+            name = _work_of(line)
+            if name not in self.works:
+                self.kill()  # its works are placed again
+                return
+            why = f"its process reported what cannot be read: {error.errors()[0]['msg']}"
+            report = Reported(work=name, message=failed("run", why))
         if isinstance(report, Warm):
             self.warm = report.warm
             self._hosts.consider(self)
@@ -235,6 +240,14 @@ class _HostProcess:
                 del self.works[report.work]
                 work.take(None)
                 self._hosts.consider(self)
+
+
+def _work_of(line: bytes) -> str:
+    """Return the work of a report of which no more can be read; "" if that cannot be read either."""
+    try:
+        return str(json.loads(line)["work"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
 
 
 class _HostedWork(RunningWork):

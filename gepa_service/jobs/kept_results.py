@@ -59,7 +59,7 @@ class KeptResults(Kept):
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
         """As of `Kept`."""
         if ended.result is not None:
-            return {"reason": ended.reason, **self._made(ended.result, secrets, log)}
+            return {"reason": ended.reason, **self._made(dict(ended.result), secrets, log)}
         counts = self.changes(self._work, "completed")
         if ended.status != "failed" and not counts["failed"]:
             return {"status": "completed", "reason": ended.reason}

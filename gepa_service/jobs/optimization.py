@@ -42,7 +42,7 @@ MOST_ARTIFACTS = 20
 
 
 def optimize(order: OptimizeOrder) -> Ended:
-    """Run the optimization to its end, and return how it ended. Raises what `carry_out` reports."""
+    """Run the optimization to its end, and return how it ended. Raises `ENDING` of `ended_by`."""
     os.environ[TOKEN_FILE_VARIABLE] = str(order.token_file)
     with contextlib.closing(HttpStore(order.api, token_file=order.token_file)) as store:
         run = _known_run(store, order.id)

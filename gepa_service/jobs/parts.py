@@ -1,4 +1,4 @@
-"""What the service keeps the records of attempts with."""
+"""What `AttemptRecords` uses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Revealed:
 
 @dataclass(frozen=True)
 class AttemptParts:
-    """What the service keeps the records of all attempts with.
+    """What `AttemptRecords` uses: stores, tokens, repositories and secrets.
 
     `secrets`: returns a tenant's. `git`: how repositories are read. `has_spent_all`: whether the money of a tenant's
     month is spent; the work then waits in the queue again.

@@ -50,7 +50,7 @@ class Scheduler:
         """Start the other processes.
 
         `size`: processes at most, besides the extra ones; `at_rest`: those that are started before requests wait.
-        `on_unavailable`: gets the reason when `ready` becomes false, and after each failed start from then on.
+        `on_unavailable`: gets the reason once no process is available, and after each failed start from then on.
         """
         self._size = size
         self._at_rest = at_rest
@@ -148,7 +148,9 @@ class Scheduler:
                 continue
             worker = self._worker_for(isolation)
             if worker is not None:
-                return _next_of(lines), worker, isolation
+                if (place := _next_of(lines)) is not None:
+                    return place, worker, isolation
+                continue  # those that wait were cancelled just now
             if isolation and (isolation is Isolation.POOL or self._is_single):
                 return None  # what runs must end first
         return None
@@ -208,12 +210,13 @@ class Scheduler:
             self._on_unavailable(error)
 
 
-def _next_of(lines: deque[Turns]) -> Place:
-    """Take the next place from the lines in turn; one must wait."""
-    while True:
+def _next_of(lines: deque[Turns]) -> Place | None:
+    """Take the next place from the lines in turn; None if none waits."""
+    while lines:
         line = lines.popleft()
         place = line.popleft()
         if line:
             lines.append(line)
         if not place.done():
             return place
+    return None

@@ -99,11 +99,11 @@ class Step(dict):  # type: ignore[type-arg]  # Python 3.8 has no `dict[str, Any]
 
     def _fail(self, problem: BaseException) -> None:
         error = describe(problem)
-        own = (ParseFailure, getattr(sys.modules.get("evolverpc"), "ParseFailure", ParseFailure))
-        if isinstance(problem, own) and not problem.is_recorded:
-            problem.is_recorded = True  # by this step, and not by the steps around it
+        failure: Any = problem
+        if type(problem).__name__ == ParseFailure.__name__ and not getattr(problem, "is_recorded", True):
+            failure.is_recorded = True  # by this step, and not by the steps around it
             error["type"] = PARSE_FAILURE
-            self.update(raw=str(problem.raw), expected=str(problem.expected))
+            self.update(raw=str(failure.raw), expected=str(failure.expected))
         self["error"] = {"type": error["type"], "message": error["message"]}
 
     async def _awaited(self, awaitable: Awaitable[Any]) -> Any:

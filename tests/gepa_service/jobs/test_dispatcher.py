@@ -256,6 +256,7 @@ def step_of(service: Platform, then: Callable[[Work], object] = lambda _: None) 
         result = {"candidate": {"t": text}, "program": "p", "program_json": None, "base_commit": "c"}
         ended = Ended(status="completed", result={**result, "bundles": [], "tried": []})
         records.report(Report(message=ended))
+        assert ended.result is not None and "bundles" in ended.result, "it may be reported again"
         return service.get(step)
 
     return attempt

@@ -15,7 +15,11 @@ import pytest
 from gepa_service.api.metrics import Metrics
 from gepa_service.jobs.dispatcher_lease import ID as LEASE
 from gepa_service.jobs.dispatcher_lease import LeaseRecord
+from gepa_service.jobs.ended_by import STOPPED
+from gepa_service.jobs.host import Host
+from gepa_service.jobs.host_messages import REPORTS, Begin, Reported, Stop
 from gepa_service.jobs.parts import Revealed
+from gepa_service.jobs.work_order import ProgramOrder
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.tenant import TENANTS, Usage
 from gepa_service.model.work import PROMPT, ProgramWork, Work
@@ -132,6 +136,19 @@ def test_each_step_has_a_sandbox_of_its_own_that_the_one_before_has_had_started(
     os.kill(host, signal.SIGKILL)
     until(lambda: b"gepa_service_warm_sandboxes 0.0" in Metrics().text(service.records))
     assert done(service, begun(service, program)) == (["better", "no", False], False)
+
+
+async def test_a_work_that_is_stopped_as_it_begins_reports_its_end(tmp_path: Path) -> None:
+    lines: list[str] = []
+    host = Host(lines.append)
+    folder = tmp_path / "work"
+    order = ProgramOrder(
+        id="step_1", folder=folder, settings={}, what="step", program=ProgramWork(), done=frozenset(), warms=False
+    )
+    host.take(Begin(order=order).model_dump_json().encode())
+    host.take(Stop(work=folder.name).model_dump_json().encode())
+    await host.close()
+    assert [REPORTS.validate_json(line) for line in lines] == [Reported(work=folder.name, message=STOPPED)]
 
 
 @pytest.mark.long
