@@ -72,11 +72,11 @@ def test_a_job_on_ray_is_not_disturbed_by_the_end_of_its_dispatcher_and_a_cancel
     service: Platform, cluster: RayCluster
 ) -> None:
     repo = word_repository(service.folder / "repo")
-    job = service.submit(repo, word_settings(service.folder / "log", slower=4))
     other = service.submit(repo, word_settings(service.folder / "other", metric_calls=400, slower=30))
+    job = service.submit(repo, word_settings(service.folder / "log", slower=16))
     with working(service.parts(), service.place(), engine=cluster.address):
-        service.until(job, lambda found: found.progress.metric_calls > 5)
         service.until(other, lambda found: found.progress.metric_calls > 5)
+        service.until(job, lambda found: found.progress.metric_calls > 5)
     assert service.get(job).status == "running"
     begun = time.monotonic()
     control.cancel(service.of("acme"), service.journals, service.get(other), "key:ann")
