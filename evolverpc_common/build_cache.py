@@ -132,8 +132,8 @@ def refuse_links_out(built: Path, paths: Iterable[str | Path]) -> None:
         for place in (path.parent, path) if path.is_relative_to(built) and path != built else ():
             if place.is_dir() and not Path(target := os.path.realpath(place)).is_relative_to(top):
                 raise ValueError(
-                    f"{place.relative_to(built)} leads to {target}, out of the environment: code of the repository or of"
-                    " a package made this link during the installation; remove that code"
+                    f"{place.relative_to(built)} leads to {target}, out of the environment: code of the repository or"
+                    " of a package made this link during the installation; remove that code"
                 )
 
 
