@@ -52,6 +52,8 @@ def opened_dispatcher(
     """
     for path in (place.folder, place.cache):
         path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    # at Modal each sandbox costs money, and those of a process that was killed would run on
+    keep_warm = keep_warm and place.sandbox != "modal"
     with (
         holder_in(place.folder) as holder,
         Hosts(keep_warm=keep_warm) as hosts,

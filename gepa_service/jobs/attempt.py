@@ -162,8 +162,8 @@ class Attempt:
             "allow_networks": begun.allow_networks,
         }
         if work.program is not None:
-            warms = self._hosts.keep_warm and self._place.sandbox != "modal"
-            return ProgramOrder(**common, what=work.what, program=work.program, done=begun.done, warms=warms)
+            own = {"program": work.program, "done": begun.done, "keep_warm": self._hosts.keep_warm}
+            return ProgramOrder(**common, what=work.what, **own)
         isolated = self._place.sandbox == "bubblewrap"
         return OptimizeOrder(**common, api=self._place.api, token_file=self._token, isolated=isolated)
 

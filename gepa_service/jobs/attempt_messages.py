@@ -52,7 +52,7 @@ class Report(_Exchanged):
     of `Begun`, with `Ended`.
     """
 
-    message: Annotated[Message, Field(discriminator="event")] | None = None
+    message: Message | None = None
     logs: tuple[LogLines, ...] = ()
     progress: bool = False
     stopped: Stopped | None = None

@@ -8,10 +8,9 @@ from typing import TextIO
 
 from evolverpc_common.network_addresses import parse_networks
 from gepa_service.jobs.ended_by import ENDING, STOPPED, ended_by
-from gepa_service.jobs.host_messages import REQUESTS, Begin, Reported, Warm
 from gepa_service.jobs.program_work import work_on_program
 from gepa_service.jobs.warm_sandboxes import WarmSandboxes
-from gepa_service.jobs.work_order import Ended, Message, ProgramOrder
+from gepa_service.jobs.work_order import REQUESTS, Begin, Ended, Message, ProgramOrder, Reported, Warm
 
 LOG = "job.log"
 
@@ -56,7 +55,7 @@ class Host:
             os.environ.update(order.secrets)
             networks = parse_networks(order.allow_networks)
             self._warm = WarmSandboxes(
-                networks, lambda count: self._report(Warm(warm=count).model_dump_json()), warms=order.warms
+                networks, lambda count: self._report(Warm(warm=count).model_dump_json()), keep_warm=order.keep_warm
             )
         try:
             with (order.folder / LOG).open("a", encoding="utf-8") as log:

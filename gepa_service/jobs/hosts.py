@@ -17,8 +17,7 @@ from pydantic import ValidationError
 
 from evolverpc_common.files import remove_tree, replace_file
 from evolverpc_common.redaction import Secrets
-from gepa_service.jobs.host_messages import REPORTS, Begin, Reported, Stop, Warm
-from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, failed
+from gepa_service.jobs.work_order import REPORTS, Begin, Ended, Message, ProgramOrder, Reported, Stop, Warm, failed
 from gepa_service.jobs.work_process import RunningWork
 
 MOST_IDLE = 4

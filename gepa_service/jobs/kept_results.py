@@ -141,24 +141,32 @@ class KeptResults(Kept):
                 self._results[done.index] = done.result
 
     def _count(self, spent: Spent) -> None:
-        """Add what the attempt has spent since it was counted last to the work, and then to the tenant's month."""
-        more = Spent(usd=0.0, unpriced=0)
+        """Add what the attempt has spent since it was counted last to the work, and then to the tenant's month.
+
+        If the month cannot be written, the work owes it the sum until the next report.
+        """
 
         def counted(found: Work) -> Work:
-            nonlocal more
             usd, unpriced = spent.usd - found.attempt_usd, spent.unpriced - found.attempt_unpriced
             if found.attempts != self._work.attempts or usd < 0 or unpriced < 0 or not (usd or unpriced):
-                more = Spent(usd=0.0, unpriced=0)  # a report that was late, or counted before
-                return found
-            more = Spent(usd=usd, unpriced=unpriced)
+                return found  # a report that was late, or counted before
             sums = {"attempt_usd": spent.usd, "attempt_unpriced": spent.unpriced, "cost_usd": found.cost_usd + usd}
-            return found.model_copy(update=sums)
+            owed = {"owed_usd": found.owed_usd + usd, "owed_unpriced": found.owed_unpriced + unpriced}
+            return found.model_copy(update={**sums, **owed})
 
         with contextlib.suppress(RecordChanged):  # it was deleted
-            self._work = changed(self._parts.records, self._work, counted)
-            month = Usage(tenant=self._work.tenant, id=month_id(now()), work_usd=more.usd, work_unpriced=more.unpriced)
-            if more.usd or more.unpriced:
-                add_usage(self._parts.records, month)
+            work = self._work = changed(self._parts.records, self._work, counted)
+            usd, unpriced = work.owed_usd, work.owed_unpriced
+            if not (usd or unpriced):
+                return
+            month = Usage(tenant=work.tenant, id=month_id(now()), work_usd=usd, work_unpriced=unpriced)
+            add_usage(self._parts.records, month)
+
+            def paid(found: Work) -> Work:
+                owed = {"owed_usd": found.owed_usd - usd, "owed_unpriced": found.owed_unpriced - unpriced}
+                return found.model_copy(update=owed)
+
+            self._work = changed(self._parts.records, work, paid)
 
     def _stored(self) -> dict[int, dict[str, Any]]:
         where = {"work_id": self._work.id}

@@ -178,12 +178,12 @@ class WarmSandboxes:
     """Gives each work its sandboxes, and starts one for the next work on the same version. Close it at the end.
 
     No sandbox serves two works: what the program of one has left in it, and calls that it still makes, reach no other.
-    `warms`: as of `ProgramOrder`. `report`: called with the number of those that wait.
+    `keep_warm`: as of `ProgramOrder`. `report`: called with the number of those that wait.
     """
 
-    def __init__(self, networks: Sequence[Network], report: Callable[[int], None], *, warms: bool) -> None:
+    def __init__(self, networks: Sequence[Network], report: Callable[[int], None], *, keep_warm: bool) -> None:
         self._networks = networks
-        self._warms = warms
+        self._keep_warm = keep_warm
         self._report = report
         self._warm: list[WorkSandboxes] = []
         self._ending: set[asyncio.Task[None]] = set()
@@ -249,7 +249,7 @@ class WarmSandboxes:
 
     def _prepare(self, settings: RunConfig, start: Callable[[], WorkSandboxes], version: str, count: int) -> None:
         """Have so many sandboxes wait for works on the version; the oldest of other versions make room for them."""
-        if not self._warms:
+        if not self._keep_warm:
             return
         own = [each for each in self._warm if each.version == version and each.is_fit]
         others = [each for each in self._warm if each not in own]

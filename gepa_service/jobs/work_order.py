@@ -51,7 +51,6 @@ class OptimizeOrder(WorkOrder):
     attempt renews. `isolated`: the optimizer runs in a container, else in a process with an environment of its own.
     """
 
-    what: Literal["optimize"] = "optimize"
     api: str
     token_file: Path
     isolated: bool
@@ -60,14 +59,13 @@ class OptimizeOrder(WorkOrder):
 class ProgramOrder(WorkOrder):
     """Run the tasks of `program`, or make its mutation and run them before and after. `done`: those with a result.
 
-    `warms`: a sandbox is started for a work that may follow. At Modal none is: each costs money, and those of a process
-    that was killed would run on.
+    `keep_warm`: whether a sandbox is started for a work that may follow.
     """
 
     what: Literal["rollouts", "step"]
     program: ProgramWork
     done: frozenset[int]
-    warms: bool
+    keep_warm: bool
 
     @property
     def left(self) -> list[tuple[int, dict[str, Any]]]:
@@ -76,7 +74,6 @@ class ProgramOrder(WorkOrder):
 
 
 Order = OptimizeOrder | ProgramOrder
-ORDERS: TypeAdapter[Order] = TypeAdapter(Annotated[Order, Field(discriminator="what")])
 
 
 class TaskDone(_Message):
@@ -113,8 +110,39 @@ class Ended(_Message):
     result: dict[str, Any] | None = None
 
 
-Message = TaskDone | Spent | Ended
-MESSAGES: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="event")])
+Message = Annotated[TaskDone | Spent | Ended, Field(discriminator="event")]
+MESSAGES: TypeAdapter[TaskDone | Spent | Ended] = TypeAdapter(Message)
+
+
+class Begin(_Message):
+    """Begin the work of an order in a process that does several; its folder's name names it from then on."""
+
+    order: ProgramOrder
+
+
+class Stop(_Message):
+    """Stop a work of such a process: calls in flight are given up, its sandboxes are ended."""
+
+    work: str
+
+
+REQUESTS: TypeAdapter[Begin | Stop] = TypeAdapter(Begin | Stop)
+
+
+class Reported(_Message):
+    """A message of a work of such a process; none follows its `Ended`."""
+
+    work: str
+    message: Message
+
+
+class Warm(_Message):
+    """How many sandboxes of such a process wait for a work."""
+
+    warm: int
+
+
+REPORTS: TypeAdapter[Reported | Warm] = TypeAdapter(Reported | Warm)
 
 
 def failed(kind: str, message: str, **more: Any) -> Ended:

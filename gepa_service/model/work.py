@@ -88,7 +88,8 @@ class Work(Record):
     A batch or a step has a `program`. `done`: the tasks of a batch that have ended; `failed`: those of them that
     failed, took too long or were cancelled, so that it ends as `partial`. `cost_usd`: what its calls to models have
     cost so far, as far as that is known; `attempt_usd`, `attempt_unpriced`: what of it is counted of the present
-    attempt, and its calls of unknown cost. `result`: of a step.
+    attempt, and its calls of unknown cost; `owed_usd`, `owed_unpriced`: what of it the tenant's month does not have
+    yet. `result`: of a step.
     """
 
     kind: ClassVar[str] = "work"
@@ -121,6 +122,8 @@ class Work(Record):
     cost_usd: float = 0.0
     attempt_usd: float = 0.0
     attempt_unpriced: int = 0
+    owed_usd: float = 0.0
+    owed_unpriced: int = 0
     result: dict[str, Any] | None = None
 
 

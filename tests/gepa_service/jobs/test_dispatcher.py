@@ -10,7 +10,7 @@ import pytest
 
 from gepa_service.engines.engine import EngineUnavailable
 from gepa_service.engines.local import LocalEngine
-from gepa_service.jobs import control
+from gepa_service.jobs import control, kept_results
 from gepa_service.jobs.attempt import Attempt
 from gepa_service.jobs.attempt_messages import Report
 from gepa_service.jobs.attempt_records import AttemptRecords
@@ -18,8 +18,9 @@ from gepa_service.jobs.dispatcher import Dispatcher
 from gepa_service.jobs.dispatcher_lease import LEASE_S, DispatcherLease, holder_in
 from gepa_service.jobs.hosts import Hosts
 from gepa_service.jobs.queue import Queue
-from gepa_service.jobs.work_order import Ended, TaskDone
+from gepa_service.jobs.work_order import Ended, Spent, TaskDone
 from gepa_service.model.program_version import Program
+from gepa_service.model.tenant import Usage
 from gepa_service.model.work import LANES, ProgramWork, TaskResult, What, Work
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore, RecordsUnavailable
@@ -278,6 +279,32 @@ def test_the_result_of_a_step_is_the_version_that_an_earlier_attempt_stored(serv
     assert second.result is not None
     assert second.result["candidate"] == {"t": "first"}
     assert [each.texts for each in service.records.page(Program, "acme")] == [{"t": "first"}]
+
+
+def test_what_a_month_could_not_be_given_is_added_by_the_next_report(
+    service: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ProgramWork(tasks=({"text": "a"},))
+    batch = Work(tenant="acme", id=new_id("batch"), what="rollouts", repo_url="/r", created_by="k", program=made)
+    service.records.insert(batch.model_copy(update={"status": "running", "attempts": 1}))
+    attempt = AttemptRecords(service.parts(), "acme", batch.id, 1)
+    spent = Report(message=Spent(usd=0.5, unpriced=1))
+    add = kept_results.add_usage
+    monkeypatch.setattr(kept_results, "add_usage", raising(RecordsUnavailable("away")))
+    with pytest.raises(RecordsUnavailable):
+        attempt.report(spent)
+    monkeypatch.setattr(kept_results, "add_usage", add)
+    for _ in range(2):
+        attempt.report(spent)
+    [month] = service.records.page(Usage, "acme")
+    assert (month.work_usd, month.work_unpriced, service.get(batch).cost_usd) == (0.5, 1, 0.5)
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def call(*_: object) -> None:
+        raise error
+
+    return call
 
 
 def test_a_batch_stores_nothing_of_an_attempt_that_was_cut_off(service: Platform) -> None:

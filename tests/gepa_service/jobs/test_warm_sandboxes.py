@@ -17,9 +17,8 @@ from gepa_service.jobs.dispatcher_lease import ID as LEASE
 from gepa_service.jobs.dispatcher_lease import LeaseRecord
 from gepa_service.jobs.ended_by import STOPPED
 from gepa_service.jobs.host import Host
-from gepa_service.jobs.host_messages import REPORTS, Begin, Reported, Stop
 from gepa_service.jobs.parts import Revealed
-from gepa_service.jobs.work_order import ProgramOrder
+from gepa_service.jobs.work_order import REPORTS, Begin, ProgramOrder, Reported, Stop
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.tenant import TENANTS, Usage
 from gepa_service.model.work import PROMPT, ProgramWork, Work
@@ -143,7 +142,7 @@ async def test_a_work_that_is_stopped_as_it_begins_reports_its_end(tmp_path: Pat
     host = Host(lines.append)
     folder = tmp_path / "work"
     order = ProgramOrder(
-        id="step_1", folder=folder, settings={}, what="step", program=ProgramWork(), done=frozenset(), warms=False
+        id="step_1", folder=folder, settings={}, what="step", program=ProgramWork(), done=frozenset(), keep_warm=False
     )
     host.take(Begin(order=order).model_dump_json().encode())
     host.take(Stop(work=folder.name).model_dump_json().encode())
