@@ -182,6 +182,7 @@ class CheckReport(BaseModel):
     url: str
     program: str | None = None
     server: str | None = None
+    language: str | None = None
     steps: list[CheckStep] = []
     examples: list[CheckedExample] = []
     compared: list[ComparedResult] = []

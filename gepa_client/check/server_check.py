@@ -188,7 +188,10 @@ class _ServerCheck:
         self.texts = component_texts(self.discovery.program.seed_candidate)
         server = self.discovery.server
         self.report = CheckReport(
-            url=self.url, program=self.discovery.program.name, server=f"{server.name} {server.version}"
+            url=self.url,
+            program=self.discovery.program.name,
+            server=f"{server.name} {server.version}",
+            language=server.language,
         )
 
     def note(self, name: StepName, verdict: StepVerdict, message: str) -> None:

@@ -156,10 +156,8 @@ def _show_brief(console: Console, report: "CheckReport") -> None:
 def _show(console: Console, report: "CheckReport", where: str, *, brief: bool) -> None:
     """Print the rows and the steps. `brief`: only steps with a finding, the failed ones last."""
     if report.program is not None:
-        echo(
-            console,
-            f"[bold]{safe_line(report.program)}[/] {safe_line(where_of(report.server or ''))}, {safe_line(where)}",
-        )
+        runs = where_of(report.server or "", report.language or "")
+        echo(console, f"[bold]{safe_line(report.program)}[/] {safe_line(runs)}, {safe_line(where)}")
     unscored = any(step.name == "score function" and step.verdict == "failed" for step in report.steps)
     if report.examples and not unscored:  # rows without a score show nothing of what is missing
         console.print(_table(report.examples[:MOST_CHECKED_ROWS]))

@@ -43,9 +43,9 @@ class OfProcess(_Event):
 class Started(OfProcess):
     """The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.
 
-    `evolve`: what is changed: the program's code, its texts, or both. `training_only`: there are no validation rows, so
-    candidates are chosen by their scores on the training rows; `val` of `splits` is then their number. `sampled`: on
-    how many validation rows the search scores candidates; None if on all.
+    `language`: of the server, such as `python`. `evolve`: what is changed: the program's code, its texts, or both.
+    `training_only`: there are no validation rows, so candidates are chosen by their scores on the training rows; `val`
+    of `splits` is then their number. `sampled`: on how many validation rows the search scores candidates; None if all.
     """
 
     event: Literal["started"] = "started"
@@ -56,6 +56,7 @@ class Started(OfProcess):
     program: str
     program_version: str | None
     server: str
+    language: str
     components: list[str]
     splits: dict[str, int]
     training_only: bool = False

@@ -38,6 +38,11 @@ class InitialRows:
         """The program as its server declared it."""
         return (self.declared or {}).get("program") or {}
 
+    @property
+    def language(self) -> str | None:
+        """The language of the program's server; None before it is known."""
+        return self.declared["server"]["language"] if self.declared is not None else None
+
     def digest(self, place: int) -> str:
         """Return the digest of the example at a place of the validation rows."""
         if place not in self._digests:

@@ -121,24 +121,17 @@ class LongInFlight(Part):
     endpoint: str | None = None
 
 
-class Forecast(Part):
-    """What the run will have used when its budget ends, at the present rate. `limit`: which setting ends it first."""
-
-    limit: str
-    seconds_left: float
-    cost_usd: float | None
-
-
 class Now(Part):
     """What the run is doing at this moment, by the last heartbeat of its driver.
 
-    `rate`: examples per second; 0 if none has finished for half a minute. `longest`: the examples that have been in
-    flight longest, from 10 s on. `last_result`: when an example last finished other than by a time-out, ISO 8601,
-    `no_result_s` seconds before the heartbeat; None before the first one. `timeouts`: examples that timed out since.
-    `usual_s`: mean seconds of an example that did not time out; None before the first one. `waiting`: calls that wait
-    for a slot; `waiting_for`: what the fleet lacks, since `waiting_since`, ISO 8601. `reflecting_since`: ISO 8601.
-    `beat_age_s`: seconds since the last heartbeat was seen to change; None if the run is not driven. `lost`: no
-    heartbeat for longer than the lease: the driver is dead or cut off.
+    `rate`: examples per second; 0 if none has finished for half a minute. `seconds_left` of the budget of metric
+    calls at this rate, and what the run will have cost then; None if that is not known. `longest`: the examples
+    that have been in flight longest, from 10 s on. `last_result`: when an example last finished other than by a
+    time-out, ISO 8601, `no_result_s` seconds before the heartbeat; None before the first one. `timeouts`: examples
+    that timed out since. `usual_s`: mean seconds of an example that did not time out; None before the first one.
+    `waiting`: calls that wait for a slot; `waiting_for`: what the fleet lacks, since `waiting_since`, ISO 8601.
+    `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat was seen to change; None if the run
+    is not driven. `lost`: no heartbeat for longer than the lease: the driver is dead or cut off.
     """
 
     event: Literal["now"] = "now"
@@ -148,6 +141,8 @@ class Now(Part):
     evaluated: int | None = None
     in_flight: int | None = None
     rate: float | None = None
+    seconds_left: float | None = None
+    cost_at_end_usd: float | None = None
     longest: list[LongInFlight]
     last_result: str | None = None
     no_result_s: float | None = None
@@ -162,7 +157,6 @@ class Now(Part):
     active_seconds: float | None
     beat_age_s: float | None
     lost: bool
-    forecast: Forecast | None
 
 
 class Notice(Part):

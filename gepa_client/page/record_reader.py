@@ -1,6 +1,5 @@
 """Read a run's record as the page gets it: what the run is, does at this moment, and was asked for by users."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,7 +20,8 @@ from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.moment_events import CommandHint, Forecast, LongInFlight, Now, Run, Steer
+from gepa_client.page.moment_events import CommandHint, LongInFlight, Now, Run, Steer
+from gepa_client.report.calling_program import load_call
 from gepa_client.run.output_folder import BEST_CANDIDATE
 from gepa_client.settings.run_config import validation_rows
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
@@ -64,7 +64,7 @@ def run_event(
         driver=run.driver,
         driven=driven,
         store=without_password(url),
-        commands=list(_commands(run, named, end=end, has_code=GIT_BRANCH in seed)),
+        commands=list(_commands(run, named, rows.language, end=end, has_code=GIT_BRANCH in seed)),
     )
 
 
@@ -83,7 +83,9 @@ def _parent(parent: dict[str, Any] | None) -> str | None:
     return str(parent.get("run")) + (f" at entry {at:,}" if isinstance(at, int) else "")
 
 
-def _commands(run: StoredRun, store: str | None, *, end: int, has_code: bool) -> Iterator[CommandHint]:
+def _commands(
+    run: StoredRun, store: str | None, language: str | None, *, end: int, has_code: bool
+) -> Iterator[CommandHint]:
     if run.status == "running":
         yield CommandHint(
             command=command("pause", run.id, store=store), what="stop the run; `evolverpc resume` continues it"
@@ -106,11 +108,13 @@ def _commands(run: StoredRun, store: str | None, *, end: int, has_code: bool) ->
         )
     yield CommandHint(command=command("watch", run.id, store=store), what="open this page again")
     if run.output is not None and run.status != "running":
-        load = f"evolverpc.load_candidate({json.dumps(run.output)})"
-        yield CommandHint(command=load, what=f"load the best texts in a program; {BEST_CANDIDATE} there has them")
+        yield CommandHint(
+            command=load_call(language, run.output),
+            what=f"load the best texts in a program; {BEST_CANDIDATE} there has them",
+        )
 
 
-_OF_A_DRIVER = ("in_flight", "rate", "no_result_s", "timeouts")
+_OF_A_DRIVER = ("in_flight", "rate", "seconds_left", "cost_at_end_usd", "no_result_s", "timeouts")
 """What a heartbeat states that is nothing any more once the run is not driven."""
 
 
@@ -145,7 +149,6 @@ class HeartbeatReader:
                 "active_seconds": counters.get("active_seconds"),
                 "beat_age_s": None if age is None else float(int(age)),
                 "lost": age is not None and age > lease_seconds(run),
-                "forecast": _forecast(run, found) if driven else None,
             }
         )
 
@@ -167,21 +170,6 @@ class HeartbeatReader:
             known = {name: value for name, value in each.items() if name not in ("digest", "about")}
             longest.append(LongInFlight(row=f"test {row}" if tests else row, candidate=candidate, **known))
         return longest
-
-
-def _forecast(run: StoredRun, now: dict[str, Any]) -> Forecast | None:
-    """Return when the budget of metric calls ends at the present rate; None if it is not known."""
-    budget, used, rate = run.counters.get("max_metric_calls"), run.counters.get("metric_calls"), now.get("rate")
-    if not budget or used is None or not rate or now.get("phase") != "optimizing":
-        return None
-    left = max(0, budget - used)
-    spent = run.counters.get("spent_usd") or 0.0
-    priced = spent > 0 and used > 0 and not run.counters.get("unpriced")
-    return Forecast(
-        limit="max_metric_calls",
-        seconds_left=left / rate,
-        cost_usd=spent + left * spent / used if priced else None,
-    )
 
 
 class RequestReader:

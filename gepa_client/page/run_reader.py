@@ -116,7 +116,7 @@ class RunReader:
         failures = self.totals.failures
         situation = NoticeInput(stated, now, failures, self._seed_failed(failures), self._named)
         if situation.stuck_s is not None:
-            now.forecast = None
+            now.seconds_left = None
         for event in (stated, now, Notices(notices=situation.notices())):
             self._log.add(event)
 

@@ -1,18 +1,27 @@
-"""What differs on the terminal if a program in TypeScript that calls `optimize` started the command."""
+"""What differs in a text if the program is in TypeScript, or if its call of `optimize` started the command."""
 
+import json
 from contextvars import ContextVar
 
 from gepa_client.errors import NO_ANSWER
+
+TYPESCRIPT = "typescript"
+"""The language that the servers of the npm package state."""
 
 by_typescript: ContextVar[bool] = ContextVar("by_typescript", default=False)
 """Whether such a program started the command."""
 
 
-def where_of(server: str) -> str:
-    """Return where a program runs, given what serves it; TypeScript's `optimize` has it in its process or isolated."""
+def where_of(server: str, language: str) -> str:
+    """Return where a program runs, given its server; TypeScript's `optimize` has it in its process or isolated."""
     if not by_typescript.get():
-        return f"behind {server}"
-    return "in this process" if server.endswith("(typescript)") else "in child processes"
+        return f"behind {server} ({language})"
+    return "in this process" if language == TYPESCRIPT else "in child processes"
+
+
+def load_call(language: str | None, folder: str) -> str:
+    """Return the call that loads the best candidate from a run's folder, in the language of the program's server."""
+    return f"{'loadCandidate' if language == TYPESCRIPT else 'evolverpc.load_candidate'}({json.dumps(folder)})"
 
 
 def blocked_hint(error: str) -> str:

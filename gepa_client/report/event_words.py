@@ -55,7 +55,8 @@ def event_line(event: events.Event) -> EventText:
     """Return the line about an event."""
     match event:
         case events.Started():
-            text = f"{where_of(event.server)}: {_rows(event)}; components {one_line(', '.join(event.components))}"
+            components = one_line(", ".join(event.components))
+            text = f"{where_of(event.server, event.language)}: {_rows(event)}; components {components}"
             return EventText(f"{text}; proposals by {one_line(event.proposer)}", "bold", one_line(event.program))
         case events.Warned():
             return EventText(event.message, "yellow", "warning:", whole=True, is_kept=True)

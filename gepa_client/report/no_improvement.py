@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from evolverpc_common.display_text import counted, one_line
 from gepa_client.journal.run_events import FailureGroup, MutationRejected, Rejected
+from gepa_client.report.calling_program import TYPESCRIPT
 from gepa_client.report.event_words import dropped_texts, failure_name
-from gepa_client.report.summary_fields import is_by_model, is_typescript, perfect_score, setting_of
+from gepa_client.report.summary_fields import is_by_model, perfect_score, setting_of
 from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_settings import GEPA_MINIBATCH
 
@@ -211,7 +212,7 @@ def _proposer(view: RunView) -> str:
     """Return the name, as the user writes it, of what proposes new texts."""
     if is_by_model(view):
         return "`reflection_lm`"
-    return "`proposeNewTexts`" if is_typescript(view) else "`propose_new_texts`"
+    return "`proposeNewTexts`" if view.language == TYPESCRIPT else "`propose_new_texts`"
 
 
 def _minibatch(view: RunView) -> int:

@@ -289,7 +289,7 @@ def reuse_summary(view: RunView) -> str | None:
 
 def _program(started: Started) -> str:
     version = f", version {started.program_version}," if started.program_version else ""
-    return one_line(f"{started.program}{version} behind {started.server}, {started.url}", 300)
+    return one_line(f"{started.program}{version} behind {started.server} ({started.language}), {started.url}", 300)
 
 
 def tables(view: RunView) -> list[Table]:
@@ -358,11 +358,6 @@ def _row(name: str, tally: ModelTally) -> tuple[str, ...]:
 def is_by_model(view: RunView) -> bool:
     """Return whether a reflection model proposes new texts, not the program."""
     return view.started is not None and view.started.config.get("reflection_lm") is not None
-
-
-def is_typescript(view: RunView) -> bool:
-    """Return whether the program is served by the TypeScript package."""
-    return view.started is not None and view.started.server.endswith("(typescript)")
 
 
 def setting_of(view: RunView, name: str, default: float) -> float:

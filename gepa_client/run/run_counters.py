@@ -133,6 +133,8 @@ class RunCounters:
             "reflecting": [name for proposal in view.reflecting for name in proposal.components],
             "reflecting_since": self._since.get("reflecting"),
             "rate": None if rate is None else round(rate, 3),
+            "seconds_left": view.seconds_left(),
+            "cost_at_end_usd": self._cost_at_end(),
             "endpoints": [*shown, *refused][:ENDPOINTS_LISTED],
             "longest": _longest(endpoints),
             "timeouts": self._timeouts,
@@ -143,6 +145,11 @@ class RunCounters:
             at, since = self._finished
             found |= {"last_result": at, "no_result_s": round(time.monotonic() - since, 1)}
         return found
+
+    def _cost_at_end(self) -> float | None:
+        """Return what the run will have cost at the end of its budget; None if some costs are not known."""
+        budget, used, spent = self._view.budget, self._view.metric_calls, self._spend.cost_usd
+        return spent * max(budget, used) / used if budget and used and spent and not self._spend.unpriced else None
 
 
 def _longest(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:

@@ -260,6 +260,11 @@ class RunView:
         return limits[-1] if limits else self.started.max_metric_calls if self.started else None
 
     @property
+    def language(self) -> str | None:
+        """The language of the program's server, such as `typescript`; None before the run has started."""
+        return self.started.language if self.started is not None else None
+
+    @property
     def steered_kinds(self) -> list[str]:
         """The kinds of the requests that the run took, in order, without those that stopped it."""
         return [event.action for event in self.steered if event.refused is None and event.action not in STOPS]

@@ -1,6 +1,5 @@
 """The final summary of a run: its status, its files, the next command, and the scores."""
 
-import json
 import shlex
 import textwrap
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields
-from gepa_client.report.calling_program import by_typescript
+from gepa_client.report.calling_program import load_call
 from gepa_client.report.event_words import failure_summary, first_failure
 from gepa_client.report.no_improvement import no_improvement
 from gepa_client.report.state_words import budget_note
@@ -154,7 +153,7 @@ def _facts(ended: RunSummary) -> Iterator[tuple[str, str]]:
     if view.certificate is not None and view.certificate.verdict == "worse":
         yield "use it", "no: the test rows show that it is worse than the seed"
     elif files.BEST_CANDIDATE in ended.written and not ended.replayed:
-        yield "use it", _load_call(view, _shown(ended.output))
+        yield "use it", load_call(view.language, str(_shown(ended.output)))
 
 
 def _changes(seed: dict[str, str], best: dict[str, str]) -> str:
@@ -236,12 +235,6 @@ def _certified(ended: RunSummary) -> list[tuple[str, str]]:
 def _shown(output: Path) -> Path:
     """Return the folder as the user would type it."""
     return output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
-
-
-def _load_call(view: RunView, output: Path) -> str:
-    """Return the call that loads the best candidate, in the language of the program."""
-    in_typescript = by_typescript.get() or fields.is_typescript(view)
-    return f"{'loadCandidate' if in_typescript else 'evolverpc.load_candidate'}({json.dumps(str(output))})"
 
 
 def _next_command(ended: RunSummary) -> str:

@@ -140,7 +140,9 @@ class Made:
                     metric_calls=index * 6,
                 )
             )
-        begun = started(program_version="2", server="scripted 0 (python)", url=URL, splits={"train": 3, "val": 4})
+        begun = started(
+            program_version="2", server="scripted 0", language="python", url=URL, splits={"train": 3, "val": 4}
+        )
         return [*rows, *decisions(rows), _event(begun)]
 
     def run(self) -> StoredRun:

@@ -274,7 +274,8 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     active_seconds: 1822,
     beat_age_s: driven ? 0.4 : null,
     lost: false,
-    forecast: driven ? { limit: text("limit", "max_metric_calls"), seconds_left: 1500, cost_usd: 2.2 } : null,
+    seconds_left: driven ? 1500 : null,
+    cost_at_end_usd: driven ? 2.2 : null,
   });
   events.push({
     event: "notices",

@@ -27,7 +27,7 @@ RUN: dict[str, Any] = {
     "commands": [CommandHint(command="evolverpc resume 4f2", what="continue the run")],
 }
 CALM: dict[str, Any] = {
-    **dict.fromkeys(("iteration", "metric_calls", "active_seconds", "beat_age_s", "forecast")),
+    **dict.fromkeys(("iteration", "metric_calls", "active_seconds", "beat_age_s")),
     "lost": False,
     "phase": "optimizing",
     "in_flight": 2,

@@ -375,13 +375,14 @@ export interface FailedStep {
 /**
  * What the run is doing at this moment, by the last heartbeat of its driver.
  *
- * `rate`: examples per second; 0 if none has finished for half a minute. `longest`: the examples that have been in
- * flight longest, from 10 s on. `last_result`: when an example last finished other than by a time-out, ISO 8601,
- * `no_result_s` seconds before the heartbeat; None before the first one. `timeouts`: examples that timed out since.
- * `usual_s`: mean seconds of an example that did not time out; None before the first one. `waiting`: calls that wait
- * for a slot; `waiting_for`: what the fleet lacks, since `waiting_since`, ISO 8601. `reflecting_since`: ISO 8601.
- * `beat_age_s`: seconds since the last heartbeat was seen to change; None if the run is not driven. `lost`: no
- * heartbeat for longer than the lease: the driver is dead or cut off.
+ * `rate`: examples per second; 0 if none has finished for half a minute. `seconds_left` of the budget of metric
+ * calls at this rate, and what the run will have cost then; None if that is not known. `longest`: the examples
+ * that have been in flight longest, from 10 s on. `last_result`: when an example last finished other than by a
+ * time-out, ISO 8601, `no_result_s` seconds before the heartbeat; None before the first one. `timeouts`: examples
+ * that timed out since. `usual_s`: mean seconds of an example that did not time out; None before the first one.
+ * `waiting`: calls that wait for a slot; `waiting_for`: what the fleet lacks, since `waiting_since`, ISO 8601.
+ * `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat was seen to change; None if the run
+ * is not driven. `lost`: no heartbeat for longer than the lease: the driver is dead or cut off.
  */
 export interface Now {
   event: "now";
@@ -391,6 +392,8 @@ export interface Now {
   evaluated: number | null;
   in_flight: number | null;
   rate: number | null;
+  seconds_left: number | null;
+  cost_at_end_usd: number | null;
   longest: LongInFlight[];
   last_result: string | null;
   no_result_s: number | null;
@@ -405,7 +408,6 @@ export interface Now {
   active_seconds: number | null;
   beat_age_s: number | null;
   lost: boolean;
-  forecast: Forecast | null;
 }
 /**
  * An example in flight. `row`, `candidate`: as `FailureGroup` has them. `limit_s`: when the server ends it.
@@ -428,14 +430,6 @@ export interface EndpointNow {
   slots: number | null;
   in_flight: number | null;
   detail: string | null;
-}
-/**
- * What the run will have used when its budget ends, at the present rate. `limit`: which setting ends it first.
- */
-export interface Forecast {
-  limit: string;
-  seconds_left: number;
-  cost_usd: number | null;
 }
 /**
  * What is to be stated of the run at this moment.

@@ -9,8 +9,8 @@ export function Budget({ view }: { view: View }) {
   const { run, now, spending } = view.latest;
   if (run === undefined) return null;
   const share = run.budget ? Math.min(1, view.metricCalls / run.budget) : null;
-  const forecast = run.driven ? now?.forecast : null;
-  const cost = forecast?.cost_usd == null ? "" : `, at a cost of ${money(forecast.cost_usd)}`;
+  const left = run.driven ? now?.seconds_left : null;
+  const cost = now?.cost_at_end_usd == null ? "" : `, at a cost of ${money(now.cost_at_end_usd)}`;
   return (
     <section class="panel">
       <h2>Budget</h2>
@@ -23,11 +23,7 @@ export function Budget({ view }: { view: View }) {
         facts={[
           ["cost", spending?.cost],
           ["active time", duration(now?.active_seconds)],
-          [
-            "forecast",
-            forecast &&
-              `at this rate ${forecast.limit} ends the run in about ${duration(forecast.seconds_left)}${cost}`,
-          ],
+          ["forecast", left != null && `at this rate max_metric_calls ends the run in about ${duration(left)}${cost}`],
         ]}
       />
     </section>

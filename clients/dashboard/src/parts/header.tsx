@@ -88,7 +88,7 @@ export function Figures({ view }: { view: View }) {
         ["cost", isLive && spending?.cost],
         [
           "ends in about",
-          isLive && run?.driven && !now?.lost && now?.forecast ? duration(now.forecast.seconds_left) : null,
+          isLive && run?.driven && !now?.lost && now?.seconds_left != null ? duration(now.seconds_left) : null,
         ],
       ]}
     />

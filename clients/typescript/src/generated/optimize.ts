@@ -294,9 +294,9 @@ export type RunEvent =
 /**
  * The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.
  *
- * `evolve`: what is changed: the program's code, its texts, or both. `training_only`: there are no validation rows, so
- * candidates are chosen by their scores on the training rows; `val` of `splits` is then their number. `sampled`: on
- * how many validation rows the search scores candidates; None if on all.
+ * `language`: of the server, such as `python`. `evolve`: what is changed: the program's code, its texts, or both.
+ * `training_only`: there are no validation rows, so candidates are chosen by their scores on the training rows; `val`
+ * of `splits` is then their number. `sampled`: on how many validation rows the search scores candidates; None if all.
  */
 export interface Started {
   seconds: number;
@@ -309,6 +309,7 @@ export interface Started {
   program: string;
   program_version: string | null;
   server: string;
+  language: string;
   components: string[];
   splits: {
     [k: string]: number;
