@@ -1,8 +1,8 @@
 """`evolverpc demo-model`: a scripted stand-in for a language model, for `examples/quickstart` without a key.
 
-It answers a message about a topic with the team that the prompt names for this topic, in a line such as
-`- dock: deliveries, returns`, else with a team as other companies have it. If it is asked for better instructions, it
-adds the teams that the feedback of the records expected.
+With `--local`: a small open model instead. The scripted one answers a message about a topic with the team that the
+prompt names for this topic, in a line such as `- dock: deliveries, returns`, else with a team as other companies have
+it. If it is asked for better instructions, it adds the teams that the feedback of the records expected.
 """
 
 import itertools
@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from gepa_client.cli.arguments import AsJson
+from gepa_client.cli.local_model import LocalModel, LocalModelMissing
 from gepa_client.cli.model_server import Conversation, ModelServer
 from gepa_client.views.console import STOPPED, refuse
 
@@ -36,6 +37,12 @@ ELSEWHERE = {
 }
 """Topic -> the team of other companies."""
 
+SCRIPTED = """A scripted stand-in, no language model: it knows the rows of examples/quickstart
+and costs nothing. A run prints what the model that it names would have cost."""
+
+LOCAL = """SmolLM2-135M-Instruct, on this machine's processors: it answers requests for any model
+and costs nothing. Its answers are real, and those of a very small model."""
+
 HEADING = "The teams and what they answer:"
 TEAM = re.compile(r"^- (\S+): (.+)$", re.MULTILINE)
 REFLECTION = re.compile(r"the following instructions.*?```\n(.*?)\n```\n", re.DOTALL)
@@ -45,21 +52,24 @@ NEXT_RECORD = re.compile(r"^# Example \d+$", re.MULTILINE)
 
 def demo_model(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 for a free one.")] = 8100,
+    local: Annotated[bool, typer.Option("--local", help="A small open model that runs here, in place of it.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Serve a scripted stand-in for a language model, so that examples/quickstart runs without a key.
 
-    It is no model: it knows the topics of that example's rows and nothing else.
+    It is no model: it knows the topics of that example's rows and nothing else. With --local, SmolLM2-135M-Instruct
+    answers: a real model, which shows that a program and its run cope with real answers, but too small to gain much.
     """
     try:
-        server = ModelServer(answer, port)
+        server = LocalModel(port) if local else ModelServer(answer, port)
+    except LocalModelMissing as error:
+        refuse(str(error))
     except OSError as error:
         refuse(f"cannot listen on 127.0.0.1:{port} ({error.strerror}): give another --port, or 0 for a free one")
     if as_json:
         print(json.dumps(server.variables), flush=True)
     else:
-        print("A scripted stand-in, no language model: it knows the rows of examples/quickstart")
-        print("and costs nothing. A run prints what the model that it names would have cost.")
+        print(LOCAL if local else SCRIPTED)
         print("Paste this in each terminal:\n")
         for name, value in server.variables.items():
             print(f"export {name}={value}")
@@ -68,8 +78,6 @@ def demo_model(
         server.serve_forever()
     except KeyboardInterrupt:
         raise typer.Exit(STOPPED) from None
-    finally:
-        server.server_close()
 
 
 def answer(conversation: Conversation) -> str:

