@@ -55,10 +55,11 @@ def test_servers_of_a_fleet_file_join_and_leave_while_it_runs(
     urls = [serve(script) for script in (first, second, stranger, wrong)]
     file = tmp_path / "fleet"
     file.write_text(f"{urls[0]}\n# no other server yet\n")
-    process = start("optimize", "--fleet", "fleet", *ARGUMENTS)
+    process = start("optimize", "--fleet", "fleet", "--output", "out", *ARGUMENTS)
     until(lambda: len(first.calls("evaluate")) >= 3)
     file.write_text("\n".join(urls))
-    until(lambda: len(second.calls("evaluate")) >= 8 and len(wrong.calls("evaluate")) >= 10)
+    recorded = tmp_path / "out" / "events.jsonl"
+    until(lambda: len(second.calls("evaluate")) >= 8 and recorded.read_text().count('"kind":"refused"') == 2)
     file.write_text(urls[1])
     ran = ended(process)
     events = ran.events
