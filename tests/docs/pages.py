@@ -8,7 +8,12 @@ ROOT = Path(__file__).parents[2]
 GENERATED = ("docs/benchmarks.md",)
 PAGES = (
     *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md"),
-    *("clients/typescript/README.md", "clients/service-typescript/README.md", "deploy/README.md"),
+    *(
+        "skills/evolverpc/SKILL.md",
+        "clients/typescript/README.md",
+        "clients/service-typescript/README.md",
+        "deploy/README.md",
+    ),
     *sorted(
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "examples").glob("**/README.md")

@@ -19,6 +19,7 @@ RUN = {
         "examples/frameworks/openai/README.md: $ make example ARGS=openai",
         "examples/frameworks/pydantic-ai/README.md: $ make example ARGS=pydantic-ai",
     ],
+    "tests/examples/test_skill.py": "skills/evolverpc/SKILL.md: *",
     "tests/gepa_client/run/test_sampled_races.py": [
         "docs/guides/search.md: evolverpc optimize http://127.0.0.1:8000 --validation race --max-metric-calls 3000",
     ],

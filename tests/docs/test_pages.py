@@ -20,6 +20,7 @@ OTHER_TOOLS = {
     "--help",
     "--help-all",
     "--version",
+    "--no-deps",
     "--save-dev",
     "--stdio",
     "--detach",
