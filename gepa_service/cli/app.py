@@ -17,7 +17,7 @@ COMMANDS = {
     "up": "Start the whole service on this machine.",
     "api": "Serve the HTTP API.",
     "dispatcher": "Run the work of all tenants.",
-    "tenants": "Create, list and change tenants.",
+    "tenants": "Create, list, change and delete tenants.",
     "keys": "Create, list and revoke API keys.",
     "secrets": "Replace the keys that encrypt secrets.",
 }

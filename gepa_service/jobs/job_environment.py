@@ -34,12 +34,17 @@ def basic_environment(folder: Path, *, at_modal: bool = False) -> dict[str, str]
     return {**kept, "HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp")}
 
 
+def cache_folder(tenant: str, cache: Path) -> Path:
+    """Return where the folder of a tenant's own cache is, or would be."""
+    return cache / hashlib.sha256(tenant.encode()).hexdigest()[:32]
+
+
 def cache_of(tenant: str, cache: Path) -> Path:
     """Return the folder of a tenant's own cache, made if needed.
 
     None is shared: fetched repositories may be private, and what one tenant's program built may harm another's.
     """
-    folder = cache / hashlib.sha256(tenant.encode()).hexdigest()[:32]
+    folder = cache_folder(tenant, cache)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 

@@ -25,6 +25,7 @@ from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.program_version import SAVED_PROGRAM, Repository
 from gepa_service.model.work import ENDED, OPTIMIZATIONS, JobStatus, Work
+from gepa_service.operation.deletion import delete_work
 from gepa_service.records.record import new_id
 from gepa_service.records.store import TenantRecords
 from gepa_service.repositories.destinations import LONGEST_URL
@@ -285,6 +286,12 @@ def cancel(job_id: Id, caller: Writer, service: Parts) -> JobView:
         return _controlled(caller.records, job_id, partial(control.cancel, caller.records, store, by=caller.actor))
 
 
+@router.delete("/job/{job_id}", status_code=204, responses=documented(404))
+def delete_job(job_id: Id, caller: Writer, service: Parts) -> None:
+    """Delete a job that has ended, with its run and its log. A version that it made stays."""
+    deleted(service, known_work(caller.records, job_id, "optimize"))
+
+
 @router.post("/job/{job_id}/pause", responses=documented(404))
 def pause(job_id: Id, caller: Writer) -> JobView:
     """Stop a job; nothing is lost, and `resume` continues it."""
@@ -350,6 +357,12 @@ def controlled(found: Work, action: Action) -> Work:
         return action(found)
     except control.ControlRefused as error:
         raise Problem(409, "wrong-status", "Status does not allow it", str(error)) from None
+
+
+def deleted(service: Service, found: Work) -> None:
+    """Delete work. Blocks. Raises as `delete_work`."""
+    with service.opened_journals() as store:
+        delete_work(service.records, store, found)
 
 
 def _path(path: str, name: str) -> str:

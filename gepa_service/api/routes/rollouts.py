@@ -8,7 +8,7 @@ from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Page, Paging, known_work
 from gepa_service.api.problems import Problem
-from gepa_service.api.routes.jobs import controlled
+from gepa_service.api.routes.jobs import controlled, deleted
 from gepa_service.api.routes.payloads import (
     BatchAccepted,
     BatchSummary,
@@ -59,6 +59,12 @@ def batch(batch_id: Id, caller: Reader, query: ResultsPaging) -> BatchView:
         next=page[-1].id if page else query.after,
         complete=len(page) < query.limit and found.status in ENDED,
     )
+
+
+@router.delete("/rollouts/batch/{batch_id}", status_code=204, responses=documented(404))
+def delete_batch(batch_id: Id, caller: Writer, service: Parts) -> None:
+    """Delete a batch that has ended, with its results and its log."""
+    deleted(service, known_work(caller.records, batch_id, "rollouts"))
 
 
 @router.post("/rollouts/batch/{batch_id}/cancel", responses=documented(404))

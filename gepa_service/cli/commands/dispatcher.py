@@ -22,6 +22,7 @@ from gepa_service.cli.arguments import (
     Isolation,
     JobsAtOnce,
     Journals,
+    KeepDays,
 )
 from gepa_service.cli.dispatcher_parts import dispatch, place_of, sender_of
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
@@ -41,6 +42,7 @@ def dispatcher(
     allow_local: AllowLocal = False,
     allow_network: AllowNetwork = None,
     github_app: GitHubApp = None,
+    keep_days: KeepDays = None,
 ) -> None:
     """Run jobs, batches and steps. One dispatcher of a database works; a further one waits to take over.
 
@@ -60,7 +62,7 @@ def dispatcher(
             closing(open_store(journals)) as store,
         ):
             place = place_of(api=api, folder=folder, sandbox=sandbox)
-            dispatch(service.attempt_parts(store), place, jobs, sender_of(service), engine=engine)
+            dispatch(service.attempt_parts(store), place, jobs, sender_of(service), engine=engine, keep_days=keep_days)
     except (ConfigurationError, EngineRefused, JournalError) as error:
         refuse(str(error))
     except OSError as error:
