@@ -19,6 +19,7 @@ COMMANDS = {
     "dispatcher": "Run the work of all tenants.",
     "tenants": "Create, list, change and delete tenants.",
     "keys": "Create, list and revoke API keys.",
+    "backup": "Copy the databases of a service, and restore a copy.",
     "secrets": "Replace the keys that encrypt secrets.",
 }
 
