@@ -10,6 +10,7 @@ import typer
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import open_store
 from gepa_client.views.console import refuse
+from gepa_service.api.request_log import configure_logs
 from gepa_service.cli.arguments import (
     DEFAULT_DATABASE,
     DEFAULT_JOURNALS,
@@ -48,7 +49,7 @@ def dispatcher(
 
     SIGTERM hands the work of this machine back; that of a cluster continues.
     """
-    logging.basicConfig(level=logging.WARNING, format="dispatcher: %(levelname)s: %(message)s")
+    configure_logs("dispatcher", logging.WARNING)
     try:
         with (
             opened_service(

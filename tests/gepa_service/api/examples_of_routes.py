@@ -243,7 +243,7 @@ EXAMPLES: dict[str, Example] = {
     "GET /openapi.json": Example(),
     "GET /health": Example(),
     "GET /ready": Example(),
-    "GET /metrics": Example(),
+    "GET /metrics": Example(401),
     "POST /connect-git": Example(422, body={"repo_url": "/no/repository/here"}),
     "GET /repositories": Example(),
     "DELETE /repositories/{client_id}": Example(204, "repository"),
