@@ -136,15 +136,15 @@ def delete_tenant(records: RecordStore, journals: Store, tenant: Tenant) -> None
     records.remove(Tenant, TENANTS, id_=tenant.id)
 
 
-def delete_older(records: RecordStore, journals: Store, moment: datetime, go_on: Callable[[], bool]) -> int:
+def delete_older(records: RecordStore, journals: Store, moment: datetime, may_continue: Callable[[], bool]) -> int:
     """Delete work that ended before the moment, and what was audited and sent before it; return how much work.
 
-    `go_on`: asked before each work.
+    `may_continue`: asked before each work.
     """
     count = 0
     for what in NAMES:
         for work in every(records, Work, None, _ended(what)):
-            if work.created >= moment or not go_on():
+            if work.created >= moment or not may_continue():
                 break
             if (work.completed or work.updated) < moment:
                 delete_work(records, journals, work)

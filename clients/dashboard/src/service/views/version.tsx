@@ -67,7 +67,7 @@ function About({ version }: { version: Version }) {
             <span key="made">
               {time(version.created_at)} by{" "}
               {version.job_id.startsWith("step_") ? (
-                "a step"
+                <a href={viewAddress("work", { step: version.job_id })}>its step</a>
               ) : (
                 <a href={jobAddress(version.job_id, "result")}>its job</a>
               )}

@@ -1,0 +1,28 @@
+/** Deletes something for good, once that was confirmed. */
+
+import { RequestButton } from "../../parts/action";
+
+interface Props {
+  /** As `the job`. */
+  readonly what: string;
+  /** The name of what is deleted, if several are shown. */
+  readonly about?: string;
+  readonly path: string;
+  readonly note: string;
+  readonly onDone: () => void;
+}
+
+export function DeleteButton({ what, about = what, path, note, onDone }: Props) {
+  return (
+    <RequestButton
+      label="Delete"
+      title={`Delete ${what}`}
+      about={about}
+      submit="Delete"
+      asked={() => ["DELETE", path]}
+      onDone={onDone}
+    >
+      <p>{note} This cannot be undone.</p>
+    </RequestButton>
+  );
+}
