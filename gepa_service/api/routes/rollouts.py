@@ -72,4 +72,4 @@ def cancel(batch_id: Id, caller: Writer, service: Parts) -> BatchAccepted:
     """Cancel a batch; the results that are there are kept."""
     found = known_work(caller.records, batch_id, "rollouts")
     with service.opened_journals() as store:
-        return BatchAccepted.of_work(controlled(found, partial(control.cancel, caller.records, store, by=caller.actor)))
+        return BatchAccepted.of_work(controlled(found, partial(control.cancel, caller.records, store, by=caller.name)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from evolverpc_common.settings.settings_command import with_flags
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import open_store
-from gepa_client.views.console import PAUSED, echo, make_console, plain_table, print_json, refuse, safe_line
+from gepa_client.views.console import PAUSED, echo, make_console, print_json, refuse, safe_line
 from gepa_service.cli.arguments import (
     DEFAULT_DATABASE,
     DEFAULT_JOURNALS,
@@ -75,12 +76,10 @@ def list_(database: Database = DEFAULT_DATABASE, as_json: AsJson = False) -> Non
     if not found:
         echo(console, "no tenants; next: evolverpc service tenants create NAME")
         return
-    table = plain_table("tenant", "name", right=Quotas.model_fields)
     for tenant in found:
-        quotas = tenant.quotas.model_dump().values()
-        figures = ("no limit" if each is None else f"{each:,}" for each in quotas)
-        table.add_row(safe_line(tenant.id), safe_line(tenant.name), *figures)
-    console.print(table, soft_wrap=not console.is_terminal)
+        quotas = tenant.quotas.model_dump().items()
+        echo(console, f"{safe_line(tenant.id)}  {safe_line(tenant.name)}")
+        echo(console, "  " + ", ".join(f"{name} {'no limit' if of is None else f'{of:,}'}" for name, of in quotas))
 
 
 @APP.command()
@@ -93,6 +92,8 @@ def delete(
     journals: Journals = DEFAULT_JOURNALS,
 ) -> None:
     """Delete a tenant with its keys, secrets, repositories, work, versions and files, for good."""
+    if "://" not in journals and not Path(journals).exists():
+        refuse(f"there is no store of runs {journals}: name it with --journals")
     with open_cli_records(database) as records:
         found = find_tenant(records, tenant)
         work, versions = records.count(Work, found.id), records.count(Program, found.id)
