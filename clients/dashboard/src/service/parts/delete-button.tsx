@@ -9,17 +9,20 @@ interface Props {
   readonly about?: string;
   readonly path: string;
   readonly note: string;
+  /** The label of a second button, which deletes with `force`. */
+  readonly forced?: string;
   readonly onDone: () => void;
 }
 
-export function DeleteButton({ what, about = what, path, note, onDone }: Props) {
+export function DeleteButton({ what, about = what, path, note, forced, onDone }: Props) {
   return (
     <RequestButton
       label="Delete"
       title={`Delete ${what}`}
       about={about}
       submit="Delete"
-      asked={() => ["DELETE", path]}
+      others={forced === undefined ? {} : { force: forced }}
+      asked={(_, pressed) => ["DELETE", pressed === "force" ? `${path}?force=true` : path]}
       onDone={onDone}
     >
       <p>{note} This cannot be undone.</p>

@@ -85,6 +85,7 @@ function Controls({ repository, onChange }: { repository: Repository; onChange: 
         about={repositoryName(repo_url)}
         path={`/repositories/${encodeURIComponent(client_id)}`}
         note="Its jobs, steps, batches and versions are deleted too. The repository itself stays as it is."
+        forced="Delete, also its active version"
         onDone={onChange}
       />
       <ProblemNotice problem={problem} />

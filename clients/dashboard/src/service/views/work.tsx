@@ -1,9 +1,10 @@
 /** Steps and batches: the list of each, and the page of one with its results and what to do next. */
 
+import type { ComponentChildren } from "preact";
 import { useList, useLoaded } from "../../loading";
 import { RequestButton } from "../../parts/action";
 import { Badge } from "../../parts/badge";
-import { Facts } from "../../parts/facts";
+import { type Fact, Facts } from "../../parts/facts";
 import { count, duration, money, score, time } from "../../parts/format";
 import { List, Shown } from "../../parts/shown";
 import { type Column, Table } from "../../parts/table";
@@ -25,128 +26,124 @@ const EVERY_MS = 4_000;
 
 export function WorkView({ params }: { params: URLSearchParams }) {
   const [step, batch] = [params.get("step"), params.get("batch")];
+  const show = params.get("show") === "batches" ? "batches" : "steps";
   if (step !== null) return <StepPage id={step} />;
   if (batch !== null) return <BatchPage id={batch} />;
-  const chosen = params.get("show") === "batches" ? "batches" : "steps";
   return (
     <>
       <h1>Steps and batches</h1>
       <p class="about">
         A step changes a version once and makes another one; a batch runs a version on rows. Programs begin both, by{" "}
-        <code>POST {chosen === "steps" ? API.step : API.batch}</code>.
+        <code>POST {show === "steps" ? API.step : API.batch}</code>.
       </p>
-      <Filters label="Which kind" view="work" names={["steps", "batches"]} current={chosen} />
-      {chosen === "steps" ? <Steps /> : <Batches />}
+      <Filters label="Which kind" view="work" names={["steps", "batches"]} current={show} />
+      {show === "steps" ? (
+        <Listed<Step> path={API.step} id={({ step_id }) => ({ step: step_id })} columns={OF_STEPS} />
+      ) : (
+        <Listed<Batch> path={API.batch} id={({ batch_id }) => ({ batch: batch_id })} columns={OF_BATCHES} />
+      )}
     </>
   );
 }
 
-function Steps() {
-  const list = useList<Step>(API.step, EVERY_MS);
-  return (
-    <List list={list} empty={<p>No step yet.</p>}>
-      {(steps) => (
-        <Table
-          label="Steps"
-          items={steps}
-          columns={[
-            ["begun", (each) => <a href={viewAddress("work", { step: each.step_id })}>{time(each.created_at)}</a>],
-            ["status", (each) => <Badge text={each.status} />],
-            ["version", ({ program_id }) => program_id],
-            ["cost", (each) => money(each.cost_usd), "number"],
-            ["reason", ({ error, reason }) => error ?? reason ?? ""],
-          ]}
-        />
-      )}
-    </List>
-  );
+const OF_STEPS: readonly Column<Step>[] = [["version", ({ program_id }) => program_id]];
+const OF_BATCHES: readonly Column<Batch>[] = [
+  ["tasks", ({ progress }) => count(progress.total), "number"],
+  ["failed", ({ progress }) => count(progress.failed), "number"],
+  ["pending", ({ progress }) => count(progress.pending), "number"],
+];
+
+interface ListedProps<Item> {
+  readonly path: string;
+  readonly id: (item: Item) => Record<string, string>;
+  readonly columns: readonly Column<Item>[];
 }
 
-function Batches() {
-  const list = useList<Batch>(API.batch, EVERY_MS);
+function Listed<Item extends Step | Batch>({ path, id, columns }: ListedProps<Item>) {
+  const all: readonly Column<Item>[] = [
+    ["begun", (each) => <a href={viewAddress("work", id(each))}>{time(each.created_at)}</a>],
+    ["status", ({ status }) => <Badge text={status} />],
+    ...columns,
+    ["cost", ({ cost_usd }) => money(cost_usd), "number"],
+    ["reason", (each) => ("error" in each ? each.error : each.reason) ?? ""],
+  ];
   return (
-    <List list={list} empty={<p>No batch yet.</p>}>
-      {(batches) => (
-        <Table
-          label="Batches"
-          items={batches}
-          columns={[
-            ["begun", (each) => <a href={viewAddress("work", { batch: each.batch_id })}>{time(each.created_at)}</a>],
-            ["status", (each) => <Badge text={each.status} />],
-            ["tasks", (each) => count(each.progress.total), "number"],
-            ["failed", (each) => count(each.progress.failed), "number"],
-            ["pending", (each) => count(each.progress.pending), "number"],
-            ["cost", (each) => money(each.cost_usd), "number"],
-            ["reason", ({ reason }) => reason ?? ""],
-          ]}
-        />
-      )}
+    <List list={useList<Item>(path, EVERY_MS)} empty={<p>None yet.</p>}>
+      {(items) => <Table label="Steps or batches" items={items} columns={all} />}
     </List>
   );
-}
-
-function useWork<View>(kind: keyof typeof API, id: string) {
-  return useLoaded<View>(`${API[kind]}/${encodeURIComponent(id)}`, { everyMs: EVERY_MS });
 }
 
 function StepPage({ id }: { id: string }) {
-  const loaded = useWork<Schema<"StepView">>("step", id);
   return (
-    <Shown loaded={loaded}>
-      {(step) => (
+    <One<Schema<"StepView">>
+      kind="step"
+      id={id}
+      facts={(step) => [
+        ["made", step.status === "success" && <VersionLink id={step.program_id} what="promote or deliver it" />],
+        ["from", step.parent_program_id !== null && <VersionLink id={step.parent_program_id} />],
+        ["why not", step.error],
+        ["change", step.summary],
+      ]}
+      results={({ pipeline_outputs, diff }) => (
         <>
-          <Title kind="step" id={id} status={step.status} onChange={loaded.reload} />
-          <section class="panel">
-            <Facts
-              facts={[
-                [
-                  "made",
-                  step.status === "success" && <VersionLink id={step.program_id} what="promote or deliver it" />,
-                ],
-                ["from", step.parent_program_id !== null && <VersionLink id={step.parent_program_id} />],
-                ["why not", step.error],
-                ["change", step.summary],
-                ...timesOf(step),
-              ]}
-            />
-          </section>
           <Results
-            items={step.pipeline_outputs}
+            items={pipeline_outputs}
             first={["example", ({ example_id }) => count(example_id)]}
             before={["score before", ({ before }) => score(before?.score), "number"]}
           />
-          {step.diff !== null && <Block text={step.diff} label="Change of the code" />}
-          <Log id={id} status={step.status} />
+          {diff !== null && <Block text={diff} label="Change of the code" />}
         </>
       )}
-    </Shown>
+    />
   );
 }
 
 function BatchPage({ id }: { id: string }) {
-  const loaded = useWork<Schema<"BatchView">>("batch", id);
+  return (
+    <One<Schema<"BatchView">>
+      kind="batch"
+      id={id}
+      facts={({ progress, reason, results, next }) => [
+        ["tasks", `${count(progress.completed)} of ${count(progress.total)} completed`],
+        ["failed", progress.failed > 0 && `${count(progress.failed)}: the table states why`],
+        ["reason", reason],
+        ["more results", results.length < progress.total - progress.pending && `GET ${API.batch}/${id}?after=${next}`],
+      ]}
+      results={({ results }) => <Results items={results} first={["task", ({ task_id }) => task_id]} />}
+    />
+  );
+}
+
+interface OneProps<View> {
+  readonly kind: keyof typeof API;
+  readonly id: string;
+  readonly facts: (work: View) => readonly Fact[];
+  readonly results: (work: View) => ComponentChildren;
+}
+
+function One<View extends Schema<"StepView"> | Schema<"BatchView">>({ kind, id, facts, results }: OneProps<View>) {
+  const loaded = useLoaded<View>(`${API[kind]}/${encodeURIComponent(id)}`, { everyMs: EVERY_MS });
   return (
     <Shown loaded={loaded}>
-      {(batch) => (
+      {(work) => (
         <>
-          <Title kind="batch" id={id} status={batch.status} onChange={loaded.reload} />
+          <Title kind={kind} id={id} status={work.status} onChange={loaded.reload} />
           <section class="panel">
             <Facts
               facts={[
-                ["tasks", `${count(batch.progress.completed)} of ${count(batch.progress.total)} completed`],
-                ["failed", batch.progress.failed > 0 && `${count(batch.progress.failed)}: the table states why`],
-                ["reason", batch.reason],
-                ...timesOf(batch),
+                ...facts(work),
+                ["cost of models", money(work.cost_usd)],
+                ["begun", time(work.created_at)],
+                ["ended", work.completed_at !== null && time(work.completed_at)],
               ]}
             />
           </section>
-          <Results items={batch.results} first={["task", ({ task_id }) => task_id]} />
-          {batch.results.length < batch.progress.total - batch.progress.pending && (
-            <p class="quiet">
-              Further results: GET {API.batch}/{id}?after={batch.next}
-            </p>
-          )}
-          <Log id={id} status={batch.status} />
+          {results(work)}
+          <section class="panel">
+            <h2>Log</h2>
+            <LogView id={id} status={work.status} />
+          </section>
         </>
       )}
     </Shown>
@@ -154,7 +151,7 @@ function BatchPage({ id }: { id: string }) {
 }
 
 interface TitleProps {
-  readonly kind: "step" | "batch";
+  readonly kind: keyof typeof API;
   readonly id: string;
   readonly status: string;
   readonly onChange: () => void;
@@ -204,14 +201,6 @@ function VersionLink({ id, what }: { id: string; what?: string }) {
   );
 }
 
-function timesOf(work: { cost_usd: number; created_at: string; completed_at: string | null }) {
-  return [
-    ["cost of models", money(work.cost_usd)],
-    ["begun", time(work.created_at)],
-    ["ended", work.completed_at !== null && time(work.completed_at)],
-  ] as const;
-}
-
 interface ResultsProps<Item> {
   readonly items: readonly Item[];
   readonly first: Column<Item>;
@@ -233,15 +222,6 @@ function Results<Item extends Run>({ items, first, before }: ResultsProps<Item>)
     <section class="panel">
       <h2>Results</h2>
       <Table label="Results" tall items={items} columns={columns} />
-    </section>
-  );
-}
-
-function Log({ id, status }: { id: string; status: string }) {
-  return (
-    <section class="panel">
-      <h2>Log</h2>
-      <LogView id={id} status={status} />
     </section>
   );
 }
