@@ -26,7 +26,7 @@ const NEW_KEY: readonly Described[] = [
 const SUBJECT: Described = ["subject", "Subject", { hint: "`sub` of its tokens.", required: true }];
 const NEW_SECRET: readonly Described[] = [
   ["name", "Name", { hint: "As of a variable: OPENAI_API_KEY.", required: true }],
-  ["value", "Value", { type: "password", required: true }],
+  ["value", "Value", { hint: "It is never shown again.", type: "password", required: true }],
   ["host", "Host that gets it", { hint: "In its header Authorization; empty for keys of models." }],
 ];
 

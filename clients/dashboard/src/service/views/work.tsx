@@ -46,7 +46,9 @@ export function WorkView({ params }: { params: URLSearchParams }) {
   );
 }
 
-const OF_STEPS: readonly Column<Step>[] = [["version", ({ program_id }) => program_id]];
+const OF_STEPS: readonly Column<Step>[] = [
+  ["version", ({ status, program_id }) => (status === "success" ? program_id : "none")],
+];
 const OF_BATCHES: readonly Column<Batch>[] = [
   ["tasks", ({ progress }) => count(progress.total), "number"],
   ["failed", ({ progress }) => count(progress.failed), "number"],
@@ -92,7 +94,12 @@ function StepPage({ id }: { id: string }) {
             first={["example", ({ example_id }) => count(example_id)]}
             before={["score before", ({ before }) => score(before?.score), "number"]}
           />
-          {diff !== null && <Block text={diff} label="Change of the code" />}
+          {diff !== null && (
+            <section class="panel">
+              <h2>Change of the code</h2>
+              <Block text={diff} label="Change of the code" />
+            </section>
+          )}
         </>
       )}
     />
