@@ -76,9 +76,10 @@ def api() -> Any:
 def dispatcher() -> None:
     """Run jobs, batches and steps until there is no work, the time of a function is nearly over, or Modal ends it."""
     from gepa_client.journal.store import open_store
+    from gepa_service.api.request_log import configure_logs
     from gepa_service.cli.dispatcher_parts import dispatch, place_of, sender_of
 
-    logging.basicConfig(level=logging.WARNING, format="dispatcher: %(levelname)s: %(message)s")
+    configure_logs("dispatcher", logging.WARNING)
     with _opened() as service, contextlib.closing(open_store(service.journals)) as store:
         parts = service.attempt_parts(store)
         place = place_of(api=service.public_url, folder=Path(WORK), sandbox="modal", forward=forwarded)

@@ -19,6 +19,9 @@ from typing import Any
 
 import httpx
 
+from sandbox_runtime.api.sandbox import RuntimeUnavailable
+from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
+
 TICKETS = Path(__file__).resolve().parent.parent / "tickets"
 COMMAND = (str(Path(sys.executable).with_name("evolverpc")), "service")
 WAIT_S = 120.0
@@ -101,7 +104,8 @@ def main(flags: list[str]) -> int:
 def started(folder: Path) -> Iterator[Service]:
     """The service while the block runs, in this folder, with bubblewrap if it is there."""
     print("== Start the service\n", flush=True)
-    sandbox = "bubblewrap" if shutil.which("bwrap") else "process"
+    sandbox, why = usable_backend()
+    print(textwrap.fill(why, 78, initial_indent="  ", subsequent_indent="  "), flush=True)
     command = [*COMMAND, "up", "--data", str(folder / "data"), "--port", "0", "--sandbox", sandbox, "--json"]
     print(f"  evolverpc service up --sandbox {sandbox}", flush=True)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  ours
@@ -115,6 +119,15 @@ def started(folder: Path) -> Iterator[Service]:
         finally:
             process.terminate()
             process.wait()
+
+
+def usable_backend() -> tuple[str, str]:
+    """Return the backend of sandboxes that this machine has, and why it is taken."""
+    try:
+        bubblewrap(None)
+    except RuntimeUnavailable as error:
+        return "process", f"Backend process, which isolates nothing, as bubblewrap cannot be used: {error}"
+    return "bubblewrap", "Backend bubblewrap, which is on this machine"
 
 
 def repository_in(folder: Path) -> Path:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 from evolverpc_common.installation import installed_version
 from gepa_client.errors import JournalError
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """Raised by each change of a table; a database of another version is refused."""
 
 Record = dict[str, Any]
@@ -64,7 +64,7 @@ class Rows(Protocol):
     """The rows of a database within one `Database.write` or `Database.read`."""
 
     def new_key(self, table: Table) -> int | str:
-        """Return a value for the column `key`, greater than those of all rows; the same one in a repetition."""
+        """Return a value for the column `key`, greater than any row ever had; the same one in a repetition."""
         ...
 
     def insert(self, table: Table, rows: Sequence[Record]) -> None:

@@ -54,6 +54,9 @@ class HttpStore(Store):
     def runs(self) -> list[StoredRun]:
         raise JournalError(f"{self.url} has no list of runs: give the whole id of one")
 
+    def delete(self, run_id: str) -> None:
+        raise JournalError(f"{self.url} lets no optimizer delete the run {run_id}")
+
     def close(self) -> None:
         self._http.close()
 

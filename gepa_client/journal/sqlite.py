@@ -235,8 +235,9 @@ class SqliteRows:
         self._connection = connection
 
     def new_key(self, table: Table) -> int:
-        found = self._connection.execute(f"SELECT COALESCE(MAX(key), 0) + 1 FROM {table.name}")  # noqa: S608 (our names)
-        return int(found.fetchone()[0])
+        # The greatest key that any row ever had: a process may still know the key of a row that was deleted.
+        found = self._connection.execute("SELECT seq + 1 FROM sqlite_sequence WHERE name = ?", [table.name]).fetchone()
+        return 1 if found is None else int(found[0])
 
     def insert(self, table: Table, rows: Sequence[Record]) -> None:
         try:
@@ -314,7 +315,7 @@ def _missing(connection: sqlite3.Connection, table: Table) -> list[str]:
 
 def _create(connection: sqlite3.Connection, table: Table) -> None:
     """Create what is missing of a table. Columns have no types: values keep their own."""
-    columns = ["key INTEGER PRIMARY KEY" if name == "key" else name for name in table.columns]
+    columns = ["key INTEGER PRIMARY KEY AUTOINCREMENT" if name == "key" else name for name in table.columns]
     key = ", ".join(table.key)
     connection.execute(f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(columns)}, UNIQUE ({key}))")
     indexes = _indexes(table)

@@ -325,6 +325,13 @@ class Store:
 
         self._database.write(work)
 
+    def delete(self, run_id: str) -> None:
+        """Delete a run without a driver, and all that is recorded of it."""
+        key = self._database.read(lambda rows: self._found(rows, run_id, "key")["key"])
+        self._database.write(lambda rows: rows.delete(RUNS, {"id": run_id}))
+        self._keys.pop(run_id, None)
+        self._forget(key)
+
     def close(self) -> None:
         """Close it; safe to call twice."""
         self._database.close()
@@ -386,7 +393,7 @@ class Store:
         return sorted(found, key=lambda each: [(each[name] is not None, each[name] or "") for name in by])
 
     def _forget(self, key: Key) -> None:
-        """Delete the rows of a run that was not created after all."""
+        """Delete the rows of a run that was deleted, or not created after all."""
 
         def work(rows: Rows) -> None:
             for table in OF_RUNS:

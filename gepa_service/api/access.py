@@ -9,6 +9,7 @@ from gepa_service.api.app_state import Service, service_of
 from gepa_service.api.problems import Problem
 from gepa_service.api.session_cookie import signed_in
 from gepa_service.api.threads import in_thread
+from gepa_service.auth.keys import actor_name
 from gepa_service.auth.permissions import Permission, Principal
 from gepa_service.records.store import TenantRecords
 
@@ -38,7 +39,7 @@ def not_authenticated() -> Problem:
         401,
         "unauthorized",
         "Not authenticated",
-        "send a valid key: Authorization: Bearer KEY (evolverpc service keys create makes one)",
+        "send a valid key: Authorization: Bearer KEY (an owner of the tenant makes one)",
         headers={"WWW-Authenticate": "Bearer"},
     )
 
@@ -73,6 +74,11 @@ class TenantCaller(Principal):
     """A caller that a route lets pass. `records`: those of its tenant, and of no other."""
 
     records: TenantRecords
+
+    @property
+    def name(self) -> str:
+        """How people read `actor`. Blocks."""
+        return actor_name(self.records.store, self.actor)
 
 
 def requires(permission: Permission) -> Any:

@@ -19,6 +19,7 @@ from gepa_service.api.limits import RequestLimits
 from gepa_service.api.metrics import Measured, Metrics
 from gepa_service.api.openapi import document_of
 from gepa_service.api.request_counts import RequestCounts
+from gepa_service.api.request_log import RequestLog
 from gepa_service.api.route_table import routes_of
 from gepa_service.api.routes import ROUTERS
 from gepa_service.api.routes.job_events import Reports
@@ -52,6 +53,7 @@ def _surround(app: FastAPI, service: Service) -> None:
     app.add_middleware(Failures)
     app.add_middleware(Safety, public_url=service.public_url)
     app.add_middleware(Measured, metrics=app.state.metrics)
+    app.add_middleware(RequestLog)
 
 
 @contextlib.asynccontextmanager

@@ -1,20 +1,23 @@
-"""Figures of one process of the API for Prometheus; none of them names a tenant."""
+"""Figures of one process of the API, and of the work of all tenants, for Prometheus."""
 
 import time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gepa_service.api.app_state import Service
 from gepa_service.api.audit_log import route_of
 from gepa_service.jobs.dispatcher_lease import ID as DISPATCHER
 from gepa_service.jobs.dispatcher_lease import LeaseRecord
-from gepa_service.model.tenant import TENANTS
-from gepa_service.model.work import Work
-from gepa_service.records.store import RecordStore
+from gepa_service.jobs.queue import sandboxes_of
+from gepa_service.model.tenant import TENANTS, Tenant
+from gepa_service.model.work import ENDED, NAMES, Work
+from gepa_service.records.every import every
+from gepa_service.records.record import now
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-STATUSES = ("pending", "running", "paused", "completed", "failed", "cancelled")
+STATUSES = ("pending", "running", "paused", *sorted(ENDED))
 
 
 class Metrics:
@@ -36,21 +39,42 @@ class Metrics:
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
         )
         self.open = Gauge("gepa_service_open_requests", "Requests and streams that are open.", registry=self._registry)
-        self.jobs = Gauge("gepa_service_jobs", "All work of all tenants.", ("status",), registry=self._registry)
-        self.waiting = Gauge("gepa_service_tenants_waiting", "Tenants with pending work.", registry=self._registry)
 
-        self.warm = Gauge(
-            "gepa_service_warm_sandboxes", "Sandboxes that wait for a batch or step.", registry=self._registry
-        )
+    def text(self, service: Service) -> bytes:
+        """Return the figures, with those of the databases. Raises `RecordsUnavailable`, `JournalError`."""
+        return generate_latest(self._registry) + generate_latest(_of_records(service))
 
-    def text(self, records: RecordStore) -> bytes:
-        """Return the figures, with those of the database. Raises `RecordsUnavailable`."""
+
+def _of_records(service: Service) -> CollectorRegistry:
+    registry, records = CollectorRegistry(), service.records
+    works = Gauge("gepa_service_works", "Work of all tenants.", ("what", "status"), registry=registry)
+    for what, name in NAMES.items():
         for status in STATUSES:
-            self.jobs.labels(status).set(records.count(Work, None, {"status": status}))
-        self.waiting.set(len(records.tenants_with(Work, {"status": "pending"})))
-        lease = records.get(LeaseRecord, TENANTS, DISPATCHER)
-        self.warm.set(0 if lease is None else lease.warm)
-        return generate_latest(self._registry)
+            works.labels(name, status).set(records.count(Work, None, {"what": what, "status": status}))
+    own = Gauge("gepa_service_tenant_works", "Unfinished work of a tenant.", ("tenant", "status"), registry=registry)
+    for status in ("pending", "running"):
+        for tenant, count in records.tenants_with(Work, {"status": status}).items():
+            own.labels(tenant, status).set(count)
+    age = Gauge("gepa_service_queue_age_seconds", "For how long the oldest pending work waits.", registry=registry)
+    oldest = [
+        each.created
+        for what in NAMES
+        for each in records.page(Work, None, {"what": what, "status": "pending"}, limit=1)
+    ]
+    age.set(max(0.0, (now() - min(oldest)).total_seconds()) if oldest else 0.0)
+    used = Gauge(
+        "gepa_service_tenant_sandboxes", "Sandboxes of a tenant's running work.", ("tenant",), registry=registry
+    )
+    for work in every(records, Work, None, {"status": "running"}):
+        used.labels(work.tenant).inc(sandboxes_of(work))
+    usd = Gauge("gepa_service_tenant_month_usd", "What a tenant has spent this month.", ("tenant",), registry=registry)
+    with service.opened_journals() as journals:
+        for each in every(records, Tenant, TENANTS):
+            usd.labels(each.id).set(service.spending.of(records, journals, each.id).usd)
+    warm = Gauge("gepa_service_warm_sandboxes", "Sandboxes that wait for a batch or step.", registry=registry)
+    lease = records.get(LeaseRecord, TENANTS, DISPATCHER)
+    warm.set(0 if lease is None else lease.warm)
+    return registry
 
 
 class Measured:

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from gepa_client.errors import StoreUnavailable
 from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.auth.recognize import TenantNeeded
+from gepa_service.operation.deletion import DeletionRefused
 from gepa_service.records.store import RecordChanged, RecordsUnavailable
 from gepa_service.secrets.envelope import SecretDamaged
 from gepa_service.secrets.master_key import MasterKeyError
@@ -74,6 +75,8 @@ def problem_of(error: Exception, content_type: str = "") -> Problem:
     match error:
         case Problem():
             return error
+        case DeletionRefused():
+            return Problem(409, "in-use", "In use", str(error))
         case RequestValidationError():
             return _invalid(error.errors(), content_type)
         case HTTPException():

@@ -64,6 +64,13 @@ def key_of_owner(records: RecordStore, owner: str, public_id: str) -> ApiKey | N
     return found if found is not None and found.owner == owner else None
 
 
+def actor_name(records: RecordStore, actor: str) -> str:
+    """Return how people read an `actor` of `Principal`: the name of its key, or the subject of its token."""
+    kind, _, id_ = actor.partition(":")
+    found = records.get(ApiKey, TENANTS, id_) if kind == "key" else None
+    return actor if found is None and kind != "oidc" else id_ if found is None else found.name
+
+
 def revoke_key(records: RecordStore, key: ApiKey) -> ApiKey:
     """Refuse a key from now on; a key that is revoked stays so. Raises `RecordChanged` if it was deleted."""
     return changed(

@@ -17,9 +17,10 @@ COMMANDS = {
     "up": "Start the whole service on this machine.",
     "api": "Serve the HTTP API.",
     "dispatcher": "Run the work of all tenants.",
-    "tenants": "Create, list and change tenants.",
+    "tenants": "Create, list, change and delete tenants.",
     "keys": "Create, list and revoke API keys.",
-    "secrets": "Replace the keys that encrypt secrets.",
+    "backup": "Copy the databases of a service, and restore a copy.",
+    "secrets": "Replace the keys that encrypt secrets; print the token of the metrics.",
 }
 
 

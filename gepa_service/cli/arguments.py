@@ -72,6 +72,15 @@ EngineName = Annotated[
         help="Where work runs: on this machine, or on a Ray cluster (`auto`: that of this machine).",
     ),
 ]
+KeepDays = Annotated[
+    float | None,
+    typer.Option(
+        envvar="GEPA_SERVICE_KEEP_DAYS",
+        min=1.0,
+        metavar="N",
+        help="Days that ended work, the audit log and sent webhooks are kept (default: until they are deleted).",
+    ),
+]
 Oidc = Annotated[
     list[str] | None,
     typer.Option("--oidc", metavar="'ISSUER AUDIENCE'", help="An OIDC issuer whose tokens are accepted; repeatable."),

@@ -24,6 +24,7 @@ from gepa_service.jobs.http_attempt import run_on_node
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.work import Work
+from gepa_service.operation.deleted_files import DeletedFiles
 from gepa_service.webhooks.sender import Sender
 
 PRIVATE = 0o700
@@ -90,11 +91,12 @@ def dispatch(
     sender: Sender,
     is_over: Callable[[bool], bool] = lambda _busy: False,
     engine: str = LOCAL,
+    keep_days: float | None = None,
 ) -> None:
     """Dispatch work, and send webhooks beside, until SIGTERM or SIGINT; then hand back what runs on this machine.
 
-    `is_over`: ends it too once it returns true; asked each second, given `Dispatcher.is_busy`. `engine`, and what is
-    raised: as of `opened_dispatcher`.
+    `is_over`: ends it too once it returns true; asked each second, given `Dispatcher.is_busy`. `keep_days`: as of
+    `DeletedFiles`. `engine`, and what is raised: as of `opened_dispatcher`.
     """
     stop = threading.Event()
 
@@ -111,7 +113,11 @@ def dispatch(
             if is_over(dispatcher.is_busy):
                 stop.set()
 
-    threads = [threading.Thread(target=each, name=name) for name, each in {"webhooks": send, "end": watch}.items()]
+    def clean() -> None:
+        DeletedFiles(parts.records, parts.journals, place, keep_days).run(stop)
+
+    beside = {"webhooks": send, "end": watch, "deleted files": clean}
+    threads = [threading.Thread(target=each, name=name) for name, each in beside.items()]
     with (
         signals_handled(lambda _number, _frame: stop.set(), signal.SIGTERM, signal.SIGINT),
         opened_dispatcher(parts, place, at_once, engine) as dispatcher,

@@ -40,6 +40,14 @@ class Operations(Connection):
         """List the connected repositories, the newest first."""
         return self._model(RepositoryPage, "GET", "/repositories", query={"after": after, "limit": limit})
 
+    def delete_repository(
+        self, client_id: str, *, force: bool | None = None, idempotency_key: str | None = None
+    ) -> None:
+        """Delete a repository with its jobs, batches, steps and versions, which must have ended."""
+        self._bytes(
+            "DELETE", f"/repositories/{quoted(client_id)}", query={"force": force}, idempotency_key=idempotency_key
+        )
+
     def install(self, *, idempotency_key: str | None = None) -> InstallUrl:
         """Return the page on which a user of GitHub installs the App for repositories of theirs."""
         return self._model(InstallUrl, "POST", "/github/install", idempotency_key=idempotency_key)
@@ -75,6 +83,10 @@ class Operations(Connection):
     def cancel(self, job_id: str, *, idempotency_key: str | None = None) -> JobView:
         """End a job for good."""
         return self._model(JobView, "POST", f"/job/{quoted(job_id)}/cancel", idempotency_key=idempotency_key)
+
+    def delete_job(self, job_id: str, *, idempotency_key: str | None = None) -> None:
+        """Delete a job that has ended, with its run and its log."""
+        self._bytes("DELETE", f"/job/{quoted(job_id)}", idempotency_key=idempotency_key)
 
     def pause(self, job_id: str, *, idempotency_key: str | None = None) -> JobView:
         """Stop a job."""
@@ -167,6 +179,10 @@ class Operations(Connection):
             BatchView, "GET", f"/api/internal/rollouts/batch/{quoted(batch_id)}", query={"after": after, "limit": limit}
         )
 
+    def delete_batch(self, batch_id: str, *, idempotency_key: str | None = None) -> None:
+        """Delete a batch that has ended, with its results and its log."""
+        self._bytes("DELETE", f"/api/internal/rollouts/batch/{quoted(batch_id)}", idempotency_key=idempotency_key)
+
     def cancel_batch(self, batch_id: str, *, idempotency_key: str | None = None) -> BatchAccepted:
         """Cancel a batch."""
         return self._model(
@@ -187,6 +203,10 @@ class Operations(Connection):
     def step(self, step_id: str) -> StepView:
         """Return a step."""
         return self._model(StepView, "GET", f"/execute_step/{quoted(step_id)}")
+
+    def delete_step(self, step_id: str, *, idempotency_key: str | None = None) -> None:
+        """Delete a step that has ended, with its log."""
+        self._bytes("DELETE", f"/execute_step/{quoted(step_id)}", idempotency_key=idempotency_key)
 
     def register(self, body: WebhookRequest, *, idempotency_key: str | None = None) -> RegisteredWebhook:
         """Register a webhook."""

@@ -5,8 +5,10 @@ import os
 import re
 from pathlib import Path
 
+from sandbox_runtime.environments.build_folder import build_variables
+
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV")
-"""Variables of the dispatcher that describe this machine."""
+"""Variables of the dispatcher that describe this machine, besides those that name sources of packages."""
 
 _REFUSED_SECRETS = re.compile(
     r"(LD|DYLD|GIT|PYTHON|GEPA|XDG|UV|PIP|NPM|NODE|PYENV|NVM|OPENSSL|SSL|SSH|BASH|PERL|RUBY|JAVA|DBUS|LC|MALLOC|GLIBC|EVOLVERPC|MODAL|RAY)_?.*"
@@ -28,10 +30,15 @@ MODAL = "MODAL_"
 
 def basic_environment(folder: Path, *, at_modal: bool = False) -> dict[str, str]:
     """Return the variables of a process that works in this folder. `at_modal`: it starts sandboxes at Modal."""
-    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    kept = build_variables(os.environ) | {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     if at_modal:
         kept |= {name: value for name, value in os.environ.items() if name.startswith(MODAL)}
     return {**kept, "HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp")}
+
+
+def cache_folder(tenant: str, cache: Path) -> Path:
+    """Return where the folder of a tenant's own cache is, or would be."""
+    return cache / hashlib.sha256(tenant.encode()).hexdigest()[:32]
 
 
 def cache_of(tenant: str, cache: Path) -> Path:
@@ -39,7 +46,7 @@ def cache_of(tenant: str, cache: Path) -> Path:
 
     None is shared: fetched repositories may be private, and what one tenant's program built may harm another's.
     """
-    folder = cache / hashlib.sha256(tenant.encode()).hexdigest()[:32]
+    folder = cache_folder(tenant, cache)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 

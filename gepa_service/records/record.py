@@ -25,6 +25,11 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{milliseconds:012x}{nanoseconds:05x}{secrets.randbits(4 * RANDOM_DIGITS):015x}"
 
 
+def id_at(prefix: str, moment: datetime) -> str:
+    """Return what sorts after the ids of this prefix that were made before the moment, and before all others."""
+    return f"{prefix}_{int(moment.timestamp() * 1000):012x}"
+
+
 class Record(BaseModel):
     """A document of one tenant; (`kind`, `tenant`, `id`) is unique.
 

@@ -103,6 +103,34 @@ class RecordStore:
         with self._used(type(record)):
             self._database.write(work)
 
+    def remove(
+        self,
+        type_: type[Record],
+        tenant: str | None,
+        where: Where | None = None,
+        *,
+        id_: str | None = None,
+        before: str | None = None,
+    ) -> int:
+        """Delete records, also those that were written since they were read; return how many there were.
+
+        `id_`: only that of this id. `before`: only those whose ids come before it.
+        """
+        condition = _selected(type_, tenant, where)
+        if id_ is not None:
+            condition["id"] = id_
+        elif before is not None:
+            condition["id"] = Compared("<", before)
+        with self._used(type_):
+            return self._database.write(lambda rows: rows.delete(table_of(type_), condition))
+
+    def known(self, type_: type[Record], ids: Sequence[str]) -> set[str]:
+        """Return those of the ids that a record of any tenant has."""
+        with self._used(type_):
+            return self._database.read(
+                lambda rows: {each["id"] for each in rows.find(table_of(type_), {"id": list(ids)}, columns=["id"])}
+            )
+
     def page(
         self,
         type_: type[R],

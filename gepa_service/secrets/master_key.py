@@ -24,6 +24,8 @@ FILE_VARIABLE = "GEPA_SERVICE_MASTER_KEY_FILE"
 VARIABLE = "GEPA_SERVICE_MASTER_KEY"
 COMMAND_VARIABLE = "GEPA_SERVICE_MASTER_KEY_COMMAND"
 SHELL = "/bin/sh"
+METRICS = "metrics"
+"""The purpose of the key, in hex digits, by which a collector reads the figures of the service."""
 
 
 class MasterKeyError(Exception):

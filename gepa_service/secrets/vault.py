@@ -59,13 +59,7 @@ class Vault:
 
     def delete(self, tenant: str, name: str) -> bool:
         """Delete a secret; return whether there was one."""
-        while (found := self.records.get(Secret, tenant, name)) is not None:
-            try:
-                self.records.delete(found)
-            except RecordChanged:
-                continue
-            return True
-        return False
+        return self.records.remove(Secret, tenant, id_=name) > 0
 
     def rotate_tenant_key(self, tenant: str) -> int:
         """Encrypt a tenant's secrets by a new data key; return how many there were.

@@ -14,7 +14,8 @@ sys.path.insert(0, str(pages.ROOT / "docs" / "_ext"))
 import command_reference
 
 COMMAND = re.compile(
-    r"\b(evolverpc steer [a-z-]+|evolverpc service keys [a-z]+|evolverpc service [a-z]+|evolverpc [a-z][a-z-]*)\b"
+    r"\b(evolverpc steer [a-z-]+|evolverpc service (?:keys|backup|secrets|tenants) [a-z-]+|evolverpc service [a-z]+"
+    r"|evolverpc [a-z][a-z-]*)(?= |$)"
 )
 OTHER_TOOLS = {
     "--help",
@@ -27,8 +28,9 @@ OTHER_TOOLS = {
     "--conformance",
     "--wheel",
     "--keep",
+    "--oplog",
 }
-"""Flags of npm, Modal, the demos, `evolverpc-conformance` and the like, in running text."""
+"""Flags of npm, MongoDB, Modal, the demos, `evolverpc-conformance` and the like, in running text."""
 
 
 @cache

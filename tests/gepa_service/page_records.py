@@ -9,12 +9,13 @@ import json
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any, Literal
 
 from gepa_service.auth.keys import make_key
 from gepa_service.model.job_log import LogChunk, LogLine
 from gepa_service.model.program_version import Program, Promotion, Repository
 from gepa_service.model.tenant import TENANTS, AuditEntry, Tenant
-from gepa_service.model.work import JobProgress, Status, Work
+from gepa_service.model.work import JobProgress, ProgramWork, Status, TaskResult, Work, task_result_id
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id, now
 from gepa_service.records.store import RecordStore
@@ -76,6 +77,28 @@ def program(tenant: str, text: Callable[[], str], parents: tuple[str, ...]) -> P
     )
 
 
+def task_result_of(text: Callable[[], str]) -> dict[str, Any]:
+    error = {"type": text(), "message": text()}
+    return {"status": "program_error", "output": text(), "feedback": text(), "error": error, "seconds": 0.5}
+
+
+def work(tenant: str, what: Literal["rollouts", "step"], text: Callable[[], str]) -> Work:
+    result = {"tried": [{"after": task_result_of(text)}], "summary": text(), "diff": text()}
+    return Work(
+        tenant=tenant,
+        id=new_id("step" if what == "step" else "batch"),
+        what=what,
+        status="failed",
+        reason=text(),
+        repo_url=text(),
+        created_by=text(),
+        program=ProgramWork(tasks=({"task_id": text(), "row": {}},), makes="new", parent=text()),
+        done=1,
+        failed=1,
+        result=result if what == "step" else None,
+    )
+
+
 def insert(records: RecordStore, strings: list[str]) -> dict[str, list[str]]:
     tenant = records.page(Tenant, TENANTS)[0].id
     endless = itertools.cycle(strings)
@@ -94,12 +117,16 @@ def insert(records: RecordStore, strings: list[str]) -> dict[str, list[str]]:
     audit = AuditEntry(tenant=tenant, id=new_id("audit"), actor=text(), action=text(), resource=text(), status=200)
     _, key = make_key(tenant, text()[:200], "viewer", now() + timedelta(days=1))
     logs = [LogChunk(tenant=tenant, id=new_id("log"), job_id=each.id, lines=lines) for each in jobs]
-    for record in (*repositories, *jobs, *programs, forced, audit, key, *logs):
+    step, batch = work(tenant, "step", text), work(tenant, "rollouts", text)
+    result = task_result_of(text)
+    done = TaskResult(tenant=tenant, id=task_result_id(batch.id, 0), work_id=batch.id, index=0, result=result)
+    for record in (*repositories, *jobs, *programs, forced, audit, key, *logs, step, batch, done):
         records.insert(record)
     return {
         "jobs": [each.id for each in jobs],
         "programs": [each.id for each in programs],
         "repositories": [each.id for each in repositories],
+        "work": [f"step={step.id}", f"batch={batch.id}"],
     }
 
 

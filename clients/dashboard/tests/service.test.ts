@@ -36,6 +36,8 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
   /** The job that the first test begins, and the version it makes. */
   let job = "";
   let version = "";
+  /** The step and the batch of `insert`, as the page addresses them. */
+  let ofPage: string[] = [];
 
   beforeAll(async () => {
     await service.start();
@@ -90,7 +92,11 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
       versions: "/#/versions",
       version: `/#/version?id=${version}`,
       usage: "/#/usage",
-      keys: "/#/keys",
+      work: "/#/work",
+      batches: "/#/work?show=batches",
+      ...Object.fromEntries(ofPage.map((address) => [address, `/#/work?${address}`])),
+      access: "/#/access",
+      secrets: "/#/access?show=secrets",
       ...Object.fromEntries(OF_JOB.map((name) => [`job ${name}`, `/?job=${job}#/${name}`])),
     };
   }
@@ -153,6 +159,7 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
     await page.getByRole("button", { name: "Show the patch" }).click();
     await page.getByText("the version changes no code").waitFor();
     expect(await violations(page), "version").toEqual([]);
+    ofPage = service.insert(["a text"]).work ?? [];
     expect(wrong).toEqual([]);
   });
 
@@ -325,7 +332,7 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
       expect(await controls.count(), name).toBe(0);
     }
     const tabs = await where.getByRole("navigation", { name: "Service" }).innerText();
-    expect(tabs).not.toMatch(/New optimization|Keys/);
+    expect(tabs).not.toMatch(/New optimization|Access/);
     await go(where, "/#/usage");
     expect(await where.getByText("Audit log").count()).toBe(0);
     await viewer.close();
@@ -366,9 +373,9 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
   });
 
   test("An owner makes a key, which is shown once, and revokes it", async () => {
-    await go(page, "/#/keys");
+    await go(page, "/#/access");
     await page.getByLabel("What it is for").fill("of the nightly build");
-    await page.getByRole("button", { name: "Make it" }).click();
+    await page.getByRole("button", { name: "Add" }).click();
     const shown = await page.locator("code.secret").innerText();
     expect(shown).toMatch(/^grk_/);
     await page.getByRole("button", { name: "I have it" }).click();
@@ -380,11 +387,46 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
     expect(answer.status).toBe(401);
   });
 
+  test("A secret is written, listed without its value, and deleted", async () => {
+    await go(page, "/#/access?show=secrets");
+    await page.getByLabel("Name").fill("PATH");
+    await page.getByLabel("Value").fill("hidden-value");
+    await page.getByRole("button", { name: "Add" }).click();
+    await page.locator("#field-name-error").waitFor();
+    await page.getByLabel("Name").fill("MODEL_KEY");
+    await page.getByRole("button", { name: "Add" }).click();
+    await page.getByRole("button", { name: "Delete: MODEL_KEY" }).click();
+    expect(await page.content()).not.toContain("hidden-value");
+    await page.getByRole("dialog").getByRole("button", { name: "Delete", exact: true }).click();
+    await page.getByText("None yet.").waitFor();
+  });
+
+  test("Steps and batches have a list and a page each, with results and a way to delete them", async () => {
+    const { work = [] } = service.insert(["of a step"]);
+    for (const [show, at] of [
+      ["steps", 0],
+      ["batches", 1],
+    ] as const) {
+      await go(page, `/#/work?show=${show}`);
+      await page.locator(`a[href$="${work[at]}"]`).click();
+      await page.getByRole("heading", { name: "Results" }).waitFor();
+      await page.getByText("of a step").first().waitFor();
+      await page.getByRole("button", { name: /^Delete/ }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Delete", exact: true }).click();
+      await page.waitForURL(new RegExp(`show=${show}$`));
+      await page.locator("main h1").waitFor();
+      await settled(page);
+      expect(await page.locator(`a[href$="${work[at]}"]`).count()).toBe(0);
+    }
+  });
+
   test("Hostile strings in every field are shown as text", async () => {
     const plain = new Set<string>();
     const open = async (found: Set<string>, ids: Record<string, string[]>) => {
       const paths = [
-        ...["jobs", "new", "repositories", "versions", "usage", "keys"].map((name) => `/#/${name}`),
+        ...["jobs", "new", "work", "repositories", "versions", "usage", "access"].map((name) => `/#/${name}`),
+        "/#/work?show=batches",
+        ...(ids.work ?? []).map((address) => `/#/work?${address}`),
         `/?job=${ids.jobs?.[1]}#/now`, // paused
         `/?job=${ids.jobs?.[2]}#/now`, // failed
         `/?job=${ids.jobs?.[2]}#/log`,

@@ -9,6 +9,7 @@ from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import Responses, documented
 from gepa_service.api.pages import Page, Paging, known_work
 from gepa_service.api.problems import Problem
+from gepa_service.api.routes.jobs import deleted
 from gepa_service.api.routes.payloads import StepRequest, StepSummary, StepView
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.routes.submission import submitted
@@ -54,3 +55,9 @@ def steps(caller: Reader, query: Paging) -> StepPage:
 def step(step_id: Id, caller: Reader) -> StepView:
     """Return a step."""
     return StepView.of_work(known_work(caller.records, step_id, "step"))
+
+
+@router.delete("/execute_step/{step_id}", status_code=204, responses=documented(404))
+def delete_step(step_id: Id, caller: Writer, service: Parts) -> None:
+    """Delete a step that has ended, with its log. The version that it made stays."""
+    deleted(service, known_work(caller.records, step_id, "step"))

@@ -18,6 +18,7 @@ from gepa_service.api.documented import documented
 from gepa_service.api.pages import Page, Paging, View, known, known_work
 from gepa_service.api.problems import Problem
 from gepa_service.api.quotas import refuse_beyond_quotas, refuse_full_queue
+from gepa_service.api.remedies import as_fields
 from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id, allowed_or_problem
 from gepa_service.jobs import control
@@ -25,6 +26,7 @@ from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.program_version import SAVED_PROGRAM, Repository
 from gepa_service.model.work import ENDED, OPTIMIZATIONS, JobStatus, Work
+from gepa_service.operation.deletion import delete_work
 from gepa_service.records.record import new_id
 from gepa_service.records.store import TenantRecords
 from gepa_service.repositories.destinations import LONGEST_URL
@@ -202,7 +204,8 @@ def shown_job(job: Work) -> JobView:
     settings = {name: value for name, value in job.settings.items() if not isinstance(value, list)}
     best = job.progress.best_candidate
     progress = {**job.progress.model_dump(), "best_candidate": None if best is None else component_texts(best)}
-    return JobView.of(job, settings=settings, **progress, **limits)
+    why = {"reason": as_fields(job.reason), "failure": as_fields(job.failure)}
+    return JobView.of(job, settings=settings, **why, **progress, **limits)
 
 
 def _total_iterations(job: Work) -> int | None:
@@ -248,7 +251,7 @@ def optimize(asked: OptimizeRequest, caller: Writer, service: Parts) -> Submitte
         ref=asked.ref,
         client_id=client_id,
         settings=settings,
-        created_by=caller.actor,
+        created_by=caller.name,
     )
     caller.records.insert(job)
     return Submitted(job_id=job.id, status="pending")
@@ -274,7 +277,7 @@ def change_budget(job_id: Id, asked: BudgetChange, caller: Writer, service: Part
     """Change the budget of a job that has not ended."""
     budget = asked.model_dump(exclude_none=True)
     with service.opened_journals() as store:
-        change = partial(control.set_budget, caller.records, store, by=caller.actor, budget=budget)
+        change = partial(control.set_budget, caller.records, store, by=caller.name, budget=budget)
         return _controlled(caller.records, job_id, change)
 
 
@@ -282,13 +285,19 @@ def change_budget(job_id: Id, asked: BudgetChange, caller: Writer, service: Part
 def cancel(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """End a job for good; what it has found is kept."""
     with service.opened_journals() as store:
-        return _controlled(caller.records, job_id, partial(control.cancel, caller.records, store, by=caller.actor))
+        return _controlled(caller.records, job_id, partial(control.cancel, caller.records, store, by=caller.name))
+
+
+@router.delete("/job/{job_id}", status_code=204, responses=documented(404))
+def delete_job(job_id: Id, caller: Writer, service: Parts) -> None:
+    """Delete a job that has ended, with its run and its log. A version that it made stays."""
+    deleted(service, known_work(caller.records, job_id, "optimize"))
 
 
 @router.post("/job/{job_id}/pause", responses=documented(404))
 def pause(job_id: Id, caller: Writer) -> JobView:
     """Stop a job; nothing is lost, and `resume` continues it."""
-    return _controlled(caller.records, job_id, partial(control.pause, caller.records, by=caller.actor))
+    return _controlled(caller.records, job_id, partial(control.pause, caller.records, by=caller.name))
 
 
 @router.post("/job/{job_id}/resume", responses=documented(404))
@@ -350,6 +359,12 @@ def controlled(found: Work, action: Action) -> Work:
         return action(found)
     except control.ControlRefused as error:
         raise Problem(409, "wrong-status", "Status does not allow it", str(error)) from None
+
+
+def deleted(service: Service, found: Work) -> None:
+    """Delete work. Blocks. Raises as `delete_work`."""
+    with service.opened_journals() as store:
+        delete_work(service.records, store, found)
 
 
 def _path(path: str, name: str) -> str:

@@ -14,6 +14,7 @@ from gepa_service.api.pages import Page, Paging, View, known
 from gepa_service.api.problems import Problem
 from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id
+from gepa_service.auth.keys import actor_name
 from gepa_service.jobs import promotions
 from gepa_service.model.program_version import ActiveVersion, Program, Promotion
 from gepa_service.records.store import TenantRecords
@@ -27,13 +28,17 @@ Verdict = Literal["improved", "no difference", "worse"]
 
 
 class PromotionView(View):
-    """One promotion. `forced`: the reason, of a version that no certificate calls improved."""
+    """One promotion. `actor_name`: of the key of `actor`, or its subject.
+
+    `forced`: the reason, of a version that no certificate calls improved.
+    """
 
     promotion_id: str
     line: str
     program_id: str
     before: str | None
     actor: str
+    actor_name: str
     forced: str | None
     rolled_back: bool
     created_at: datetime
@@ -135,7 +140,7 @@ def program(program_id: Id, caller: Reader) -> VersionView:
     current = promotions.active_of(caller.records, found.line)
     is_active = current is not None and current.program_id == found.id
     made = promotions.promotions_of(caller.records, program_id=program_id)
-    shown = {"texts": component_texts(found.texts), "promotions": [PromotionView.of(each) for each in made]}
+    shown = {"texts": component_texts(found.texts), "promotions": [_shown(caller.records, each) for each in made]}
     return VersionView.of(found, active=is_active, **shown)
 
 
@@ -157,11 +162,15 @@ def rollback(program_id: Id, caller: Writer) -> PromotionView:
 def _announced(records: TenantRecords, change: Callable[[], Promotion]) -> PromotionView:
     """Change the active version, and queue the event of that. Raises a problem if it is refused."""
     try:
-        view = PromotionView.of(change())
+        view = _shown(records, change())
     except promotions.PromotionRefused as error:
         raise Problem(409, "promotion-refused", "Promotion refused", str(error)) from None
     emit(records, "program.promoted", view.model_dump(mode="json"))
     return view
+
+
+def _shown(records: TenantRecords, promotion: Promotion) -> PromotionView:
+    return PromotionView.of(promotion, actor_name=actor_name(records.store, promotion.actor))
 
 
 def known_program(records: TenantRecords, program_id: str, field: str | None = None) -> Program:

@@ -3,17 +3,18 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
-from gepa_service.api.pages import ID_PATTERN, Page, Paging, View
+from gepa_service.api.pages import ID_PATTERN, Page, Paging, View, known
 from gepa_service.api.problems import Problem
 from gepa_service.api.request_body import RequestBody
 from gepa_service.api.threads import in_thread
 from gepa_service.model.program_version import Installation, Repository
+from gepa_service.operation import deletion
 from gepa_service.records.record import LONGEST_ID, new_id
 from gepa_service.records.store import RecordChanged, TenantRecords
 from gepa_service.repositories.destinations import LONGEST_URL, DestinationRefused, HostUnknown
@@ -81,6 +82,19 @@ async def connect_git(asked: ConnectRequest, caller: Writer, service: Parts) -> 
 def repositories(caller: Reader, query: Paging) -> RepositoryPage:
     """List the connected repositories, the newest first."""
     return RepositoryPage.read(RepositoryView.of, caller.records, Repository, query, newest_first=True)
+
+
+@router.delete("/repositories/{client_id}", status_code=204, responses=documented(404))
+def delete_repository(
+    client_id: Id,
+    caller: Writer,
+    service: Parts,
+    force: Annotated[bool, Query(description="Also if a version of it is active.")] = False,
+) -> None:
+    """Delete a repository with its jobs, batches, steps and versions, which must have ended."""
+    found = known(caller.records, Repository, client_id, "connected repository")
+    with service.opened_journals() as store:
+        deletion.delete_repository(caller.records, store, found, force=force)
 
 
 def allowed_or_problem(service: Service, repo_url: str) -> AllowedRepository:

@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import logging
 from typing import Annotated
 
 import typer
@@ -53,6 +54,7 @@ def api(
     from evolverpc_common.open_connections import OpenConnections, raise_descriptor_limit
     from gepa_service.api.app import create_app
     from gepa_service.api.connections import BoundedConnection
+    from gepa_service.api.request_log import configure_logs
 
     gc.enable()
     try:
@@ -66,6 +68,7 @@ def api(
             oidc=oidc or (),
         ) as service:
             app = create_app(service)
+            configure_logs("api", logging.INFO if descriptor is None else logging.WARNING)
             gc.freeze()  # what is loaded now stays: a collection that looks through it stops all requests for 50 ms
             raise_descriptor_limit(MOST_DESCRIPTORS)
             uvicorn.run(
@@ -74,7 +77,7 @@ def api(
                 host=host,
                 port=port,
                 fd=descriptor,
-                log_level="info" if descriptor is None else "warning",
+                log_config=None,
                 access_log=False,
                 server_header=False,
                 backlog=BACKLOG,

@@ -10,6 +10,7 @@ import typer
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import open_store
 from gepa_client.views.console import refuse
+from gepa_service.api.request_log import configure_logs
 from gepa_service.cli.arguments import (
     DEFAULT_DATABASE,
     DEFAULT_JOURNALS,
@@ -22,6 +23,7 @@ from gepa_service.cli.arguments import (
     Isolation,
     JobsAtOnce,
     Journals,
+    KeepDays,
 )
 from gepa_service.cli.dispatcher_parts import dispatch, place_of, sender_of
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
@@ -41,12 +43,13 @@ def dispatcher(
     allow_local: AllowLocal = False,
     allow_network: AllowNetwork = None,
     github_app: GitHubApp = None,
+    keep_days: KeepDays = None,
 ) -> None:
     """Run jobs, batches and steps. One dispatcher of a database works; a further one waits to take over.
 
     SIGTERM hands the work of this machine back; that of a cluster continues.
     """
-    logging.basicConfig(level=logging.WARNING, format="dispatcher: %(levelname)s: %(message)s")
+    configure_logs("dispatcher", logging.WARNING)
     try:
         with (
             opened_service(
@@ -60,7 +63,7 @@ def dispatcher(
             closing(open_store(journals)) as store,
         ):
             place = place_of(api=api, folder=folder, sandbox=sandbox)
-            dispatch(service.attempt_parts(store), place, jobs, sender_of(service), engine=engine)
+            dispatch(service.attempt_parts(store), place, jobs, sender_of(service), engine=engine, keep_days=keep_days)
     except (ConfigurationError, EngineRefused, JournalError) as error:
         refuse(str(error))
     except OSError as error:

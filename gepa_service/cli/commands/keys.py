@@ -56,6 +56,7 @@ def list_(tenant: TenantName, database: Database = DEFAULT_DATABASE, as_json: As
     table = plain_table("key", "role", "state", "name")
     for key in found:
         table.add_row(safe_line(key.id), key.role, _state(key), safe_line(key.name))
+    table.columns[-1].no_wrap = False  # on a narrow terminal the name is wrapped, and no id is cut
     console.print(table, soft_wrap=not console.is_terminal)
 
 

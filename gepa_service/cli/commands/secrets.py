@@ -1,4 +1,4 @@
-"""`evolverpc service secrets`: replace the keys that encrypt secrets."""
+"""`evolverpc service secrets`: replace the keys that encrypt secrets, and print the token of the metrics."""
 
 import os
 from typing import Annotated
@@ -9,15 +9,23 @@ from gepa_client.views.console import echo, make_console, refuse, safe_line
 from gepa_service.cli.arguments import DEFAULT_DATABASE, Database, find_tenant, open_cli_records
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.every import every
-from gepa_service.secrets.master_key import master_keys
+from gepa_service.secrets.master_key import METRICS, MasterKeyError, master_keys
 from gepa_service.secrets.vault import Vault
 
-APP = typer.Typer(help="Replace the keys that encrypt secrets.", no_args_is_help=True, rich_markup_mode=None)
+APP = typer.Typer(
+    help="Replace the keys that encrypt secrets; print the token of the metrics.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 
-@APP.callback()
-def about() -> None:
-    """Replace the keys that encrypt secrets."""
+@APP.command()
+def metrics_token() -> None:
+    """Print the token by which Prometheus reads `GET /metrics`; it follows from the master key."""
+    try:
+        print(master_keys(os.environ)[0].derived(METRICS).hex())
+    except MasterKeyError as error:
+        refuse(str(error))
 
 
 @APP.command()

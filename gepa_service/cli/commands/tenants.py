@@ -1,19 +1,35 @@
-"""`evolverpc service tenants`: create, list and change tenants."""
+"""`evolverpc service tenants`: create, list, change and delete tenants."""
 
 from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from evolverpc_common.settings.settings_command import with_flags
-from gepa_client.views.console import echo, make_console, plain_table, print_json, refuse, safe_line
-from gepa_service.cli.arguments import DEFAULT_DATABASE, AsJson, Database, TenantName, find_tenant, open_cli_records
+from gepa_client.errors import JournalError
+from gepa_client.journal.store import open_store
+from gepa_client.views.console import PAUSED, echo, make_console, print_json, refuse, safe_line
+from gepa_service.cli.arguments import (
+    DEFAULT_DATABASE,
+    DEFAULT_JOURNALS,
+    AsJson,
+    Database,
+    Journals,
+    TenantName,
+    find_tenant,
+    open_cli_records,
+)
+from gepa_service.model.program_version import Program
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.model.work import Work
+from gepa_service.operation.deletion import DeletionRefused, delete_tenant
 from gepa_service.records.every import every
 from gepa_service.records.record import new_id
 from gepa_service.records.store import changed
 
-APP = typer.Typer(help="Create, list and change tenants.", no_args_is_help=True, rich_markup_mode=None)
+APP = typer.Typer(help="Create, list, change and delete tenants.", no_args_is_help=True, rich_markup_mode=None)
 
 LONGEST_NAME = 200
 
@@ -60,12 +76,38 @@ def list_(database: Database = DEFAULT_DATABASE, as_json: AsJson = False) -> Non
     if not found:
         echo(console, "no tenants; next: evolverpc service tenants create NAME")
         return
-    table = plain_table("tenant", "name", right=Quotas.model_fields)
     for tenant in found:
-        quotas = tenant.quotas.model_dump().values()
-        figures = ("no limit" if each is None else f"{each:,}" for each in quotas)
-        table.add_row(safe_line(tenant.id), safe_line(tenant.name), *figures)
-    console.print(table, soft_wrap=not console.is_terminal)
+        quotas = tenant.quotas.model_dump().items()
+        echo(console, f"{safe_line(tenant.id)}  {safe_line(tenant.name)}")
+        echo(console, "  " + ", ".join(f"{name} {'no limit' if of is None else f'{of:,}'}" for name, of in quotas))
+
+
+@APP.command()
+def delete(
+    tenant: TenantName,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Delete it; without this, it is stated what would be deleted.")
+    ] = False,
+    database: Database = DEFAULT_DATABASE,
+    journals: Journals = DEFAULT_JOURNALS,
+) -> None:
+    """Delete a tenant with its keys, secrets, repositories, work, versions and files, for good."""
+    if "://" not in journals and not Path(journals).exists():
+        refuse(f"there is no store of runs {journals}: name it with --journals")
+    with open_cli_records(database) as records:
+        found = find_tenant(records, tenant)
+        work, versions = records.count(Work, found.id), records.count(Program, found.id)
+        about = f"{safe_line(found.id)} ({safe_line(found.name)}), {work} jobs, batches and steps, {versions} versions"
+        if not yes:
+            refuse(f"nothing was deleted of {about}: give --yes to delete all of it, which cannot be undone")
+        try:
+            with closing(open_store(journals)) as store:
+                delete_tenant(records, store, found)
+        except DeletionRefused as error:
+            refuse(str(error))
+        except JournalError as error:
+            refuse(f"{error}; give --journals, and repeat this", PAUSED)
+    echo(make_console(), f"deleted {about}; a running dispatcher removes its files within two minutes")
 
 
 def change(tenant: str, database: str, as_json: bool, **quotas: float | None) -> None:

@@ -17,7 +17,17 @@ import typer
 from evolverpc_common.installation import installed_version
 from evolverpc_common.network_addresses import is_loopback
 from gepa_client.views.console import refuse
-from gepa_service.cli.arguments import LOCAL, AllowNetwork, EngineName, Host, Isolation, JobsAtOnce, Oidc, Port
+from gepa_service.cli.arguments import (
+    LOCAL,
+    AllowNetwork,
+    EngineName,
+    Host,
+    Isolation,
+    JobsAtOnce,
+    KeepDays,
+    Oidc,
+    Port,
+)
 from gepa_service.cli.data_folder import DataFolder, opened_folder, published_address
 from gepa_service.cli.first_tenant import NAME, create_first_tenant
 from gepa_service.cli.listening import listening_socket, url_of
@@ -57,6 +67,7 @@ def up(
     ] = None,
     allow_network: AllowNetwork = None,
     oidc: Oidc = None,
+    keep_days: KeepDays = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON once the service answers.")] = False,
 ) -> None:
     """Start the whole service on this machine: the API, a dispatcher, SQLite databases. Ctrl-C ends it.
@@ -87,6 +98,7 @@ def up(
             served += [word for issuer in oidc or () for word in ("--oidc", issuer)]
             api = url if engine == LOCAL else public_url or url
             worked = [*command, "dispatcher", *shared, "--api", api, "--folder", str(folder.work), "--engine", engine]
+            worked += [] if keep_days is None else ["--keep-days", f"{keep_days:g}"]
             parts = [
                 ServiceProcess("API", served, environment, [sock.fileno()]),
                 ServiceProcess("dispatcher", [*worked, "--sandbox", sandbox, "--jobs", str(jobs)], environment),

@@ -7,6 +7,7 @@ import pytest
 
 from gepa_client.errors import JournalError, StoreUnavailable, StoreVersionDiffers
 from gepa_client.journal import Store
+from gepa_client.journal.database import SCHEMA_VERSION
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.sqlite import SqliteDatabase
 from tests.gepa_client.journal.sample_runs import OWNER, RUN, driven, entry, sent
@@ -27,7 +28,7 @@ def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path], "one file is left"
 
 
-@pytest.mark.parametrize("version", [7, 9])
+@pytest.mark.parametrize("version", [SCHEMA_VERSION - 1, SCHEMA_VERSION + 1])
 def test_a_store_of_another_version_is_refused_and_left_alone(tmp_path: Path, version: int) -> None:
     path = tmp_path / "store.db"
     SqliteDatabase(path).close()
@@ -37,7 +38,7 @@ def test_a_store_of_another_version_is_refused_and_left_alone(tmp_path: Path, ve
     before = path.read_bytes()
     with pytest.raises(
         StoreVersionDiffers,
-        match=rf"version {version}, written by evolverpc .*; evolverpc .* reads version 8: use that",
+        match=rf"version {version}, written by evolverpc .*; evolverpc .* reads version {SCHEMA_VERSION}: use that",
     ):
         SqliteDatabase(path)
     assert path.read_bytes() == before

@@ -1,7 +1,10 @@
 """Keys, members, secrets, usage, the audit log, and the state of the service."""
 
 import contextlib
+import json
+import re
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -10,15 +13,17 @@ import pytest
 from gepa_client.journal import open_store
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
+from gepa_service.api.request_log import JsonLines
 from gepa_service.jobs.month_spending import first_id_of
 from gepa_service.model.tenant import AuditEntry, Quotas
 from gepa_service.model.work import Work
 from gepa_service.records.record import new_id, now
 from gepa_service.records.store import RecordStore
+from gepa_service.secrets.master_key import METRICS
 from gepa_service.secrets.reveal import reveal
 from tests.gepa_client.journal.sample_runs import ended as ended_attempt
 from tests.gepa_client.journal.sample_runs import run
-from tests.gepa_service.api.conftest import URL, Client
+from tests.gepa_service.api.conftest import MASTER, URL, Client
 
 MEMBER = {"issuer": "https://issuer.example", "subject": "ann@example.org", "role": "viewer"}
 
@@ -133,6 +138,21 @@ async def test_each_write_is_recorded_with_caller_route_and_status_and_nothing_o
     assert records.count(AuditEntry, "beta") == 0
 
 
+async def test_people_read_names_of_keys_and_of_fields_where_they_would_look_for_ids_and_flags(
+    call: Client, records: RecordStore
+) -> None:
+    waits = job()
+    records.insert(waits)
+    cancelled = (await call("editor", "POST", f"/job/{waits.id}/cancel")).json()
+    assert cancelled["reason"] == "cancelled by editor"
+    assert (await call("owner", "GET", "/audit")).json()["items"][0]["actor_name"] == "editor"
+    steps = [{"message": "raise --max-metric-calls, or see --help"}]
+    failed = job(status="failed", failure={"kind": "preflight", "check": {"steps": steps}})
+    records.insert(failed)
+    shown = (await call("viewer", "GET", f"/job/{failed.id}")).json()["failure"]["check"]["steps"]
+    assert shown == [{"message": "raise `max_metric_calls`, or see --help"}]
+
+
 async def test_a_write_whose_api_was_killed_is_in_the_log_with_an_unknown_outcome(
     call: Client, records: RecordStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,18 +205,48 @@ async def test_the_service_is_ready_only_while_its_databases_answer(call: Client
     assert (await call(None, "GET", "/health")).status_code == 200
 
 
-async def test_figures_count_requests_by_route_and_jobs_by_status_and_name_no_tenant(
-    call: Client, records: RecordStore
+async def test_figures_are_for_the_operator_alone_and_state_requests_work_its_queue_sandboxes_and_spending(
+    call: Client, records: RecordStore, service: Service
 ) -> None:
-    records.insert(job())
+    spent = job(status="completed")
+    for each in (job(created=now() - timedelta(seconds=90)), job(status="running"), spent):
+        records.insert(each)
+    records.insert(
+        job(status="running", settings={"sandboxes": 3}).model_copy(update={"what": "step", "tenant": "beta"})
+    )
+    with contextlib.closing(open_store(service.journals)) as store:
+        store.create(run(spent.id), [ended_attempt(0, usage={"cost_usd": 0.5})])
     await call("owner", "DELETE", "/keys/absent")
     await call("owner", "GET", "/nothing/of/acme")
     await call.http.request("STRANGE", "/keys")
-    text = (await call(None, "GET", "/metrics")).text
+    for kind in (None, "owner"):
+        assert (await call(kind, "GET", "/metrics")).status_code == 401
+    call.tokens.tokens["collector"] = MASTER.derived(METRICS).hex()
+    assert (await call("collector", "GET", "/jobs")).status_code == 401
+    text = (await call("collector", "GET", "/metrics")).text
     assert 'gepa_service_requests_total{method="DELETE",route="/keys/{key_id}",status="404"} 1.0' in text
     assert 'gepa_service_requests_total{method="GET",route="unknown",status="404"} 1.0' in text
     assert 'method="other"' in text
-    assert 'gepa_service_jobs{status="pending"} 1.0' in text
-    assert 'gepa_service_jobs{status="running"} 1.0' in text
-    assert "gepa_service_tenants_waiting 1.0" in text
-    assert "acme" not in text
+    assert 'gepa_service_works{status="pending",what="job"} 1.0' in text
+    assert 'gepa_service_works{status="running",what="step"} 1.0' in text
+    assert 'gepa_service_tenant_works{status="pending",tenant="acme"} 1.0' in text
+    assert 'gepa_service_tenant_sandboxes{tenant="beta"} 3.0' in text
+    assert 'gepa_service_tenant_month_usd{tenant="acme"} 0.5' in text
+    assert 90 <= float(re.findall(r"^gepa_service_queue_age_seconds (.*)$", text, re.MULTILINE)[0]) < 600
+
+
+async def test_each_log_line_is_json_with_the_request_its_tenant_and_its_work(
+    call: Client, caplog: pytest.LogCaptureFixture, records: RecordStore
+) -> None:
+    made = job()
+    records.insert(made)
+    lines: list[str] = []
+    caplog.handler.format = lambda record: lines.append(JsonLines("api").format(record)) or ""  # type: ignore[method-assign,func-returns-value]
+    with caplog.at_level("INFO", logger="gepa_service"):
+        response = await call("viewer", "GET", f"/job/{made.id}", X_Request_ID="given-1")
+        other = await call(None, "GET", "/health", X_Request_ID="not one\\n")
+    assert response.headers["x-request-id"] == "given-1"
+    assert re.fullmatch("[0-9a-f]{32}", other.headers["x-request-id"])
+    [found, _] = [json.loads(line) for line in lines]
+    expected = {"request": "given-1", "tenant": "acme", "work": made.id, "status": 200, "message": "GET /job/{job_id}"}
+    assert {name: found[name] for name in expected} == expected

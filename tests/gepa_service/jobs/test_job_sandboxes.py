@@ -2,12 +2,14 @@
 
 import asyncio
 import shutil
+from pathlib import Path
 
 import pytest
 
 from evolverpc_common.output_tail import OutputTail
 from gepa_client.sandboxing.session_interface import RUN_LABEL
 from gepa_client.settings.run_config import RunConfig
+from gepa_service.jobs.job_environment import basic_environment
 from gepa_service.jobs.job_sandboxes import end_earlier_attempts
 from sandbox_runtime import Command, PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends.modal.backend import ModalBackend
@@ -35,3 +37,15 @@ def test_sandboxes_of_earlier_attempts_are_ended_and_those_of_other_jobs_are_not
         assert len(cloud.running) == 3
         asyncio.run(end_earlier_attempts("job_1", settings))
         assert cloud.running == [other]
+
+
+def test_builds_of_jobs_use_the_mirrors_and_the_proxy_of_the_operator_and_no_other_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirrors = {"UV_DEFAULT_INDEX": "https://pypi.example", "NPM_CONFIG_REGISTRY": "https://npm.example"}
+    given = {**mirrors, "HTTPS_PROXY": "http://proxy.example:3128"}
+    for name, value in {**given, "AWS_SECRET_ACCESS_KEY": "secret"}.items():
+        monkeypatch.setenv(name, value)
+    found = basic_environment(tmp_path)
+    assert {name: found.get(name) for name in given} == given
+    assert "AWS_SECRET_ACCESS_KEY" not in found

@@ -170,20 +170,31 @@ export function Field({
   );
 }
 
-const LIMITS = [
-  ["max_metric_calls", "Metric calls", { min: 1 }],
-  ["max_cost_usd", "Cost in US dollars", { min: 0, step: "any" }],
-  ["max_seconds", "Seconds", { min: 1, step: "any" }],
-] as const;
+/** A field as data: its name, its label, and what else it has. */
+export type Described = readonly [name: string, label: string, more?: Omit<FieldProps, "name" | "label">];
+
+export function Fields({ of }: { of: readonly Described[] }) {
+  return (
+    <>
+      {of.map(([name, label, more]) => (
+        <Field key={name} name={name} label={label} {...more} />
+      ))}
+    </>
+  );
+}
+
+const LIMITS: readonly Described[] = [
+  ["max_metric_calls", "Metric calls", { type: "number", min: 1 }],
+  ["max_cost_usd", "Cost in US dollars", { type: "number", min: 0, step: "any" }],
+  ["max_seconds", "Seconds", { type: "number", min: 1, step: "any" }],
+];
 
 /** The limits of a run that may be raised. `hints`: what they are now. */
 export function LimitFields({ hints }: { hints: Readonly<Record<string, string>> }) {
   return (
     <>
       <p>The new limits; an empty one stays as it is.</p>
-      {LIMITS.map(([name, label, range]) => (
-        <Field key={name} label={label} name={name} hint={hints[name]} type="number" {...range} />
-      ))}
+      <Fields of={LIMITS.map(([name, label, range]) => [name, label, { ...range, hint: hints[name] }])} />
     </>
   );
 }

@@ -11,28 +11,30 @@ import { jobOfAddress, type ServiceView, VIEWS, viewAddress } from "./place";
 import type { Session } from "./schema";
 import { SessionContext } from "./session";
 import { SignIn } from "./sign-in";
+import { AccessView } from "./views/access";
 import { JobPage } from "./views/job";
 import { JobsView } from "./views/jobs";
-import { KeysView } from "./views/keys";
 import { NewView } from "./views/new";
 import { RepositoriesView } from "./views/repositories";
 import { UsageView } from "./views/usage";
 import { VersionView } from "./views/version";
 import { VersionsView } from "./views/versions";
+import { WorkView } from "./views/work";
 
 const SHOWN: Record<ServiceView, readonly [name: string, show: (params: URLSearchParams) => ComponentChildren]> = {
   jobs: ["Jobs", () => <JobsView />],
   new: ["New optimization", (params) => <NewView params={params} />],
+  work: ["Steps and batches", (params) => <WorkView key={params.toString()} params={params} />],
   repositories: ["Repositories", () => <RepositoriesView />],
   versions: ["Versions", () => <VersionsView />],
   version: ["Version", (params) => <VersionView key={params.get("id")} id={params.get("id") ?? ""} />],
   usage: ["Usage", () => <UsageView />],
-  keys: ["Keys", () => <KeysView />],
+  access: ["Access", (params) => <AccessView params={params} />],
 };
 const OVER = "You were signed out: the key was revoked or has expired, or the session is older than 12 hours.";
 const RETRY_MS = 3_000;
-/** Tabs that not every role has. */
-const NOT_OF: Partial<Record<ServiceView, readonly string[]>> = { new: ["viewer"], keys: ["viewer", "editor"] };
+/** Views that not every role has. */
+const NOT_OF: Partial<Record<ServiceView, readonly string[]>> = { new: ["viewer"], access: ["viewer", "editor"] };
 
 export function App() {
   const [isWaiting, setWaiting] = useState(true);
@@ -106,7 +108,15 @@ export function App() {
         }
       >
         <main ref={main} tabIndex={-1} id="view" aria-label={title}>
-          {job === null ? SHOWN[view][1](place.params) : <JobPage key={job} id={job} place={place} />}
+          {job !== null ? (
+            <JobPage key={job} id={job} place={place} />
+          ) : NOT_OF[view]?.includes(session.role) ? (
+            <h1>
+              {title}: not for the role {session.role}
+            </h1>
+          ) : (
+            SHOWN[view][1](place.params)
+          )}
         </main>
       </Frame>
     </SessionContext.Provider>

@@ -3,7 +3,7 @@
  * addresses behind the `#` as on the page of a single run.
  */
 
-export const VIEWS = ["jobs", "new", "repositories", "versions", "version", "usage", "keys"] as const;
+export const VIEWS = ["jobs", "new", "work", "repositories", "versions", "version", "usage", "access"] as const;
 export type ServiceView = (typeof VIEWS)[number];
 
 export function viewAddress(view: ServiceView, params: Record<string, string> = {}): string {

@@ -51,10 +51,7 @@ export function SignIn({ reason, onSignedIn }: Props) {
       </Form>
       <details>
         <summary>Where a key comes from</summary>
-        <p>
-          The first start of <code>evolverpc service up</code> prints one. On the machine of the service,{" "}
-          <code>evolverpc service keys create TENANT --role editor</code> makes another; owners make keys on this page.
-        </p>
+        <p>An owner makes it on this page, in Access. The first start of the service printed one for its operator.</p>
       </details>
     </section>
   );

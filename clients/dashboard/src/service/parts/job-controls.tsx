@@ -6,19 +6,35 @@ import { count, money } from "../../parts/format";
 import { ProblemNotice } from "../../parts/problem";
 import type { Job } from "../schema";
 import { useMayWrite } from "../session";
+import { DeleteButton } from "./delete-button";
 import { jobName } from "./names";
 
-const ENDED = ["completed", "failed", "cancelled"];
+const ENDED = ["completed", "success", "partial", "failed", "cancelled"];
 
 export function hasEnded(status: string): boolean {
   return ENDED.includes(status);
 }
 
-export function JobControls({ job, onChange }: { job: Job; onChange: () => void }) {
+interface Props {
+  readonly job: Job;
+  readonly onChange: () => void;
+  /** After it was deleted. */
+  readonly onDelete?: () => void;
+}
+
+export function JobControls({ job, onChange, onDelete = onChange }: Props) {
   const action = useAction();
-  if (!useMayWrite() || hasEnded(job.status)) return null;
   const path = `/job/${encodeURIComponent(job.job_id)}`;
   const name = jobName(job);
+  if (!useMayWrite()) return null;
+  if (hasEnded(job.status)) {
+    const note = "Its run and its log are deleted; a version that it made stays.";
+    return (
+      <fieldset class="row controls" aria-label={`Controls of ${name}`}>
+        <DeleteButton what="the job" about={name} path={path} note={note} onDone={onDelete} />
+      </fieldset>
+    );
+  }
   const ask = async (what: "pause" | "resume") => {
     await action.send("POST", `${path}/${what}`);
     onChange();

@@ -58,7 +58,7 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
                 <Inline as="span" class="quiet" text={job.wanted === "run" ? job.phase : `${job.wanted} asked for`} />
               )}
               <ConnectionBadge status={status} />
-              <JobControls job={job} onChange={loaded.reload} />
+              <JobControls job={job} onChange={loaded.reload} onDelete={() => location.assign(viewAddress("jobs"))} />
             </div>
             <p class="quiet">
               <Inline text={job.repo_url} length={200} />

@@ -7,6 +7,7 @@ import { count, money, score, time } from "../../parts/format";
 import { List } from "../../parts/shown";
 import { Inline } from "../../parts/text";
 import { usePlace } from "../../route";
+import { Filters } from "../parts/filters";
 import { hasEnded, JobControls } from "../parts/job-controls";
 import { jobName, repositoryName } from "../parts/names";
 import { jobAddress, viewAddress } from "../place";
@@ -18,7 +19,7 @@ const STATUSES: Record<string, readonly string[]> = {
   all: [],
   unfinished: ["pending", "running", "paused"],
   completed: ["completed"],
-  failed: ["failed", "cancelled"],
+  "failed or cancelled": ["failed", "cancelled"],
 };
 
 export function JobsView() {
@@ -37,13 +38,7 @@ export function JobsView() {
           </a>
         )}
       </div>
-      <nav class="row filters" aria-label="Which jobs">
-        {Object.keys(STATUSES).map((name) => (
-          <a key={name} href={viewAddress("jobs", { show: name })} aria-current={name === chosen ? "true" : undefined}>
-            {name === "failed" ? "failed or cancelled" : name}
-          </a>
-        ))}
-      </nav>
+      <Filters label="Which jobs" view="jobs" names={Object.keys(STATUSES)} current={chosen} />
       <List list={list} empty={<Empty filtered={chosen !== "all"} />}>
         {(jobs) => (
           <ul class="cards">

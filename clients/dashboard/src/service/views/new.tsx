@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { useList } from "../../loading";
 import { useAction } from "../../parts/action";
-import { Field, Form } from "../../parts/form";
+import { type Described, Field, Fields, Form } from "../../parts/form";
 import { Shown } from "../../parts/shown";
 import { line } from "../../text/visible";
 import { requestOf } from "../optimize-request";
@@ -11,7 +11,6 @@ import { repositoryName } from "../parts/names";
 import { RowsField } from "../parts/rows-field";
 import { jobAddress } from "../place";
 import type { Repository, Schema } from "../schema";
-import { useMayWrite } from "../session";
 
 const EVOLVED = [
   ["", "as the program supports"],
@@ -19,18 +18,37 @@ const EVOLVED = [
   ["code", "code"],
   ["both", "prompts and code"],
 ] as const;
+const PROGRAM: readonly Described[] = [
+  ["ref", "Branch, tag or commit", { hint: "Empty: the default branch." }],
+  ["program", "Program", { hint: "Empty: as the repository's gepa.toml names it.", placeholder: "program.py" }],
+  ["metric", "Metric", { hint: "Of a DSPy program alone.", placeholder: "metric.py:score" }],
+  ["saved_program_json_path", "Saved program", { hint: "A JSON file of a DSPy program to begin with." }],
+];
+const ROWS = [
+  ["trainset", "Training rows", "Proposals are made from these. A .json, .jsonl or .csv file."],
+  ["valset", "Validation rows", "Candidates are chosen by these. Empty: the training rows."],
+  ["testset", "Test rows", "Scored once at the end: the certificate rests on them. Without them there is none."],
+] as const;
+const CALLS = { hint: "Examples evaluated, over all candidates.", min: 1, defaultValue: "300" };
+const MONEY = { hint: "At most; empty for no limit of its own.", min: 0, step: "any" } as const;
+const BUDGET: readonly Described[] = [
+  ["max_metric_calls", "Metric calls", { type: "number", ...CALLS }],
+  ["max_cost_usd", "Cost in US dollars", { type: "number", ...MONEY }],
+];
+const MODEL = { hint: "Empty: the program proposes its own texts.", placeholder: "openai/gpt-5" };
+const OPTIONS = 'A JSON object of settings of an optimization, such as {"reflection_minibatch_size": 5}.';
+const SEARCH: readonly Described[] = [
+  ["reflection_lm", "Reflection model", MODEL],
+  ["evolve", "What is changed", { options: EVOLVED }],
+];
+const FURTHER: readonly Described[] = [
+  ["num_threads", "Examples at the same time", { type: "number", min: 1 }],
+  ["sandboxes", "Sandboxes", { type: "number", min: 1 }],
+  ["options", "Further settings", { hint: OPTIONS, long: true }],
+];
 
 export function NewView({ params }: { params: URLSearchParams }) {
-  const mayWrite = useMayWrite();
-  const connected = useList<Repository>(mayWrite ? "/repositories" : null);
-  if (!mayWrite) {
-    return (
-      <>
-        <h1>New optimization</h1>
-        <p class="empty">Viewers cannot begin an optimization; editors and owners can.</p>
-      </>
-    );
-  }
+  const connected = useList<Repository>("/repositories");
   return (
     <>
       <h1>New optimization</h1>
@@ -81,77 +99,25 @@ function Request({ known, repository }: { known: readonly Repository[]; reposito
         {chosen === "" && <Field label="Address of the repository" name="repo_url" hint="It need not be connected." />}
         <details>
           <summary>Branch, program, metric</summary>
-          <Field label="Branch, tag or commit" name="ref" hint="Empty: the default branch." />
-          <Field
-            label="Program"
-            name="program"
-            hint="Empty: as the repository's gepa.toml names it."
-            placeholder="program.py"
-          />
-          <Field label="Metric" name="metric" hint="Of a DSPy program alone." placeholder="metric.py:score" />
-          <Field
-            label="Saved program"
-            name="saved_program_json_path"
-            hint="A JSON file of a DSPy program to begin with."
-          />
+          <Fields of={PROGRAM} />
         </details>
       </section>
       <section class="panel">
         <h2>Rows</h2>
-        <RowsField
-          name="trainset"
-          label="Training rows"
-          hint="Proposals are made from these. A .json, .jsonl or .csv file."
-        />
-        <RowsField
-          name="valset"
-          label="Validation rows"
-          hint="Candidates are chosen by these. Empty: the training rows."
-        />
-        <RowsField
-          name="testset"
-          label="Test rows"
-          hint="Scored once at the end: the certificate rests on them. Without them there is none."
-        />
+        {ROWS.map(([name, label, hint]) => (
+          <RowsField key={name} name={name} label={label} hint={hint} />
+        ))}
       </section>
       <section class="panel">
         <h2>Budget</h2>
-        <Field
-          label="Metric calls"
-          name="max_metric_calls"
-          hint="Examples evaluated, over all candidates."
-          type="number"
-          min={1}
-          defaultValue="300"
-        />
-        <Field
-          label="Cost in US dollars"
-          name="max_cost_usd"
-          hint="At most; empty for no limit of its own."
-          type="number"
-          min={0}
-          step="any"
-        />
+        <Fields of={BUDGET} />
       </section>
       <section class="panel">
         <h2>Search</h2>
-        <Field
-          label="Reflection model"
-          name="reflection_lm"
-          hint="Empty: the program proposes its own texts."
-          placeholder="openai/gpt-5"
-        />
-        <Field label="What is changed" name="evolve" options={EVOLVED} />
+        <Fields of={SEARCH} />
         <details>
           <summary>Parallel examples, sandboxes, further settings</summary>
-          <Field label="Examples at the same time" name="num_threads" type="number" min={1} />
-          <Field label="Sandboxes" name="sandboxes" type="number" min={1} />
-          <Field
-            label="Further settings"
-            name="options"
-            hint='A JSON object of settings of evolverpc optimize, such as {"reflection_minibatch_size": 5}.'
-            long
-          />
+          <Fields of={FURTHER} />
         </details>
       </section>
     </Form>

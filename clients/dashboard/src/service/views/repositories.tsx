@@ -10,6 +10,7 @@ import { time } from "../../parts/format";
 import { ProblemNotice } from "../../parts/problem";
 import { List } from "../../parts/shown";
 import { Inline } from "../../parts/text";
+import { DeleteButton } from "../parts/delete-button";
 import { repositoryName } from "../parts/names";
 import { viewAddress } from "../place";
 import type { Repository, Schema } from "../schema";
@@ -50,23 +51,45 @@ export function RepositoriesView() {
                   facts={[
                     ["branch", each.default_branch ?? "unknown"],
                     ["commit", each.head?.slice(0, 10) ?? "unknown"],
-                    ["updated", time(each.updated_at)],
+                    ["read", time(each.updated_at)],
                     ["GitHub App", each.installation_id !== null && `installation ${each.installation_id}`],
                   ]}
                 />
-                {mayWrite && (
-                  <div class="row card-foot">
-                    <a class="button" href={viewAddress("new", { repository: each.client_id })}>
-                      Optimize
-                    </a>
-                  </div>
-                )}
+                {mayWrite && <Controls repository={each} onChange={list.reload} />}
               </li>
             ))}
           </ul>
         )}
       </List>
     </>
+  );
+}
+
+function Controls({ repository, onChange }: { repository: Repository; onChange: () => void }) {
+  const { busy, problem, send } = useAction();
+  const { client_id, repo_url, installation_id } = repository;
+  const read = async () => {
+    await send("POST", "/connect-git", { repo_url, installation_id });
+    onChange();
+  };
+  return (
+    <div class="row card-foot">
+      <a class="button" href={viewAddress("new", { repository: client_id })}>
+        Optimize
+      </a>
+      <button type="button" disabled={busy} onClick={read}>
+        Read its present commit
+      </button>
+      <DeleteButton
+        what="the repository"
+        about={repositoryName(repo_url)}
+        path={`/repositories/${encodeURIComponent(client_id)}`}
+        note="Its jobs, steps, batches and versions are deleted too. The repository itself stays as it is."
+        forced="Delete, also its active version"
+        onDone={onChange}
+      />
+      <ProblemNotice problem={problem} />
+    </div>
   );
 }
 

@@ -85,7 +85,7 @@ function Audit() {
                   {entry.status === 0 ? "outcome not known" : entry.status}
                 </span>
                 <Inline as="span" class="quiet" text={entry.resource} length={120} /> by{" "}
-                <Inline text={entry.actor} length={80} />
+                <Inline text={entry.actor_name} length={80} />
               </li>
             ))}
           </ul>

@@ -67,7 +67,7 @@ function About({ version }: { version: Version }) {
             <span key="made">
               {time(version.created_at)} by{" "}
               {version.job_id.startsWith("step_") ? (
-                "a step"
+                <a href={viewAddress("work", { step: version.job_id })}>its step</a>
               ) : (
                 <a href={jobAddress(version.job_id, "result")}>its job</a>
               )}
@@ -185,7 +185,7 @@ function Promotions({ version }: { version: Version }) {
             <span>{time(each.created_at)}</span>
             <span>{each.rolled_back ? "became active by a rollback" : "promoted"}</span>
             <span class="quiet">
-              by <Inline text={each.actor} length={80} />
+              by <Inline text={each.actor_name} length={80} />
             </span>
             {each.forced !== null && (
               <span class="warn">

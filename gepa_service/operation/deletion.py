@@ -1,0 +1,158 @@
+"""Delete work, repositories and tenants with all that is recorded of them. `DeletedFiles` removes their files."""
+
+import contextlib
+from collections.abc import Callable
+from datetime import datetime
+
+from gepa_client.errors import NoSuchRun
+from gepa_client.journal.store import Store
+from gepa_service.jobs import control
+from gepa_service.jobs.month_spending import month_id, month_of
+from gepa_service.jobs.month_usage import add_usage
+from gepa_service.model.job_log import LogChunk
+from gepa_service.model.program_version import (
+    ActiveVersion,
+    Delivery,
+    Installation,
+    Program,
+    Promotion,
+    Repository,
+    SeenDelivery,
+)
+from gepa_service.model.tenant import (
+    TENANTS,
+    ApiKey,
+    AuditEntry,
+    IdempotentResponse,
+    Member,
+    Secret,
+    Tenant,
+    Usage,
+)
+from gepa_service.model.webhook import Webhook, WebhookDelivery
+from gepa_service.model.work import ENDED, NAMES, TaskResult, Turn, What, Work
+from gepa_service.records.every import every
+from gepa_service.records.record import Record, id_at, now
+from gepa_service.records.store import RecordStore, TenantRecords, Where, changed
+
+OF_TENANTS: tuple[type[Record], ...] = (
+    Member,
+    Secret,
+    Webhook,
+    WebhookDelivery,
+    Repository,
+    Installation,
+    SeenDelivery,
+    Delivery,
+    Promotion,
+    ActiveVersion,
+    Program,
+    LogChunk,
+    TaskResult,
+    Turn,
+    IdempotentResponse,
+    AuditEntry,
+    Usage,
+)
+"""All that is recorded of a tenant besides itself, its keys and its work."""
+
+UNFINISHED = {"status": ("pending", "running", "paused")}
+
+
+class DeletionRefused(Exception):
+    """It is still in use; the text states by what, and what to do."""
+
+
+def delete_work(records: RecordStore, journals: Store, work: Work) -> None:
+    """Delete work that has ended, its run, its results and its log. A version that it made stays; so does its cost.
+
+    Safe to repeat. Raises `DeletionRefused`: it has not ended. StoreUnavailable, RecordsUnavailable: some is deleted.
+    """
+    if work.status not in ENDED:
+        raise DeletionRefused(f"the {NAMES[work.what]} is {work.status}: cancel it first")
+    with contextlib.suppress(NoSuchRun):
+        _keep_cost(records, journals, work)
+        journals.delete(work.id)
+    records.remove(LogChunk, work.tenant, {"job_id": work.id})
+    records.remove(TaskResult, work.tenant, {"work_id": work.id})
+    records.remove(Work, work.tenant, id_=work.id)
+
+
+def _keep_cost(records: RecordStore, journals: Store, job: Work) -> None:
+    """Count what a job has cost this month as the tenant's, as its run will not state it any more."""
+    spent = journals.spending(job.id)
+    moment, total = now(), sum(each.cost_usd for each in spent)
+    if month_of(moment) not in (job.month, month_of(job.created)):
+        return
+    more = max(0.0, total - job.usd_before_month)
+    unknown = sum(each.unpriced - each.unreported for each in spent)
+    changed(records, job, lambda found: found.model_copy(update={"usd_before_month": total}))
+    add_usage(records, Usage(tenant=job.tenant, id=month_id(moment), work_usd=more, work_unpriced=unknown))
+
+
+def delete_repository(records: TenantRecords, journals: Store, repository: Repository, *, force: bool) -> None:
+    """Delete a repository with its work and its versions. `force`: also if one of them is active.
+
+    Raises `DeletionRefused`: work of it has not ended, or a version is active.
+    """
+    store, own = records.store, {"client_id": repository.id}
+    if unfinished := records.count(Work, {**UNFINISHED, **own}):
+        raise DeletionRefused(
+            f"{unfinished} jobs, batches or steps of the repository have not ended: cancel them first"
+        )
+    versions = list(every(store, Program, records.tenant, own))
+    active = [each.id for each in versions if records.count(ActiveVersion, {"program_id": each.id})]
+    if active and not force:
+        raise DeletionRefused(
+            f"the version {active[0]} of the repository is active: delete it with `force` all the same"
+        )
+    for work in every(store, Work, records.tenant, own):
+        delete_work(store, journals, work)
+    for version in versions:
+        store.remove(ActiveVersion, records.tenant, {"program_id": version.id})
+        store.remove(Promotion, records.tenant, {"program_id": version.id})
+        store.remove(Delivery, records.tenant, id_=version.id)
+        store.remove(Program, records.tenant, id_=version.id)
+    store.remove(Repository, records.tenant, id_=repository.id)
+
+
+def delete_tenant(records: RecordStore, journals: Store, tenant: Tenant) -> None:
+    """Delete a tenant with all that is recorded of it. Safe to repeat.
+
+    Its keys and members go first, so that no caller adds anything; work that was submitted meanwhile is cancelled.
+
+    Raises `DeletionRefused`: work of it has not ended.
+    """
+    if unfinished := records.count(Work, tenant.id, UNFINISHED):
+        raise DeletionRefused(f"{unfinished} jobs, batches or steps of {tenant.id} have not ended: cancel them first")
+    records.remove(ApiKey, TENANTS, {"owner": tenant.id})
+    records.remove(Member, tenant.id)
+    own = TenantRecords(records, tenant.id)
+    for work in every(records, Work, tenant.id):
+        ended = work if work.status in ENDED else control.cancel(own, journals, work, by="the deletion of its tenant")
+        delete_work(records, journals, ended)
+    for type_ in OF_TENANTS:
+        records.remove(type_, tenant.id)
+    records.remove(Tenant, TENANTS, id_=tenant.id)
+
+
+def delete_older(records: RecordStore, journals: Store, moment: datetime, may_continue: Callable[[], bool]) -> int:
+    """Delete work that ended before the moment, and what was audited and sent before it; return how much work.
+
+    `may_continue`: asked before each work.
+    """
+    count = 0
+    for what in NAMES:
+        for work in every(records, Work, None, _ended(what)):
+            if work.created >= moment or not may_continue():
+                break
+            if (work.completed or work.updated) < moment:
+                delete_work(records, journals, work)
+                count += 1
+    records.remove(AuditEntry, None, before=id_at("audit", moment))
+    records.remove(WebhookDelivery, None, {"status": ("delivered", "failed")}, before=id_at("delivery", moment))
+    return count
+
+
+def _ended(what: What) -> Where:
+    return {"what": what, "status": tuple(ENDED)}

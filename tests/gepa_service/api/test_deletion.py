@@ -1,0 +1,178 @@
+"""Deletion of work, repositories and tenants, by routes and commands, and of what is older than it is kept."""
+
+import contextlib
+import importlib
+import os
+import pkgutil
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import gepa_service
+from gepa_client.errors import NoSuchRun
+from gepa_client.journal import open_store
+from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.store import Store
+from gepa_service.api.app_state import Service
+from gepa_service.jobs.attempt import Place
+from gepa_service.jobs.job_environment import cache_of
+from gepa_service.jobs.month_spending import SpendingReader
+from gepa_service.model.job_log import LogChunk
+from gepa_service.model.program_version import ActiveVersion, Program, Promotion, Repository
+from gepa_service.model.tenant import TENANTS, ApiKey, AuditEntry, Tenant
+from gepa_service.model.work import Status, TaskResult, Work
+from gepa_service.operation.deleted_files import DeletedFiles
+from gepa_service.operation.deletion import OF_TENANTS
+from gepa_service.records.record import Record, id_at, new_id, now
+from gepa_service.records.store import RecordStore
+from tests.gepa_client.journal.sample_runs import ended as ended_attempt
+from tests.gepa_client.journal.sample_runs import run
+from tests.gepa_service.api.conftest import Client
+from tests.gepa_service.api.examples_of_routes import RESOURCES
+from tests.gepa_service.cli.in_process import ran
+
+
+def job(records: RecordStore, status: Status = "completed", created: datetime | None = None, **fields: object) -> Work:
+    id_ = id_at("job", created or now()) + new_id("job")[-20:]
+    made = Work(tenant="acme", id=id_, created=created or now(), repo_url="r", created_by="c", status=status, **fields)
+    records.insert(made)
+    records.insert(LogChunk(tenant="acme", id=new_id("log"), job_id=made.id, lines=()))
+    return made
+
+
+@pytest.fixture
+def journals(service: Service) -> Iterator[Store]:
+    with contextlib.closing(open_store(service.journals)) as store:
+        yield store
+
+
+async def test_ended_work_is_deleted_with_its_run_log_and_results_and_its_cost_stays_counted(
+    call: Client, records: RecordStore, journals: Store
+) -> None:
+    made = job(records)
+    journals.create(run(made.id), [ended_attempt(0, usage={"cost_usd": 0.25})])
+    assert SpendingReader().of(records, journals, "acme").usd == 0.25
+    assert (await call("editor", "DELETE", f"/job/{made.id}")).status_code == 204
+    assert (await call("editor", "GET", f"/job/{made.id}")).status_code == 404
+    assert (await call("editor", "DELETE", f"/job/{made.id}")).status_code == 404
+    assert records.count(LogChunk, "acme") == 0
+    with pytest.raises(NoSuchRun):
+        journals.run(made.id)
+    assert SpendingReader().of(records, journals, "acme").usd == 0.25
+
+
+async def test_work_that_has_not_ended_is_not_deleted(call: Client, records: RecordStore, service: Service) -> None:
+    batch = RESOURCES["batch"](service, "acme")
+    for status in ("pending", "running", "paused"):
+        refused = await call("editor", "DELETE", f"/job/{job(records, status).id}")
+        assert (refused.status_code, refused.json()["detail"]) == (409, f"the job is {status}: cancel it first")
+    path = f"/api/internal/rollouts/batch/{batch}"
+    assert (await call("editor", "DELETE", path)).status_code == 409
+    await call("editor", "POST", f"{path}/cancel")
+    assert (await call("editor", "DELETE", path)).status_code == 204
+    assert records.count(TaskResult, "acme") == 0
+
+
+async def test_a_repository_whose_version_is_active_is_deleted_by_force_alone_with_its_work_and_versions(
+    call: Client, records: RecordStore
+) -> None:
+    repository = Repository(tenant="acme", id=new_id("client"), repo_url="https://example.org/r")
+    version = Program(
+        tenant="acme", id=new_id("program"), line="l", job_id="j", client_id=repository.id, repo_url="r", texts={}
+    )
+    records.insert(repository)
+    records.insert(version)
+    running = job(records, "running", client_id=repository.id)
+    path = f"/repositories/{repository.id}"
+    assert "1 jobs, batches or steps" in (await call("editor", "DELETE", path)).json()["detail"]
+    await call("editor", "POST", f"/job/{running.id}/cancel")
+    await call("editor", "POST", f"/program/{version.id}/promote", {"force": True, "reason": "a test"})
+    refused = await call("editor", "DELETE", path)
+    assert (refused.status_code, f"version {version.id}" in refused.json()["detail"]) == (409, True)
+    assert records.count(Work, "acme", {"client_id": repository.id}) == 1
+    assert (await call("editor", "DELETE", f"{path}?force=true")).status_code == 204
+    for type_ in (Repository, Program, ActiveVersion, Promotion):
+        assert records.count(type_, "acme") == 0, type_
+    assert records.count(Work, "acme", {"client_id": repository.id}) == 0
+
+
+def deleted(folder: Path, *arguments: str) -> tuple[int, str]:
+    databases = ("--database", str(folder / "records.db"), "--journals", str(folder / "journals.db"))
+    status, stdout, stderr = ran("tenants", "delete", *databases, *arguments, environment={**os.environ})
+    return status, " ".join((stdout + stderr).split())
+
+
+async def test_a_tenant_is_deleted_whole_once_its_work_has_ended_and_no_other_tenant_with_it(
+    call: Client, service: Service, records: RecordStore, tmp_path: Path
+) -> None:
+    for name, make in RESOURCES.items():
+        if not name.startswith("job of"):
+            make(service, "beta")
+    await call("other tenant's owner", "POST", "/keys", {"name": "more", "role": "viewer"})
+    others = {type_: records.count(type_, "acme") for type_ in OF_TENANTS}
+    assert deleted(tmp_path, "beta")[0] == 2
+    status, text = deleted(tmp_path, "beta", "--yes")
+    assert (status, "have not ended: cancel them first" in text) == (2, True)
+    for work in records.page(Work, "beta"):
+        records.replace(work.model_copy(update={"status": "cancelled"}))
+    assert deleted(tmp_path, "beta", "--yes")[0] == 0
+    assert not [type_ for type_ in (*OF_TENANTS, Work) if records.count(type_, "beta")]
+    assert records.get(Tenant, TENANTS, "beta") is None
+    assert records.count(ApiKey, TENANTS, {"owner": "beta"}) == 0
+    assert {type_: records.count(type_, "acme") for type_ in OF_TENANTS} == others
+    assert (await call("other tenant's owner", "GET", "/jobs")).status_code == 401
+    assert "no tenant" in deleted(tmp_path, "beta", "--yes")[1]
+
+
+def test_every_kind_of_record_is_deleted_with_its_tenant() -> None:
+    for module in pkgutil.walk_packages(gepa_service.__path__, "gepa_service."):
+        if ".model." in module.name:
+            importlib.import_module(module.name)
+    kinds = {each for each in Record.__subclasses__() if each.__module__.startswith("gepa_service.model.")}
+    alone = {"Tenant", "ApiKey", "Work", "MasterKeyName"}
+    assert {each.__name__ for each in kinds - set(OF_TENANTS)} == alone
+
+
+def test_what_ended_longer_ago_than_it_is_kept_is_deleted_and_files_of_what_is_gone(
+    records: RecordStore, service: Service, journals: Store, tmp_path: Path
+) -> None:
+    place = Place("http://127.0.0.1", tmp_path / "jobs", tmp_path / "cache")
+    old = now() - timedelta(days=40)
+    kept, running = job(records), job(records, "running", created=old)
+    late = job(records, created=old, completed=now())
+    gone = job(records, created=old, completed=old)
+    records.insert(AuditEntry(tenant="acme", id=id_at("audit", old), actor="a", action="a", resource="r", status=200))
+    journals.create(run(gone.id))
+    reader = open_store(service.journals)
+    assert reader.parts(gone.id) == {}
+    records.insert(Tenant(tenant=TENANTS, id="acme", name="acme"))
+    folders = {each.id: place.folder / f"{each.id}-1" for each in (kept, running, late, gone)}
+    others = [place.folder / "dispatcher", cache_of("acme", place.cache)]
+    for folder in (*folders.values(), *others):
+        folder.mkdir(parents=True, exist_ok=True)
+    of_tenant = cache_of("deleted", place.cache)
+    files, stop = DeletedFiles(records, journals, place, keep_days=30.0), threading.Event()
+    files.look(stop)
+    assert {each.id for each in records.page(Work, "acme")} == {kept.id, running.id, late.id}
+    assert records.count(AuditEntry, "acme") == 0
+    assert reader.parts(gone.id) == {}, "a process that reads it finds nothing more"
+    assert folders[gone.id].exists(), "its processes may still end"
+    files.look(stop)
+    assert not folders[gone.id].exists()
+    assert not of_tenant.exists()
+    assert all(each.exists() for each in (folders[kept.id], folders[running.id], folders[late.id], *others))
+    reader.close()
+
+
+def test_a_run_never_gets_the_rows_of_one_that_was_deleted(tmp_path: Path) -> None:
+    first, second = (open_store(str(tmp_path / "store.db")) for _ in range(2))
+    first.create(run("a"), [ended_attempt(0)])
+    assert len(second.attempts("a", SEARCH)) == 1
+    first.delete("a")
+    first.create(run("b"), [ended_attempt(0), ended_attempt(1)])
+    assert second.attempts("a", SEARCH) == []
+    for store in (first, second):
+        store.close()
