@@ -57,7 +57,7 @@ def repository(folder: Path) -> Path:
 
 
 class Agent:
-    """Does what the skill says; each turn follows from what the one before it gave."""
+    """Does what the skill states; each turn follows from what the one before it gave."""
 
     def __init__(self) -> None:
         self.results: list[str] = []
