@@ -102,12 +102,12 @@ def crossed() -> list[Call]:
             raise SystemExit(f"the example was not evaluated: {batch}")
         lines = [line.split("\t") for line in Path(notes).read_text().splitlines()]
     called = sorted((float(at), process, path, function) for at, process, path, function in lines)
-    return [call for at, *call in called if begun <= at <= ended]
+    return [(process, path, function) for at, process, path, function in called if begun <= at <= ended]
 
 
 def main() -> None:
     """Print the calls by file, with how often each happened, and the totals."""
-    calls = Counter(map(tuple, crossed()))
+    calls = Counter(crossed())
     for process in ("client", "server", "program"):
         own = {key: times for key, times in calls.items() if key[0] == process}
         for path in dict.fromkeys(key[1] for key in own):
