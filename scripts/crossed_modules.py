@@ -1,88 +1,130 @@
-"""Print the modules of `gepa_client` that the evaluation of one example enters; the last line is JSON.
+"""Print the functions that one example enters, from the adapter to the user's function and back; the last line is JSON.
 
-`python scripts/crossed_modules.py` starts a server on the loopback interface, opens a `RemoteAdapter`, evaluates one
-example, and counts every module in which a function runs in between, on any thread. Nothing is recorded in a store:
-the modules of a store lie below the journal.
+`python scripts/crossed_modules.py` serves a program on the loopback interface and evaluates examples on it, recorded in
+an SQLite store. The client, the server and the program's process each note every call of a Python function of this
+repository, on any thread; those of the third example are counted, until nothing is left to do for it. A coroutine that
+continues is a call.
 """
 
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+PROGRAM = """
+import sys
+sys.path.insert(0, {scripts!r})
+import crossed_modules
+sys.path.remove({scripts!r})
+crossed_modules.note_calls({notes!r}, "program")
+seed_candidate = {{"prompt": "seed"}}
+def run(example, candidate, trace):
+    return example["text"]
+def score(example, output):
+    return 1.0
+"""
+IDLE_S = 0.5
+"""Seconds after an example in which client and server end what they do for it."""
 
-from gepa_client import RemoteAdapter, Row  # noqa: E402 - the package of this checkout
-
-CLIENT = str(ROOT / "gepa_client") + "/"
-DISCOVERY = {
-    "protocol_versions": ["1"],
-    "server": {"name": "loopback", "version": "1", "language": "python", "instance_id": "one"},
-    "program": {"name": "echo", "components": [{"name": "prompt"}], "seed_candidate": {"prompt": "seed"}},
-    "capabilities": ["idempotency", "async", "cancel", "refs"],
-    "limits": {"max_concurrency": 4, "max_batch_size": 10, "max_request_bytes": 1 << 20},
-    "datasets": {},
-}
-RESULT = {"status": "ok", "score": 1.0, "output": "text", "seconds": 0.001, "usage": {"cost_usd": 0.01}}
-
-
-class LoopbackHandler(BaseHTTPRequestHandler):
-    """Answer `discover` and `evaluate` with constants."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        """Answer one JSON-RPC request."""
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        result = DISCOVERY if request["method"] == "discover" else {"results": [RESULT]}
-        body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Print nothing."""
+Call = tuple[str, str, str]
+"""A process, a file below the repository and a function in it."""
 
 
-def crossed() -> list[str]:
-    """Return the modules that one example crosses, as paths below `gepa_client`."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), LoopbackHandler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    entered: set[str] = set()
-    on = threading.Event()
+def note_calls(notes: str, process: str) -> None:
+    """Append a line to the file `notes` for each call in this process from now on: its time, file and function."""
+    descriptor = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    top, outside = f"{ROOT}/", (f"{ROOT}/.venv/", f"{ROOT}/scripts/")
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
-        path = frame.f_code.co_filename
-        if event == "call" and on.is_set() and path.startswith(CLIENT) and frame.f_code.co_name != "<module>":
-            entered.add(path.removeprefix(CLIENT))
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(top) and not code.co_filename.startswith(outside):
+            path = code.co_filename[len(top) :]
+            line = f"{time.monotonic()}\t{process}\t{path}\t{code.co_firstlineno} {code.co_name}\n"
+            os.write(descriptor, line.encode())
 
-    profile: Callable[..., None] | None = note
-    threading.setprofile(profile)  # of the adapter's own threads
-    sys.setprofile(profile)
-    try:
-        with RemoteAdapter(f"http://127.0.0.1:{server.server_port}") as adapter:
-            adapter.evaluate([Row("first", {"text": "a"})], {"prompt": "p"})  # opens the connection
-            on.set()
-            batch = adapter.evaluate([Row("second", {"text": "b"})], {"prompt": "p"})
-            on.clear()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-        server.shutdown()
-        server.server_close()
-    if batch.scores != [1.0]:
-        raise SystemExit(f"the example was not evaluated: {batch}")
-    return sorted(entered)
+    threading.setprofile(note)  # for the threads that start from now on
+    sys.setprofile(note)
+
+
+@contextmanager
+def served(folder: Path, notes: str) -> Iterator[str]:
+    """Serve the program while the block runs; return the server's address."""
+    program = folder / "program.py"
+    program.write_text(PROGRAM.format(scripts=str(ROOT / "scripts"), notes=notes))
+    command = [sys.executable, "-I", __file__, "--server", notes, "--program", str(program), "--port", "0", "--json"]
+    with subprocess.Popen(  # noqa: S603  # this script
+        command, stdout=subprocess.PIPE, cwd=folder, env={**os.environ, "GEPA_TOKEN": "t" * 43}
+    ) as server:
+        assert server.stdout is not None  # noqa: S101  # of a pipe
+        try:
+            yield json.loads(server.stdout.readline())["url"]
+        finally:
+            server.terminate()
+
+
+def crossed() -> list[Call]:
+    """Return the calls that one example makes, in their order."""
+    from gepa_client import RemoteAdapter, Row
+    from gepa_client.journal.buffer import JournalBuffer
+    from gepa_client.journal.journal import Journal
+    from gepa_client.journal.sqlite import SqliteDatabase
+    from gepa_client.journal.store import Store
+    from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN
+
+    with tempfile.TemporaryDirectory() as folder:
+        notes = f"{folder}/notes"
+        store = Store(SqliteDatabase(Path(folder, "store.db")))
+        store.create(RUN)
+        store.claim(RUN.id, RUN.claim, OWNER, DRIVER)
+        with served(Path(folder), notes) as url:
+            note_calls(notes, "client")
+            buffer = JournalBuffer(store, RUN.id, OWNER, lambda _interrupted: None)
+            with RemoteAdapter(url, token="t" * 43, journal=Journal(RUN.id, buffer)) as adapter:
+                for row in ("first", "second", "third"):
+                    begun = time.monotonic()
+                    batch = adapter.evaluate([Row(row, {"text": row})], {"prompt": "p"})
+                    time.sleep(IDLE_S)
+                ended = time.monotonic()
+            buffer.close()
+            store.close()
+            sys.setprofile(None)
+            threading.setprofile(None)
+        if batch.scores != [1.0]:
+            raise SystemExit(f"the example was not evaluated: {batch}")
+        lines = [line.split("\t") for line in Path(notes).read_text().splitlines()]
+    called = sorted((float(at), process, path, function) for at, process, path, function in lines)
+    return [(process, path, function) for at, process, path, function in called if begun <= at <= ended]
+
+
+def main() -> None:
+    """Print the calls by file, with how often each happened, and the totals."""
+    calls = Counter(crossed())
+    for process in ("client", "server", "program"):
+        own = {key: times for key, times in calls.items() if key[0] == process}
+        for path in dict.fromkeys(key[1] for key in own):
+            of_file = {key[2].split()[1]: times for key, times in own.items() if key[1] == path}
+            print(f"{process}  {path}: " + ", ".join(f"{name} {times}" for name, times in of_file.items()))
+        print(f"{process}: {len({key[1] for key in own})} files, {len(own)} functions, {sum(own.values())} calls")
+    files = {path for _, path, _ in calls}
+    print(json.dumps({"files": len(files), "functions": len(calls), "calls": sum(calls.values())}))
 
 
 if __name__ == "__main__":
-    modules = crossed()
-    print("\n".join(modules))
-    print(json.dumps({"crossed_by_one_example": len(modules)}))
+    sys.path.insert(0, str(ROOT))
+    if sys.argv[1:2] == ["--server"]:
+        from rpc_server.cli import main as serve
+
+        note_calls(sys.argv[2], "server")
+        sys.argv[1:] = sys.argv[3:]
+        serve()
+    else:
+        main()

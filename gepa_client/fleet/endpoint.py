@@ -110,6 +110,9 @@ class Endpoint:
     uploading: asyncio.Lock = field(default_factory=asyncio.Lock)
     sent: dict[SentCall, None] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.url = self.client.url.removesuffix(RPC_PATH)
+
     @classmethod
     def at(cls, address: Address, example_timeout_s: float | None = None) -> "Endpoint":
         """Return an endpoint that has not been contacted; have its client `read_token` first.
@@ -132,11 +135,6 @@ class Endpoint:
     def offers(self, capability: str | None) -> bool:
         """Whether it named this capability when it last answered; True for None."""
         return capability is None or self.client.offers(capability)
-
-    @property
-    def url(self) -> str:
-        """The address without `/rpc`, as users write it."""
-        return self.client.url.removesuffix(RPC_PATH)
 
     @property
     def resting(self) -> bool:

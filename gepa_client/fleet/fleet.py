@@ -226,7 +226,7 @@ class Fleet:
         """Whether any endpoint that has answered names this capability: `call` then finds it."""
         return any(endpoint.offers(capability) for endpoint in self.endpoints)
 
-    async def call(self, call: Call[T], log: AttemptLog, *, pin: Pin | None = None) -> Reply[T]:
+    def call(self, call: Call[T], log: AttemptLog, *, pin: Pin | None = None) -> Coroutine[Any, Any, Reply[T]]:
         """Return the answer to a call, from whichever endpoint gives it; calls are served in the order of arrival.
 
         `log`: where each attempt is written before it is sent. `pin`: keeps the call on the instance of its minibatch.
@@ -239,7 +239,7 @@ class Fleet:
         """
         if self._leader is None:
             raise RuntimeError("the fleet is not open")
-        return await CallExecution(call, log, pin, self).run()
+        return CallExecution(call, log, pin, self).run()
 
     def release(self, endpoint: Endpoint) -> None:
         """Give back a slot that a call had; an endpoint that has left is closed after its last call."""

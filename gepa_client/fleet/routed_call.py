@@ -171,46 +171,37 @@ class CallExecution(Generic[T]):
         """Send once; None: it brought nothing, and the next step is decided."""
         cooldowns, repeat = endpoint.cooldowns, self.repeat is not None
         try:
-            replaced = await endpoint.was_replaced()
-            if not replaced and not repeat:
+            if await endpoint.was_replaced():
+                self.fleet.recheck(endpoint, REPLACED, cooldowns=cooldowns)
+                return None
+            if not repeat:
                 await self._probes(endpoint)
-        except BaseException:
-            self.fleet.release(endpoint)
-            raise
-        if replaced:
-            self.fleet.recheck(endpoint, REPLACED, cooldowns=cooldowns)
-            self.fleet.release(endpoint)
-            return None
-        try:
             call_id = await self.log.start(endpoint.url, endpoint.instance, repeat=repeat)
-        except BaseException:
-            self.fleet.release(endpoint)
-            raise
-        self.repeat, self.sent_to, self.reached, self.error = None, endpoint.instance, self.reached and repeat, None
-        idempotent = endpoint.client.offers("idempotency")
-        self.retries.sending(endpoint.url, again=repeat)
-        reply: Reply[T] | None = None
-        try:
-            with endpoint.answering(self.call):
-                reply = await endpoint.client.send(self.call, call_id if idempotent else None)
-        except asyncio.CancelledError:
-            self._finish("cancelled")
-            raise
-        except RETRIABLE as caught:
-            failure = caught
-            self.error = caught if isinstance(caught, RpcError | Refused) else None
-        except BaseException:
-            self._finish("error")
-            raise
+            self.repeat, self.sent_to, self.reached, self.error = None, endpoint.instance, self.reached and repeat, None
+            idempotent = endpoint.client.offers("idempotency")
+            self.retries.sending(endpoint.url, again=repeat)
+            answer: Reply[T] | Failure
+            try:
+                with endpoint.answering(self.call):
+                    answer = await endpoint.client.send(self.call, call_id if idempotent else None)
+            except asyncio.CancelledError:
+                self._finish("cancelled")
+                raise
+            except RETRIABLE as caught:
+                answer = caught
+                self.error = caught if isinstance(caught, RpcError | Refused) else None
+            except BaseException:
+                self._finish("error")
+                raise
         finally:
             self.fleet.release(endpoint)
-        if reply is not None:
-            return self._replied(endpoint, reply, cooldowns)
-        commit = failure.details.get("commit") if isinstance(failure, UnknownCandidate) else None
+        if isinstance(answer, Reply):
+            return self._replied(endpoint, answer, cooldowns)
+        commit = answer.details.get("commit") if isinstance(answer, UnknownCandidate) else None
         if isinstance(commit, str) and (endpoint.instance, commit) not in self.uploaded:
             await self._upload(endpoint, commit, cooldowns)
         else:
-            await self._failed(endpoint, failure, cooldowns, idempotent=idempotent)
+            await self._failed(endpoint, answer, cooldowns, idempotent=idempotent)
         return None
 
     async def _probes(self, endpoint: Endpoint) -> None:

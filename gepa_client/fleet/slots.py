@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gepa_client.errors import Interrupted
 from gepa_client.fleet.endpoint import Endpoint, FleetEvent
@@ -20,7 +20,7 @@ class _Wait:
     at: Endpoint | None
     avoid: Endpoint | None
     needs: str | None
-    granted: asyncio.Future[Endpoint | None]
+    granted: asyncio.Future[Endpoint | None] = field(init=False)
 
 
 class Slots:
@@ -62,8 +62,7 @@ class Slots:
         endpoints that have what the call needs have changed.
         """
         while at is None or not at.gone:
-            granted: asyncio.Future[Endpoint | None] = asyncio.get_running_loop().create_future()
-            wait = _Wait(ticket, at, avoid, needs, granted)
+            wait = _Wait(ticket, at, avoid, needs)
             able = [endpoint for endpoint in self._standing if endpoint.has_room and self._suits(endpoint, wait)]
             if able:
                 endpoint = min(able, key=lambda each: (each.in_flight / each.slots, each.idle_since))
@@ -110,6 +109,7 @@ class Slots:
         self._end(lambda wait: wait.needs is not None)
 
     async def _granted(self, wait: _Wait) -> Endpoint | None:
+        wait.granted = asyncio.get_running_loop().create_future()
         bisect.insort(self._waits, wait, key=lambda each: each.ticket)
         self.waiting += 1
         if self.waiting == 1:
@@ -133,8 +133,9 @@ class Slots:
             return endpoint is wait.at
         if not endpoint.offers(wait.needs):
             return False
-        others = (each for each in self._standing if each is not wait.avoid and each.offers(wait.needs))
-        return endpoint is not wait.avoid or not any(others)
+        return endpoint is not wait.avoid or not any(
+            each is not wait.avoid and each.offers(wait.needs) for each in self._standing
+        )
 
     def _occupy(self, endpoint: Endpoint) -> None:
         endpoint.in_flight += 1

@@ -127,6 +127,7 @@ def _serve(config: Path | None, json_lines: bool, until_stdin_closes: bool, conf
     if until_stdin_closes:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
     gc.freeze()  # what was imported is never garbage
+    gc.set_threshold(50_000, 20, 50)  # calls that wait are not garbage either, and are looked at each time
     gc.enable()
     given = {name: value for name, value in flags.items() if value is not None and value != []}
     sys.exit(start(config, given, json_lines=json_lines, conformance=conformance))

@@ -130,7 +130,7 @@ class Scheduler:
         await self._factory.close()
 
     def _dispatch(self) -> None:
-        while self._running < self._most_requests and (found := self._next()) is not None:
+        while any(self._waiting) and self._running < self._most_requests and (found := self._next()) is not None:
             place, worker, isolation = found
             worker.rows += 1
             worker.received += 1
@@ -141,7 +141,7 @@ class Scheduler:
 
     def _next(self) -> tuple[Place, Worker, Isolation] | None:
         """Return the next request that a process has room for."""
-        if any(worker.isolation is Isolation.POOL for worker in self._workers):
+        if self._running == 1 and any(worker.isolation is Isolation.POOL for worker in self._workers):
             return None
         for isolation, lines in self._lines.items():
             if not self._waiting[isolation]:
