@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from importlib.metadata import version as version_of
@@ -113,6 +114,24 @@ def test_sandboxes_on_a_node_reach_no_port_of_ray_and_see_none_of_its_variables_
     assert found.result["output"] == {"variables": [], "ports": [], "token": False, "key": True}
     kept = [path for path in cluster.folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert kept == []
+
+
+def unable_to_end(_stop: threading.Event) -> None:
+    """An attempt during which its node loses the cluster."""
+    import ray
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("the cluster is away")
+
+    ray.kill = fails
+
+
+def test_an_attempt_that_has_ended_runs_no_longer_though_the_cluster_cannot_be_asked(cluster: RayCluster) -> None:
+    work = Work(tenant="acme", id=new_id("job"), repo_url="/r", created_by="k", attempts=1)
+    with RayEngine(cluster.address, unable_to_end, lambda _: (), at_once=1) as engine:
+        engine.start(work)
+        until(lambda: engine.ended([work]), 60)
+        assert len(engine.capacity()) == 2
 
 
 def test_work_of_a_lost_node_continues_on_another_with_the_undisturbed_result(
