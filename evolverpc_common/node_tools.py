@@ -65,8 +65,11 @@ _COMMANDS = {
 _TOOL_VARIABLES = {"CI": "true", "YARN_NODE_LINKER": "node-modules", "YARN_ENABLE_TELEMETRY": "0"}
 """Variables of all tools: without a terminal they would ask, and yarn's other linkers need its own `node`."""
 
-_WITHOUT_CODE = {"NPM_CONFIG_IGNORE_SCRIPTS": "true", "NPM_CONFIG_GIT": "git"}
-"""Variables by which npm, and what it starts for a package from git, run no code of packages or of the repository."""
+_WITHOUT_CODE = {"NPM_CONFIG_IGNORE_SCRIPTS": "true", "NPM_CONFIG_GIT": "git", "NPM_CONFIG_ALLOW_GIT": "none"}
+"""Variables by which npm runs no code of packages or of the repository.
+
+It refuses packages from git (npm 11.10 or newer): it would install their own packages by a `.npmrc` of theirs.
+"""
 
 _WITH_PROXY = (
     'test -z "${HTTPS_PROXY-}" || export YARN_HTTP_PROXY="$HTTPS_PROXY" YARN_HTTPS_PROXY="$HTTPS_PROXY";'

@@ -65,12 +65,8 @@ LaunchDriver = Callable[[str, IO[bytes], Sequence[int]], LaunchedDriver]
 """Launches `DRIVER` with a hash seed; it appends what it prints to the file and inherits the descriptors."""
 
 
-def launch_here(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
-    """Launch the driver as an ordinary process with this process's environment."""
-    return _launch(hash_seed, log, inherited)
-
-
-def _launch(hash_seed: str, printed: IO[bytes] | int, inherited: Sequence[int], *arguments: str) -> LaunchedDriver:
+def launch_here(hash_seed: str, printed: IO[bytes] | int, inherited: Sequence[int], *arguments: str) -> LaunchedDriver:
+    """Launch the driver as an ordinary process with this process's environment. `printed`: as `stderr` of `Popen`."""
     process: LaunchedDriver = subprocess.Popen(  # noqa: S603  our own command
         [*DRIVER, *arguments],
         stdin=subprocess.PIPE,
@@ -95,7 +91,7 @@ def launched_ahead(config: RunConfig) -> Iterator[LaunchDriver]:
     ours, its = socket.socketpair()
     with ours:
         with its:
-            process = _launch(HASH_SEED, subprocess.DEVNULL, [its.fileno()], str(its.fileno()))
+            process = launch_here(HASH_SEED, subprocess.DEVNULL, [its.fileno()], str(its.fileno()))
         is_taken = False
 
         def take(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:

@@ -109,7 +109,7 @@ class Setup(Protocol):
         """Return the sandbox with this endpoint; None if it has ended."""
         ...
 
-    def begin(self) -> None:
+    def release_model_calls(self) -> None:
         """Answer calls to models from now on; see `sandbox_runtime.gateway.Gateway`."""
         ...
 

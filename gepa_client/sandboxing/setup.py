@@ -67,11 +67,11 @@ async def open_setup(
     *,
     allowed_networks: Sequence[Network] | None = None,
     source: Source | None = None,
-    begins_later: bool = False,
+    holds_model_calls: bool = False,
 ) -> AsyncIterator[Setup]:
     """Open the set-up that the settings describe; the gateway closes last, so that no sandbox outlives it.
 
-    `allowed_networks`, `begins_later`: as of `Gateway`. `source`: that of the settings, if it was read before.
+    `allowed_networks`, `holds_model_calls`: as of `Gateway`. `source`: that of the settings, if it was read before.
 
     Raises:
         SandboxError: the runtime cannot be used here, or the source cannot be fetched.
@@ -86,7 +86,7 @@ async def open_setup(
         raise_descriptor_limit(MOST_DESCRIPTORS)
         gateway = None
         if settings.sandbox != "modal" or settings.gateway is not None:
-            gateway = await stack.enter_async_context(_gateway(settings, receive, allowed_networks, begins_later))
+            gateway = await stack.enter_async_context(_gateway(settings, receive, allowed_networks, holds_model_calls))
         runtime = await _runtime(stack, settings, receive)
         if left := [found for found in await runtime.found() if found.orphan]:
             log(f"{len(left)} sandboxes of ended processes are left; this ends them: {SWEEP}")
@@ -176,9 +176,9 @@ class _SandboxSetup:
                     return client
         return None
 
-    def begin(self) -> None:
+    def release_model_calls(self) -> None:
         if self.gateway is not None:
-            self.gateway.begin()
+            self.gateway.release_model_calls()
 
     def spent(self, usd: float) -> None:
         gateway = self.gateway
@@ -223,7 +223,7 @@ def _gateway(
     settings: RunConfig,
     receive: Callable[[SessionMessage], None],
     allowed_networks: Sequence[Network] | None,
-    begins_later: bool,
+    holds_model_calls: bool,
 ) -> Gateway:
     policy = GatewayPolicy(
         models=settings.models,
@@ -247,7 +247,7 @@ def _gateway(
         secret_headers=_secret_headers(settings),
         listen=listen,
         allowed_networks=allowed_networks,
-        begins_later=begins_later,
+        holds_model_calls=holds_model_calls,
     )
 
 

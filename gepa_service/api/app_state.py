@@ -59,7 +59,7 @@ class Service:
             journals=journals,
             tokens=self.job_tokens,
             git=GitAccess(self.records, self.repositories, self.github),
-            has_spent_all=month_limit(self.records, journals).is_reached,
+            has_spent_all=month_limit(self.records, journals, self.spending).is_reached,
             secrets=self.revealed,
         )
 

@@ -11,7 +11,7 @@ import jwt
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from gepa_service.auth.permissions import Principal, Process
+from gepa_service.auth.permissions import Principal, TokenRole
 from gepa_service.model.work import Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
@@ -28,7 +28,7 @@ LIFETIME_S = LONGEST_S - LEEWAY_S
 ATTEMPT_LIFETIME_S = 24 * 3600.0
 """Of the token of an attempt, which may wait for a node to be started. Each report is answered with a new one."""
 
-_LIFETIMES: dict[Process, float] = {"job": LIFETIME_S, "attempt": ATTEMPT_LIFETIME_S}
+_LIFETIMES: dict[TokenRole, float] = {"job": LIFETIME_S, "attempt": ATTEMPT_LIFETIME_S}
 _CLAIMS = ["iss", "aud", "role", "tenant", "gen", "iat", "exp"]
 
 
@@ -44,7 +44,7 @@ class JobTokens:
         self._keys = [signing_key(master) for master in master_keys]
         self._clock = clock
 
-    def issue(self, job: Work, lifetime_s: float | None = None, *, role: Process = "job") -> str:
+    def issue(self, job: Work, lifetime_s: float | None = None, *, role: TokenRole = "job") -> str:
         """Return a token for the present attempt at the job. `lifetime_s`: as long as the role allows if not given.
 
         Raises:

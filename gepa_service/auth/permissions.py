@@ -20,10 +20,10 @@ class Permission(StrEnum):
     """The order and secrets of one work, and reports about it: the attempt at that work alone."""
 
 
-Process = Literal["job", "attempt"]
-"""The roles of processes: of the optimizer of a job, and of an attempt at any work."""
+TokenRole = Literal["job", "attempt"]
+"""The roles of tokens of processes: of the optimizer of a job, and of an attempt at any work."""
 
-PERMISSIONS: dict[Role | Process, frozenset[Permission]] = {
+PERMISSIONS: dict[Role | TokenRole, frozenset[Permission]] = {
     "owner": frozenset({Permission.READ, Permission.WRITE, Permission.MANAGE}),
     "editor": frozenset({Permission.READ, Permission.WRITE}),
     "viewer": frozenset({Permission.READ}),
@@ -40,7 +40,7 @@ class Principal:
     """
 
     tenant: str
-    role: Role | Process
+    role: Role | TokenRole
     actor: str
     job_id: str | None = None
     attempt: int = 0

@@ -19,10 +19,10 @@ from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.dispatcher import Dispatcher
 from gepa_service.jobs.dispatcher_lease import DispatcherLease, holder_in
 from gepa_service.jobs.front_port import Forward
-from gepa_service.jobs.hosts import Hosts
-from gepa_service.jobs.http_attempt import run_on_node
+from gepa_service.jobs.http_attempt import check_api, run_on_node
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.queue import Queue
+from gepa_service.jobs.shared_processes import SharedProcesses
 from gepa_service.model.work import Work
 from gepa_service.operation.deleted_files import DeletedFiles
 from gepa_service.webhooks.sender import Sender
@@ -46,7 +46,7 @@ def opened_dispatcher(
     """Open a dispatcher for the block. Attempts of the local engine hand their work back at its end.
 
     `engine`: `local`, or the address of a Ray cluster. `at_once`: attempts at the same time, in each lane. `keep_warm`:
-    as of `Hosts`.
+    as of `SharedProcesses`.
 
     Raises:
         OSError: the folder of works cannot be used. EngineRefused: the engine cannot.
@@ -57,21 +57,25 @@ def opened_dispatcher(
     keep_warm = keep_warm and place.sandbox != "modal"
     with (
         holder_in(place.folder) as holder,
-        Hosts(keep_warm=keep_warm) as hosts,
-        DispatcherLease(parts.records, holder, warm=lambda: hosts.warm) as lease,
-        engine_of(engine, parts, place, hosts, at_once) as opened,
+        SharedProcesses(place.folder, keep_warm=keep_warm) as shared,
+        DispatcherLease(parts.records, holder, warm=lambda: shared.warm) as lease,
+        engine_of(engine, parts, place, shared, at_once) as opened,
     ):
         yield Dispatcher(parts.records, Queue(parts.records, parts.has_spent_all), opened, lease)
 
 
-def engine_of(name: str, parts: AttemptParts, place: Place, hosts: Hosts, at_once: int) -> LocalEngine | RayEngine:
-    """Return the engine of a name, as of `opened_dispatcher`. `hosts`: of attempts on this machine."""
+def engine_of(
+    name: str, parts: AttemptParts, place: Place, shared: SharedProcesses, at_once: int
+) -> LocalEngine | RayEngine:
+    """Return the engine of a name, as of `opened_dispatcher`. `shared`: of attempts on this machine."""
     if name == LOCAL:
 
         def attempt(work: Work, stop: threading.Event) -> None:
-            Attempt(place, AttemptRecords(parts, work.tenant, work.id, work.attempts), hosts, stop).run()
+            Attempt(place, AttemptRecords(parts, work.tenant, work.id, work.attempts), shared, stop).run()
 
         return LocalEngine(attempt, at_once)
+
+    check_api(place.api)
 
     def arguments(work: Work) -> tuple[str, str, Place, str]:
         return work.id, parts.tokens.issue(work, role="attempt"), place, installed_version()

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -78,13 +79,17 @@ class _AttemptActor:
 
     def __init__(self, run: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         self._stop = threading.Event()
-        actor = ray.get_runtime_context().current_actor
 
         def attempt() -> None:
             try:
                 run(*arguments, self._stop)
+            except Exception:
+                logging.exception("the attempt has ended")
             finally:
-                ray.kill(actor)  # whose name is free from then on, as that of an attempt that has ended
+                # with its process the actor ends, also if the cluster is away, and its name is free
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(0)
 
         threading.Thread(target=attempt, name="attempt").start()
 

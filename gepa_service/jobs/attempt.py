@@ -14,11 +14,11 @@ from evolverpc_common.redaction import Secrets
 from gepa_client.run.output_folder import LOG as RUN_LOG
 from gepa_service.jobs.attempt_messages import AttemptService, Begun, Report, Stopped, Wanted
 from gepa_service.jobs.front_port import Forward, opened_front
-from gepa_service.jobs.hosts import HostKey, Hosts
 from gepa_service.jobs.job_environment import basic_environment, cache_of
 from gepa_service.jobs.job_logs import JobLogs
+from gepa_service.jobs.running_work import TICK_S, OptimizationProcess, RunningWork
+from gepa_service.jobs.shared_processes import ProcessKey, SharedProcesses
 from gepa_service.jobs.work_order import Ended, Front, Message, OptimizeOrder, Order, ProgramOrder, Spent, failed
-from gepa_service.jobs.work_process import TICK_S, RunningWork, WorkProcess
 from gepa_service.records.store import RecordError, RecordsUnavailable
 
 T = TypeVar("T")
@@ -68,13 +68,14 @@ class _Over(Exception):
 class Attempt:
     """Do work until it ends, is stopped, or is over for this attempt. Call `run` in a thread of its own.
 
-    `service`: keeps the records. `hosts`: do batches and steps. `stop`: set to have the work handed back.
+    `service`: keeps the records. `shared`: the processes that do batches and steps. `stop`: set to have the work
+    handed back.
     """
 
-    def __init__(self, place: Place, service: AttemptService, hosts: Hosts, stop: threading.Event) -> None:
+    def __init__(self, place: Place, service: AttemptService, shared: SharedProcesses, stop: threading.Event) -> None:
         self._place = place
         self._service = service
-        self._hosts = hosts
+        self._shared = shared
         self._stop = stop
         self._stopped: Stopped | None = None
         self._stop_by = math.inf
@@ -119,10 +120,10 @@ class Attempt:
         """Begin the work: an optimization in a process of its own."""
         environment, work = self._environment(), self._work.work
         if isinstance(order, ProgramOrder):
-            key = HostKey.of(work.tenant, work.repo_url, order)
-            return self._hosts.begin(key, order, environment, self._work.git, self._secrets, self._place.folder)
+            key = ProcessKey.of(work.tenant, work.repo_url, order)
+            return self._shared.begin(key, order, environment, self._work.git, self._secrets)
         with (self._folder / "job.log").open("ab") as log:
-            process = WorkProcess(environment, self._folder, log, self._secrets)
+            process = OptimizationProcess(environment, self._folder, log, self._secrets)
         process.begin(order)
         return process
 
@@ -162,7 +163,7 @@ class Attempt:
             "allow_networks": begun.allow_networks,
         }
         if work.program is not None:
-            own = {"program": work.program, "done": begun.done, "keep_warm": self._hosts.keep_warm}
+            own = {"program": work.program, "done": begun.done, "warm_mb": self._shared.warm_mb}
             return ProgramOrder(**common, what=work.what, **own)
         isolated = self._place.sandbox == "bubblewrap"
         return OptimizeOrder(**common, api=self._place.api, token_file=self._token, isolated=isolated)
@@ -185,7 +186,7 @@ class Attempt:
         longest_s = math.inf if program is None else program.timeout_s + LATE_S
         late = time.monotonic() + longest_s
         while held is not None or not process.is_silent:
-            self._look()
+            self._report_if_due()
             self._obey(process)
             if time.monotonic() > late:
                 process.end(CANCEL_S, at_once=True)
@@ -193,26 +194,26 @@ class Attempt:
             held = held or process.next()
             if isinstance(held, Ended):
                 last = last or held
-            elif held is not None and not self._is_taken(Report(message=held)):
+            elif held is not None and not self._send(Report(message=held)):
                 time.sleep(TICK_S)
                 continue
             held = None
         return last or Ended(status="interrupted", reason="the process ended before its work was over")
 
-    def _look(self) -> None:
+    def _report_if_due(self) -> None:
         """Report if it is time, and renew the token. Raises `_Over`, and `RecordsUnavailable` after `AWAY_S`."""
         moment = time.monotonic()
         progress = moment - self._reported >= PROGRESS_S
         if progress or moment - self._looked >= LOOK_S:
             if progress:
                 self._logs.read()
-            if self._is_taken(Report(logs=self._logs.unsent, progress=progress)) and progress:
+            if self._send(Report(logs=self._logs.unsent, progress=progress)) and progress:
                 self._reported = moment
         if self._wanted.token and moment - self._renewed >= RENEW_S:
             self._write_token(self._wanted.token)
 
-    def _is_taken(self, report: Report) -> bool:
-        """Whether the service took a report. Raises `_Over`, and `RecordsUnavailable` after `AWAY_S`."""
+    def _send(self, report: Report) -> bool:
+        """Return whether the service took a report. Raises `_Over`, and `RecordsUnavailable` after `AWAY_S`."""
         try:
             self._wanted = self._service.report(report)
         except RecordsUnavailable:

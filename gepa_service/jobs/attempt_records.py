@@ -13,7 +13,7 @@ from evolverpc_common.redaction import Secrets
 from gepa_client.errors import JournalError
 from gepa_service.jobs.announcements import announce
 from gepa_service.jobs.attempt_messages import Begun, LogLines, Report, Stopped, Wanted
-from gepa_service.jobs.kept import Kept, ResultsUnread
+from gepa_service.jobs.kept import Kept, NotEnded
 from gepa_service.jobs.kept_results import KeptResults
 from gepa_service.jobs.kept_run import KeptRun
 from gepa_service.jobs.month_spending import NOTHING_LEFT
@@ -78,6 +78,7 @@ class AttemptRecords:
             self._mine(work)
             if isinstance(report.message, Ended):
                 self._record(work, report, report.message)
+                self._present = None
                 return Wanted(is_over=True)
             if report.message is not None:
                 self._kept(work).take(report.message)
@@ -85,6 +86,7 @@ class AttemptRecords:
                 work = self._changed(self._further)
             return self._wanted(work)
         except _Lost:
+            self._present = None
             return Wanted(is_over=True)
 
     # --- what is given out --------------------------------------------------------------------------------------------
@@ -186,7 +188,7 @@ class AttemptRecords:
     def _end(self, ended: Ended, secrets: Secrets | None = None) -> None:
         try:
             changes = self._kept(self._mine()).ended(ended, secrets or Secrets(), self._add_line)
-        except ResultsUnread as error:
+        except NotEnded as error:
             self._set_back(str(error))
         else:
             self._conclude(changes)

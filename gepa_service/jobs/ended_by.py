@@ -10,10 +10,7 @@ from sandbox_runtime import SandboxError
 
 STOPPED = Ended(status="interrupted", reason="stopped")
 
-ENDING = (
-    *(SessionNotStarted, StoreUnavailable, ClaimLost, SandboxError, ConnectionLost),
-    *(SettingNotTaken, SettingsError, ClientError, RpcError, OSError),
-)
+ENDING = (SessionNotStarted, SandboxError, SettingNotTaken, SettingsError, ClientError, RpcError, OSError)
 """Errors that work may end by."""
 
 

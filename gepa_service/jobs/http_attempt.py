@@ -4,14 +4,17 @@ import socket
 import ssl
 import threading
 from typing import Self
+from urllib.parse import urlsplit
 
 import httpx
 
 from evolverpc_common.installation import installed_version
+from evolverpc_common.network_addresses import is_loopback
 from gepa_client.errors import summary
+from gepa_service.engines.engine import EngineRefused
 from gepa_service.jobs.attempt import Attempt, Place
 from gepa_service.jobs.attempt_messages import Begun, Report, Wanted
-from gepa_service.jobs.hosts import Hosts
+from gepa_service.jobs.shared_processes import SharedProcesses
 from gepa_service.jobs.work_order import Ended
 from gepa_service.records.store import RecordsUnavailable
 
@@ -21,7 +24,7 @@ ANSWER_S = 300.0
 CONNECT_S = 5.0
 
 
-class HttpAttempt:
+class HttpAttemptService:
     """Used in a `with` block, by one thread. `api`: the address of the API. `token`: of the attempt.
 
     An API that does not answer, or not as expected, is `RecordsUnavailable`. If it refuses the token, another attempt
@@ -68,14 +71,25 @@ class HttpAttempt:
         return answer.content
 
 
+def check_api(api: str) -> None:
+    """Raise `EngineRefused` if secrets on their way from this address to attempts elsewhere could be read."""
+    if not api.startswith("https://") and not is_loopback(urlsplit(api).hostname):
+        raise EngineRefused(
+            f"attempts on other machines get their tenants' secrets from --api, and {api} is plain http, which can be"
+            " read on the way: put TLS in front of the API, and give its https:// address"
+        )
+
+
 def run_on_node(work_id: str, token: str, place: Place, version: str, stop: threading.Event) -> None:
     """Make an attempt on a node of an engine. `version`: of this package, as the dispatcher has it."""
-    with HttpAttempt(place.api, work_id, token) as service:
+    with HttpAttemptService(place.api, work_id, token) as service:
         try:
             if version != installed_version():
                 raise OSError(f"it has version {installed_version()} of evolverpc, and the dispatcher {version}")
-            with Hosts(keep_warm=False) as hosts:  # the next work may be placed on another node
-                Attempt(place, service, hosts, stop).run()
+            with SharedProcesses(
+                place.folder, keep_warm=False
+            ) as shared:  # the next work may be placed on another node
+                Attempt(place, service, shared, stop).run()
         except OSError as error:
             reason = f"the node {socket.gethostname()} cannot be used: {error}"
             service.report(Report(message=Ended(status="interrupted", reason=reason)))

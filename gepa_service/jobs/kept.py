@@ -9,8 +9,8 @@ from gepa_service.jobs.work_order import Ended, Message
 from gepa_service.model.work import Status, Work
 
 
-class ResultsUnread(Exception):
-    """What the process has made cannot be read now; another attempt may."""
+class NotEnded(Exception):
+    """The end of the work cannot be recorded by this attempt, for the reason in the text; another one may."""
 
 
 class Kept(ABC):
@@ -30,7 +30,7 @@ class Kept(ABC):
 
     @abstractmethod
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
-        """Return the end of completed or failed work, as changes of its record. Raises `ResultsUnread`."""
+        """Return the end of completed or failed work, as changes of its record. Raises `NotEnded`."""
 
     def take(self, message: Message) -> None:  # noqa: B027  an optimization keeps its own record
         """Keep what the process reports; nothing again that was kept before."""

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from evolverpc_common.git import GitError
 from evolverpc_common.redaction import Secrets
 from gepa_service.jobs.evolved_code import with_code
-from gepa_service.jobs.kept import Kept, ResultsUnread
+from gepa_service.jobs.kept import Kept, NotEnded
 from gepa_service.jobs.month_spending import month_id
 from gepa_service.jobs.month_usage import add_usage
 from gepa_service.jobs.new_version import saved_program_path
@@ -31,15 +32,15 @@ class KeptResults(Kept):
     def __init__(self, parts: AttemptParts, work: Work) -> None:
         assert work.program is not None, "a batch or step has a program"  # noqa: S101
         self._parts, self._work, self._program = parts, work, work.program
-        self._results = self._stored()
+        self._statuses = self._stored()
 
     def begin(self) -> frozenset[int]:
         """As of `Kept`."""
-        return frozenset(self._results)
+        return frozenset(self._statuses)
 
     def is_further(self, found: Work) -> bool:
         """As of `Kept`."""
-        return len(self._results) > found.done
+        return len(self._statuses) > found.done
 
     def take(self, message: Message) -> None:
         """As of `Kept`."""
@@ -52,9 +53,9 @@ class KeptResults(Kept):
         """As of `Kept`."""
         del found
         if status != "running":  # another process of the API may have stored some
-            self._results = self._stored()
-        failed = sum(each["status"] != "ok" for each in self._results.values())
-        return {"done": len(self._results), "failed": failed}
+            self._statuses = self._stored()
+        failed = sum(status != "ok" for status in self._statuses.values())
+        return {"done": len(self._statuses), "failed": failed}
 
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
         """As of `Kept`."""
@@ -111,12 +112,12 @@ class KeptResults(Kept):
         """Store a version unless there is one of its id, and return what is stored.
 
         Raises:
-            ResultsUnread: this attempt was replaced by another one.
+            NotEnded: this attempt was replaced by another one, or the step was cancelled.
         """
         records, work = self._parts.records, self._work
         found = records.get(Work, work.tenant, work.id)
         if found is None or (found.status, found.attempts) != ("running", work.attempts):
-            raise ResultsUnread("another attempt has begun, or the step was cancelled")
+            raise NotEnded("another attempt has begun, or the step was cancelled")
         try:
             records.insert(program)
         except RecordExists:
@@ -125,10 +126,10 @@ class KeptResults(Kept):
 
     def _store(self, done: TaskDone) -> None:
         """Store the result of a task, unless it has one."""
-        while done.index not in self._results:
+        while done.index not in self._statuses:
             result = TaskResult(
                 tenant=self._work.tenant,
-                id=task_result_id(self._work.id, len(self._results)),
+                id=task_result_id(self._work.id, len(self._statuses)),
                 work_id=self._work.id,
                 index=done.index,
                 result=done.result,
@@ -136,9 +137,9 @@ class KeptResults(Kept):
             try:
                 self._parts.records.insert(result)
             except RecordExists:  # written by an attempt that was thought dead
-                self._results = self._stored()
+                self._statuses = self._stored()
             else:
-                self._results[done.index] = done.result
+                self._statuses[done.index] = sys.intern(done.result["status"])
 
     def _count(self, spent: Spent) -> None:
         """Add what the attempt has spent since it was counted last to the work, and then to the tenant's month.
@@ -168,6 +169,7 @@ class KeptResults(Kept):
 
             self._work = changed(self._parts.records, work, paid)
 
-    def _stored(self) -> dict[int, dict[str, Any]]:
-        where = {"work_id": self._work.id}
-        return {each.index: each.result for each in every(self._parts.records, TaskResult, self._work.tenant, where)}
+    def _stored(self) -> dict[int, str]:
+        """Return the statuses of the results, by the index of the task."""
+        stored = every(self._parts.records, TaskResult, self._work.tenant, {"work_id": self._work.id})
+        return {each.index: sys.intern(each.result["status"]) for each in stored}

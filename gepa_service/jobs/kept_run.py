@@ -14,7 +14,7 @@ from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
 from gepa_service.jobs.evolved_code import with_code
-from gepa_service.jobs.kept import Kept, ResultsUnread
+from gepa_service.jobs.kept import Kept, NotEnded
 from gepa_service.jobs.month_spending import month_of
 from gepa_service.jobs.new_version import program_of
 from gepa_service.jobs.parts import AttemptParts
@@ -66,7 +66,7 @@ class KeptRun(Kept):
         try:
             program = self._program(ended.artifacts, secrets, log)
         except (JournalError, GitError, DestinationRefused, SandboxError) as error:
-            raise ResultsUnread(f"the results cannot be read: {error}") from error
+            raise NotEnded(f"the results cannot be read: {error}") from error
         with contextlib.suppress(RecordExists):  # an attempt wrote it that ended before it wrote the work
             self._parts.records.insert(program)
         return {"status": "completed", "reason": ended.reason, "program_id": program.id, "setbacks": 0}

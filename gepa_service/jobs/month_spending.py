@@ -113,9 +113,8 @@ class MonthLimit:
         return known[0] >= allowed
 
 
-def month_limit(records: RecordStore, journals: Store) -> MonthLimit:
+def month_limit(records: RecordStore, journals: Store, reader: SpendingReader) -> MonthLimit:
     """Return a limit that reads what was spent from these stores."""
-    reader = SpendingReader()
     return MonthLimit(records, lambda tenant: reader.of(records, journals, tenant).usd)
 
 

@@ -9,10 +9,10 @@ import tempfile
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.manual_mutation import GRACE_S
@@ -27,7 +27,7 @@ from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.chat_names import ChatNames
 from gepa_service.jobs.job_sandboxes import end_earlier_attempts, work_settings
 from gepa_service.jobs.version_code import VersionCode, with_texts
-from gepa_service.jobs.warm_sandboxes import NO_SANDBOX_S, WarmSandboxes, WorkSandboxes
+from gepa_service.jobs.warm_sandboxes import NO_SANDBOX_S, ModelSpending, WarmSandboxes, WorkSandboxes
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
 from gepa_service.model.program_version import LARGEST_ARTIFACT, PROGRAM_JSON
 from gepa_service.model.work import PROMPT, ProgramWork
@@ -46,8 +46,6 @@ COUNTED_S = 1.0
 LOOK_S = 0.2
 """Seconds between two looks at which sandboxes are there."""
 
-T = TypeVar("T")
-
 
 async def work_on_program(
     order: ProgramOrder, warm: WarmSandboxes, report: Report, print_line: Callable[[str], None]
@@ -63,20 +61,17 @@ async def work_on_program(
         flags = shlex.join([*_flags(order), *shlex.split(order.settings.get("server_args", ""))])
         return RunConfig.model_validate({**order.settings, "server_args": flags, **gateway})
 
-    sandboxes: WorkSandboxes | None = None
     try:
-        with work_settings(order, settings_for) as (settings, front):
-            if front is not None:
-                await end_earlier_attempts(order.id, settings)
-            show, warm_up = (lambda line: log(line.text)), partial(_start_version, order.program)
-            async with warm.taken(order.id, settings, show, order.program.code, warm_up) as sandboxes:
-                return await _counted(_done(order, sandboxes, report, log), sandboxes, report)
+        async with _counted(report) as spending:  # with the calls that are in flight as the sandboxes end
+            with work_settings(order, settings_for) as (settings, front):
+                if front is not None:
+                    await end_earlier_attempts(order.id, settings)
+                show, warm_up = (lambda line: log(line.text)), partial(_start_version, order.program)
+                async with warm.taken(order.id, settings, show, spending, order.program.code, warm_up) as sandboxes:
+                    return await _done(order, sandboxes, report, log)
     except Exception as error:
         error.add_note("\n".join(printed))
         raise
-    finally:
-        if sandboxes is not None:
-            report(_spent(sandboxes))  # with the calls that were in flight as the sandboxes ended
 
 
 async def _start_version(program: ProgramWork, address: Address) -> None:
@@ -115,23 +110,25 @@ async def _done(order: ProgramOrder, sandboxes: WorkSandboxes, report: Report, l
         return failed("run", f"the step took longer than {program.timeout_s:g} s")
 
 
-def _spent(sandboxes: WorkSandboxes) -> Spent:
-    return Spent(usd=sandboxes.models_usd, unpriced=sandboxes.models_unpriced)
+@contextlib.asynccontextmanager
+async def _counted(report: Report) -> AsyncIterator[ModelSpending]:
+    """Report what the block adds to the spending that it gets, each `COUNTED_S` and at its end."""
+    spending = ModelSpending()
 
-
-async def _counted(work: Coroutine[Any, Any, T], sandboxes: WorkSandboxes, report: Report) -> T:
-    """Do the work and report what it has cost each `COUNTED_S`."""
+    def spent() -> None:
+        report(Spent(usd=spending.usd, unpriced=spending.unpriced))
 
     async def count() -> None:
         while True:
             await asyncio.sleep(COUNTED_S)
-            report(_spent(sandboxes))
+            spent()
 
     reporting = asyncio.create_task(count())
     try:
-        return await work
+        yield spending
     finally:
         reporting.cancel()
+        spent()
 
 
 class _Tasks:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from gepa_client.sandboxing.setup import open_setup, source_of
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import Address
 from gepa_service.jobs.job_sandboxes import published
+from gepa_service.jobs.work_order import Warm
 from protocol.errors import RpcError
 from sandbox_runtime import EnvironmentMissing, SandboxError
 from sandbox_runtime.gateway import GatewayRefusal, ProviderCall
@@ -26,9 +28,6 @@ from sandbox_runtime.source import Source
 
 MOST_WARM = 2
 """Sandboxes that wait for a work at the same time: as many steps as people make beside each other."""
-
-MOST_WARM_MB = 4096
-"""Memory that those may use together, in MiB."""
 
 WARM_S = 300.0
 """Seconds that one waits: longer than a person looks at the result of a step before the next one."""
@@ -52,12 +51,22 @@ WarmUp = Callable[[Address], Coroutine[Any, Any, None]]
 """What is done at the first server once it is ready, so that a work need not wait for it."""
 
 
+@dataclass
+class ModelSpending:
+    """What finished calls to models of one work have cost, in whichever of its sandboxes.
+
+    `usd`: US dollars, as far as that is known. `unpriced`: calls among them whose cost is not known.
+    """
+
+    usd: float = 0.0
+    unpriced: int = 0
+
+
 class WorkSandboxes:
     """Sandboxes that one work uses, with a gateway of their own; the first is started at once, also before the work.
 
     Calls to models are held until `begin`. `settings`: of the work; once one is ready they name the commit and the
-    fleet file. `models_usd`: US dollars that finished calls to models have cost, as far as that is known;
-    `models_unpriced`: calls among them whose cost is not known.
+    fleet file.
     """
 
     def __init__(
@@ -71,8 +80,7 @@ class WorkSandboxes:
     ) -> None:
         self.settings = settings
         self.version = version
-        self.models_usd = 0.0
-        self.models_unpriced = 0
+        self._spending = ModelSpending()
         self._printed: list[Log] = []
         self._show: Callable[[Log], None] = self._printed.append
         self._has_begun = self._gave_up = False
@@ -81,7 +89,13 @@ class WorkSandboxes:
         self._opened: asyncio.Future[OpenSandboxes] = asyncio.get_running_loop().create_future()
         self._opened.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved in any case
         opening = partial(
-            open_setup, settings, run_id, self._receive, allowed_networks=networks, source=source, begins_later=True
+            open_setup,
+            settings,
+            run_id,
+            self._receive,
+            allowed_networks=networks,
+            source=source,
+            holds_model_calls=True,
         )
         self._holding = asyncio.create_task(self._hold(opening, warm_up if run_id == WARM else None))
 
@@ -100,15 +114,15 @@ class WorkSandboxes:
         """Whether a sandbox is there."""
         return self.is_fit and self._opened.done() and self._is_there.is_set()
 
-    async def begin(self, settings: RunConfig, show: Callable[[Log], None]) -> None:
+    async def begin(self, settings: RunConfig, show: Callable[[Log], None], spending: ModelSpending) -> None:
         """Let a work use them: answer calls to models, start as many as it has, and wait until one is ready.
 
-        `show`: gets what happens to them, and has happened.
+        `show`: gets what happens to them, and has happened. `spending`: of the work; what their calls cost is added.
 
         Raises:
             SessionNotStarted: none became ready.
         """
-        self.settings, self._show, self._has_begun = settings, show, True
+        self.settings, self._show, self._spending, self._has_begun = settings, show, spending, True
         for line in self._printed:
             show(line)
         self._let_begin()
@@ -155,7 +169,7 @@ class WorkSandboxes:
 
     def _let_begin(self) -> None:
         if self._has_begun and self._open is not None:
-            self._open.setup.begin()
+            self._open.setup.release_model_calls()
             self._open.pool.resize(self.settings.sandboxes)
 
     def _receive(self, message: SessionMessage) -> None:
@@ -163,8 +177,8 @@ class WorkSandboxes:
             case Log():
                 self._show(message)
             case ProviderCall():
-                self.models_usd += message.cost_usd or 0.0
-                self.models_unpriced += message.cost_usd is None
+                self._spending.usd += message.cost_usd or 0.0
+                self._spending.unpriced += message.cost_usd is None
             case GatewayRefusal():
                 self._show(refusal_log(message))
             case PoolEvent():
@@ -178,23 +192,30 @@ class WarmSandboxes:
     """Gives each work its sandboxes, and starts one for the next work on the same version. Close it at the end.
 
     No sandbox serves two works: what the program of one has left in it, and calls that it still makes, reach no other.
-    `keep_warm`: as of `ProgramOrder`. `report`: called with the number of those that wait.
+    `report`: called with those that wait. `most_mb`: the memory that they may use together.
     """
 
-    def __init__(self, networks: Sequence[Network], report: Callable[[int], None], *, keep_warm: bool) -> None:
+    def __init__(self, networks: Sequence[Network], report: Callable[[Warm], None], most_mb: int) -> None:
         self._networks = networks
-        self._keep_warm = keep_warm
+        self._most_mb = most_mb
         self._report = report
         self._warm: list[WorkSandboxes] = []
         self._ending: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
     async def taken(
-        self, run_id: str, settings: RunConfig, show: Callable[[Log], None], code: str | None, warm_up: WarmUp
+        self,
+        run_id: str,
+        settings: RunConfig,
+        show: Callable[[Log], None],
+        spending: ModelSpending,
+        code: str | None,
+        warm_up: WarmUp,
     ) -> AsyncIterator[WorkSandboxes]:
         """Give a work its sandboxes for the block; an image that Modal lacks is built first.
 
-        `code`: names the code of a version that no repository has. `warm_up`: for sandboxes that wait.
+        `show`, `spending`: as of `WorkSandboxes.begin`. `code`: names the code of a version that no repository has.
+        `warm_up`: for sandboxes that wait.
 
         Raises:
             SessionNotStarted: none became ready.
@@ -217,7 +238,7 @@ class WarmSandboxes:
         try:
             sandboxes = sandboxes or start(run_id)
             try:
-                await sandboxes.begin(settings, show)
+                await sandboxes.begin(settings, show, spending)
             except SessionNotStarted as error:
                 if not error.must_publish and not is_warm:
                     raise
@@ -225,7 +246,7 @@ class WarmSandboxes:
                 if error.must_publish:
                     await published(settings, show)
                 sandboxes = start(run_id)
-                await sandboxes.begin(settings, show)
+                await sandboxes.begin(settings, show, spending)
             if not is_warm:
                 start_next(1)
             yield sandboxes
@@ -234,23 +255,25 @@ class WarmSandboxes:
                 await sandboxes.close()
 
     async def close(self) -> None:
-        """End all that wait."""
+        """End all that wait, and return once they have ended."""
+        self.end()
+        await asyncio.gather(*self._ending)
+
+    def end(self) -> None:
+        """End all that wait, in the background."""
         for each in tuple(self._warm):
             self._end(each)
-        await asyncio.gather(*self._ending)
 
     def _take(self, version: str) -> WorkSandboxes | None:
         fit = [each for each in self._warm if each.version == version and each.is_fit]
         fit.sort(key=lambda each: not each.is_ready)
         if fit:
             self._warm.remove(fit[0])
-            self._report(len(self._warm))
+            self._report_warm()
         return fit[0] if fit else None
 
     def _prepare(self, settings: RunConfig, start: Callable[[], WorkSandboxes], version: str, count: int) -> None:
         """Have so many sandboxes wait for works on the version; the oldest of other versions make room for them."""
-        if not self._keep_warm:
-            return
         own = [each for each in self._warm if each.version == version and each.is_fit]
         others = [each for each in self._warm if each not in own]
         for _ in range(count - len(own)):
@@ -259,18 +282,23 @@ class WarmSandboxes:
             if self._has_room_for(settings):
                 waiting = start()
                 self._warm.append(waiting)
-                self._report(len(self._warm))
+                self._report_warm()
                 asyncio.get_running_loop().call_later(WARM_S, self._end, waiting)
 
     def _has_room_for(self, settings: RunConfig) -> bool:
-        memory_mb = sum(each.settings.sandbox_memory_mb for each in self._warm) + settings.sandbox_memory_mb
-        return len(self._warm) < MOST_WARM and memory_mb <= MOST_WARM_MB
+        return len(self._warm) < MOST_WARM and self._memory_mb() + settings.sandbox_memory_mb <= self._most_mb
+
+    def _memory_mb(self) -> int:
+        return sum(each.settings.sandbox_memory_mb for each in self._warm)
+
+    def _report_warm(self) -> None:
+        self._report(Warm(warm=len(self._warm), memory_mb=self._memory_mb()))
 
     def _end(self, waiting: WorkSandboxes) -> None:
         """End sandboxes in the background, if no work has taken them."""
         if waiting in self._warm:
             self._warm.remove(waiting)
-            self._report(len(self._warm))
+            self._report_warm()
             ending = asyncio.create_task(waiting.close())
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)

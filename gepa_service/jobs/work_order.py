@@ -59,13 +59,13 @@ class OptimizeOrder(WorkOrder):
 class ProgramOrder(WorkOrder):
     """Run the tasks of `program`, or make its mutation and run them before and after. `done`: those with a result.
 
-    `keep_warm`: whether a sandbox is started for a work that may follow.
+    `warm_mb`: memory that sandboxes which wait for works that may follow may use together, in MiB; 0 if none waits.
     """
 
     what: Literal["rollouts", "step"]
     program: ProgramWork
     done: frozenset[int]
-    keep_warm: bool
+    warm_mb: int
 
     @property
     def left(self) -> list[tuple[int, dict[str, Any]]]:
@@ -126,7 +126,13 @@ class Stop(_Message):
     work: str
 
 
-REQUESTS: TypeAdapter[Begin | Stop] = TypeAdapter(Begin | Stop)
+class EndWarm(_Message):
+    """End the sandboxes of such a process that wait for a work."""
+
+    warm: Literal[0] = 0
+
+
+REQUESTS: TypeAdapter[Begin | Stop | EndWarm] = TypeAdapter(Begin | Stop | EndWarm)
 
 
 class Reported(_Message):
@@ -137,9 +143,10 @@ class Reported(_Message):
 
 
 class Warm(_Message):
-    """How many sandboxes of such a process wait for a work."""
+    """How many sandboxes of such a process wait for a work, and what memory they may use, in MiB."""
 
     warm: int
+    memory_mb: int
 
 
 REPORTS: TypeAdapter[Reported | Warm] = TypeAdapter(Reported | Warm)

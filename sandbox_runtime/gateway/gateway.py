@@ -46,8 +46,8 @@ class Gateway:
     `listen`: None if it is reached through `GatewaySession.serve` alone. `resolve`: resolves names, by default with the
     system's resolver. `secret_headers`: headers that it sets in requests to hosts, which every sandbox may send,
     of any egress. `tls`: how their certificates are checked, by default as the system does. `allowed_networks`: besides
-    the public ones, where these hosts and the providers may be by name; None for all. `begins_later`: calls to models
-    are held until `begin`.
+    the public ones, where these hosts and the providers may be by name; None for all.
+    `holds_model_calls`: calls to models are held until `release_model_calls`.
 
     Raises:
         ValueError: two providers have the same name, or two secret headers the same host and header or the variable of
@@ -69,7 +69,7 @@ class Gateway:
         listen: GatewayPorts | None = None,
         resolve: Resolve | None = None,
         allowed_networks: Sequence[Network] | None = None,
-        begins_later: bool = False,
+        holds_model_calls: bool = False,
     ) -> None:
         if len({provider.name for provider in providers}) < len(providers):
             raise ValueError("two providers have the same name")
@@ -84,9 +84,9 @@ class Gateway:
         self._given = resolve
         self._allowed_networks = allowed_networks
         self.spend = SpendCap(policy.cap_usd, on_cap)
-        self._begun = asyncio.Event()
-        if not begins_later:
-            self._begun.set()
+        self._released = asyncio.Event()
+        if not holds_model_calls:
+            self._released.set()
         self._sessions: list[SandboxGatewaySession] = []
         self._shared: Listener | None = None
         self._models_url: str | None = None
@@ -109,7 +109,7 @@ class Gateway:
             self.spend,
             self._http,
             self._on_call,
-            self._begun,
+            self._released,
         )
         self._hosts = HostRequests(self._secret_headers, self._http, self._tls, self._on_connection)
         if shared is not None and listen is not None:
@@ -130,9 +130,9 @@ class Gateway:
             await self._http.close()
             self._http = None
 
-    def begin(self) -> None:
+    def release_model_calls(self) -> None:
         """Answer calls to models from now on, those that are held first."""
-        self._begun.set()
+        self._released.set()
 
     def open_session(
         self, sandbox_name: str, egress: Egress, *, opened_by: str = "allow_hosts"

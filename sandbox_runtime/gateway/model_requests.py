@@ -44,7 +44,7 @@ class _RequestRefused(Exception):
 
 
 class ModelRequests:
-    """Answers the model requests of all sandboxes of a gateway, once `begun` is set."""
+    """Answers the model requests of all sandboxes of a gateway, once `released` is set."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ModelRequests:
         spend: SpendCap,
         http: aiohttp.ClientSession,
         report: Callable[[ProviderCall], None],
-        begun: asyncio.Event,
+        released: asyncio.Event,
     ) -> None:
         self._providers: Mapping[str, Provider] = {provider.name: provider for provider in providers}
         self._policy = policy
@@ -63,11 +63,11 @@ class ModelRequests:
         self._rate = RateLimiter(policy.calls_per_minute)
         self._http = http
         self._report = report
-        self._begun = begun
+        self._released = released
 
     async def answer(self, request: web.BaseRequest, session: SandboxGatewaySession) -> web.StreamResponse:
         """Return the provider's response to a request, or the reason why it was not forwarded."""
-        await self._begun.wait()
+        await self._released.wait()
         try:
             provider, path, query = self._route(request)
             with _HeldBytes(session) as held:

@@ -15,7 +15,7 @@ from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key, revoke_key
 from gepa_service.auth.oidc import OidcTokens
-from gepa_service.auth.permissions import Process
+from gepa_service.auth.permissions import TokenRole
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.model.work import Work
@@ -67,7 +67,7 @@ def tokens(records: RecordStore) -> Tokens:
         if kind == "revoked":
             revoke_key(records, record)
         made.tokens[kind] = key
-    processes: dict[str, tuple[str, Process]] = {
+    processes: dict[str, tuple[str, TokenRole]] = {
         "job token": (made.job_id, "job"),
         "attempt token": (made.attempt_id, "attempt"),
     }

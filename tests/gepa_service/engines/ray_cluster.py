@@ -16,6 +16,7 @@ from tests.support.processes import is_running, processes_with
 from tests.support.waiting import until
 
 RAY = Path(sys.executable).with_name("ray")
+REPOSITORY = Path(__file__).parents[3]
 NODE = "TEST_RAY_NODE"
 """A variable that all processes of a node have."""
 
@@ -59,7 +60,11 @@ class RayCluster:
 
     def _start(self, name: str, cpus: int, *options: str) -> None:
         command = [RAY, "start", *options, f"--num-cpus={cpus}", "--node-ip-address=127.0.0.1", "--disable-usage-stats"]
-        named = {NODE: self._mark(name).partition("=")[2].strip(), "RAY_TMPDIR": str(self.folder)}
+        named = {
+            NODE: self._mark(name).partition("=")[2].strip(),
+            "RAY_TMPDIR": str(self.folder),
+            "PYTHONPATH": str(REPOSITORY),
+        }
         log = self.folder / f"{name}.log"
         with log.open("wb") as output:
             done = subprocess.run(

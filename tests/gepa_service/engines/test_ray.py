@@ -5,14 +5,16 @@ import multiprocessing
 import os
 import signal
 import socket
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.metadata import version as version_of
 from pathlib import Path
 
 import pytest
 
-from gepa_service.engines.engine import EngineRefused
+from gepa_service.engines.engine import EngineRefused, EngineUnavailable
 from gepa_service.engines.ray_engine import RayEngine
 from gepa_service.jobs import control
 from gepa_service.jobs.http_attempt import run_on_node
@@ -113,6 +115,29 @@ def test_sandboxes_on_a_node_reach_no_port_of_ray_and_see_none_of_its_variables_
     assert found.result["output"] == {"variables": [], "ports": [], "token": False, "key": True}
     kept = [path for path in cluster.folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert kept == []
+
+
+def unable_to_end(_stop: threading.Event) -> None:
+    """An attempt during which its node loses the cluster."""
+    import ray
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("the cluster is away")
+
+    ray.kill = fails
+
+
+def test_an_attempt_that_has_ended_runs_no_longer_though_the_cluster_cannot_be_asked(cluster: RayCluster) -> None:
+    work = Work(tenant="acme", id=new_id("job"), repo_url="/r", created_by="k", attempts=1)
+    with RayEngine(cluster.address, unable_to_end, lambda _: (), at_once=1) as engine:
+
+        def answered(call: Callable[[], object]) -> object:
+            with suppress(EngineUnavailable):  # a busy machine answers late; each call may be repeated
+                return call()
+            return None
+
+        until(lambda: answered(lambda: [engine.start(work)]), 60)
+        until(lambda: answered(lambda: engine.ended([work])), 60)
 
 
 def test_work_of_a_lost_node_continues_on_another_with_the_undisturbed_result(

@@ -16,8 +16,8 @@ from gepa_service.jobs.attempt_messages import Report
 from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.dispatcher import Dispatcher
 from gepa_service.jobs.dispatcher_lease import LEASE_S, DispatcherLease, holder_in
-from gepa_service.jobs.hosts import Hosts
 from gepa_service.jobs.queue import Queue
+from gepa_service.jobs.shared_processes import SharedProcesses
 from gepa_service.jobs.work_order import Ended, Spent, TaskDone
 from gepa_service.model.program_version import Program
 from gepa_service.model.tenant import Usage
@@ -123,7 +123,10 @@ def test_an_attempt_that_begins_after_its_work_was_cancelled_starts_no_process(s
     job = service.begun("acme")
     control.cancel(service.of("acme"), service.journals, job, "key:ann")
     Attempt(
-        service.place(), AttemptRecords(service.parts(), "acme", job.id, 1), Hosts(keep_warm=False), threading.Event()
+        service.place(),
+        AttemptRecords(service.parts(), "acme", job.id, 1),
+        SharedProcesses(service.place().folder, keep_warm=False),
+        threading.Event(),
     ).run()
     assert list((service.folder / "jobs").glob("*")) == []
     assert service.get(job).status == "cancelled"

@@ -1,5 +1,7 @@
 """An attempt without a database does its work over the API; what is delivered twice or late changes nothing."""
 
+import gc
+import pickle
 import threading
 from collections.abc import Iterator
 
@@ -10,7 +12,8 @@ from evolverpc_common.installation import installed_version
 from gepa_service.jobs import control
 from gepa_service.jobs.attempt_messages import Begun, LogLines, Report
 from gepa_service.jobs.attempt_records import AttemptRecords
-from gepa_service.jobs.http_attempt import HttpAttempt, run_on_node
+from gepa_service.jobs.http_attempt import HttpAttemptService, run_on_node
+from gepa_service.jobs.kept_results import KeptResults
 from gepa_service.jobs.month_spending import month_id
 from gepa_service.jobs.parts import Revealed
 from gepa_service.jobs.queue import Queue
@@ -58,9 +61,9 @@ def placed(service: Platform, tasks: int) -> Work:
 
 
 @pytest.fixture
-def attempt(service: Platform) -> Iterator[tuple[Work, HttpAttempt]]:
+def attempt(service: Platform) -> Iterator[tuple[Work, HttpAttemptService]]:
     work = placed(service, 2)
-    with HttpAttempt(service.api, work.id, service.tokens.issue(work, role="attempt")) as made:
+    with HttpAttemptService(service.api, work.id, service.tokens.issue(work, role="attempt")) as made:
         yield work, made
 
 
@@ -81,7 +84,7 @@ def test_an_attempt_on_a_node_does_its_work_over_the_api_with_its_tenants_secret
 
 
 def test_what_is_delivered_again_is_neither_stored_nor_counted_again(
-    service: Platform, attempt: tuple[Work, HttpAttempt]
+    service: Platform, attempt: tuple[Work, HttpAttemptService]
 ) -> None:
     work, http = attempt
     begun = http.begin()
@@ -110,8 +113,25 @@ def test_what_is_delivered_again_is_neither_stored_nor_counted_again(
     assert [line.text for chunk in chunks for line in chunk.lines] == ["one", "completed"]
 
 
+def test_the_api_keeps_no_result_in_memory_and_nothing_of_an_attempt_that_has_ended(
+    service: Platform, attempt: tuple[Work, HttpAttemptService]
+) -> None:
+    work, http = attempt
+
+    def kept() -> list[KeptResults]:
+        return [each for each in gc.get_objects() if isinstance(each, KeptResults) and each._work.id == work.id]
+
+    assert http.begin() is not None
+    http.report(Report(message=TaskDone(index=0, result={"status": "ok", "output": 100_000 * "x"})))
+    [one] = kept()
+    assert len(pickle.dumps(one._statuses)) < 1000
+    http.report(Report(message=Ended(status="interrupted", reason="its process ended")))
+    del one
+    assert kept() == []
+
+
 def test_an_attempt_gets_no_secret_once_its_work_is_cancelled_and_another_begins(
-    service: Platform, attempt: tuple[Work, HttpAttempt]
+    service: Platform, attempt: tuple[Work, HttpAttemptService]
 ) -> None:
     work, http = attempt
     control.cancel(service.of("acme"), service.journals, work, "key:ann")
@@ -124,7 +144,9 @@ def test_an_attempt_gets_no_secret_once_its_work_is_cancelled_and_another_begins
     assert service.get(work).cost_usd == 0.5
 
 
-def test_a_paused_batch_has_its_attempt_stop_and_waits(service: Platform, attempt: tuple[Work, HttpAttempt]) -> None:
+def test_a_paused_batch_has_its_attempt_stop_and_waits(
+    service: Platform, attempt: tuple[Work, HttpAttemptService]
+) -> None:
     work, http = attempt
     assert http.begin() is not None
     control.pause(service.of("acme"), service.get(work), "key:ann")
@@ -133,7 +155,7 @@ def test_a_paused_batch_has_its_attempt_stop_and_waits(service: Platform, attemp
     assert service.get(work).status == "paused"
 
 
-def test_the_token_of_the_optimizer_gets_no_secret(service: Platform, attempt: tuple[Work, HttpAttempt]) -> None:
+def test_the_token_of_the_optimizer_gets_no_secret(service: Platform, attempt: tuple[Work, HttpAttemptService]) -> None:
     work, _ = attempt
     for role, status in (("job", 403), ("attempt", 200)):
         headers = {"Authorization": f"Bearer {service.tokens.issue(work, role=role)}"}  # type: ignore[arg-type]
@@ -142,7 +164,7 @@ def test_the_token_of_the_optimizer_gets_no_secret(service: Platform, attempt: t
 
 def test_an_api_that_is_away_is_asked_again(service: Platform) -> None:
     with (
-        HttpAttempt("http://127.0.0.1:9", "batch_1", "token") as http,
+        HttpAttemptService("http://127.0.0.1:9", "batch_1", "token") as http,
         pytest.raises(RecordsUnavailable, match="does not answer"),
     ):
         http.report(Report())

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from gepa_service.api.metrics import Metrics
+from gepa_service.jobs import shared_processes
 from gepa_service.jobs.dispatcher_lease import ID as LEASE
 from gepa_service.jobs.dispatcher_lease import LeaseRecord
 from gepa_service.jobs.ended_by import STOPPED
-from gepa_service.jobs.host import Host
 from gepa_service.jobs.parts import Revealed
+from gepa_service.jobs.process_works import ProcessWorks
 from gepa_service.jobs.work_order import REPORTS, Begin, ProgramOrder, Reported, Stop
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.tenant import TENANTS, Usage
@@ -26,7 +27,7 @@ from gepa_service.records.every import every
 from gepa_service.records.record import new_id
 from tests.gepa_service.faults.processes import lineage_of
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import Platform, hosts_in, working
+from tests.gepa_service.platform import Platform, shared_processes_in, working
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.modal_cloud import found_by_this_process, loopback_modal_beside
 from tests.support.processes import command_of
@@ -58,6 +59,8 @@ if os.path.exists("calls_at_start"):
     with open(open("calls_at_start").read(), "a") as marker:
         print("calls", file=marker)
     call()
+if os.path.exists("fails_at_start"):
+    raise RuntimeError("it cannot begin")
 
 
 def run(example, candidate):
@@ -116,6 +119,14 @@ def begun(service: Platform, program: Path, row: dict[str, Any] | None = None, *
     return work
 
 
+def priced(base_url: str) -> dict[str, Any]:
+    """The settings by which each call of a program costs `CALL_USD`."""
+    return {
+        "model_prices": {"m": [0, CALL_USD / 5 * 1_000_000]},  # an answer has five tokens
+        "model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}},
+    }
+
+
 def done(service: Platform, work: Work) -> tuple[list[Any], bool]:
     """Wait for the end of a step; return the output of its row, and whether its sandbox was warm."""
     ended = service.ended(work)
@@ -131,22 +142,22 @@ def test_each_step_has_a_sandbox_of_its_own_that_the_one_before_has_had_started(
     assert done(service, begun(service, program)) == (["better", "no", False], False)
     until(lambda: b"gepa_service_warm_sandboxes 1.0" in Metrics().text(service.records))
     assert done(service, begun(service, program)) == (["better", "no", False], True)
-    [host] = hosts_in(service.place().folder)
-    os.kill(host, signal.SIGKILL)
+    [process] = shared_processes_in(service.place().folder)
+    os.kill(process, signal.SIGKILL)
     until(lambda: b"gepa_service_warm_sandboxes 0.0" in Metrics().text(service.records))
     assert done(service, begun(service, program)) == (["better", "no", False], False)
 
 
 async def test_a_work_that_is_stopped_as_it_begins_reports_its_end(tmp_path: Path) -> None:
     lines: list[str] = []
-    host = Host(lines.append)
+    works = ProcessWorks(lines.append)
     folder = tmp_path / "work"
     order = ProgramOrder(
-        id="step_1", folder=folder, settings={}, what="step", program=ProgramWork(), done=frozenset(), keep_warm=False
+        id="step_1", folder=folder, settings={}, what="step", program=ProgramWork(), done=frozenset(), warm_mb=0
     )
-    host.take(Begin(order=order).model_dump_json().encode())
-    host.take(Stop(work=folder.name).model_dump_json().encode())
-    await host.close()
+    works.take(Begin(order=order).model_dump_json().encode())
+    works.take(Stop(work=folder.name).model_dump_json().encode())
+    await works.close()
     assert [REPORTS.validate_json(line) for line in lines] == [Reported(work=folder.name, message=STOPPED)]
 
 
@@ -167,9 +178,9 @@ def test_other_secrets_another_egress_or_a_new_commit_have_a_new_sandbox_started
     with working(service.parts(), service.place(), keep_warm=True):
         assert output("first key of all") == ("first", False)
         assert output("first key of all") == ("first", True)
-        [before] = hosts_in(service.place().folder)
+        [before] = shared_processes_in(service.place().folder)
         assert output("second key of all") == ("second", False)
-        until(lambda: before not in hosts_in(service.place().folder))  # with the old secret
+        until(lambda: before not in shared_processes_in(service.place().folder))  # with the old secret
         assert output("second key of all", allow_hosts=["example.com"]) == ("second", False)
         assert output("second key of all", allow_hosts=["example.com"]) == ("second", True)
         commit(program, {"new": "file"})
@@ -185,10 +196,7 @@ def test_calls_of_a_program_are_paid_by_its_own_work_whenever_they_come(
     marker = tmp_path / "marker"
     late, early = commit_program(tmp_path / "late"), commit_program(tmp_path / "early", calls_at_start=str(marker))
     with model(lambda _: calls.append(time.monotonic())) as base_url:
-        options = {
-            "model_prices": {"m": [0, CALL_USD / 5 * 1_000_000]},  # an answer has five tokens
-            "model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}},
-        }
+        options = priced(base_url)
         first = begun(service, late, {"calls_on": True, "sleep": 1}, **options)
         done(service, first)
         made = len(calls)
@@ -210,10 +218,37 @@ def test_calls_of_a_program_are_paid_by_its_own_work_whenever_they_come(
 
 
 @pytest.mark.long
+def test_the_sandboxes_that_wait_on_a_machine_share_its_memory(
+    service: Platform, tmp_path: Path, dispatcher: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = commit_program(tmp_path / "first"), commit_program(tmp_path / "second")
+    for room_mb in (2048, 4096):
+        monkeypatch.setattr(shared_processes, "MOST_WARM_MB", room_mb)
+        for each in (first, second):
+            done(service, begun(service, each, sandbox_memory_mb=2048))
+            until_warm(service)
+        left = room_mb // 2048
+        until(lambda left=left: len(shared_processes_in(service.place().folder)) == left)  # type: ignore[misc]
+
+
+def test_what_sandboxes_spend_that_never_become_ready_is_counted(service: Platform, tmp_path: Path) -> None:
+    service.secrets["acme"] = Revealed({"OPENAI_API_KEY": "sk-of-acme"})
+    calls = list[None]()
+    fails = commit_program(tmp_path / "fails", calls_at_start=str(tmp_path / "marker"), fails_at_start="")
+    with (
+        model(lambda _: calls.append(None)) as base_url,
+        working(service.parts(), service.place(), keep_warm=True),
+    ):
+        ended = service.ended(begun(service, fails, **priced(base_url)))
+    assert (ended.status, len(calls) > 0) == ("failed", True)
+    assert ended.cost_usd == pytest.approx(len(calls) * CALL_USD)
+
+
+@pytest.mark.long
 def test_a_sandbox_that_died_while_it_waited_is_replaced(service: Platform, program: Path, dispatcher: None) -> None:
     done(service, begun(service, program))
-    [host] = hosts_in(service.place().folder)
-    for server in until(lambda: servers_of(host)):
+    [process] = shared_processes_in(service.place().folder)
+    for server in until(lambda: servers_of(process)):
         os.kill(server, signal.SIGKILL)
     assert done(service, begun(service, program)) == (["better", "no", False], True)
 
@@ -225,14 +260,14 @@ def test_a_step_is_cancelled_beside_another_one_of_its_tenant_that_continues(
     done(service, begun(service, program))
     hanging, other = begun(service, program, {"hangs": True}), begun(service, program, {"sleep": 4})
     until(lambda: service.get(hanging).status == service.get(other).status == "running")
-    [host] = hosts_in(service.place().folder)
-    until(lambda: len(servers_of(host)) >= 2)
+    [process] = shared_processes_in(service.place().folder)
+    until(lambda: len(servers_of(process)) >= 2)
     service.records.replace(service.get(hanging).model_copy(update={"status": "cancelled", "wanted": "cancel"}))
     began = time.monotonic()
     until(lambda: not (service.place().folder / f"{hanging.id}-1").exists())
     assert time.monotonic() - began < 15, "it ends before the process would be killed"
     assert done(service, other)[0] == ["better", "no", False]
-    assert (hosts_in(service.place().folder), service.get(other).attempts) == ([host], 1)
+    assert (shared_processes_in(service.place().folder), service.get(other).attempts) == ([process], 1)
 
 
 @pytest.mark.long
@@ -249,7 +284,7 @@ def test_at_modal_no_sandbox_waits(service: Platform, program: Path) -> None:
         with working(service.parts(), replace(service.place(), forward=forward), keep_warm=True):
             for _ in range(2):
                 assert done(service, begun(service, program)) == (["better", "no", False], False)
-            until(lambda: not hosts_in(service.place().folder))
+            until(lambda: not shared_processes_in(service.place().folder))
             assert cloud.running == []
         assert len(cloud.boxes) == 2
 
@@ -266,11 +301,11 @@ def until_warm(service: Platform) -> None:
     until(lambda: lease().version > seen + 1 and lease().warm)
 
 
-def servers_of(host: int) -> list[int]:
+def servers_of(process: int) -> list[int]:
     """The servers of programs in the sandboxes of a process."""
     present = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
     return [
         pid
         for pid in present
-        if b"rpc_server" in command_of(pid) and b"bootstrap" not in command_of(pid) and host in lineage_of(pid)
+        if b"rpc_server" in command_of(pid) and b"bootstrap" not in command_of(pid) and process in lineage_of(pid)
     ]

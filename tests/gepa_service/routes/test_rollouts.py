@@ -25,7 +25,7 @@ from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import TaskResult, Work
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import MASTER, hosts_in, working
+from tests.gepa_service.platform import MASTER, shared_processes_in, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit, git
 from tests.support.waiting import eventually
@@ -78,7 +78,7 @@ def dispatcher(service: Service, tmp_path: Path) -> Iterator[None]:
             journals=journals,
             tokens=JobTokens(service.records, [MASTER]),
             git=GitAccess(service.records, service.repositories, None),
-            has_spent_all=month_limit(service.records, journals).is_reached,
+            has_spent_all=month_limit(service.records, journals, service.spending).is_reached,
             secrets=secrets,
         )
         place = Place("http://127.0.0.1:9", tmp_path / "works", tmp_path / "cache", "process")
@@ -254,7 +254,7 @@ async def test_batches_whose_process_is_killed_continue_with_the_tasks_that_are_
     asked = [await editor("POST", "/api/internal/rollouts/batch", body) for _ in range(2)]
     batches = [each.json()["batch_id"] for each in asked]
     await eventually(lambda: all(acme.count(TaskResult, {"work_id": each}) > 1 for each in batches), WAIT_S)
-    [process] = hosts_in(tmp_path / "works")
+    [process] = shared_processes_in(tmp_path / "works")
     os.kill(process, signal.SIGKILL)
     for batch_id in batches:
         ended, results = await polled(editor, batch_id)

@@ -13,6 +13,7 @@ from sandbox_runtime import EnvironmentMissing, Recipe
 from sandbox_runtime.environments import EnvironmentCache
 from sandbox_runtime.environments.node import version, version_ranges
 from tests.sandbox_runtime.environments.wheels import HostRun, exists, make_wheel, places, unpack_command
+from tests.sandbox_runtime.source.repositories import commit
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
 
@@ -142,6 +143,19 @@ async def test_what_could_send_a_password_elsewhere_is_refused_by_name(
     monkeypatch.setenv("HTTPS_PROXY", "http://user:hidden@127.0.0.1:1")
     with pytest.raises(EnvironmentMissing, match=words):
         await environments.ready(program({"package.json": "{}", **files}, ""), run=run, on_progress=print)
+
+
+@needs_npm
+async def test_a_package_from_git_is_refused_as_its_own_settings_could_send_a_password_elsewhere(
+    environments: EnvironmentCache, run: HostRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = '{"name": "shared", "version": "1.0.0", "workspaces": ["."], "dependencies": {"@x/y": "1"}}'
+    settings = "@x:registry=http://127.0.0.1:1/${HTTPS_PROXY}"
+    commit(tmp_path / "shared", {"package.json": asked, ".npmrc": settings})
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:hidden@127.0.0.1:1")
+    files = {"package.json": json.dumps({"dependencies": {"shared": f"git+file://{tmp_path}/shared"}})}
+    with pytest.raises(EnvironmentMissing, match="EALLOWGIT"):
+        await environments.ready(program(files, ""), run=run, on_progress=print)
 
 
 async def test_a_node_that_is_not_here_comes_from_a_wheel_that_several_recipes_share(

@@ -48,15 +48,15 @@ async def test_twenty_concurrent_sandboxes_stop_within_one_call_of_the_cap(
     assert recorded.refusals == []
 
 
-async def test_calls_that_come_before_the_gateway_begins_are_held_until_then(
+async def test_calls_that_come_while_the_gateway_holds_them_are_answered_later(
     opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
 ) -> None:
-    async with opened(begins_later=True) as gateway:
+    async with opened(holds_model_calls=True) as gateway:
         one = await sandbox(gateway)
         program = asyncio.create_task(asks(one, http, 1))
         await eventually(lambda: one.session.models)
         assert (provider.seen, program.done()) == ([], False)
-        gateway.begin()
+        gateway.release_model_calls()
         await asyncio.wait_for(program, 30)
     assert len(provider.seen) == 1
 

@@ -1,4 +1,4 @@
-"""The works of one process, and the sandboxes that wait for further ones."""
+"""The works of one shared process, and the sandboxes that wait for further ones."""
 
 import asyncio
 import os
@@ -10,12 +10,12 @@ from evolverpc_common.network_addresses import parse_networks
 from gepa_service.jobs.ended_by import ENDING, STOPPED, ended_by
 from gepa_service.jobs.program_work import work_on_program
 from gepa_service.jobs.warm_sandboxes import WarmSandboxes
-from gepa_service.jobs.work_order import REQUESTS, Begin, Ended, Message, ProgramOrder, Reported, Warm
+from gepa_service.jobs.work_order import REQUESTS, Begin, Ended, EndWarm, Message, ProgramOrder, Reported
 
 LOG = "job.log"
 
 
-class Host:
+class ProcessWorks:
     """Carries out the orders of lines, in one event loop. `report`: takes lines of JSON."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
@@ -24,12 +24,15 @@ class Host:
         self._works: dict[str, asyncio.Task[None]] = {}
 
     def take(self, line: bytes) -> None:
-        """Begin or stop a work, as a line requests."""
+        """Begin or stop a work, or end the sandboxes that wait, as a line requests."""
         request = REQUESTS.validate_json(line)
         if isinstance(request, Begin):
             name = request.order.folder.name
             task = self._works[name] = asyncio.create_task(self._work(request.order), name=name)
             task.add_done_callback(self._ended_task)
+        elif isinstance(request, EndWarm):
+            if self._warm is not None:
+                self._warm.end()
         elif (work := self._works.get(request.work)) is not None and not work.cancelling():
             work.cancel()
 
@@ -54,9 +57,7 @@ class Host:
         if self._warm is None:
             os.environ.update(order.secrets)
             networks = parse_networks(order.allow_networks)
-            self._warm = WarmSandboxes(
-                networks, lambda count: self._report(Warm(warm=count).model_dump_json()), keep_warm=order.keep_warm
-            )
+            self._warm = WarmSandboxes(networks, lambda warm: self._report(warm.model_dump_json()), order.warm_mb)
         try:
             with (order.folder / LOG).open("a", encoding="utf-8") as log:
                 ended = await self._ended(order, self._warm, report, log)

@@ -45,8 +45,8 @@ class RunningWork(ABC):
         """End it, by force after `patience_s`. `at_once`: calls in flight are given up; sandboxes are ended in time."""
 
 
-class WorkProcess(RunningWork):
-    """A process of `work_main`, a session of its own. What it prints is appended to `log`.
+class OptimizationProcess(RunningWork):
+    """A process of `optimization_main`, a session of its own. What it prints is appended to `log`.
 
     `environment`: whole. `folder`: where it runs. `secrets`: are replaced in all that it reports.
     """
@@ -55,7 +55,7 @@ class WorkProcess(RunningWork):
         super().__init__()
         self._secrets = secrets
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "gepa_service.jobs.work_main"],
+            [sys.executable, "-P", "-m", "gepa_service.jobs.optimization_main"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

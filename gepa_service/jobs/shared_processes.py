@@ -1,0 +1,343 @@
+"""The processes of one machine that do batches and steps, and keep sandboxes warm: one for each program of a tenant."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import queue
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Self
+
+from pydantic import ValidationError
+
+from evolverpc_common.files import lock_if_free, remove_tree, replace_file
+from evolverpc_common.redaction import Secrets
+from gepa_service.jobs.running_work import RunningWork
+from gepa_service.jobs.work_order import (
+    REPORTS,
+    Begin,
+    Ended,
+    EndWarm,
+    Message,
+    ProgramOrder,
+    Reported,
+    Stop,
+    Warm,
+    failed,
+)
+
+MOST_IDLE = 4
+"""Processes without a work that are kept because sandboxes wait in them; the one that was used last is kept longest."""
+
+MOST_WARM_MB = 8192
+"""Memory that the sandboxes of all processes that wait for a work may use together, in MiB."""
+
+END_S = 60.0
+"""Seconds that a process may take to end its sandboxes."""
+
+READ_S = 30.0
+"""Seconds after which a process that reads nothing of what it is sent is ended; its works are placed again."""
+
+SHOWN = 4000
+"""Bytes of the log of a process that ended by itself that are logged."""
+
+_log = logging.getLogger(__name__)
+
+PREFIX = "shared-process-"
+GIT, LOG = "gitconfig", "process.log"
+
+
+@dataclass(frozen=True)
+class ProcessKey:
+    """What all works of a process share. `given`: a digest of the secrets and networks of their orders."""
+
+    tenant: str
+    repo_url: str
+    given: bytes
+
+    @classmethod
+    def of(cls, tenant: str, repo_url: str, order: ProgramOrder) -> Self:
+        """Return that of a work."""
+        given = (sorted(order.secrets.items()), order.redacted, order.allow_networks)
+        return cls(tenant, repo_url, hashlib.sha256(repr(given).encode()).digest())
+
+
+class SharedProcesses:
+    """The processes that this one has started; they end with it. Used in a `with` block, whose end ends them.
+
+    A process has one repository and one set of secrets: they are its environment and its configuration of git, and what
+    kills it affects no other. With other secrets a new one is started, and the one before ends after its works.
+    `folder`: for the folders of processes. `keep_warm`: whether sandboxes are started for works that may follow.
+    `warm_mb`: the memory that these may use together.
+    """
+
+    def __init__(self, folder: Path, *, keep_warm: bool) -> None:
+        self.warm_mb = MOST_WARM_MB if keep_warm else 0
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._processes: dict[ProcessKey, _SharedProcess] = {}
+        """The one that was used last is the last."""
+        self._ending: set[_SharedProcess] = set()
+        """Those that get no further works; their folders may still be there."""
+
+    def __enter__(self) -> Self:
+        """Remove the folders of processes that ended with their machine: they may hold a token of git."""
+        for folder in self._folder.glob(f"{PREFIX}*"):
+            with lock_if_free(folder / LOG) as is_left:
+                if is_left:
+                    remove_tree(folder)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            processes, self._processes = [*self._processes.values(), *self._ending], {}
+        for process in processes:
+            process.hang_up()
+        for process in processes:
+            process.wait(END_S)
+
+    @property
+    def warm(self) -> int:
+        """How many sandboxes wait for a work."""
+        return sum(process.warm.warm for process in tuple(self._processes.values()))
+
+    def begin(
+        self, key: ProcessKey, order: ProgramOrder, environment: Mapping[str, str], git: str, secrets: Secrets
+    ) -> RunningWork:
+        """Begin a work in the process that has its key, and return it.
+
+        `environment`: of a new process, whole but for what names its folder. `git`: the configuration of git for the
+        repository, which replaces the one before. `secrets`: are replaced in all that it reports.
+        """
+        with self._lock:
+            self._ending = {each for each in self._ending if not each.is_gone}
+            process = self._processes.pop(key, None)
+            if process is None or process.has_ended:
+                for other in [
+                    other for other in self._processes if (other.tenant, other.repo_url) == (key.tenant, key.repo_url)
+                ]:
+                    self._let_go(other)
+                folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._folder))
+                process = _SharedProcess(self, folder, environment, secrets)
+            self._processes[key] = process
+            work = process.begin(order, git)
+            self._trim()
+        return work
+
+    def consider(self, process: "_SharedProcess") -> None:
+        """End a process that has no work and no sandbox, or was let go; and what is more than may wait."""
+        with self._lock:
+            kept = {
+                key: one for key, one in self._processes.items() if one is not process or one.works or one.warm.warm
+            }
+            if not process.works and process not in kept.values():
+                self._processes = kept
+                self._ending.add(process)
+                process.hang_up()
+            self._trim()
+
+    def ended(self, process: "_SharedProcess") -> "list[_SharedWork]":
+        """Begin no further work in a process that has ended; return those that it has not ended."""
+        with self._lock:
+            self._processes = {key: one for key, one in self._processes.items() if one is not process}
+            self._ending.add(process)
+            process.has_ended = True
+            works = list(process.works.values())
+            process.works.clear()
+            return works
+
+    def _trim(self) -> None:
+        """End what is more than may wait, in those processes first that were used longest ago."""
+        idle = [key for key, process in self._processes.items() if not process.works]
+        for key in idle[: max(0, len(idle) - MOST_IDLE)]:
+            self._let_go(key)
+        for key, process in tuple(self._processes.items()):
+            if sum(each.warm.memory_mb for each in self._processes.values()) <= MOST_WARM_MB:
+                return
+            if process.works:
+                process.end_warm()
+            elif process.warm.warm:
+                self._let_go(key)
+
+    def _let_go(self, key: ProcessKey) -> None:
+        """Give a process no further works; it ends after those that it has."""
+        process = self._processes.pop(key)
+        self._ending.add(process)
+        if process.works:
+            process.end_warm()
+        else:
+            process.hang_up()
+
+
+NONE_WARM = Warm(warm=0, memory_mb=0)
+
+
+class _SharedProcess:
+    """A process of `shared_process_main`, a session of its own, with a folder of its own.
+
+    `works`: by the names of folders. `warm`: what it has reported last. Nothing here waits for the process.
+    """
+
+    def __init__(
+        self, processes: SharedProcesses, folder: Path, environment: Mapping[str, str], secrets: Secrets
+    ) -> None:
+        self._processes, self._folder, self._secrets = processes, folder, secrets
+        self.works: dict[str, _SharedWork] = {}
+        self.warm = NONE_WARM
+        self.has_ended = False
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        """None ends the process."""
+        for name in ("home", "tmp"):
+            (folder / name).mkdir(mode=0o700)
+        own = {"HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp"), "GIT_CONFIG_GLOBAL": str(folder / GIT)}
+        with (folder / LOG).open("ab") as log:
+            fcntl.flock(log, fcntl.LOCK_EX)  # until the process ends, which has the same open file
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "gepa_service.jobs.shared_process_main"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**environment, **own},
+                cwd=folder,
+                start_new_session=True,
+            )
+        assert self._process.stdin is not None and self._process.stdout is not None, "pipes"  # noqa: S101
+        self._reading = threading.Thread(target=self._read, args=(self._process.stdout,), name=folder.name)
+        self._reading.start()
+        writing = (self._process.stdin,)
+        threading.Thread(target=self._write, args=writing, name=f"requests of {folder.name}").start()
+
+    def begin(self, order: ProgramOrder, git: str) -> "_SharedWork":
+        """Begin a work."""
+        replace_file(self._folder / GIT, git, mode=0o600)
+        work = self.works[order.folder.name] = _SharedWork(self, order.folder.name)
+        self.send(Begin(order=order))
+        return work
+
+    def end_warm(self) -> None:
+        """Have it end the sandboxes that wait."""
+        self.warm = NONE_WARM
+        self.send(EndWarm())
+
+    def send(self, request: Begin | Stop | EndWarm) -> None:
+        """Send a request."""
+        self._requests.put(request.model_dump_json().encode() + b"\n")
+
+    def hang_up(self) -> None:
+        """Have it stop its works, and end."""
+        self._requests.put(None)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended, and its folder is removed."""
+        return not self._reading.is_alive()
+
+    def kill(self) -> None:
+        """End it at once: it does not react."""
+        self._process.kill()
+
+    def wait(self, patience_s: float) -> None:
+        """Wait until it has ended, and end it by force after `patience_s`."""
+        self._reading.join(patience_s)
+        if self._reading.is_alive():
+            self.kill()
+            self._reading.join()
+
+    def _write(self, pipe: IO[bytes]) -> None:
+        """Write what is sent, until it hangs up or the process ends."""
+        os.set_blocking(pipe.fileno(), False)
+        writable = select.poll()
+        writable.register(pipe, select.POLLOUT)
+        with contextlib.suppress(BrokenPipeError), pipe:  # it has ended, which its output shows
+            while (request := self._requests.get()) is not None:
+                left = memoryview(request)
+                while left:
+                    if not writable.poll(READ_S * 1000):
+                        _log.warning("a process of batches and steps has read nothing for %g s and is ended", READ_S)
+                        self.kill()
+                        return
+                    left = left[os.write(pipe.fileno(), left) :]
+
+    def _read(self, lines: IO[bytes]) -> None:
+        try:
+            with lines:
+                for line in lines:
+                    self._take(line)
+        finally:
+            status = self._process.wait()
+            self.hang_up()
+            self.warm = NONE_WARM
+            if status:
+                with (self._folder / LOG).open("rb") as log:
+                    log.seek(-min(SHOWN, os.fstat(log.fileno()).st_size), os.SEEK_END)
+                    text = log.read(SHOWN).decode("utf-8", "replace")
+                _log.warning(
+                    "a process of batches and steps ended with status %d: %s", status, self._secrets.redact_text(text)
+                )
+            for work in self._processes.ended(self):
+                work.take(None)
+            remove_tree(self._folder)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            report = REPORTS.validate_json(self._secrets.redact_json(line))
+        except ValidationError as error:
+            name = _work_of(line)
+            if name not in self.works:
+                self.kill()  # its works are placed again
+                return
+            why = f"its process reported what cannot be read: {error.errors()[0]['msg']}"
+            report = Reported(work=name, message=failed("run", why))
+        if isinstance(report, Warm):
+            self.warm = report
+            self._processes.consider(self)
+        elif (work := self.works.get(report.work)) is not None:
+            work.take(report.message)
+            if isinstance(report.message, Ended):
+                del self.works[report.work]
+                work.take(None)
+                self._processes.consider(self)
+
+
+def _work_of(line: bytes) -> str:
+    """Return the work of a report of which no more can be read; "" if that cannot be read either."""
+    try:
+        return str(json.loads(line)["work"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
+
+
+class _SharedWork(RunningWork):
+    """A work of a process that does others beside it."""
+
+    def __init__(self, process: _SharedProcess, name: str) -> None:
+        super().__init__()
+        self._process, self._name = process, name
+        self._over = threading.Event()
+
+    def take(self, message: Message | None) -> None:
+        """Hand on a message; None follows the last one."""
+        self._messages.put(message)
+        if message is None:
+            self._over.set()
+
+    def stop(self) -> None:
+        """As of `RunningWork`."""
+        self._process.send(Stop(work=self._name))
+
+    def end(self, patience_s: float, *, at_once: bool = False) -> None:
+        """As of `RunningWork`; by force all works of the process end."""
+        if at_once and not self._over.is_set():
+            self.stop()
+        if not self._over.wait(patience_s):
+            self._process.kill()
+            self._over.wait()

@@ -1,0 +1,72 @@
+"""The processes that batches and steps share: what one of them does not do holds up no other."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evolverpc_common.redaction import Secrets
+from gepa_service.jobs import shared_processes
+from gepa_service.jobs.job_environment import basic_environment
+from gepa_service.jobs.running_work import RunningWork
+from gepa_service.jobs.shared_processes import GIT, PREFIX, ProcessKey, SharedProcesses
+from gepa_service.jobs.work_order import Ended, ProgramOrder
+from gepa_service.model.work import ProgramWork
+from tests.gepa_service.platform import shared_processes_in
+from tests.support.waiting import until
+
+LARGER_THAN_A_PIPE = 1 << 20
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[SharedProcesses]:
+    with SharedProcesses(tmp_path, keep_warm=False) as opened:
+        yield opened
+
+
+def begun(processes: SharedProcesses, folder: Path, name: str, text: str = "") -> RunningWork:
+    """Begin a work, whose settings are not taken, in the process of a repository of its name."""
+    work = folder / name
+    for path in (work, work / "home", work / "tmp"):
+        path.mkdir(exist_ok=True)
+    settings: dict[str, Any] = {"repo": text, "no": "setting"}
+    program = ProgramWork(tasks=({"text": text},))
+    order = ProgramOrder(
+        id=name, folder=work, settings=settings, what="rollouts", program=program, done=frozenset(), warm_mb=0
+    )
+    key = ProcessKey.of("acme", f"/{name[0]}", order)
+    return processes.begin(key, order, basic_environment(work), "", Secrets())
+
+
+def end_of(work: RunningWork) -> str | None:
+    """Return how a work ended, None if its process did before."""
+    messages = []
+    until(lambda: messages.append(work.next()) or work.is_silent)
+    return next((each.status for each in messages if isinstance(each, Ended)), None)
+
+
+def test_a_process_that_reads_nothing_holds_up_no_other_and_is_ended(
+    processes: SharedProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_processes, "READ_S", 1.0)
+    begun(processes, tmp_path, "a1", "x" * LARGER_THAN_A_PIPE)
+    [process] = until(lambda: shared_processes_in(tmp_path))
+    os.kill(process, signal.SIGSTOP)
+    second = begun(processes, tmp_path, "a2", "x" * LARGER_THAN_A_PIPE)
+    other = begun(processes, tmp_path, "b1")
+    assert end_of(other) == "failed"
+    assert end_of(second) is None, "it is placed again"
+
+
+def test_a_folder_that_a_power_failure_left_is_removed_with_its_token_of_git(tmp_path: Path) -> None:
+    left = tmp_path / f"{PREFIX}left"
+    left.mkdir()
+    (left / GIT).write_text("a token")
+    with SharedProcesses(tmp_path, keep_warm=False) as first:
+        assert not left.exists()
+        begun(first, tmp_path, "a1")
+        with SharedProcesses(tmp_path, keep_warm=False):
+            assert list(tmp_path.glob(f"{PREFIX}*")), "its process runs"
