@@ -19,8 +19,8 @@ def open_runtime(
 ) -> Runtime:
     """Return a runtime of this kind, to be used in an `async with` block.
 
-    `build_gateway_session`: what builds of environments may reach with `bubblewrap` and `docker`. `app_name`: the app at `modal`
-    that the sandboxes belong to, by default that backend's own. Other kinds ignore them.
+    `build_gateway_session`: what builds of environments may reach with `bubblewrap` and `docker`. `app_name`: the app
+    at `modal` that the sandboxes belong to, by default that backend's own. Other kinds ignore them.
 
     Raises:
         RuntimeUnavailable: its package is not installed.

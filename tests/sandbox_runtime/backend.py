@@ -220,7 +220,9 @@ BACKENDS: dict[str, Callable[[], AbstractAsyncContextManager[BackendUnderTest]]]
 
 
 local = pytest.mark.parametrize(
-    "backend", [*(pytest.param(kind, marks=pytest.mark.long) for kind in ("process", "docker")), "bubblewrap"], indirect=True
+    "backend",
+    [*(pytest.param(kind, marks=pytest.mark.long) for kind in ("process", "docker")), "bubblewrap"],
+    indirect=True,
 )
 """For tests of what backends of this machine alone can do."""
 

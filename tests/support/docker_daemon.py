@@ -19,7 +19,7 @@ from sandbox_runtime.backends.docker.images import base_name
 from sandbox_runtime.backends.image_setup import PROGRAM, SERVER_PYTHON
 
 UP_S = 60.0
-HIDDEN = ("/root", "/home", "/work", "/tmp")
+HIDDEN = ("/root", "/home", "/work", "/tmp")  # noqa: S108  hidden from the daemon
 TOOLS = (
     *("dash", "sh", "cat", "ls", "mkdir", "sleep", "setsid", "wc", "grep", "env", "pwd", "tar", "id", "true", "touch"),
     *("rm", "ln", "cp", "chmod", "head", "ps", "kill", "mount", "unshare", "find"),
@@ -74,7 +74,9 @@ def running_daemon(storage: str = "vfs") -> Iterator[str]:
 
 def import_base() -> None:
     """Give the daemon an image with this Python and some tools, in place of the one that is built from the internet."""
-    subprocess.run(("docker", "import", "-", base_name()), input=_root(), check=True, stdout=subprocess.DEVNULL, timeout=120)
+    subprocess.run(
+        ("docker", "import", "-", base_name()), input=_root(), check=True, stdout=subprocess.DEVNULL, timeout=120
+    )
 
 
 def _root() -> bytes:

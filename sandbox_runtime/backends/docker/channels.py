@@ -213,7 +213,7 @@ class FirstProcess:
 
     async def _run(self, channel: Channel, order: "dict[str, object]") -> None:
         argv, options, joined = order["run"], order["options"], order["joined"]
-        assert isinstance(argv, list) and isinstance(options, list) and isinstance(order["env"], dict)  # noqa: S101, PT018
+        assert isinstance(argv, list) and isinstance(options, list) and isinstance(order["env"], dict)  # noqa: S101
         try:
             process = await asyncio.create_subprocess_exec(
                 *(self._python, "-I", "-S", "-c", self._reaper, f"--owner={os.getpid()}", *options, "--", *argv),

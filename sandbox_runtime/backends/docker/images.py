@@ -16,12 +16,20 @@ from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, Resou
 from sandbox_runtime.backends.docker.container import WORKSPACE, Container, ContainerPlan, container_name
 from sandbox_runtime.backends.docker.docker_command import docker, image_id
 from sandbox_runtime.backends.docker.gateway_sockets import answer
-from sandbox_runtime.backends.image_setup import PROGRAM, SERVER, SERVER_PYTHON, SERVER_PYTHON_VERSION, prepared, write_recipe
+from sandbox_runtime.backends.image_setup import (
+    PROGRAM,
+    SERVER,
+    SERVER_PYTHON,
+    SERVER_PYTHON_VERSION,
+    prepared,
+    write_recipe,
+)
 from sandbox_runtime.backends.own_packages import EXTRAS, PACKAGES, copy_packages, name_of, own_digest, requirements
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 
 BASE = f"python:{SERVER_PYTHON_VERSION}-slim"
 BUILD_S = 3600.0
+START_S = 120.0
 BUILDER = 1000
 """The user that installs recipes, in a folder of its own."""
 
@@ -112,7 +120,8 @@ async def _installed(
             "UV_PYTHON_INSTALL_DIR": f"{PROGRAM}/python",
             **await answer(session, record),
         }
-        await container.start()
+        async with asyncio.timeout(START_S):
+            await container.start()
         with tempfile.TemporaryDirectory() as folder:
             packed = await asyncio.to_thread(_packed, recipe, Path(folder))
             await _run(container, variables, ("tar", "-xf", "-", "-C", f"{WORKSPACE}/home"), packed)
@@ -127,9 +136,7 @@ async def _installed(
     return found
 
 
-async def _run(
-    container: Container, variables: dict[str, str], argv: Sequence[str], stdin: Path | bytes = b""
-) -> None:
+async def _run(container: Container, variables: dict[str, str], argv: Sequence[str], stdin: Path | bytes = b"") -> None:
     output = OutputTail(_OUTPUT_BYTES)
     command = Command(tuple(argv), stdin=stdin, timeout_s=BUILD_S)
     status = await container.run(command, variables, output, None, timed=True)

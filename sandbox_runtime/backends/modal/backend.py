@@ -17,10 +17,10 @@ from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable, 
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends import image_setup
 from sandbox_runtime.backends.modal import images
-from sandbox_runtime.backends.own_packages import name_of
 from sandbox_runtime.backends.modal.api_calls import GONE, REFUSED, retried, translated_errors
 from sandbox_runtime.backends.modal.creation import START, egress_rules, found, models_url, tags_of_start
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
+from sandbox_runtime.backends.own_packages import name_of
 
 APP = "evolverpc"
 """The default app of sandboxes, which lists them in Modal's own tools."""

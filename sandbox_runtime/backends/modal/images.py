@@ -3,7 +3,7 @@
 import asyncio
 import shlex
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from sandbox_runtime.backends.image_setup import (
     write_recipe,
 )
 from sandbox_runtime.backends.own_packages import EXTRAS, PACKAGES, copy_packages, own_digest, requirements
+
 
 @dataclass(frozen=True)
 class PackagesImage:

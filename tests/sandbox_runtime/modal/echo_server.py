@@ -4,7 +4,6 @@ from typing import Any
 
 from sandbox_runtime import Command, PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends import image_setup
-from sandbox_runtime.backends.modal import images
 from sandbox_runtime.backends.own_packages import name_of
 from tests.support.modal_cloud import Cloud
 

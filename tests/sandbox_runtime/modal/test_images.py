@@ -10,9 +10,9 @@ from evolverpc_common.node_tools import NodeInstall
 from evolverpc_common.python_tools import PythonInstall
 from sandbox_runtime import Command, EnvironmentMissing, Recipe
 from sandbox_runtime.backends import image_setup
+from sandbox_runtime.backends.image_setup import install, read_recipe, write_recipe
 from sandbox_runtime.backends.modal import images
 from sandbox_runtime.backends.own_packages import name_of
-from sandbox_runtime.backends.image_setup import install, read_recipe, write_recipe
 from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.modal.echo_server import published, spec
 from tests.support.modal_cloud import Cloud

@@ -8,7 +8,7 @@ from tests.sandbox_runtime.backend import BACKENDS, BackendUnderTest, missing
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run all of it with bubblewrap, one start with docker, and how sandboxes start with the others; the rest is `long`."""
+    """Run all of it with bubblewrap, one start with docker, how sandboxes start with others; the rest is `long`."""
     if metafunc.definition.get_closest_marker("parametrize") is None:
         rest = () if metafunc.module.__name__.endswith("test_starting") else (pytest.mark.long,)
         first = metafunc.function.__name__.startswith("test_a_sandbox_that_was_started_answers")
