@@ -22,7 +22,7 @@ UP_S = 60.0
 HIDDEN = ("/root", "/home", "/work", "/tmp")  # noqa: S108  hidden from the daemon
 TOOLS = (
     *("dash", "sh", "cat", "ls", "mkdir", "sleep", "setsid", "wc", "grep", "env", "pwd", "tar", "id", "true", "touch"),
-    *("rm", "ln", "cp", "chmod", "head", "ps", "kill", "mount", "unshare", "find"),
+    *("rm", "ln", "cp", "chmod", "head", "ps", "kill", "mount", "unshare", "find", "du"),
 )
 
 
@@ -41,7 +41,7 @@ def containers() -> list[str]:
 
 
 @contextlib.contextmanager
-def running_daemon(storage: str = "vfs") -> Iterator[str]:
+def running_daemon(storage: str = "overlay2") -> Iterator[str]:
     """Run a daemon, and yield its `DOCKER_HOST`."""
     folder = Path(tempfile.mkdtemp(prefix="evdocker", dir="/var/tmp"))
     hide = " && ".join(f"{{ [ ! -d {path} ] || mount -t tmpfs none {path}; }}" for path in HIDDEN)
@@ -52,7 +52,17 @@ def running_daemon(storage: str = "vfs") -> Iterator[str]:
     )
     log = (folder / "log").open("wb")
     process = subprocess.Popen(
-        ("unshare", "--mount", "--propagation", "private", "sh", "-ec", f'{hide} && exec "$@"', "sh", *daemon),
+        (
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-ec",
+            f'{hide} && exec setpriv --pdeathsig TERM "$@"',
+            "sh",
+            *daemon,
+        ),
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=log,

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import os
 import shlex
 import tarfile
 import tempfile
@@ -26,6 +27,7 @@ from sandbox_runtime.backends.image_setup import (
 )
 from sandbox_runtime.backends.own_packages import EXTRAS, PACKAGES, copy_packages, name_of, own_digest, requirements
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
+from sandbox_runtime.environments.build_folder import build_variables, readable_by
 
 BASE = f"python:{SERVER_PYTHON_VERSION}-slim"
 BUILD_S = 3600.0
@@ -113,7 +115,9 @@ async def _installed(
     plan = ContainerPlan(record.id, base, SERVER_PYTHON, _LIMITS, record.sockets, writable=True, user=BUILDER)
     container = Container(plan)
     try:
+        sources = build_variables(os.environ)
         variables = {
+            **{name: value for name, value in sources.items() if not [*readable_by({name: value})]},  # no file of ours
             "PATH": f"{SERVER}/bin:/usr/local/bin:/usr/bin:/bin",
             "HOME": f"{WORKSPACE}/home",
             "TMPDIR": f"{WORKSPACE}/tmp",  # noqa: S108  of a container
