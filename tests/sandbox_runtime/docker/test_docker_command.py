@@ -1,4 +1,4 @@
-"""What is said if docker cannot be used. No daemon is needed."""
+"""The errors if docker cannot be used. No daemon is needed."""
 
 import shutil
 import socket
@@ -30,14 +30,14 @@ def put(folder: Path, script: str | None, patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [(None, "not on PATH: install Docker"), (OLD, "19.03: Docker 20.10 or later"), (REFUSED, "group `docker`")],
 )
-async def test_docker_that_cannot_be_used_is_an_error_that_says_what_to_do(
-    script: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_docker_that_cannot_be_used_is_an_error_that_states_what_to_do(
+    script: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path, script, monkeypatch)
-    with pytest.raises(RuntimeUnavailable, match=said):
+    with pytest.raises(RuntimeUnavailable, match=message):
         await open_runtime("docker").__aenter__()
 
 

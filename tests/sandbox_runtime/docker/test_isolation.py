@@ -29,7 +29,7 @@ async def test_a_container_has_no_privilege_and_cannot_gain_one(backend: Backend
         ):
             done = await sandbox.exec(backend.shell(command))
             assert done.status not in (0, 127), (command, done)
-        await sandbox.exec(backend.shell("kill -9 1"))  # is ignored: the first process goes on
+        await sandbox.exec(backend.shell("kill -9 1"))  # is ignored: the first process continues
         assert (await parse_request(await sandbox.endpoint()))[0] == 200
 
 
