@@ -14,7 +14,7 @@ from evolverpc_common.open_connections import raise_descriptor_limit
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
 from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage, Setup
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.settings.run_settings import parse_secret_header
+from gepa_client.settings.run_settings import BUILDS_IN_SANDBOX, parse_secret_header
 from sandbox_runtime import (
     GatewaySession,
     Open,
@@ -123,7 +123,7 @@ async def _runtime(
 ) -> Runtime:
     """Open the runtime; if the backend bounds what a build may connect to, these are hosts, and no models."""
     builds = None
-    if settings.sandbox == "bubblewrap":
+    if settings.sandbox in BUILDS_IN_SANDBOX:
         gateway = Gateway(
             providers=(),
             policy=GatewayPolicy(),

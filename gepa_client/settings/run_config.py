@@ -10,6 +10,7 @@ from pydantic import model_validator
 
 from evolverpc_common.settings.definition import anchored, settings_of
 from gepa_client.settings.run_settings import (
+    BUILDS_IN_SANDBOX,
     LEAST_RACE_ROWS,
     RACE_ROWS,
     RECORDED_ROWS,
@@ -189,8 +190,9 @@ class RunConfig(
             raise ValueError("`repo`: a token in a URL can be read by others: give it as `git_token_file`")
         if self.sandbox == "process" and self.allow_hosts not in ((), ("*",)):
             raise ValueError("`allow_hosts`: the sandbox `process` cannot limit hosts: leave it out")
-        if self.sandbox != "bubblewrap" and "build_hosts" in self.model_fields_set:
-            raise ValueError(f"`build_hosts` is for bubblewrap, which builds in a sandbox, not for {self.sandbox}")
+        if self.sandbox not in BUILDS_IN_SANDBOX and "build_hosts" in self.model_fields_set:
+            kinds = " and ".join(sorted(BUILDS_IN_SANDBOX))
+            raise ValueError(f"`build_hosts` is for {kinds}, which build in a sandbox, not for {self.sandbox}")
         if self.sandbox == "process" and "sandbox_cpu" in self.model_fields_set:
             raise ValueError("`sandbox_cpu`: the sandbox `process` cannot limit cores: leave it out")
         if self.sandbox != "modal" and (name := self.given(MODAL_ONLY)):

@@ -24,7 +24,10 @@ PositiveInt = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 Usd = Annotated[float, Field(ge=0)]
 Evolve = Literal["code", "prompts", "both"]
-SandboxKind = Literal["bubblewrap", "process", "modal"]
+SandboxKind = Literal["bubblewrap", "docker", "process", "modal"]
+
+BUILDS_IN_SANDBOX: frozenset[SandboxKind] = frozenset({"bubblewrap", "docker"})
+"""Those whose builds of environments reach `build_hosts` alone."""
 
 LARGEST_SCORE = 1e100
 """The largest size of a score: the sum of squares of larger ones may exceed what a float holds."""

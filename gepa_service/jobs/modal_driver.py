@@ -26,8 +26,8 @@ from gepa_service.jobs.piped_driver import launcher
 from gepa_service.jobs.work_order import OptimizeOrder
 from sandbox_runtime import Allow, Command, ResourceLimits, SandboxError, SandboxSpec
 from sandbox_runtime.api.sandbox import LOG_BYTES
+from sandbox_runtime.backends.image_setup import SERVER_PYTHON, WORKSPACE
 from sandbox_runtime.backends.modal.backend import APP, ModalBackend
-from sandbox_runtime.backends.modal.image_setup import SERVER_PYTHON, WORKSPACE
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
 from sandbox_runtime.gateway import GatewayPorts
 

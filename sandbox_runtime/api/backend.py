@@ -47,7 +47,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """`process`, `bubblewrap` or `modal`."""
+        """`process`, `bubblewrap`, `docker` or `modal`."""
         ...
 
     async def open(self) -> None:

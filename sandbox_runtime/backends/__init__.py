@@ -6,7 +6,7 @@ from sandbox_runtime.api.egress import GatewaySession
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
 from sandbox_runtime.runtime import Runtime
 
-RuntimeKind = Literal["process", "bubblewrap", "modal"]
+RuntimeKind = Literal["process", "bubblewrap", "docker", "modal"]
 
 RUNTIMES: tuple[RuntimeKind, ...] = get_args(RuntimeKind)
 
@@ -19,8 +19,8 @@ def open_runtime(
 ) -> Runtime:
     """Return a runtime of this kind, to be used in an `async with` block.
 
-    `build_gateway_session`: what builds of environments may reach with `bubblewrap`. `app_name`: the app at `modal`
-    that the sandboxes belong to, by default that backend's own. Other kinds ignore them.
+    `build_gateway_session`: what builds of environments may reach with `bubblewrap` and `docker`. `app_name`: the app
+    at `modal` that the sandboxes belong to, by default that backend's own. Other kinds ignore them.
 
     Raises:
         RuntimeUnavailable: its package is not installed.
@@ -34,6 +34,10 @@ def open_runtime(
         from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 
         return Runtime(BubblewrapBackend(build_gateway_session=build_gateway_session))
+    if kind == "docker":
+        from sandbox_runtime.backends.docker.backend import DockerBackend
+
+        return Runtime(DockerBackend(build_gateway_session=build_gateway_session))
     if kind == "modal":
         try:
             from sandbox_runtime.backends.modal.backend import ModalBackend

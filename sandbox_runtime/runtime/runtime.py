@@ -25,7 +25,7 @@ class Runtime:
 
     @property
     def name(self) -> str:
-        """`process`, `bubblewrap` or `modal`."""
+        """`process`, `bubblewrap`, `docker` or `modal`."""
         return self.backend.name
 
     async def __aenter__(self) -> Self:

@@ -35,6 +35,7 @@ from sandbox_runtime import (
 from sandbox_runtime.backends.records import SandboxRecords
 from sandbox_runtime.runtime.health import reached_by
 from tests.sandbox_runtime.stub_server import SOURCE
+from tests.support.docker_daemon import containers, no_daemon
 
 NAMES_OF_ANY_SHELL = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "LC_CTYPE", "USER", "LOGNAME", "SHELL"}
 
@@ -169,6 +170,30 @@ async def bubblewrap_backend() -> AsyncIterator[BackendUnderTest]:
 
 
 @contextlib.asynccontextmanager
+async def docker_backend() -> AsyncIterator[BackendUnderTest]:
+    from sandbox_runtime.backends.docker.backend import DockerBackend
+
+    with short_folder() as base:
+        folders = _Folders(base)
+        async with Runtime(DockerBackend(records=folders.records("docker"))) as runtime:
+            yield BackendUnderTest(
+                runtime=runtime,
+                prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
+                egress=Closed(),
+                refused=(Open(), Allow(domains=("example.com",))),
+                folders=folders.watched("docker"),
+                another=(
+                    "from sandbox_runtime.backends.docker.backend import DockerBackend\n"
+                    f"{folders.imports}"
+                    f"runtime = Runtime(DockerBackend(records={folders.expression('docker')}))\n"
+                ),
+                short_s=6.0,
+                settle_s=5.0,
+            )
+            assert containers() == []
+
+
+@contextlib.asynccontextmanager
 async def modal_backend() -> AsyncIterator[BackendUnderTest]:
     from sandbox_runtime.backends.modal.backend import ModalBackend
     from tests.sandbox_runtime.modal.echo_server import published
@@ -189,12 +214,15 @@ async def modal_backend() -> AsyncIterator[BackendUnderTest]:
 BACKENDS: dict[str, Callable[[], AbstractAsyncContextManager[BackendUnderTest]]] = {
     "process": process_backend,
     "bubblewrap": bubblewrap_backend,
+    "docker": docker_backend,
     "modal": modal_backend,
 }
 
 
 local = pytest.mark.parametrize(
-    "backend", [pytest.param("process", marks=pytest.mark.long), "bubblewrap"], indirect=True
+    "backend",
+    [*(pytest.param(kind, marks=pytest.mark.long) for kind in ("process", "docker")), "bubblewrap"],
+    indirect=True,
 )
 """For tests of what backends of this machine alone can do."""
 
@@ -203,6 +231,8 @@ def missing(backend: str) -> str | None:
     """What a backend needs that is not here, and how to get it."""
     if sys.platform != "linux":
         return f"{backend}: needs Linux"
+    if backend == "docker":
+        return no_daemon()
     if backend != "process" and shutil.which("bwrap") is None:
         return f"{backend}: needs bubblewrap (apt-get install bubblewrap)"
     if backend == "modal" and importlib.util.find_spec("modal") is None:

@@ -30,10 +30,14 @@ def bubblewrap(trial_user: int | None) -> str:
         RuntimeUnavailable: the message names what is missing, and how to get it.
     """
     if sys.platform != "linux":
-        raise RuntimeUnavailable("bubblewrap needs Linux; here give `sandbox` process (isolates nothing) or modal")
+        raise RuntimeUnavailable(
+            "bubblewrap needs Linux; here give `sandbox` docker, modal or process (isolates nothing)"
+        )
     found = shutil.which("bwrap")
     if found is None:
-        raise RuntimeUnavailable(f"bubblewrap is not installed: {_INSTALL}")
+        raise RuntimeUnavailable(
+            f"bubblewrap is not installed: {_INSTALL}; or give `sandbox` docker, if Docker runs here"
+        )
     if trial_user is not None and shutil.which("setpriv", path=os.defpath) is None:
         raise RuntimeUnavailable("root needs setpriv, to give each sandbox a user of its own: install util-linux")
     if not hasattr(os, "pidfd_open") or tuple(map(int, platform.release().split("-")[0].split(".")[:2])) < (5, 9):

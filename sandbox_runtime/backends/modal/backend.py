@@ -15,10 +15,12 @@ from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable, SandboxError, SandboxInfo
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
-from sandbox_runtime.backends.modal import image_setup, images
+from sandbox_runtime.backends import image_setup
+from sandbox_runtime.backends.modal import images
 from sandbox_runtime.backends.modal.api_calls import GONE, REFUSED, retried, translated_errors
 from sandbox_runtime.backends.modal.creation import START, egress_rules, found, models_url, tags_of_start
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
+from sandbox_runtime.backends.own_packages import name_of
 
 APP = "evolverpc"
 """The default app of sandboxes, which lists them in Modal's own tools."""
@@ -81,7 +83,7 @@ class ModalBackend:
             EnvironmentMissing: none is published (the message names the command that does it), or it cannot be built.
         """
         client, app = self._client_and_app()
-        name = images.name_of(recipe)
+        name = name_of(recipe)
         if rebuild:
             on_progress(f"building the image {name} at Modal")
             with translated_errors("build an image"):

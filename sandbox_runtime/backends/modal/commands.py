@@ -19,7 +19,7 @@ from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
 from sandbox_runtime.api.sandbox import EXEC_BYTES
 from sandbox_runtime.api.spec import Command, SandboxSpec
-from sandbox_runtime.backends.modal.image_setup import SERVER_PYTHON, WORKSPACE
+from sandbox_runtime.backends.image_setup import SERVER_PYTHON, WORKSPACE
 
 _PROBE_TIMEOUT_S = 30.0
 

@@ -1,22 +1,16 @@
 """Images of recipes: built and published once, found by name from then on."""
 
 import asyncio
-import hashlib
-import importlib.metadata
-import re
 import shlex
-import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import modal
 
-from sandbox_runtime.api.sandbox import RuntimeUnavailable
 from sandbox_runtime.api.spec import Recipe
-from sandbox_runtime.backends.modal.image_setup import (
+from sandbox_runtime.backends.image_setup import (
     PROGRAM,
     RECIPE,
     SERVER,
@@ -24,19 +18,7 @@ from sandbox_runtime.backends.modal.image_setup import (
     SERVER_PYTHON_VERSION,
     write_recipe,
 )
-
-PACKAGES = ("protocol", "rpc_server", "sandbox_runtime", "evolverpc_common")
-"""Our packages in an image; `sandbox_runtime` installs its recipe."""
-
-EXTRAS = ("server", "agent", "sandbox")
-"""Our extras whose requirements an image has; the last one for uv, which installs the recipe."""
-
-_OURS = Path(__file__).parents[3]
-
-
-def name_of(recipe: Recipe) -> str:
-    """Return the name of the recipe's image: it changes with the recipe and with each version of our code."""
-    return f"evolverpc:{recipe.digest}-{_own_digest(PACKAGES, EXTRAS)}"
+from sandbox_runtime.backends.own_packages import EXTRAS, PACKAGES, copy_packages, own_digest, requirements
 
 
 @dataclass(frozen=True)
@@ -49,7 +31,7 @@ class PackagesImage:
     @property
     def name(self) -> str:
         """Return its name: it changes with each version of the packages."""
-        return f"evolverpc:{'-'.join(self.extras)}-{_own_digest(self.packages, self.extras)}"
+        return f"evolverpc:{'-'.join(self.extras)}-{own_digest(self.packages, self.extras)}"
 
 
 def of_recipe(recipe: Recipe, folder: Path) -> modal.Image:
@@ -61,7 +43,7 @@ def of_recipe(recipe: Recipe, folder: Path) -> modal.Image:
         of_packages(PackagesImage(PACKAGES, EXTRAS), folder)
         .add_local_dir(wanted, RECIPE, copy=True)
         .run_commands(
-            f"{SERVER_PYTHON} -I -m sandbox_runtime.backends.modal.image_setup {RECIPE} {PROGRAM}", force_build=True
+            f"{SERVER_PYTHON} -I -m sandbox_runtime.backends.image_setup {RECIPE} {PROGRAM}", force_build=True
         )
     )
 
@@ -69,8 +51,7 @@ def of_recipe(recipe: Recipe, folder: Path) -> modal.Image:
 def of_packages(wanted: PackagesImage, folder: Path) -> modal.Image:
     """Describe the image of packages; `folder`: as for `of_recipe`."""
     ours = folder / "ours"
-    for package in wanted.packages:
-        shutil.copytree(_OURS / package, ours / package, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_packages(wanted.packages, ours)
     base = f"/usr/local/bin/python{SERVER_PYTHON_VERSION}"
     site = f"{SERVER}/lib/python{SERVER_PYTHON_VERSION}/site-packages"
     return (
@@ -100,37 +81,3 @@ async def find(name: str, app: modal.App, client: modal.Client) -> str:
     image = modal.Image.from_name(name, client=client)
     await image.build.aio(app)  # of an image that has a name this looks it up, and builds nothing
     return image.object_id
-
-
-def requirements(extras: Sequence[str]) -> list[str]:
-    """Return what our packages in an image need, as pip accepts it. Raises `RuntimeUnavailable` if unknown.
-
-    `extras`: of ours, whose requirements are among them.
-    """
-    try:
-        required = importlib.metadata.requires("evolverpc") or ()
-    except importlib.metadata.PackageNotFoundError:
-        raise RuntimeUnavailable(
-            "what an image needs is known where evolverpc is installed: pip install -e '.[modal]'"
-        ) from None
-    found: dict[str, None] = {}
-    for text in required:
-        requirement, _, condition = (part.strip() for part in text.partition(";"))
-        extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", condition)
-        if (extra is None or extra[1] in extras) and not requirement.startswith("evolverpc"):
-            found[requirement] = None
-    return list(found)
-
-
-@cache
-def _own_digest(packages: tuple[str, ...], extras: tuple[str, ...]) -> str:
-    """Return a digest of all our code in an image."""
-    hashed = hashlib.sha256("\n".join((*requirements(extras), SERVER_PYTHON_VERSION)).encode())
-    for package in packages:
-        for file in sorted((_OURS / package).rglob("*")):
-            if not file.is_file() or "__pycache__" in file.parts:
-                continue
-            content = file.read_bytes()
-            hashed.update(f"{file.relative_to(_OURS)} {len(content)}\n".encode())
-            hashed.update(content)
-    return hashed.hexdigest()[:12]

@@ -14,10 +14,10 @@ from modal import exception
 from evolverpc_common.output_tail import OutputTail
 from sandbox_runtime.api.sandbox import EXEC_BYTES, SandboxExit, SandboxGone, SandboxNotReady, ServerEndpoint
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
+from sandbox_runtime.backends.image_setup import PORT
 from sandbox_runtime.backends.modal.api_calls import GONE, retried, translated_errors
 from sandbox_runtime.backends.modal.commands import ModalCommands, carried, copied, followed, probe_command
 from sandbox_runtime.backends.modal.creation import models_url
-from sandbox_runtime.backends.modal.image_setup import PORT
 from sandbox_runtime.runtime.health import finished_before
 
 LOST_S = 60.0

@@ -30,7 +30,7 @@ from sandbox_runtime.runtime.sandbox import end_after_failure
 
 NO_ISOLATION_WARNING = (
     "The process backend isolates nothing: programs run as you do, read your files, reach your network, and may end "
-    "your processes. It is for development with code that you trust; use bubblewrap or modal for any other."
+    "your processes. It is for development with code that you trust; use bubblewrap, docker or modal for any other."
 )
 
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -83,7 +83,7 @@ class ProcessBackend:
         if spec.egress != Open():
             raise EgressNotEnforced(
                 f"the process backend cannot enforce {spec.egress}: its processes reach what you reach. "
-                "Use bubblewrap or modal, or allow every host"
+                "Use bubblewrap, docker or modal, or allow every host"
             )
         check_environment(spec.prepared)
         root = private_folder(self._workspaces)

@@ -3,7 +3,8 @@
 from typing import Any
 
 from sandbox_runtime import Command, PreparedEnvironment, Recipe, SandboxSpec
-from sandbox_runtime.backends.modal import image_setup, images
+from sandbox_runtime.backends import image_setup
+from sandbox_runtime.backends.own_packages import name_of
 from tests.support.modal_cloud import Cloud
 
 WAIT_S = 60.0
@@ -33,7 +34,7 @@ def published(cloud: Cloud, recipe: Recipe | None = None) -> PreparedEnvironment
     recipe = recipe or Recipe()
     image = f"im-{recipe.digest}"[:25]
     cloud.control.images[image].SetInParent()
-    cloud.control.published[images.name_of(recipe)] = image
+    cloud.control.published[name_of(recipe)] = image
     return image_setup.prepared(recipe, image)
 
 

@@ -9,8 +9,10 @@ import pytest
 from evolverpc_common.node_tools import NodeInstall
 from evolverpc_common.python_tools import PythonInstall
 from sandbox_runtime import Command, EnvironmentMissing, Recipe
-from sandbox_runtime.backends.modal import image_setup, images
-from sandbox_runtime.backends.modal.image_setup import install, read_recipe, write_recipe
+from sandbox_runtime.backends import image_setup
+from sandbox_runtime.backends.image_setup import install, read_recipe, write_recipe
+from sandbox_runtime.backends.modal import images
+from sandbox_runtime.backends.own_packages import name_of
 from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.modal.echo_server import published, spec
 from tests.support.modal_cloud import Cloud
@@ -44,8 +46,8 @@ async def test_a_published_image_is_found_by_its_recipe(cloud: Cloud, runtime: R
     assert found == made
     assert found.image in cloud.control.images
     assert cloud.count("ImageGetOrCreate") == built
-    assert cloud.control.published == {images.name_of(RECIPE): found.image}
-    assert any(images.name_of(RECIPE) in line for line in progress)
+    assert cloud.control.published == {name_of(RECIPE): found.image}
+    assert any(name_of(RECIPE) in line for line in progress)
     has_our_own_code_the_recipe_and_what_installs_it(cloud)
 
 
@@ -53,7 +55,7 @@ def has_our_own_code_the_recipe_and_what_installs_it(cloud: Cloud) -> None:
     commands = [line for image in cloud.control.images.values() for line in image.dockerfile_commands]
     assert any("git" in line for line in commands if "apt-get install" in line)
     assert any("jsonrpcserver" in line and "uv pip install" in line for line in commands)
-    assert commands[-1].endswith("-m sandbox_runtime.backends.modal.image_setup /opt/recipe /opt/program")
+    assert commands[-1].endswith("-m sandbox_runtime.backends.image_setup /opt/recipe /opt/program")
     mounted = {file.filename for files in cloud.control.mounted.values() for file in files}
     site = f"{image_setup.SERVER}/lib/python{image_setup.SERVER_PYTHON_VERSION}/site-packages"
     assert {f"{site}/protocol/__init__.py", f"{site}/rpc_server/__main__.py"} <= mounted

@@ -7,8 +7,8 @@ import pytest
 
 from evolverpc_common.output_tail import OutputTail
 from sandbox_runtime import Closed, Command, PreparedEnvironment, Recipe, SandboxGone, SandboxSpec
+from sandbox_runtime.backends.image_setup import SERVER_PYTHON
 from sandbox_runtime.backends.modal.backend import ModalBackend
-from sandbox_runtime.backends.modal.image_setup import SERVER_PYTHON
 from tests.support.modal_cloud import Cloud
 
 ECHO = (

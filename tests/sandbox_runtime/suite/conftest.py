@@ -8,10 +8,12 @@ from tests.sandbox_runtime.backend import BACKENDS, BackendUnderTest, missing
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run all of it with bubblewrap, and with the others how sandboxes start; the rest of these is `long`."""
+    """Run all of it with bubblewrap, one start with docker, how sandboxes start with others; the rest is `long`."""
     if metafunc.definition.get_closest_marker("parametrize") is None:
         rest = () if metafunc.module.__name__.endswith("test_starting") else (pytest.mark.long,)
-        kinds = [pytest.param(kind, marks=() if kind == "bubblewrap" else rest) for kind in BACKENDS]
+        first = metafunc.function.__name__.startswith("test_a_sandbox_that_was_started_answers")
+        marks = dict.fromkeys(BACKENDS, rest) | {"bubblewrap": (), "docker": () if first else (pytest.mark.long,)}
+        kinds = [pytest.param(kind, marks=marks[kind]) for kind in BACKENDS]
         metafunc.parametrize("backend", kinds, indirect=True)
 
 
@@ -19,5 +21,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 async def backend(request: pytest.FixtureRequest) -> AsyncIterator[BackendUnderTest]:
     if (needs := missing(request.param)) is not None:
         pytest.skip(needs)
+    if request.param == "docker":
+        request.getfixturevalue("docker_daemon")
     async with BACKENDS[request.param]() as backend:
         yield backend

@@ -1,6 +1,6 @@
-"""Where things are in an image at Modal, and the program that installs a recipe while the image is built.
+"""Where things are in an image of Modal or Docker, and the program that installs a recipe while the image is built.
 
-`python -I -m sandbox_runtime.backends.modal.image_setup RECIPE_FOLDER PROGRAM_FOLDER`
+`python -I -m sandbox_runtime.backends.image_setup RECIPE_FOLDER PROGRAM_FOLDER`
 """
 
 import asyncio
@@ -23,7 +23,7 @@ WORKSPACE = "/workspace"
 """The folder of a sandbox in which all commands start."""
 
 PORT = 8080
-"""The port of the server; only connect tokens reach it."""
+"""The port of the server; at Modal only connect tokens reach it."""
 
 SERVER = "/opt/evolverpc"
 """The environment of our own packages."""

@@ -1,0 +1,166 @@
+"""Images of recipes: one with our own packages, and on top of it one for each recipe, installed in a container."""
+
+import asyncio
+import io
+import os
+import shlex
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from evolverpc_common.output_tail import OutputTail
+from evolverpc_common.shielded import await_shielded
+from sandbox_runtime.api.egress import GatewaySession
+from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable, SandboxError
+from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits
+from sandbox_runtime.backends.docker.container import WORKSPACE, Container, ContainerPlan, container_name
+from sandbox_runtime.backends.docker.docker_command import docker, image_id
+from sandbox_runtime.backends.docker.gateway_sockets import answer
+from sandbox_runtime.backends.image_setup import (
+    PROGRAM,
+    SERVER,
+    SERVER_PYTHON,
+    SERVER_PYTHON_VERSION,
+    prepared,
+    write_recipe,
+)
+from sandbox_runtime.backends.own_packages import EXTRAS, PACKAGES, copy_packages, name_of, own_digest, requirements
+from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
+from sandbox_runtime.environments.build_folder import build_variables, readable_by
+
+BASE = f"python:{SERVER_PYTHON_VERSION}-slim"
+BUILD_S = 3600.0
+START_S = 120.0
+BUILDER = 1000
+"""The user that installs recipes, in a folder of its own."""
+
+_LIMITS = ResourceLimits(cpu=2, memory_mb=8192, workspace_mb=1024, processes=1024, lifetime_s=BUILD_S)
+_OUTPUT_BYTES = 64 * 1024
+_SHOWN_BYTES = 8192
+
+_DOCKERFILE = """
+FROM {base}
+RUN apt-get update && apt-get install -y --no-install-recommends git ca-certificates && rm -rf /var/lib/apt/lists/*
+RUN pip install --no-cache-dir uv && uv venv --python /usr/local/bin/python{version} {server}
+RUN uv pip install --no-cache --python {python} {requirements}
+RUN install -d -o {builder} -g {builder} {program}
+COPY ours {server}/lib/python{version}/site-packages
+"""
+
+
+def base_name() -> str:
+    """Return the name of the image with our own packages: it changes with each version of our code."""
+    return f"evolverpc-base:{own_digest(PACKAGES, EXTRAS)}"
+
+
+async def ready(
+    recipe: Recipe,
+    records: SandboxRecords,
+    session: GatewaySession | None,
+    *,
+    on_progress: Callable[[str], None],
+    rebuild: bool,
+) -> PreparedEnvironment:
+    """Return the recipe's environment, its image built if the daemon has none.
+
+    Raises:
+        EnvironmentMissing: it cannot be built. RuntimeUnavailable: there is no daemon.
+    """
+    base = await asyncio.to_thread(image_id, base_name())
+    if base is None:
+        on_progress(f"building the image {base_name()} from {BASE}")
+        base = await _built_base()
+    if recipe == Recipe():
+        return prepared(recipe, base)
+    name = name_of(recipe)
+    image = None if rebuild else await asyncio.to_thread(image_id, name)
+    if image is None:
+        on_progress(f"building the image {name}")
+        image = await _installed(recipe, base, name, records, session)
+    return prepared(recipe, image)
+
+
+async def _built_base() -> str:
+    """Build the image of our own packages, which no code of a program takes part in."""
+    with tempfile.TemporaryDirectory() as folder:
+        await asyncio.to_thread(copy_packages, PACKAGES, Path(folder) / "ours")
+        text = _DOCKERFILE.format(
+            base=BASE,
+            version=SERVER_PYTHON_VERSION,
+            server=SERVER,
+            python=SERVER_PYTHON,
+            requirements=shlex.join(requirements(EXTRAS)),
+            builder=BUILDER,
+            program=PROGRAM,
+        )
+        (Path(folder) / "Dockerfile").write_text(text, encoding="utf-8")
+        try:
+            await docker("build", "--quiet", "--tag", base_name(), folder, timeout_s=BUILD_S)
+        except RuntimeUnavailable:
+            raise
+        except SandboxError as error:
+            raise EnvironmentMissing(f"the image {base_name()} cannot be built from {BASE}: {error}") from error
+    found = await asyncio.to_thread(image_id, base_name())
+    if found is None:
+        raise EnvironmentMissing(f"the image {base_name()} was built, and the daemon does not have it")
+    return found
+
+
+async def _installed(
+    recipe: Recipe, base: str, name: str, records: SandboxRecords, session: GatewaySession | None
+) -> str:
+    """Install a recipe in a container without a network but the session, and keep what is in it as an image."""
+    record = records.add({"purpose": "build"})
+    plan = ContainerPlan(record.id, base, SERVER_PYTHON, _LIMITS, record.sockets, writable=True, user=BUILDER)
+    container = Container(plan)
+    try:
+        sources = build_variables(os.environ)
+        variables = {
+            **{name: value for name, value in sources.items() if not [*readable_by({name: value})]},  # no file of ours
+            "PATH": f"{SERVER}/bin:/usr/local/bin:/usr/bin:/bin",
+            "HOME": f"{WORKSPACE}/home",
+            "TMPDIR": f"{WORKSPACE}/tmp",  # noqa: S108  of a container
+            "UV_PYTHON_INSTALL_DIR": f"{PROGRAM}/python",
+            **await answer(session, record),
+        }
+        async with asyncio.timeout(START_S):
+            await container.start()
+        with tempfile.TemporaryDirectory() as folder:
+            packed = await asyncio.to_thread(_packed, recipe, Path(folder))
+            await _run(container, variables, ("tar", "-xf", "-", "-C", f"{WORKSPACE}/home"), packed)
+        module = "sandbox_runtime.backends.image_setup"
+        await _run(container, variables, (SERVER_PYTHON, "-I", "-m", module, f"{WORKSPACE}/home/recipe", PROGRAM))
+        await docker("commit", container_name(record.id), name, timeout_s=BUILD_S)
+    finally:
+        await await_shielded(_removed(container, records, record))
+    found = await asyncio.to_thread(image_id, name)
+    if found is None:
+        raise EnvironmentMissing(f"the image {name} was built, and the daemon does not have it")
+    return found
+
+
+async def _run(container: Container, variables: dict[str, str], argv: Sequence[str], stdin: Path | bytes = b"") -> None:
+    output = OutputTail(_OUTPUT_BYTES)
+    command = Command(tuple(argv), stdin=stdin, timeout_s=BUILD_S)
+    status = await container.run(command, variables, output, None, timed=True)
+    if status != 0:
+        how = f"took longer than {BUILD_S:g} s" if status is None else f"exited with status {status}"
+        end = output.bytes()[-_SHOWN_BYTES:].decode("utf-8", "replace").strip()
+        raise EnvironmentMissing(f"the environment cannot be built: {argv[0]} {how}\n{end}")
+
+
+async def _removed(container: Container, records: SandboxRecords, record: SandboxRecord) -> None:
+    await container.close()
+    await asyncio.to_thread(records.remove, record)
+
+
+def _packed(recipe: Recipe, folder: Path) -> bytes:
+    """Return a tar with the recipe, as `recipe/`."""
+    wanted = folder / "recipe"
+    wanted.mkdir()
+    write_recipe(recipe, wanted)
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        archive.add(wanted, "recipe")
+    return written.getvalue()

@@ -1,0 +1,102 @@
+"""What a program in a container cannot do; each attempt is one that succeeds outside."""
+
+import asyncio
+import signal
+
+import pytest
+
+from sandbox_runtime import Allow, EnvironmentMissing, Recipe, ResourceLimits
+from sandbox_runtime.backends.docker.container import container_name
+from sandbox_runtime.backends.docker.docker_command import run_docker
+from tests.sandbox_runtime.backend import BackendUnderTest, parse_request
+from tests.sandbox_runtime.bubblewrap.test_gateway_session import Echoing
+from tests.sandbox_runtime.suite.acting import SOON_S, another_process, line_of, output, until, up
+
+pytestmark = pytest.mark.long
+
+
+async def test_a_container_has_no_privilege_and_cannot_gain_one(backend: BackendUnderTest) -> None:
+    async with up(backend) as sandbox, up(backend) as other:
+        status = await output(sandbox, ("cat", "/proc/self/status"))
+        lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        assert {lines[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+        assert lines["NoNewPrivs"] == "1"
+        users = {await output(one, ("id", "-u")) for one in (sandbox, other)}
+        assert len(users) == 2 and "0\n" not in users
+        for command in (
+            *("mount -t tmpfs none /workspace/tmp", "unshare --user true", "cat /proc/1/environ", "ls /proc/1/fd"),
+            *("touch /x", "touch /usr/x", "touch /opt/evolverpc/x", "echo x > /proc/sys/kernel/hostname"),
+        ):
+            done = await sandbox.exec(backend.shell(command))
+            assert done.status not in (0, 127), (command, done)
+        await sandbox.exec(backend.shell("kill -9 1"))  # is ignored: the first process continues
+        assert (await parse_request(await sandbox.endpoint()))[0] == 200
+
+
+async def test_a_container_has_no_network_and_reaches_its_gateway_session_alone(backend: BackendUnderTest) -> None:
+    session = Echoing()
+    code = """
+import socket
+print([socket.create_connection(("127.0.0.1", port)).makefile().read() for port in (8181, 8182)])
+print([name for _, name in socket.if_nameindex()])
+"""
+    async with up(backend, gateway_session=session, egress=Allow(domains=("example.com",))) as sandbox:
+        assert (await output(sandbox, ("sh", "-c", "echo $MODELS"))).strip() == "http://127.0.0.1:8181"
+        done = await sandbox.exec(backend.python(code))
+        assert done.stdout == b"['models', 'tunnel']\n['lo']\n", done.stderr
+    async with up(backend) as sandbox:
+        assert b"models" not in (await sandbox.exec(backend.python(code))).stdout
+    await session.close()
+
+
+async def test_memory_processes_and_disk_are_bounded(backend: BackendUnderTest) -> None:
+    limits = ResourceLimits(memory_mb=128, workspace_mb=16, processes=40)
+    async with up(backend, limits=limits) as sandbox:
+        memory = await sandbox.exec(backend.python("held = bytearray(2**28)"))
+        assert memory.status not in (0, None)
+        for folder in ("/workspace", "/tmp"):  # noqa: S108  of the container
+            disk = await sandbox.exec(backend.shell(f"head -c 40000000 /dev/zero > {folder}/much"))
+            assert disk.status not in (0, None), folder
+            await output(sandbox, ("rm", "-f", f"{folder}/much"))
+        fork = "import os, time\nfor _ in range(200):\n    if os.fork() == 0:\n        time.sleep(30)\n"
+        forked = await sandbox.exec(backend.python(fork, timeout_s=20))
+        assert b"BlockingIOError" in forked.stderr, forked
+        assert (await parse_request(await sandbox.endpoint()))[0] == 200
+
+
+async def test_a_container_ends_with_the_process_that_started_it(backend: BackendUnderTest) -> None:
+    with another_process(backend) as other:
+        id_ = await line_of(other)
+        other.send_signal(signal.SIGKILL)
+
+        async def gone() -> bool:
+            listed = await asyncio.to_thread(
+                run_docker, "ps", "--all", "--quiet", "--filter", f"name={container_name(id_)}"
+            )
+            return not listed
+
+        await until(gone)
+        assert await backend.runtime.sweep({"suite": backend.run}) == [id_]
+        assert await backend.left() == []
+
+
+async def test_a_container_that_is_removed_by_another_is_reported_as_ended(backend: BackendUnderTest) -> None:
+    async with up(backend) as sandbox:
+        await asyncio.to_thread(run_docker, "rm", "--force", container_name(sandbox.id))
+        assert (await asyncio.wait_for(sandbox.wait(), SOON_S)).kind == "terminated"
+    assert await backend.left() == []
+
+
+async def test_neither_secrets_nor_tokens_are_known_to_the_daemon(backend: BackendUnderTest) -> None:
+    async with up(backend, secrets={"KEY": "held-by-the-program"}) as sandbox:
+        shown = await asyncio.to_thread(run_docker, "inspect", container_name(sandbox.id))
+        assert "held-by-the-program" not in shown
+        assert (await sandbox.endpoint()).token not in shown
+
+
+async def test_a_recipe_that_cannot_be_installed_is_an_error_with_the_end_of_the_output(
+    backend: BackendUnderTest,
+) -> None:
+    with pytest.raises(EnvironmentMissing, match="cannot be built"):
+        await backend.runtime.prepare(Recipe(packages=("no-such-package",)), on_progress=lambda _: None)
+    assert await backend.left() == []
