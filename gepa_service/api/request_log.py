@@ -90,6 +90,6 @@ def configure_logs(part: str, level: int) -> None:
     """Log to stderr: lines of JSON, or text for people if that is a terminal. `part`: which part of the service."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(f"{part}: {FORMAT}") if sys.stderr.isatty() else JsonLines(part))
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=level, handlers=[handler])
     for name in CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from gepa_service.api.metrics import Metrics
 from gepa_service.jobs import shared_processes
+from gepa_service.jobs.dispatcher_lease import ID, LeaseRecord
 from gepa_service.jobs.dispatcher_lease import ID as LEASE
-from gepa_service.jobs.dispatcher_lease import LeaseRecord
 from gepa_service.jobs.ended_by import STOPPED
 from gepa_service.jobs.parts import Revealed
 from gepa_service.jobs.process_works import ProcessWorks
@@ -101,6 +100,12 @@ def commit_program(folder: Path, **files: str) -> Path:
     return folder
 
 
+def warm(service: Platform) -> int:
+    """The sandboxes that wait for work, as the dispatcher reports them."""
+    lease = service.records.get(LeaseRecord, TENANTS, ID)
+    return 0 if lease is None else lease.warm
+
+
 def begun(service: Platform, program: Path, row: dict[str, Any] | None = None, **settings: Any) -> Work:
     """Submit a step on a row."""
     id_ = new_id("step")
@@ -140,11 +145,11 @@ def test_each_step_has_a_sandbox_of_its_own_that_the_one_before_has_had_started(
     service: Platform, program: Path, dispatcher: None
 ) -> None:
     assert done(service, begun(service, program)) == (["better", "no", False], False)
-    until(lambda: b"gepa_service_warm_sandboxes 1.0" in Metrics().text(service.records))
+    until(lambda: warm(service) == 1)
     assert done(service, begun(service, program)) == (["better", "no", False], True)
     [process] = shared_processes_in(service.place().folder)
     os.kill(process, signal.SIGKILL)
-    until(lambda: b"gepa_service_warm_sandboxes 0.0" in Metrics().text(service.records))
+    until(lambda: warm(service) == 0)
     assert done(service, begun(service, program)) == (["better", "no", False], False)
 
 
