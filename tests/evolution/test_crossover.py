@@ -35,7 +35,7 @@ FLAGS = ("--use-merge", "--proposals", "1x2", "--candidate-selection-strategy", 
 class InTurn(Reflection):
     """A reflection model that names one change after the other."""
 
-    def chosen(self, prompt: str) -> Change:  # noqa: ARG002  # whatever it is shown
+    def chosen(self, prompt: str) -> Change:  # noqa: ARG002  # in the order of the plan
         return self._changes[(len(self.prompts) - 1) % len(self._changes)]
 
 
@@ -96,5 +96,5 @@ def test_two_lines_of_code_are_merged_or_the_merge_is_refused_with_its_stage(
     parents = here.git("rev-parse", f"{merge['commit']}^1", f"{merge['commit']}^2").split()
     assert sorted(parents) == sorted(event["commit"] for event in mutations[:2])
     assert {name: here.git("show", f"{merge['commit']}:{name}") for name in merged} == merged
-    said = "Kept both kinds." if file == "first.py" else "git found no conflicts."
-    assert said in here.git("log", "-1", "--format=%B", merge["commit"])
+    summary = "Kept both kinds." if file == "first.py" else "git found no conflicts."
+    assert summary in here.git("log", "-1", "--format=%B", merge["commit"])
