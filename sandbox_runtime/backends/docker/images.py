@@ -44,7 +44,7 @@ FROM {base}
 RUN apt-get update && apt-get install -y --no-install-recommends git ca-certificates && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir uv && uv venv --python /usr/local/bin/python{version} {server}
 RUN uv pip install --no-cache --python {python} {requirements}
-RUN install -d -o {builder} -g {builder} {program}
+RUN install -d -m 1777 {workspace} && install -d -o {builder} -g {builder} {program}
 COPY ours {server}/lib/python{version}/site-packages
 """
 
@@ -93,6 +93,7 @@ async def _built_base() -> str:
             requirements=shlex.join(requirements(EXTRAS)),
             builder=BUILDER,
             program=PROGRAM,
+            workspace=WORKSPACE,
         )
         (Path(folder) / "Dockerfile").write_text(text, encoding="utf-8")
         try:
