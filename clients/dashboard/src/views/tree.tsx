@@ -191,7 +191,7 @@ function Drawn({ view, placed, across, down, found, chosen, onChoose }: DrawnPro
     const scores = view.candidates.map((candidate) => candidate.score);
     const low = scores.reduce((least, value) => Math.min(least, value), Number.POSITIVE_INFINITY);
     const high = scores.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
-    const labelled = down >= 26 && across >= 60;
+    const labelled = down >= 26 && across >= 48;
     const radius = Math.max(2, Math.min(5.5, down / 2.5));
     const point = (index: number) => {
       const node = placed.nodes.get(index);
