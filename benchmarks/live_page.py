@@ -36,6 +36,7 @@ from gepa_client.journal.store import open_store
 SLOTS, SECONDS, EXAMPLES = 8, 0.036, 2_000
 BROWSERS, ROUNDS = 5, 3
 LARGE = 1_000
+SERVER = {"capabilities": [], "server": {"language": "python"}}
 LIMITS = {"latency_p95_s": 0.3, "with_page": 0.98, "first_paint_s": 1.5}
 
 
@@ -43,7 +44,7 @@ def declared() -> list[Entry]:
     """Return what a run with these rows begins with."""
     program = {"name": "sleeper", "components": [], "seed_candidate": hashed_task.SEED_CANDIDATE}
     rows = [{"id": str(data["number"]), "data": data} for data in hashed_task.rows(EXAMPLES, SECONDS)]
-    answers: list[Any] = [{"program": program, "capabilities": []}, rows, None, None]
+    answers: list[Any] = [{**SERVER, "program": program}, rows, None, None]
     return [Entry(START, at, "begin", "", "", orjson.dumps(answer)) for at, answer in enumerate(answers)]
 
 
@@ -128,7 +129,7 @@ def stored_large(path: str) -> None:
     chosen = random.Random(1)  # noqa: S311 - figures of a test run
     rows = [{"id": str(at), "data": {"text": f"row {at}"}} for at in range(LARGE)]
     program = {"name": "large", "components": [], "seed_candidate": {"rules": ""}}
-    answers: list[Any] = [{"program": program, "capabilities": []}, rows, None, None]
+    answers: list[Any] = [{**SERVER, "program": program}, rows, None, None]
     begin = [Entry(START, at, "begin", "", "", orjson.dumps(answer)) for at, answer in enumerate(answers)]
     candidates = [
         CandidateRecord(

@@ -11,7 +11,7 @@ from gepa_client.journal.run_events import Budget
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.moment_events import CertificateFound, FailedStep, StatedFact, Summary, SummaryTable
+from gepa_client.page.moment_events import CertificateFound, FailedStep, StatedFact, Summary, SummaryTable, TestScores
 from gepa_client.page.page_fact import sent_text
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.no_improvement import no_improvement, unused_iterations
@@ -73,7 +73,10 @@ def summary_of(view: RunView, explained: Explanation | None) -> Summary:
         facts.append(("finalize failed" if view.finalized.error else "finalize", one_line(answer)))
     if (unused := unused_iterations(view)) is not None:
         facts.append(("unused", unused))
+    headline = view.headline()
+    test = headline if headline is not None and headline.of_test else None
     return Summary(
+        test=None if test is None else TestScores(seed=test.seed, best=test.best, rows=test.rows),
         story=fields.story(view, explained),
         certificate=_stated(fields.certificate_facts(view)),
         no_improvement=_stated(no_improvement(view)),

@@ -1,7 +1,9 @@
 """What a run began with, as the page needs it: the program's description, the rows."""
 
+from collections.abc import Iterator
 from typing import Any
 
+from evolverpc_common.display_text import one_line
 from gepa_client.journal.entries import START
 from gepa_client.journal.history import DISCOVERY, RecordedRow, discovery, row_counts, selection_rows
 from gepa_client.journal.requests import digest_of
@@ -11,6 +13,9 @@ from gepa_client.page.page_events import Rows
 
 ROWS_SENT = 5_000
 """Ids of rows in one event."""
+
+LABEL = 60
+"""Characters of the label of a row."""
 
 
 class InitialRows:
@@ -70,4 +75,18 @@ class InitialRows:
         for start in range(0, len(self.val), ROWS_SENT):
             part = self.val[start : start + ROWS_SENT]
             ids = [row.id for row in part]
-            self._log.add(Rows(start=start, ids=ids, total=len(self.val), training=not own))
+            labels = [label_of(row.data) for row in part]
+            self._log.add(Rows(start=start, ids=ids, labels=labels, total=len(self.val), training=not own))
+
+
+def label_of(data: Any) -> str:
+    """Return the beginning of the first text in the data of a row as one line; empty without one."""
+    return next((one_line(text[: 4 * LABEL], LABEL) for text in _texts(data) if text.strip()), "")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)

@@ -223,14 +223,24 @@ class FailedStep(Part):
     text: Excerpt
 
 
+class TestScores(Part):
+    """The scores of the seed and of the best candidate on the test rows; `rows`: how many in words."""
+
+    seed: float
+    best: float
+    rows: str
+
+
 class Summary(Part):
     """What a run came to; of a run that is driven again, what it had come to.
 
-    `story`: sentences. `certificate`: what it states, or why there is none. `no_improvement`: why a run did not
-    improve, with what to try; empty for other runs. `settings`: those that differ from their defaults.
+    `test`: None if the test rows were not scored. `story`: sentences. `certificate`: what it states, or why there is
+    none. `no_improvement`: why a run did not improve, with what to try; empty for other runs. `settings`: those that
+    differ from their defaults.
     """
 
     event: Literal["summary"] = "summary"
+    test: TestScores | None
     story: list[str]
     certificate: list[StatedFact]
     no_improvement: list[StatedFact]

@@ -7,7 +7,10 @@ from gepa_client.page.page_fact import Part, TextPart
 
 
 class RunListed(Part):
-    """A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component."""
+    """A run of the store. `best_texts`: by component.
+
+    `curve`: metric calls, and the best score from there on, up to the last call.
+    """
 
     run_id: str
     name: str | None

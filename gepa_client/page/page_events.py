@@ -31,12 +31,14 @@ from gepa_client.page.page_fact import Part
 class Rows(Part):
     """Ids of validation rows from place `start` on, in order; several events give all `total`. Each adds to the others.
 
+    `labels`: the beginning of the first text of each; empty where the row has none or its server did not show it.
     `training`: no validation rows were given, and these are the training rows.
     """
 
     event: Literal["rows"] = "rows"
     start: int
     ids: list[str]
+    labels: list[str]
     total: int
     training: bool
 

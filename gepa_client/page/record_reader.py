@@ -97,21 +97,19 @@ def _commands(
     if run.status in ("paused", "failed"):
         resumed = run.resumed_by or command("resume", run.id, store=store)
         yield CommandHint(command=resumed, what="continue the run; nothing that is recorded is paid for again")
+    if run.output is not None and run.status != "running":
+        yield CommandHint(
+            command=load_call(language, run.output),
+            what=f"load the best texts in a program; {BEST_CANDIDATE} there has them",
+        )
     yield CommandHint(command=command("show", run.id, store=store), what="print the run with its best candidate")
     if has_code:
         branches = command("branches", run.id, store=store)
         yield CommandHint(command=branches, what="list all changes of code; --diff N prints one of them")
     if end:
         fork = command("fork", run.id, "--at", str(end), store=store)
-        yield CommandHint(
-            command=fork, what=f"make a new run that begins with all {end:,} recorded entries of this one"
-        )
+        yield CommandHint(command=fork, what="make a new run that begins with all that is recorded of this one")
     yield CommandHint(command=command("watch", run.id, store=store), what="open this page again")
-    if run.output is not None and run.status != "running":
-        yield CommandHint(
-            command=load_call(language, run.output),
-            what=f"load the best texts in a program; {BEST_CANDIDATE} there has them",
-        )
 
 
 _OF_A_DRIVER = ("in_flight", "rate", "seconds_left", "cost_at_end_usd", "no_result_s", "timeouts")

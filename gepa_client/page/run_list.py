@@ -26,6 +26,9 @@ def _listed(store: Store, run: StoredRun) -> RunListed:
     for kept in candidates:
         if not best or kept.score > best[-1][1]:
             best.append((kept.metric_calls, kept.score))
+    calls = run.counters.get("metric_calls")
+    if best and calls is not None and calls > best[-1][0]:
+        best.append((calls, best[-1][1]))
     texts = (run.best or {}).get("texts") or {}
     return RunListed(
         run_id=run.id,
@@ -36,7 +39,7 @@ def _listed(store: Store, run: StoredRun) -> RunListed:
         seed_score=seed,
         best_score=(run.best or {}).get("score"),
         candidates=len(candidates),
-        metric_calls=run.counters.get("metric_calls"),
+        metric_calls=calls,
         cost=money(
             run.counters.get("spent_usd") or 0.0,
             *(sum((run.counters.get(name) or {}).values()) for name in ("unpriced", "unreported")),

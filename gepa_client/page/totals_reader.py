@@ -82,7 +82,7 @@ class TotalsReader:
         self._log.add(
             SpendingSoFar(
                 cost=_cost(spending),
-                table=SummaryTable(heading="What was spent on what", columns=[*COLUMNS], rows=rows),
+                table=SummaryTable(heading="What was spent on what, test rows included", columns=[*COLUMNS], rows=rows),
             )
         )
 

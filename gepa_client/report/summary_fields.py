@@ -38,7 +38,7 @@ _HOST = re.compile(r"\S+:\d+")
 
 
 def story(view: RunView, explained: Explanation | None) -> list[str]:
-    """Return what happened in a few sentences of plain text: the scores, the end, and how certain the difference is."""
+    """Return what happened in a few sentences of plain text: the scores, how certain the difference is, the end."""
     headline, best = view.headline(), view.best
     sentences = []
     if headline is None or best is None:
@@ -58,6 +58,11 @@ def story(view: RunView, explained: Explanation | None) -> list[str]:
                 others = f"those on {compared.rows}, on which it was compared with the seed after the search,"
                 before, after = compared.seed, compared.best
             sentences.append(f"These are test scores; {others} are {before:.4g} and {after:.4g}.")
+    if view.certificate is not None:
+        weakened = ", weakened by leaks" if view.certificate.leaks.any else ""
+        sentences.append(f"Verdict of the certificate: {view.certificate.verdict}{weakened}.")
+    elif explained is not None:
+        sentences += _certainty(explained, view)
     sentences.append(_ending(view))
     if explained is not None:
         proposer = "Reflection" if is_by_model(view) else "The program"
@@ -65,10 +70,7 @@ def story(view: RunView, explained: Explanation | None) -> list[str]:
         makers = f"{proposer} and users" if by_hand else proposer
         made = f"{makers} made {counted(explained.proposed, 'proposal')}, of which {explained.kept} "
         made += "was kept." if explained.kept == 1 else "were kept."
-        sentences += [made, *([] if view.certificate is not None else _certainty(explained, view))]
-    if view.certificate is not None:
-        weakened = ", weakened by leaks" if view.certificate.leaks.any else ""
-        sentences.append(f"Verdict of the certificate: {view.certificate.verdict}{weakened}.")
+        sentences.append(made)
     return sentences
 
 

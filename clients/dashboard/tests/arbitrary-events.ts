@@ -11,6 +11,7 @@ const shapes: fc.Arbitrary<Record<string, unknown>>[] = [
     event: fc.constant("rows"),
     start: fc.constantFrom(0, 3),
     ids: fc.constant(["a", "b", "c"]),
+    labels: fc.constant(["one", "", "three"]),
     total: fc.constant(6),
   }),
   fc.nat(5).chain((index) =>

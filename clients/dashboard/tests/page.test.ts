@@ -63,6 +63,19 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     expect(wrong).toEqual([]);
   });
 
+  test("At 390 px the header is under 120 px high, and the tab of the view is in sight", async () => {
+    server.sample = sampleRun();
+    await page.setViewportSize({ width: 390, height: 844 });
+    await load();
+    for (const hash of Object.values(VIEWS)) {
+      await show(page, hash);
+      expect((await page.locator(".top").boundingBox())?.height, hash).toBeLessThan(120);
+      const tab = await page.locator(".tabs [aria-current]").boundingBox();
+      expect(tab && tab.x >= 0 && tab.x + tab.width <= 390, hash).toBe(true);
+    }
+    await page.setViewportSize({ width: 1100, height: 800 });
+  });
+
   test("Hostile strings in every field are shown as text", async () => {
     expect(HOSTILE.length).toBeGreaterThanOrEqual(100);
     server.sample = sampleRun({ candidates: 3, rows: 3, code: true });
@@ -244,17 +257,23 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     server.sample = { ...server.sample, events: paused as PageEvent[] };
     await load();
     const proposal = events.find((event) => event.event === "proposal" && event.digest === "x80");
-    const link = page.locator("main a", { hasText: "proposal x80" }).first();
-    expect(await link.getAttribute("href")).toBe(`#/reflection?proposal=${(proposal as { at: number }).at}`);
+    const { at } = proposal as { at: number };
+    expect(await page.locator(`main a[href="#/reflection?proposal=${at}"]`).first().innerText()).toMatch(
+      /^proposal \d/,
+    );
     const failures = await page.locator(".panel", { hasText: "Failed examples" }).innerText();
     expect(failures).toContain("KeyError 7 times, raised by the program");
     expect(failures).toContain("on 2 rows: val ticket-3, ...; by candidates: 0 (4 times), 3 (3 times). The first");
-    await page.getByText(/proposals: .*, 1 not decided/).waitFor();
+    await show(page, "#/reflection");
+    await page.getByRole("button", { name: "not decided (1)" }).waitFor();
   });
 
   test("Result shows the words of the last change and the rows it fixed and broke, without a fold to open", async () => {
     server.sample = sampleRun();
     await load();
+    expect(await page.locator(".figures > div").first().innerText()).toMatch(
+      /^test score\s+0.52 \u2192 0.81 \(25 test/,
+    );
     await page.getByRole("link", { name: "How the best text came about" }).click();
     const panel = page.locator(".panel", { hasText: "The last change: why candidate" });
     await panel.getByText("Where is my refund?").first().waitFor();

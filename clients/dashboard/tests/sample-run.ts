@@ -72,6 +72,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     event: "rows",
     start: 0,
     ids: difficulty.map((_, row) => text("row", `ticket-${row}`)),
+    labels: difficulty.map((_, row) => text("label", `My order ${1_000 + row} has not arrived, where is it now?`)),
     total: rows,
     training: false,
   });
@@ -294,6 +295,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     const fact = (label: string, usual: string) => ({ label: text("label", label), text: text("fact", usual) });
     events.push({
       event: "summary",
+      test: { seed: 0.52, best: 0.81, rows: "25 test rows" },
       story: [text("story", "On 25 test rows the seed scores 0.52 and the best candidate (11) scores 0.81.")],
       certificate: [fact("verdict", "improved: the best candidate scores 0.29 more"), fact("test", "25 rows")],
       no_improvement: [fact("because", "3 worse on their minibatch"), fact("try", "another `reflection_lm`")],

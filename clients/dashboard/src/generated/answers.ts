@@ -13,7 +13,9 @@ export interface RunList {
   runs: RunListed[];
 }
 /**
- * A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component.
+ * A run of the store. `best_texts`: by component.
+ *
+ * `curve`: metric calls, and the best score from there on, up to the last call.
  */
 export interface RunListed {
   run_id: string;

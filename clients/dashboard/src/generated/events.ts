@@ -70,12 +70,14 @@ export interface CommandHint {
 /**
  * Ids of validation rows from place `start` on, in order; several events give all `total`. Each adds to the others.
  *
+ * `labels`: the beginning of the first text of each; empty where the row has none or its server did not show it.
  * `training`: no validation rows were given, and these are the training rows.
  */
 export interface Rows {
   event: "rows";
   start: number;
   ids: string[];
+  labels: string[];
   total: number;
   training: boolean;
 }
@@ -342,11 +344,13 @@ export interface CertificateFound {
 /**
  * What a run came to; of a run that is driven again, what it had come to.
  *
- * `story`: sentences. `certificate`: what it states, or why there is none. `no_improvement`: why a run did not
- * improve, with what to try; empty for other runs. `settings`: those that differ from their defaults.
+ * `test`: None if the test rows were not scored. `story`: sentences. `certificate`: what it states, or why there is
+ * none. `no_improvement`: why a run did not improve, with what to try; empty for other runs. `settings`: those that
+ * differ from their defaults.
  */
 export interface Summary {
   event: "summary";
+  test: TestScores | null;
   story: string[];
   certificate: StatedFact[];
   no_improvement: StatedFact[];
@@ -356,6 +360,14 @@ export interface Summary {
   };
   tables: SummaryTable[];
   failed_steps: FailedStep[];
+}
+/**
+ * The scores of the seed and of the best candidate on the test rows; `rows`: how many in words.
+ */
+export interface TestScores {
+  seed: number;
+  best: number;
+  rows: string;
 }
 /**
  * A fact in words.

@@ -1,6 +1,5 @@
 /** The run: its program, rows, places, commands and settings. */
 
-import { Commands } from "../parts/commands";
 import { Facts } from "../parts/facts";
 import { count, time } from "../parts/format";
 import { Terms } from "../parts/term";
@@ -29,8 +28,6 @@ export function About({ view }: { view: View }) {
           ["output folder", run.output],
         ]}
       />
-      {run.commands.length > 0 && <h3>Commands</h3>}
-      <Commands commands={run.commands} />
       <Terms />
       <details>
         <summary>Settings</summary>

@@ -29,7 +29,7 @@ export function Activity({ view, now }: { view: View; now: Now }) {
             "examples per second",
             now.rate === null ? "unknown" : now.rate === 0 ? "nothing finishes" : score(now.rate),
           ],
-          ["waiting for a slot", counted(now.waiting ?? 0, "call")],
+          ["waiting for a free server", counted(now.waiting ?? 0, "call")],
           [
             "reflecting",
             now.reflecting_since !== null &&

@@ -1,6 +1,6 @@
 /** Warnings, and what else of a run the terminal keeps as lines. */
 
-import { count, counted } from "../parts/format";
+import { counted } from "../parts/format";
 import { Inline } from "../parts/text";
 import type { View } from "../state/view";
 
@@ -11,11 +11,10 @@ export function EventLines({ view: { lines, latest } }: { view: View }) {
     <section class="panel">
       <h2>Warnings and events</h2>
       <ul>
-        {lines.map(({ at, lead, text, tone }, place) => (
+        {lines.map(({ lead, text, tone }, place) => (
           <li key={place}>
             {lead && <Inline as="strong" class={tone} text={lead} />}{" "}
             <Inline as="span" class={lead ? "" : tone} text={text} length={600} />
-            {at !== null && <span class="quiet"> (entry {count(at)})</span>}
           </li>
         ))}
       </ul>

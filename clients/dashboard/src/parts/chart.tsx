@@ -7,7 +7,8 @@ import type { Theme } from "./theme";
 /** Return how an axis is drawn. */
 export function axisOf(theme: Theme): uPlot.Axis {
   const line = { stroke: theme.rule, width: 1 };
-  return { stroke: theme.quiet, grid: line, ticks: line };
+  const font = "12px system-ui, sans-serif";
+  return { stroke: theme.quiet, grid: line, ticks: line, font, labelFont: font, labelSize: 20, labelGap: 0 };
 }
 
 /** Return how values are drawn that stay until the next one. */

@@ -81,9 +81,9 @@ export function time(iso: string | null | undefined): string {
   return Number.isNaN(date.getTime()) ? iso : TIME.format(date);
 }
 
-/** The name of a candidate by its index, or of a proposal that is in no pool by the beginning of its digest. */
-export function candidateOrProposal(name: string): string {
-  return /^\d{1,6}$/.test(name) ? candidateName(Number(name)) : `proposal ${name}`;
+/** With a capital letter at its beginning. */
+export function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 export function candidateName(index: number): string {

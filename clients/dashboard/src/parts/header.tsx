@@ -5,7 +5,7 @@ import { headlineOf } from "../state/headline";
 import { LIVE, type View } from "../state/view";
 import { Badge } from "./badge";
 import { Facts } from "./facts";
-import { candidateName, count, counted, duration, score } from "./format";
+import { candidateName, count, counted, duration, score, time } from "./format";
 import { Notices, ofConnection } from "./notices";
 import { scoreName } from "./row-name";
 import { Term } from "./term";
@@ -23,7 +23,7 @@ export function Header({ view, status }: { view: View; status: Status }) {
         {run?.program && (
           <span class="quiet">
             {run.program === "program" ? "" : "program "}
-            <Inline text={run.program} length={60} />
+            <Inline text={run.program} length={60} />, begun {time(run.started ?? run.created)}
           </span>
         )}
       </div>
@@ -56,7 +56,7 @@ export function ConnectionBadge({ status }: { status: Status }) {
 }
 
 export function Figures({ view }: { view: View }) {
-  const { now, run, spending } = view.latest;
+  const { now, run, spending, summary } = view.latest;
   const best = view.candidates.find(({ index }) => index === view.best);
   const headline = headlineOf(view);
   const tied =
@@ -64,10 +64,12 @@ export function Figures({ view }: { view: View }) {
   const left = headline?.left ? `, ${count(headline.left)} more after it` : "";
   const sampled = run?.sampled == null ? "" : ` (${count(run.sampled)} in the search${left})`;
   const isLive = view.at === LIVE;
+  const test = isLive && !run?.driven && summary?.test;
   return (
     <Facts
       as="figures"
       facts={[
+        ["test score", test && `${score(test.seed)} \u2192 ${score(test.best)} (${test.rows})`],
         [
           `best ${scoreName(view)}`,
           best === undefined || headline === null

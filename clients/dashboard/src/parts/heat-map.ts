@@ -7,9 +7,12 @@ import { type Rgb, ramp, type Theme } from "./theme";
 const TILE = 2_048;
 const SHADES = 256;
 const LARGEST_CELL = 40;
-const TOP = 18;
+/** The width of a cell up to which a few candidates fill the map. */
+const WIDEST = 180;
+const TOP = 20;
+const FONT = "12px system-ui, sans-serif";
 /** The height that the name of a row takes. */
-const NAME_HEIGHT = 11;
+const NAME_HEIGHT = 14;
 /** Rows up to which all names are shown, and the page scrolls if that takes more than the window. */
 const ALL_NAMED = 100;
 
@@ -27,6 +30,8 @@ export interface MapData {
   /** Places of rows in the order shown. */
   readonly order: Uint32Array;
   readonly names: readonly (string | null)[];
+  /** The beginnings of what rows contain, shown in place of names; empty for none. */
+  readonly labels: readonly string[];
   readonly low: number;
   readonly high: number;
 }
@@ -43,7 +48,7 @@ export interface Cell {
 }
 
 export class HeatMap {
-  private data: MapData = { bands: [], order: new Uint32Array(), names: [], low: 0, high: 1 };
+  private data: MapData = { bands: [], order: new Uint32Array(), names: [], labels: [], low: 0, high: 1 };
   private columns: readonly Column[] = [];
   /** What is drawn of each band. */
   private tiles = new Map<readonly Column[], (HTMLCanvasElement | undefined)[]>();
@@ -91,10 +96,11 @@ export class HeatMap {
 
   /** Show all cells, at most as large as is readable. */
   fit(): void {
+    this.gutter = gutterOf(this.canvas.clientWidth, this.data);
     const { width, height } = this.inside();
     if (width <= 0 || height <= 0) return;
     this.fitted = true;
-    this.cellWidth = Math.min(LARGEST_CELL, width / Math.max(1, this.columns.length));
+    this.cellWidth = Math.min(WIDEST, width / Math.max(1, this.columns.length));
     this.cellHeight = Math.min(20, Math.max(0.5, height / Math.max(1, this.data.order.length)));
     this.left = 0;
     this.top = 0;
@@ -105,7 +111,7 @@ export class HeatMap {
   zoomBy(factor: number, x = this.x(this.cursor.column), y = this.y(this.cursor.line)): void {
     const column = (x - this.gutter + this.left) / this.cellWidth;
     const line = (y - TOP + this.top) / this.cellHeight;
-    this.cellWidth = Math.min(LARGEST_CELL, Math.max(0.25, this.cellWidth * factor));
+    this.cellWidth = Math.min(WIDEST, Math.max(0.25, this.cellWidth * factor));
     this.cellHeight = Math.min(LARGEST_CELL, Math.max(0.25, this.cellHeight * factor));
     this.left = column * this.cellWidth - (x - this.gutter);
     this.top = line * this.cellHeight - (y - TOP);
@@ -192,8 +198,8 @@ export class HeatMap {
       canvas.width = Math.round(width * unit);
       canvas.height = Math.round(height * unit);
     }
+    this.gutter = gutterOf(width, data);
     if (!this.fitted && this.columns.length > 0) this.fit();
-    this.gutter = width < 500 ? 44 : 84;
     const context = canvas.getContext("2d", { alpha: false });
     if (context === null) return;
     this.frames += 1;
@@ -283,7 +289,7 @@ export class HeatMap {
   }
 
   private drawScores(context: CanvasRenderingContext2D, height: number): void {
-    context.font = "11px system-ui, sans-serif";
+    context.font = FONT;
     context.textAlign = "center";
     context.textBaseline = "middle";
     this.forCells(height, ({ scores, failed }, row, x, y) => {
@@ -300,15 +306,18 @@ export class HeatMap {
     context.fillStyle = theme.panel;
     context.fillRect(0, 0, width, TOP);
     context.fillRect(0, 0, this.gutter, height);
-    context.font = "11px system-ui, sans-serif";
+    context.font = FONT;
     context.textBaseline = "middle";
     context.fillStyle = theme.quiet;
     context.textAlign = "center";
     const every = Math.max(1, Math.ceil(30 / this.cellWidth));
     const from = Math.ceil(Math.floor(this.left / this.cellWidth) / every) * every;
     for (let column = from; column < this.columns.length && this.x(column) < width; column += every) {
-      context.fillText(this.columns[column]?.name ?? "", this.x(column + 0.5), TOP / 2);
+      const room = every * this.cellWidth - 4;
+      context.fillText(this.columns[column]?.name ?? "", this.x(column + 0.5), TOP / 2, room);
     }
+    context.textAlign = "right";
+    context.fillText("candidate", this.gutter - 6, TOP / 2);
     context.save();
     context.beginPath();
     context.rect(0, TOP - 6, this.gutter - 4, height);
@@ -327,8 +336,9 @@ export class HeatMap {
   }
 
   private drawName(context: CanvasRenderingContext2D, line: number): void {
-    const name = this.data.names[this.data.order[line] as number] ?? "\u2026";
-    const shown = visible(shortened(name, Math.floor((this.gutter - 8) / 6)));
+    const row = this.data.order[line] as number;
+    const length = Math.floor((this.gutter - 8) / 7);
+    const shown = visible(shortened(this.data.labels[row] || this.data.names[row] || "\u2026", length));
     context.fillText(shown, this.gutter - 6, this.y(line + 0.5));
   }
 
@@ -407,7 +417,12 @@ function hatched(context: CanvasRenderingContext2D, theme: Theme): CanvasPattern
   return context.createPattern(stripe, "repeat");
 }
 
-/** Shorten a long name at its beginning: names of rows differ at their ends. */
+/** The width that the names of rows take. */
+function gutterOf(width: number, { labels }: MapData): number {
+  const wide = labels.some((label) => label !== "") ? Math.min(400, 0.34 * width) : 84;
+  return width < 500 ? Math.max(70, wide) : wide;
+}
+
 function shortened(name: string, length: number): string {
-  return name.length > length ? `\u2026${name.slice(1 - length)}` : name;
+  return name.length > length ? `${name.slice(0, length - 1)}\u2026` : name;
 }

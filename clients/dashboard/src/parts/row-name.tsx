@@ -1,9 +1,9 @@
 /** The names of rows, of candidates and of their scores, the same on every view. */
 
+import type { Proposal } from "../generated/events";
 import { href } from "../route";
 import type { View } from "../state/view";
-import { candidateOrProposal } from "./format";
-import { Inline } from "./text";
+import { candidateName, count } from "./format";
 
 const SPLITS = ["train or val", "train", "val", "test"];
 
@@ -44,12 +44,24 @@ export function scoredRow(view: Pick<View, "onTraining" | "rows">, place: number
   return `${scoredSplit(view)} ${view.rows[place] ?? "unknown"}`;
 }
 
-/** The name of a candidate, or of a proposal by the beginning of its digest, with a link to what is known of it. */
+/** Return `proposal 4`, or `merge 4`: they are numbered in the order in which they began. */
+export function proposalName({ proposals }: View, proposal: Proposal): string {
+  return `${proposal.merge ? "merge" : "proposal"} ${count(proposals.indexOf(proposal) + 1)}`;
+}
+
+export function ProposalLink({ view, proposal }: { view: View; proposal: Proposal }) {
+  return <a href={href("reflection", { proposal: proposal.at })}>{proposalName(view, proposal)}</a>;
+}
+
+/** A candidate by its index, or a proposal by the beginning of its digest, with a link to what is known of it. */
 export function CandidateLink({ name, view }: { name: string; view: View }) {
-  const shown = <Inline text={candidateOrProposal(name)} length={80} />;
-  if (view.candidates.some(({ index }) => String(index) === name)) {
-    return <a href={href("text", { candidate: name })}>{shown}</a>;
-  }
-  const proposal = view.proposals.find(({ digest }) => digest === name);
-  return proposal === undefined ? shown : <a href={href("reflection", { proposal: proposal.at })}>{shown}</a>;
+  const proposal = view.proposals.find(({ digest, candidate }) => digest === name && candidate === null);
+  if (proposal !== undefined) return <ProposalLink view={view} proposal={proposal} />;
+  if (!/^\d{1,6}$/.test(name)) return <>a proposal</>;
+  const shown = candidateName(Number(name));
+  return view.candidates.some(({ index }) => String(index) === name) ? (
+    <a href={href("text", { candidate: name })}>{shown}</a>
+  ) : (
+    shown
+  );
 }

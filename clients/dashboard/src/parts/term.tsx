@@ -7,7 +7,6 @@ const TERMS = {
     "states whether the best candidate is better than the seed on test rows that the search never used, with the numbers it rests on",
   "Pareto front": "the candidates that no other candidate beats on every row",
   sealed: "test rows that the run committed to before its first iteration, and scores once, after the search",
-  unpriced: "results whose cost is not known: the program or the model reported no price",
   "metric calls":
     "examples evaluated during the search, each time anew; the budget counts these. Evaluations of test rows and of a batch that is not complete are no metric calls, so that more examples may be evaluated than there are metric calls",
 } as const;

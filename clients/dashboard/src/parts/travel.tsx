@@ -1,7 +1,7 @@
-/** Time travel: the place in the journal at which the whole page shows the run. */
+/** Time travel: the moment of the search at which the whole page shows the run. */
 
 import { LIVE, type View } from "../state/view";
-import { count } from "./format";
+import { counted } from "./format";
 
 interface Props {
   readonly end: number;
@@ -12,6 +12,7 @@ interface Props {
 export function Travel({ end, view, onChange }: Props) {
   const live = view.at === LIVE;
   const at = live ? end : Math.min(view.at, end);
+  const moment = live ? "latest" : `after ${counted(view.metricCalls, "metric call")}`;
   const go = (place: number) => onChange(Math.max(0, Math.min(end, place)));
   /** Places at which a candidate was found, to step from one to the next. */
   const step = (direction: 1 | -1) => {
@@ -22,11 +23,7 @@ export function Travel({ end, view, onChange }: Props) {
   return (
     <>
       <label for="travel">
-        Journal entry{" "}
-        <output for="travel">
-          {count(at)} of {count(end)}
-          {live && " (latest)"}
-        </output>
+        State of the run: <output for="travel">{moment}</output>
       </label>
       <button type="button" aria-label="Previous step" disabled={at <= 0} onClick={() => step(-1)}>
         {"\u2190"}
@@ -37,7 +34,7 @@ export function Travel({ end, view, onChange }: Props) {
         min={0}
         max={end}
         value={at}
-        aria-valuetext={live ? "latest" : `entry ${at} of ${end}`}
+        aria-valuetext={moment}
         onInput={(event) => go(Number(event.currentTarget.value))}
       />
       <button type="button" aria-label="Next step" disabled={live || at >= end} onClick={() => step(1)}>

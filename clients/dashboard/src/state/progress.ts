@@ -2,7 +2,7 @@
 
 import type { Proposal } from "../generated/events";
 import type { Candidate } from "./reduce";
-import type { View } from "./view";
+import { LIVE, type View } from "./view";
 
 export type Axis = "calls" | "time" | "cost";
 
@@ -22,6 +22,8 @@ export interface Mark {
 export interface Progress {
   readonly points: readonly Point[];
   readonly marks: readonly Mark[];
+  /** Where the run ended or is; null if that is not known on this axis. */
+  readonly end: number | null;
   /** Candidates without a value on this axis. */
   readonly missing: number;
 }
@@ -43,7 +45,17 @@ export function progress(view: View, axis: Axis): Progress {
     const x = axis === "calls" && counts.length > 0 ? between(counts, at) : between(known, at);
     if (x !== null) marks.push({ x, proposal });
   }
-  return { points: points.sort((a, b) => a.x - b.x), marks, missing: view.candidates.length - points.length };
+  return {
+    points: points.sort((a, b) => a.x - b.x),
+    marks,
+    end: endOf(view, axis),
+    missing: view.candidates.length - points.length,
+  };
+}
+
+function endOf({ at, latest: { run }, metricCalls }: View, axis: Axis): number | null {
+  if (axis === "calls") return metricCalls;
+  return axis === "time" && at === LIVE && run?.completed ? Date.parse(run.completed) / 1000 : null;
 }
 
 function place(candidate: Candidate, axis: Axis): number | null {

@@ -17,6 +17,8 @@ export interface View {
   readonly latest: Latest;
   /** Ids of the validation rows; null where the id has not arrived. */
   readonly rows: readonly (string | null)[];
+  /** The beginnings of their contents; empty for none. */
+  readonly labels: readonly string[];
   /** No validation rows were given: these are the training rows. */
   readonly onTraining: boolean;
   /** In order of their indices. */
@@ -62,7 +64,7 @@ export function viewAt(state: State, n: number): View {
   return {
     at: n,
     latest,
-    rows: derived(kept.rows, n, () => rowIds(kept.rows)),
+    ...derived(kept.rows, n, () => rowNames(kept.rows)),
     onTraining: [...kept.rows.values()].some(({ training }) => training),
     candidates,
     partial: partialResults(state, new Set(candidates.map(({ digest }) => digest)), n),
@@ -116,11 +118,16 @@ function asOf(proposal: Proposal, n: number, isOver: boolean): Proposal {
   return { ...proposal, decided: null, outcome: "pending", after: null, why: null, candidate: null };
 }
 
-function rowIds(known: State["kept"]["rows"]): (string | null)[] {
+function rowNames(known: State["kept"]["rows"]): Pick<View, "rows" | "labels"> {
   const parts = [...known.values()];
-  const ids = new Array<string | null>(Math.max(0, ...parts.map(({ total }) => total))).fill(null);
-  for (const { start, ids: some } of parts) for (const [at, id] of some.entries()) ids[start + at] = id;
-  return ids;
+  const total = Math.max(0, ...parts.map((part) => part.total));
+  const rows = new Array<string | null>(total).fill(null);
+  const named = new Array<string>(total).fill("");
+  for (const { start, ids, labels } of parts) {
+    for (const [at, id] of ids.entries()) rows[start + at] = id;
+    for (const [at, label] of labels.entries()) named[start + at] = label;
+  }
+  return { rows, labels: named };
 }
 
 /** A result counts from the place after its entry on. */

@@ -62,10 +62,7 @@ export function CellDetails({ view, api, candidate, row }: Props) {
               <Part name="Input" value={cell.input} more={`${path}&part=input`} />
               {cell.result === null ? <p>No result is recorded.</p> : <Result result={cell.result} path={path} />}
             </div>
-            <p class="quiet">
-              {took(cell)}
-              {cell.number !== null && `. Entry ${count(cell.number)} of the journal.`}
-            </p>
+            <p class="quiet">{took(cell)}</p>
             <h3>Steps</h3>
             {cell.steps.length > 0 ? (
               <Steps steps={cell.steps} />

@@ -8,7 +8,7 @@ import { axisOf, Chart, steps } from "../parts/chart";
 import { Choice } from "../parts/choice";
 import { candidateName, counted, money, score, time } from "../parts/format";
 import { Legend } from "../parts/legend";
-import { selectingRow } from "../parts/row-name";
+import { scoreName, selectingRow } from "../parts/row-name";
 import { type Theme, useTheme } from "../parts/theme";
 import { href, open } from "../route";
 import { type Axis, type Progress, progress } from "../state/progress";
@@ -73,11 +73,12 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
       plotOptions(
         theme,
         axis,
+        scoreName(view),
         () => current.found,
         () => current.estimate,
         setNear,
       ),
-    [theme, axis],
+    [theme, axis, view.onTraining],
   );
   const current = useMemo(() => ({ found, estimate }), []);
   current.found = found;
@@ -115,13 +116,18 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
   );
 }
 
-function columns({ points }: Progress): uPlot.AlignedData {
-  return [points.map(({ x }) => x), points.map(({ best }) => best), points.map(({ candidate }) => candidate.score)];
+/** The points, and the best score to the end of the run, where no candidate is. */
+function columns({ points, end }: Progress): uPlot.AlignedData {
+  const last = points.at(-1);
+  const rest = last !== undefined && end !== null && end > last.x ? [{ x: end, best: last.best, candidate: null }] : [];
+  const all = [...points, ...rest];
+  return [all.map(({ x }) => x), all.map(({ best }) => best), all.map(({ candidate }) => candidate?.score ?? null)];
 }
 
 function plotOptions(
   theme: Theme,
   axis: Axis,
+  scored: string,
   found: () => Progress,
   estimate: () => CertificateFound | undefined,
   onNear: (point: number | null) => void,
@@ -138,11 +144,11 @@ function plotOptions(
     axes: [
       {
         ...lines,
-        size: 34,
+        label: axis === "time" ? "time at which a candidate was found" : axis === "cost" ? "cost" : "metric calls",
         space: 80,
         ...(axis === "cost" ? { values: (_plot, values) => values.map((value) => money(value)) } : {}),
       },
-      { ...lines, size: 56, values: (_plot, values) => values.map((value) => score(value)) },
+      { ...lines, label: scored, values: (_plot, values) => values.map((value) => score(value)) },
     ],
     series: [
       {},

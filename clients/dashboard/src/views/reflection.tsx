@@ -5,7 +5,8 @@ import type { AnswerUsage, ComparedRow, PromptShown, ProposalShown, RowResult } 
 import type { Proposal } from "../generated/events";
 import { useLoaded } from "../loading";
 import { Choice } from "../parts/choice";
-import { candidateName, count, counted, countsOf, OUTCOMES, score, took } from "../parts/format";
+import { candidateName, count, counted, countsOf, OUTCOMES, score, sentence, took } from "../parts/format";
+import { proposalName } from "../parts/row-name";
 import { Shown } from "../parts/shown";
 import { Compared, Inline } from "../parts/text";
 import { href, numberOf } from "../route";
@@ -57,7 +58,7 @@ export function ReflectionView({ view, params, api }: ViewProps) {
                     href={href("reflection", { proposal: proposal.at })}
                     aria-current={proposal === chosen ? "true" : undefined}
                   >
-                    <Item proposal={proposal} />
+                    <Item view={view} proposal={proposal} />
                   </a>
                 ))}
               {shown.length > listed && (
@@ -74,12 +75,11 @@ export function ReflectionView({ view, params, api }: ViewProps) {
   );
 }
 
-function Item({ proposal }: { proposal: Proposal }) {
+function Item({ view, proposal }: { view: View; proposal: Proposal }) {
   const tone = proposal.outcome === "kept" ? "good" : proposal.outcome === "pending" ? "quiet" : "bad";
   return (
     <>
-      <span class={tone}>{OUTCOMES[proposal.outcome]}</span> {proposal.merge ? "merge" : "proposal"} at entry{" "}
-      {count(proposal.at)}
+      {proposalName(view, proposal)}: <span class={tone}>{OUTCOMES[proposal.outcome]}</span>
       {proposal.before !== null && proposal.after !== null && (
         <span class="quiet">
           {" "}
@@ -102,8 +102,7 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
     <article>
       <section class="panel">
         <h2>
-          {proposal.merge ? "Merge" : "Proposal"} at entry {count(proposal.at)}
-          {proposal.digest !== null && ` (${proposal.digest})`}: {OUTCOMES[proposal.outcome]}
+          {sentence(proposalName(view, proposal))}, iteration {count(proposal.iteration)}: {OUTCOMES[proposal.outcome]}
         </h2>
         <p>
           {proposal.parents.length > 0 && (

@@ -6,10 +6,9 @@ import type { StatedFact, Summary, SummaryTable } from "../generated/events";
 import { useLoaded } from "../loading";
 import { EventLines } from "../panels/event-lines";
 import { Failures, failuresFirst } from "../panels/failures";
-import { Sentences } from "../panels/result";
-import { Commands } from "../parts/commands";
+import { Next, Sentences } from "../panels/result";
 import { Facts } from "../parts/facts";
-import { candidateName, count, counted, score } from "../parts/format";
+import { candidateName, count, counted, score, sentence } from "../parts/format";
 import { selectingRow } from "../parts/row-name";
 import { Shown } from "../parts/shown";
 import { type Column, Table } from "../parts/table";
@@ -52,19 +51,13 @@ export function ResultView({ view, api }: ViewProps) {
       </p>
       {failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && !run?.driven && <Story summary={summary} />}
+      {scored && <Best view={view} api={api} />}
       <Shown loaded={answer}>{({ steps }) => <LastChange step={steps.at(-1)} view={view} api={api} />}</Shown>
       <EventLines view={view} />
-      {scored && <Best view={view} api={api} />}
       {answer.value !== null && <Explanation found={answer.value} view={view} api={api} />}
       <NotKept view={view} api={api} />
       {!failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && !run?.driven && <Ending summary={summary} />}
-      {run !== undefined && run.commands.length > 0 && (
-        <section class="panel">
-          <h2>What to do next</h2>
-          <Commands commands={run.commands} />
-        </section>
-      )}
     </>
   );
 }
@@ -124,7 +117,7 @@ function Best({ view, api }: { view: View; api: string }) {
           "It is the seed, unchanged."
         ) : (
           <>
-            {candidateName(best.index).replace("c", "C")}. <ins>Underlined</ins>: words that the seed lacks;{" "}
+            {sentence(candidateName(best.index))}. <ins>Underlined</ins>: words that the seed lacks;{" "}
             <del>struck through</del>: words of the seed that it lacks.{" "}
             <a href={href("text", { candidate: best.index, as: "origins" })}>Where each part is from</a>
           </>
@@ -140,6 +133,7 @@ function Best({ view, api }: { view: View; api: string }) {
           <Component api={api} component={component} candidate={best} other={best.index === 0 ? undefined : seed} />
         </section>
       ))}
+      {view.latest.run !== undefined && <Next run={view.latest.run} />}
     </section>
   );
 }

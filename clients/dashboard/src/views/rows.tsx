@@ -42,7 +42,7 @@ export function RowsView({ view, params, api }: ViewProps) {
   const lowest = view.candidates.find(({ index }) => index === numberOf(params, "lowest"));
   const pool = useMemo(
     () => poolOf(view, sorted, lowest),
-    [view.candidates, view.rows.length, view.latest.failures, sorted, lowest],
+    [view.candidates, view.best, view.rows.length, view.latest.failures, sorted, lowest],
   );
   const matrix = useMemo(() => matrixOf(pool, view), [pool, view]);
   const candidate = numberOf(params, "candidate");
@@ -52,8 +52,9 @@ export function RowsView({ view, params, api }: ViewProps) {
   return (
     <>
       <p class="about">
-        Which candidate scores how on which {selectingRow(view)}: rows that all candidates lose, rows that a change
-        fixed or broke.
+        Each line is a {selectingRow(view)}, each column a candidate; the colour of a cell is the candidate's score on
+        the row: lines of one colour are rows that all candidates lose or win, others are rows that a change fixed or
+        broke.
       </p>
       <div class="row tools">
         <Choice legend="Rows by" options={ORDERS} value={sorted} onChange={setSorted} />
@@ -120,7 +121,7 @@ function poolOf(view: View, sorted: OrderName, lowest: Candidate | undefined) {
         : all;
   const [low, high] = scaleOf(candidates.map(({ scores }) => scores));
   const columns = candidates.map(({ index, scores, digest }) => ({
-    name: String(index),
+    name: index === 0 ? "0 (seed)" : index === view.best ? `${index} (best)` : String(index),
     scores,
     failed: failedRows(digest, scores, latest.failures, latest.run),
   }));
@@ -157,14 +158,14 @@ function only({ rows, clusters }: RowOrder, places: ReadonlySet<number>): RowOrd
   };
 }
 
-function matrixOf(pool: Pool, { latest, partial, rows, candidates }: View) {
+function matrixOf(pool: Pool, { latest, partial, rows, labels, candidates }: View) {
   const others: Column[] = partial.map(({ digest, scores }) => ({
     name: "\u2026",
     scores,
     failed: failedRows(digest, scores, latest.failures, latest.run),
   }));
   const { order, low, high, columns } = pool;
-  const data: MapData = { bands: [columns, others], order: order.rows, names: rows, low, high };
+  const data: MapData = { bands: [columns, others], order: order.rows, names: rows, labels, low, high };
   return {
     ...pool,
     data,
@@ -257,7 +258,7 @@ function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
       <div class="row tools">
         <Zoom onZoom={(factor) => map.current?.zoomBy(factor)} onFit={() => map.current?.fit()} />
         <span class="row legend">
-          {score(matrix.data.low)} <span class="ramp" aria-hidden="true" /> {score(matrix.data.high)}
+          score {score(matrix.data.low)} <span class="ramp" aria-hidden="true" /> {score(matrix.data.high)}
         </span>
         <Legend
           marks={[
@@ -331,8 +332,8 @@ function described(matrix: Matrix, view: View, { column, line }: Cell) {
   const clusters = matrix.order.clusters;
   return (
     <>
-      <Inline text={scoredRow(view, place)} length={60} /> (place {count(line + 1)} of {count(matrix.data.order.length)}
-      , mean {score(matrix.means[place])}
+      <Inline text={scoredRow(view, place)} length={60} /> <Inline text={view.labels[place] ?? ""} /> (place{" "}
+      {count(line + 1)} of {count(matrix.data.order.length)}, mean {score(matrix.means[place])}
       {(clusters.at(-1) ?? 0) > 0 && `, group ${(clusters[line] ?? 0) + 1}`}),{" "}
       {index == null ? (
         "a proposal under evaluation"
@@ -378,6 +379,7 @@ function RowsTable({ matrix, view, lowest }: { matrix: Matrix; view: View; lowes
         items={rows}
         columns={[
           ["row", ({ place }) => scoredRow(view, place)],
+          ["content", ({ place }) => view.labels[place]],
           ["mean", ({ place }) => score(matrix.means[place]), "number"],
           ["seed", ({ place }) => cell(view.candidates[0], place), "number"],
           ["best candidate", ({ place }) => cell(best, place), "number"],

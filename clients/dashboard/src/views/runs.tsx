@@ -81,7 +81,7 @@ function List({ runs, current, chosen, onChoose, onShow }: ListProps) {
             (run) => (
               <>
                 <button type="button" onClick={() => onShow(run.run_id)}>
-                  <Inline text={nameOf(run)} length={40} />
+                  <Inline text={run.name ?? run.run_id} length={40} />
                 </button>
                 {run.run_id === current && " (shown)"}
               </>
@@ -114,7 +114,7 @@ function List({ runs, current, chosen, onChoose, onShow }: ListProps) {
 }
 
 function nameOf(run: RunListed): string {
-  return run.name ?? run.run_id;
+  return run.name === null ? run.run_id : [run.name, run.program, time(run.created)].filter(Boolean).join(", ");
 }
 
 function Curves({ runs }: { runs: readonly RunListed[] }) {
@@ -126,7 +126,10 @@ function Curves({ runs }: { runs: readonly RunListed[] }) {
     return {
       legend: { show: false },
       scales: { x: { time: false } },
-      axes: [lines, { ...lines, size: 56 }],
+      axes: [
+        { ...lines, label: "metric calls" },
+        { ...lines, label: "best score" },
+      ],
       series: [{}, ...runs.map((_, at) => steps(colours[at % colours.length] as string, DASHES[at % DASHES.length]))],
     };
   }, [runs, theme]);
@@ -145,7 +148,7 @@ function Curves({ runs }: { runs: readonly RunListed[] }) {
                 stroke-dasharray={(DASHES[at % DASHES.length] as number[]).join(" ")}
               />
             </svg>
-            <Inline text={nameOf(run)} length={40} />
+            <Inline text={nameOf(run)} length={80} />
           </span>
         ))}
       </figcaption>
@@ -208,7 +211,7 @@ function BestTexts({ runs }: { runs: readonly RunListed[] }) {
               return (
                 <div key={run.run_id}>
                   <p class="quiet">
-                    <Inline text={nameOf(run)} length={60} />, {score(run.best_score)},{" "}
+                    <Inline text={nameOf(run)} length={80} />, {score(run.best_score)},{" "}
                     {counted(run.candidates, "candidate")}
                   </p>
                   {text === undefined ? (

@@ -7,7 +7,7 @@ import { useLoaded, useWhole, wholeText } from "../loading";
 import { Choice } from "../parts/choice";
 import { Facts } from "../parts/facts";
 import { candidateName, count, counted, money, score, signed } from "../parts/format";
-import { rowNames, scoreName } from "../parts/row-name";
+import { ProposalLink, rowNames, scoreName } from "../parts/row-name";
 import { Shown } from "../parts/shown";
 import { Block, Compared, Frame, Inline } from "../parts/text";
 import { href, numberOf, refine } from "../route";
@@ -37,9 +37,7 @@ export function TextView({ view, params, api }: ViewProps) {
       <>
         {ABOUT}
         <p class="empty">
-          {view.candidates.length === 0
-            ? "No candidate yet."
-            : `At this place of the journal there is no candidate ${chosen}.`}
+          {view.candidates.length === 0 ? "No candidate yet." : `The run has no candidate ${chosen} in this state.`}
         </p>
       </>
     );
@@ -140,12 +138,7 @@ function About({ view, candidate, other }: { view: View; candidate: Candidate; o
             <a href={href("text", { candidate: parent })}>{candidateName(parent)}</a>
           ),
         ],
-        [
-          "by the",
-          proposal && (
-            <a href={href("reflection", { proposal: proposal.at })}>proposal at entry {count(proposal.at)}</a>
-          ),
-        ],
+        ["made by", proposal && <ProposalLink view={view} proposal={proposal} />],
         [
           "words",
           other && (

@@ -18,7 +18,7 @@ import type { ViewProps } from "./run";
 /** Room around the tree, in pixels. */
 const EDGE = 20;
 /** Room of the label of the last generation. */
-const LABEL = 60;
+const LABEL = 70;
 
 export function TreeView({ view }: ViewProps) {
   const [form, setForm] = useState<"tree" | "list">("tree");
@@ -173,7 +173,7 @@ function scaled(placed: Layout, size: { width: number; height: number }, factor:
   const across = (size.width - 2 * EDGE - LABEL) / Math.max(1, placed.depth - 1);
   const down = (size.height - 2 * EDGE) / Math.max(1, placed.lines - 1);
   return {
-    across: factor * Math.max(12, Math.min(110, across)),
+    across: factor * Math.max(12, Math.min(180, across)),
     down: factor * Math.max(0.5, Math.min(40, down)),
   };
 }
@@ -191,7 +191,7 @@ function Drawn({ view, placed, across, down, found, chosen, onChoose }: DrawnPro
     const scores = view.candidates.map((candidate) => candidate.score);
     const low = scores.reduce((least, value) => Math.min(least, value), Number.POSITIVE_INFINITY);
     const high = scores.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
-    const labelled = down >= 17 && across >= 50;
+    const labelled = down >= 26 && across >= 48;
     const radius = Math.max(2, Math.min(5.5, down / 2.5));
     const point = (index: number) => {
       const node = placed.nodes.get(index);
@@ -238,11 +238,11 @@ function Drawn({ view, placed, across, down, found, chosen, onChoose }: DrawnPro
           {view.front.has(index) && <circle r={radius + 2.5} fill="none" stroke="var(--ink)" />}
           {(labelled || marked) && (
             <>
-              <text x={radius + 7} y="-2" font-size="10" fill="var(--quiet)">
+              <text x={radius + 7} y="-3" font-size="12" fill="var(--quiet)">
                 {index}
                 {index === view.best ? " best" : ""}
               </text>
-              <text x={radius + 7} y="9" font-size="11" fill="var(--ink)">
+              <text x={radius + 7} y="12" font-size="12" fill="var(--ink)">
                 {String(Number(candidate.score.toPrecision(3)))}
               </text>
             </>
