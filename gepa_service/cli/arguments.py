@@ -22,6 +22,8 @@ DEFAULT_JOURNALS = "service-data/journals.db"
 LOCAL = "local"
 """The engine of this machine."""
 
+MODAL = "modal"
+
 Database = Annotated[
     str,
     typer.Option(
@@ -58,8 +60,8 @@ JobsAtOnce = Annotated[
 
 
 def _engine(name: str) -> str:
-    if name not in (LOCAL, "auto") and not name.startswith("ray://"):
-        raise typer.BadParameter(f"give {LOCAL}, auto, or ray://HOST:PORT")
+    if name not in (LOCAL, MODAL, "auto") and not name.startswith("ray://"):
+        raise typer.BadParameter(f"give {LOCAL}, {MODAL}, auto, or ray://HOST:PORT")
     return name
 
 
@@ -68,8 +70,9 @@ EngineName = Annotated[
     typer.Option(
         "--engine",
         callback=_engine,
-        metavar="local|auto|ray://HOST:PORT",
-        help="Where work runs: on this machine, or on a Ray cluster (`auto`: that of this machine).",
+        metavar="local|modal|auto|ray://HOST:PORT",
+        help="Where work runs: on this machine, at Modal (in its sandboxes, whatever --sandbox says), or on a Ray"
+        " cluster (`auto`: that of this machine).",
     ),
 ]
 KeepDays = Annotated[

@@ -1,12 +1,15 @@
 """`evolverpc service dispatcher`: do the work of all tenants, until SIGTERM or Ctrl-C has the next one continue it."""
 
 import logging
+import signal
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from evolverpc_common.signal_handlers import signals_handled
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import open_store
 from gepa_client.views.console import refuse
@@ -50,6 +53,7 @@ def dispatcher(
     SIGTERM hands the work of this machine back; that of a cluster continues.
     """
     configure_logs("dispatcher", logging.WARNING)
+    stop = threading.Event()
     try:
         with (
             opened_service(
@@ -61,9 +65,10 @@ def dispatcher(
                 github_app=github_app,
             ) as service,
             closing(open_store(journals)) as store,
+            signals_handled(lambda _number, _frame: stop.set(), signal.SIGTERM, signal.SIGINT),
         ):
             place = place_of(api=api, folder=folder, sandbox=sandbox)
-            dispatch(service.attempt_parts(store), place, jobs, sender_of(service), engine=engine, keep_days=keep_days)
+            dispatch(service.attempt_parts(store), place, jobs, sender_of(service), stop, engine, keep_days)
     except (ConfigurationError, EngineRefused, JournalError) as error:
         refuse(str(error))
     except OSError as error:

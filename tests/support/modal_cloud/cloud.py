@@ -112,10 +112,12 @@ class Cloud:
             "MODAL_TOKEN_SECRET": TOKEN[1],
             "MODAL_DISABLE_API_PROXY": "1",
         }
+        self._control.env = self.env
         return server
 
     async def close(self) -> None:
         """End all that is left."""
+        self._control.end_calls()
         await asyncio.gather(*(front.close() for front in self._control.fronts.values()))
         await asyncio.gather(*(box.close() for box in self.boxes))
 
