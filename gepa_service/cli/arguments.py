@@ -71,7 +71,7 @@ EngineName = Annotated[
         "--engine",
         callback=_engine,
         metavar="local|modal|auto|ray://HOST:PORT",
-        help="Where work runs: on this machine, at Modal (in its sandboxes, whatever --sandbox says), or on a Ray"
+        help="Where work runs: on this machine, at Modal (always in its own sandboxes), or on a Ray"
         " cluster (`auto`: that of this machine).",
     ),
 ]

@@ -48,7 +48,7 @@ class ModalEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the calls as they are."""
+        """Leave its calls as they are."""
 
     def start(self, work: Work) -> str:
         """As of `Engine`."""

@@ -60,7 +60,7 @@ def test_a_further_dispatcher_finds_a_running_call_and_one_that_was_killed_is_co
         found = service.until(job, lambda found: found.progress.metric_calls > calls)
         [(call_id, call)] = cloud.control.calls.items()
         assert (found.attempts, found.call) == (1, call_id)
-        (work_id, _token, *where), _ = pickle.loads(call.arguments)
+        (work_id, _token, *where), _ = pickle.loads(call.arguments)  # noqa: S301  what the SDK wrote
         assert (work_id, where[0]) == (job.id, service.place().api)
         call.process.kill()
         found = service.until(job, lambda found: found.attempts == 2 and found.call not in (None, call_id))

@@ -22,7 +22,6 @@ Metadata = Mapping[str, str]
 class Call:
     """One call. `arguments`: as they were sent."""
 
-    function: str
     arguments: bytes
     process: "subprocess.Popen[bytes]"
     folder: "tempfile.TemporaryDirectory[str]"
@@ -48,22 +47,9 @@ class Calls(Deploying):
         )
 
     async def function_map(self, asked: api_pb2.FunctionMapRequest, _: Metadata) -> api_pb2.FunctionMapResponse:
-        name = asked.function_id.removeprefix("fu-")
-        secrets = [self.secrets[each.removeprefix("st-")] for each in self.functions[name].secret_ids]
-        given = {key: text for each in (self.env, *secrets) for key, text in each.items()}
-        folder = tempfile.TemporaryDirectory(prefix="modal-")
-        kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
-        process = subprocess.Popen(
-            [sys.executable, container.__file__, self.app_file, name],
-            env={**kept, **given, "TMPDIR": folder.name},
-            stdin=subprocess.PIPE,
-        )
         [item] = asked.pipelined_inputs
-        assert process.stdin is not None
-        process.stdin.write(item.input.args)
-        process.stdin.close()
         call_id = f"fc-{len(self.calls):022}"
-        self.calls[call_id] = Call(name, item.input.args, process, folder)
+        self.calls[call_id] = self._begun(asked.function_id.removeprefix("fu-"), item.input.args)
         taken = api_pb2.FunctionPutInputsResponseItem(idx=0, input_id=f"in-{call_id}")
         return api_pb2.FunctionMapResponse(function_call_id=call_id, pipelined_inputs=[taken])
 
@@ -93,6 +79,18 @@ class Calls(Deploying):
             call.process.kill()
             call.process.wait()
             call.folder.cleanup()
+
+    def _begun(self, name: str, arguments: bytes) -> Call:
+        secrets = [self.secrets[each.removeprefix("st-")] for each in self.functions[name].secret_ids]
+        kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
+        given = {key: text for each in (kept, self.env, *secrets) for key, text in each.items()}
+        folder = tempfile.TemporaryDirectory(prefix="modal-")
+        command = [sys.executable, container.__file__, self.app_file, name]
+        process = subprocess.Popen(command, env={**given, "TMPDIR": folder.name}, stdin=subprocess.PIPE)
+        assert process.stdin is not None
+        process.stdin.write(arguments)
+        process.stdin.close()
+        return Call(arguments, process, folder)
 
     def _call(self, call_id: str) -> Call:
         if call_id not in self.calls:
