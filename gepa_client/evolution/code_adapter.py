@@ -1,10 +1,12 @@
 """The adapter for runs whose code evolves: it merges the code of merged candidates."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gepa.core.callbacks import EvaluationEndEvent, EvaluationStartEvent, IterationStartEvent
 from gepa.core.state import GEPAState
+from gepa.proposer import merge as gepa_merge
 
 from gepa_client.evolution.mutations import MutationRequest, MutationRunner, wait_for_answers
 from gepa_client.gepa.adapter import RemoteAdapter
@@ -13,13 +15,33 @@ from protocol import Candidate
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, branch_of, commit_of
 
 
+@contextmanager
+def code_counts_as_mergeable() -> Iterator[None]:
+    """Have GEPA also merge two candidates that both changed their ancestor's code.
+
+    GEPA takes each component from one of the parents, so it skips parents of which neither kept a component that the
+    other changed. Two changes of code would never meet, although git can merge them.
+    """
+    own = gepa_merge.does_triplet_have_desirable_predictors
+
+    def mergeable(program_candidates: Sequence[Candidate], ancestor: int, id1: int, id2: int) -> bool:
+        codes = {program_candidates[index].get(GIT_BRANCH) for index in (ancestor, id1, id2)}
+        return len(codes) == 3 or own(program_candidates, ancestor, id1, id2)
+
+    gepa_merge.does_triplet_have_desirable_predictors = mergeable
+    try:
+        yield
+    finally:
+        gepa_merge.does_triplet_have_desirable_predictors = own
+
+
 class CodeMerge:
     """A GEPA callback that recognizes a merged candidate, and merges its parents' code.
 
     GEPA takes `git_branch` from one of the parents, as it does with every component, and announces the evaluation of
     the merged candidate before it hands over the candidate itself; `complete` then changes it in place. If one parent's
     code descends from the other's, git has nothing to merge and GEPA's choice stands, as it does if the merge is
-    rejected.
+    rejected, unless it is one of the parents.
     """
 
     def __init__(self, adapter: RemoteAdapter, mutations: MutationRunner) -> None:
@@ -51,15 +73,17 @@ class CodeMerge:
         if self._cache is not None and self._state is not None:
             self._state.evaluation_cache, self._cache = self._cache, None
 
-    def complete(self, candidate: dict[str, str]) -> None:
+    def complete(self, candidate: dict[str, str]) -> bool:
         """Merge the code of the candidate that is about to be evaluated, if it is a merged one; changes it in place.
+
+        Return False if the merge was rejected and GEPA's choice is one of the parents.
 
         Raises:
             Interrupted: there is no answer.
         """
         pending, self._pending = self._pending, None
         if pending is None or self._state is None:
-            return
+            return True
         pool = self._state.program_candidates
         *parents, ancestor = pending
         chosen, left = sorted(parents, key=lambda index: pool[index][GIT_BRANCH] != candidate[GIT_BRANCH])
@@ -73,6 +97,7 @@ class CodeMerge:
             self._adapter.failures.record("apply_mutation", entry)
         elif entry.applied is not None:
             candidate.update(entry.applied.candidate)
+        return candidate not in (pool[chosen], other)
 
     def _unrelated(self, first: Candidate, second: Candidate) -> bool:
         """Whether neither's code descends from the other's, so that git has something to merge."""
@@ -99,8 +124,12 @@ class EvolvingAdapter:
         self._merge = merge
 
     def evaluate(self, batch: Sequence[Any], candidate: dict[str, str], capture_traces: bool = False) -> Batch:
-        """Evaluate as the adapter does, after merging the code of a merged candidate."""
-        self._merge.complete(candidate)
+        """Evaluate as the adapter does, after merging the code of a merged candidate.
+
+        If the merge was rejected and the candidate is a copy of a parent, its rows fail, so that GEPA does not keep it.
+        """
+        if not self._merge.complete(candidate):
+            return self._adapter.batch(batch, [{"status": "program_error"}] * len(batch))
         return self._adapter.evaluate(batch, candidate, capture_traces)
 
     def __getattr__(self, name: str) -> Any:

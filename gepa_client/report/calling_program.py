@@ -20,8 +20,12 @@ def where_of(server: str, language: str) -> str:
 
 
 def load_call(language: str | None, folder: str) -> str:
-    """Return the call that loads the best candidate from a run's folder, in the language of the program's server."""
-    return f"{'loadCandidate' if language == TYPESCRIPT else 'evolverpc.load_candidate'}({json.dumps(folder)})"
+    """Return the call that loads the best candidate from a run's folder, in the language of the program.
+
+    `language`: of its server. That of an isolated program is ours, in Python; its caller is in TypeScript.
+    """
+    in_typescript = by_typescript.get() or language == TYPESCRIPT
+    return f"{'loadCandidate' if in_typescript else 'evolverpc.load_candidate'}({json.dumps(folder)})"
 
 
 def blocked_hint(error: str) -> str:

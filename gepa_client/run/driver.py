@@ -247,7 +247,7 @@ class _DriverRun:
         journal.store = store_name
         export = score_export(self.store, run.id, self.secrets, self.emit)
         self.emit = placed(export.observing(self.emit), journal)
-        failure_stop = FailureStop(run.id, store_name, self.config.failure_stop, self.cancel_token)
+        failure_stop = FailureStop(self.config.failure_stop, self.cancel_token)
 
         def example_done(example: ExampleDone) -> None:
             counters.example_done(example)

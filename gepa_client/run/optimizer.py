@@ -14,6 +14,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.statistics.noise_estimate import Noise
 from gepa_client.certificate.test_plan import Repeats, decide, part_of_test, recorded_plan
 from gepa_client.errors import ClientError, Interrupted
+from gepa_client.evolution.code_adapter import code_counts_as_mergeable
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.gepa.concurrent_datasets import ConcurrentDatasets
@@ -253,13 +254,14 @@ class Optimization:
             "stop_callbacks": [stop_all],
         }
         try:
-            result: GEPAResult[Any, int] = optimize(
-                seed_candidate=dict(self.initial.seed_candidate),
-                trainset=splits.train,
-                valset=plan.val,
-                logger=_GepaLog(),
-                **arguments,
-            )
+            with code_counts_as_mergeable():
+                result: GEPAResult[Any, int] = optimize(
+                    seed_candidate=dict(self.initial.seed_candidate),
+                    trainset=splits.train,
+                    valset=plan.val,
+                    logger=_GepaLog(),
+                    **arguments,
+                )
             journal.commit()
         except Interrupted as stopped:
             stop = self._recorded(stopped)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
-from evolverpc_common.display_text import command
 from gepa_client.errors import Interrupted, plain_error
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
@@ -104,12 +103,10 @@ class BetweenExamples:
 class FailureStop:
     """Pauses a run whose program fails on more than a share of the last examples, with the first of those failures.
 
-    `store`: of the run, None for the default one. `share`: None for the default, which depends on what evolves, as a
-    code mutation may fix the program.
+    `share`: None for the default, which depends on what evolves, as a code mutation may fix the program.
     """
 
-    def __init__(self, run_id: str, store: str | None, share: float | None, cancel_token: CancelToken) -> None:
-        self._resume = command("resume", run_id, "--failure-stop", "1", store=store)
+    def __init__(self, share: float | None, cancel_token: CancelToken) -> None:
         self._share = FAILURE_SHARE if share is None else share
         self._is_given = share is not None
         self._cancel_token = cancel_token
@@ -131,8 +128,8 @@ class FailureStop:
                 Interrupted(
                     "paused",
                     f"{len(failures)} of the last {FAILURE_WINDOW} examples failed in the program, more than "
-                    f"`failure_stop` {self._share:g} allows (to continue regardless: "
-                    f"`{self._resume}`); the first: {plain_error(failures[0])}",
+                    f"`failure_stop` {self._share:g} allows (1: the run continues regardless); the first: "
+                    f"{plain_error(failures[0])}",
                 )
             )
 

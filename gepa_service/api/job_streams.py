@@ -16,7 +16,6 @@ from gepa_client.page.page_events import PageEvent
 from gepa_client.page.watched_runs import WatchedRun
 from gepa_service.api.checked_keys import CheckedKeys
 from gepa_service.api.problems import Problem
-from gepa_service.api.remedies import as_fields
 from gepa_service.api.threads import in_thread
 from gepa_service.jobs.report import shown_settings
 from gepa_service.model.work import ENDED, JobProgress, JobStatus, Work
@@ -56,7 +55,7 @@ class JobEvent(BaseModel):
     @classmethod
     def of(cls, job: Work) -> "JobEvent":
         """Return the event of a record."""
-        return cls(**{name: as_fields(getattr(job, name)) for name in cls.model_fields if name != "event"})
+        return cls(**{name: getattr(job, name) for name in cls.model_fields if name != "event"})
 
 
 class JobEventLog(EventLog):

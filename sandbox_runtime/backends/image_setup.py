@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -41,6 +42,9 @@ PATHS = 4
 
 RECIPE = "/opt/recipe"
 """The folder of the recipe itself, for the installation."""
+
+GATEWAY_VARIABLES = "EVOLVERPC_GATEWAY_VARIABLES"
+"""A variable of the installation: a JSON object with variables of build commands, whose token is no secret to them."""
 
 _RECIPE = TypeAdapter(Recipe)
 
@@ -88,7 +92,7 @@ async def run(
     process = await asyncio.create_subprocess_exec(
         *argv,
         cwd=cwd,
-        env=dict(env),
+        env={**env, **json.loads(os.environ.get(GATEWAY_VARIABLES, "{}"))},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

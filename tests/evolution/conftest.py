@@ -1,11 +1,11 @@
 """The repeats example evolving: its own repository and server, the real agent, and models that follow a script."""
 
-import itertools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sandbox_runtime import ServerEndpoint
-from tests.evolution.scenario import Reflection, changes, write_scripts
+from tests.evolution.scenario import CHANGES, TESTS, Reflection, changes, scripts_of
 from tests.gepa_client.scripted_server import Host
 from tests.support import scripted_anthropic
 from tests.support.forked_client import ForkServer
@@ -58,9 +58,9 @@ class World:
         assert ended == 0, (stdout + stderr).decode()
         return stdout.decode()
 
-    def optimize(self, endpoint: ServerEndpoint) -> list[dict[str, Any]]:
-        """The events of a run of the example with the scripted reflection model."""
-        printed = self.client(endpoint, "optimize", endpoint.url, *self.optimized, "--json")
+    def optimize(self, endpoint: ServerEndpoint, *flags: object) -> list[dict[str, Any]]:
+        """The events of a run of the example with the scripted reflection model; `flags` override the example's."""
+        printed = self.client(endpoint, "optimize", endpoint.url, *self.optimized, *flags, "--json")
         return [json.loads(line) for line in printed.splitlines()]
 
     @property
@@ -94,20 +94,32 @@ def host() -> Iterator[Host]:
     made.close()
 
 
+@dataclass(frozen=True)
+class Worlds:
+    """Makes worlds; their models end with `models`."""
+
+    folder: Path
+    host: Host
+    models: ExitStack
+    fork_server: ForkServer
+
+    def __call__(self, language: str, *, short: bool = False) -> World:
+        """The example in a language; `short`: with the changes of a shorter run."""
+        scripts = scripts_of(CHANGES[language], TESTS[language])
+        return self.of(Reflection(changes(language, short=short)), scripts, lambda at: evolve.prepare(language, at))
+
+    def of(self, reflection: Reflection, scripts: Sequence[dict[str, Any]], prepare: Callable[[Path], Path]) -> World:
+        """A program whose repository `prepare` makes in a folder, beside its rows; `scripts`: of the agent's model."""
+        folder = Path(tempfile.mkdtemp(prefix="world-", dir=self.folder))
+        (folder / "scripts.json").write_text(json.dumps(scripts))
+        url = self.host.serve(reflection.complete, "/v1/chat/completions").removesuffix("/chat/completions")
+        repository = prepare(folder)
+        environment = self.models.enter_context(scripted_anthropic.served(folder / "scripts.json"))
+        return World(folder, repository, reflection, url, environment, self.fork_server)
+
+
 @pytest.fixture
-def world(host: Host, tmp_path: Path, fork_server: ForkServer) -> Iterator[Callable[..., World]]:
+def world(host: Host, tmp_path: Path, fork_server: ForkServer) -> Iterator[Worlds]:
     """Makes worlds; their models end with the test."""
-    numbers = itertools.count(1)
-
-    def make(language: str, *, short: bool = False) -> World:
-        folder = tmp_path / f"world-{next(numbers)}"
-        folder.mkdir()
-        write_scripts(language, folder / "scripts.json")
-        reflection = Reflection(changes(language, short=short))
-        url = host.serve(reflection.complete, "/v1/chat/completions").removesuffix("/chat/completions")
-        repository = evolve.prepare(language, folder)
-        environment = models.enter_context(scripted_anthropic.served(folder / "scripts.json"))
-        return World(folder, repository, reflection, url, environment, fork_server)
-
     with ExitStack() as models:
-        yield make
+        yield Worlds(tmp_path, host, models, fork_server)

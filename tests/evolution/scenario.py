@@ -4,10 +4,8 @@ The reflection model names the first change whose title is not yet in the lineag
 script that has the title. Both depend on the request alone, so that an interrupted run continues as it would have.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -98,26 +96,27 @@ def changes(language: str, *, short: bool = False) -> tuple[Change, ...]:
     return tuple(change for change in CHANGES[language] if not short or change.title in SHORT)
 
 
-def write_scripts(language: str, path: Path) -> None:
-    """The agent's scripts, as `tests/support/scripted_anthropic.py` reads them.
+def scripts_of(planned: Sequence[Change], tests: str) -> list[dict[str, Any]]:
+    """The agent's scripts, as `tests/support/scripted_anthropic.py` reads them; `tests`: the command that it runs.
 
     Later ones first: the prompt holds the earlier ones too, as history.
     """
-    path.write_text(json.dumps([_script(change, TESTS[language]) for change in reversed(CHANGES[language])]))
+    return [_script(change, tests) for change in reversed(planned)]
 
 
 def _script(change: Change, tests: str) -> dict[str, Any]:
     files = list(dict.fromkeys(name for name, _, _ in change.edits)) or ["AGENTS.md"]
-    turns: list[Turn] = [["I look first.", *(_use("Read", file_path=f"{{folder}}/{name}") for name in files)]]
+    turns: list[Turn] = [["I look first.", *(use("Read", file_path=f"{{folder}}/{name}") for name in files)]]
     for name, old, new in change.edits:
-        turns.append([_use("Edit", file_path=f"{{folder}}/{name}", old_string=old, new_string=new)])
+        turns.append([use("Edit", file_path=f"{{folder}}/{name}", old_string=old, new_string=new)])
     if change.tested:
-        turns.append([_use("Bash", command=f"{tests} 2>&1 | tail -5", description="Run the tests")])
+        turns.append([use("Bash", command=f"{tests} 2>&1 | tail -5", description="Run the tests")])
     turns.append([f"Done: {change.title}."])
     return {"when": change.title, "turns": turns}
 
 
-def _use(tool: str, **arguments: Any) -> dict[str, Any]:
+def use(tool: str, **arguments: Any) -> dict[str, Any]:
+    """A use of a tool in a script."""
     return {"tool": tool, "input": arguments}
 
 
@@ -129,11 +128,10 @@ class Reflection:
         self.prompts: list[str] = []
 
     async def complete(self, request: web.Request) -> web.Response:
-        """The first change that the lineage in the prompt does not have."""
+        """Name the change that is `chosen`."""
         body = await request.json()
         prompt = "".join(str(message["content"]) for message in body["messages"])
         self.prompts.append(prompt)
-        untried = next((change for change in self._changes if change.title not in prompt), self._changes[-1])
         answer = {
             "id": "chatcmpl-1",
             "object": "chat.completion",
@@ -143,9 +141,16 @@ class Reflection:
                 {
                     "index": 0,
                     "finish_reason": "stop",
-                    "message": {"role": "assistant", "content": f"I would try this:\n```\n{untried.title}\n```"},
+                    "message": {
+                        "role": "assistant",
+                        "content": f"I would try this:\n```\n{self.chosen(prompt).title}\n```",
+                    },
                 }
             ],
             "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
         }
         return web.json_response(answer)
+
+    def chosen(self, prompt: str) -> Change:
+        """The first change that the lineage in the prompt does not have."""
+        return next((change for change in self._changes if change.title not in prompt), self._changes[-1])

@@ -3,13 +3,12 @@
 import hashlib
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.evolution.conftest import World
+from tests.evolution.conftest import World, Worlds
 from tests.evolution.scenario import CHANGES, COMPARE, REMEMBER, TESTS
 
 
@@ -24,9 +23,7 @@ def users_files(repository: Path) -> dict[str, str]:
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("language", ["python", "typescript"])
-def test_the_code_evolves_and_bad_changes_are_refused_with_their_stage(
-    world: Callable[..., World], language: str
-) -> None:
+def test_the_code_evolves_and_bad_changes_are_refused_with_their_stage(world: Worlds, language: str) -> None:
     here = world(language)
     (here.repository / "notes.txt").write_text("the user's own, not committed\n")
     (here.repository / "AGENTS.md").write_text("Staged, not committed.\n")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.evolution.conftest import World
+from tests.evolution.conftest import Worlds
 from tests.evolution.scenario import CHANGES, COMPARE, REMEMBER, TESTS
 from tests.evolution.test_code_evolves import users_files
 from tests.support.modal_cloud import loopback_modal_beside
@@ -59,7 +59,7 @@ def unused_port() -> int:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("where", [beside, pytest.param(at_modal, marks=pytest.mark.long)])
 def test_the_code_evolves_in_sandboxes_a_bad_change_is_refused_and_model_calls_are_counted(
-    world: Callable[..., World], where: Callable[[], AbstractContextManager[Backend]]
+    world: Worlds, where: Callable[[], AbstractContextManager[Backend]]
 ) -> None:
     here = world("python")
     (here.repository / "AGENTS.md").write_text("Staged, not committed.\n")

@@ -18,7 +18,6 @@ from gepa_service.api.documented import documented
 from gepa_service.api.pages import Page, Paging, View, known, known_work
 from gepa_service.api.problems import Problem
 from gepa_service.api.quotas import refuse_beyond_quotas, refuse_full_queue
-from gepa_service.api.remedies import as_fields
 from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id, allowed_or_problem
 from gepa_service.jobs import control
@@ -204,8 +203,7 @@ def shown_job(job: Work) -> JobView:
     settings = {name: value for name, value in job.settings.items() if not isinstance(value, list)}
     best = job.progress.best_candidate
     progress = {**job.progress.model_dump(), "best_candidate": None if best is None else component_texts(best)}
-    why = {"reason": as_fields(job.reason), "failure": as_fields(job.failure)}
-    return JobView.of(job, settings=settings, **why, **progress, **limits)
+    return JobView.of(job, settings=settings, **progress, **limits)
 
 
 def _total_iterations(job: Work) -> int | None:

@@ -2,11 +2,12 @@
 
 import asyncio
 import io
+import json
 import os
 import shlex
 import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from evolverpc_common.output_tail import OutputTail
@@ -18,6 +19,7 @@ from sandbox_runtime.backends.docker.container import WORKSPACE, Container, Cont
 from sandbox_runtime.backends.docker.docker_command import docker, image_id
 from sandbox_runtime.backends.docker.gateway_sockets import answer
 from sandbox_runtime.backends.image_setup import (
+    GATEWAY_VARIABLES,
     PROGRAM,
     SERVER,
     SERVER_PYTHON,
@@ -44,7 +46,7 @@ FROM {base}
 RUN apt-get update && apt-get install -y --no-install-recommends git ca-certificates && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir uv && uv venv --python /usr/local/bin/python{version} {server}
 RUN uv pip install --no-cache --python {python} {requirements}
-RUN install -d -o {builder} -g {builder} {program}
+RUN install -d -m 1777 {workspace} && install -d -o {builder} -g {builder} {program}
 COPY ours {server}/lib/python{version}/site-packages
 """
 
@@ -77,7 +79,7 @@ async def ready(
     image = None if rebuild else await asyncio.to_thread(image_id, name)
     if image is None:
         on_progress(f"building the image {name}")
-        image = await _installed(recipe, base, name, records, session)
+        image = await _installed(recipe, base, name, records, session, on_progress)
     return prepared(recipe, image)
 
 
@@ -93,6 +95,7 @@ async def _built_base() -> str:
             requirements=shlex.join(requirements(EXTRAS)),
             builder=BUILDER,
             program=PROGRAM,
+            workspace=WORKSPACE,
         )
         (Path(folder) / "Dockerfile").write_text(text, encoding="utf-8")
         try:
@@ -108,26 +111,33 @@ async def _built_base() -> str:
 
 
 async def _installed(
-    recipe: Recipe, base: str, name: str, records: SandboxRecords, session: GatewaySession | None
+    recipe: Recipe,
+    base: str,
+    name: str,
+    records: SandboxRecords,
+    session: GatewaySession | None,
+    on_progress: Callable[[str], None],
 ) -> str:
     """Install a recipe in a container without a network but the session, and keep what is in it as an image."""
     record = records.add({"purpose": "build"})
     plan = ContainerPlan(record.id, base, SERVER_PYTHON, _LIMITS, record.sockets, writable=True, user=BUILDER)
     container = Container(plan)
     try:
-        sources = build_variables(os.environ)
+        sources, carried, unseen = _package_sources()
+        if unseen:
+            on_progress(f"{', '.join(unseen)}: a folder of this machine, which a build in a container cannot use")
         variables = {
-            **{name: value for name, value in sources.items() if not [*readable_by({name: value})]},  # no file of ours
+            **sources,
             "PATH": f"{SERVER}/bin:/usr/local/bin:/usr/bin:/bin",
             "HOME": f"{WORKSPACE}/home",
             "TMPDIR": f"{WORKSPACE}/tmp",  # noqa: S108  of a container
             "UV_PYTHON_INSTALL_DIR": f"{PROGRAM}/python",
-            **await answer(session, record),
+            GATEWAY_VARIABLES: json.dumps(dict(await answer(session, record))),
         }
         async with asyncio.timeout(START_S):
             await container.start()
         with tempfile.TemporaryDirectory() as folder:
-            packed = await asyncio.to_thread(_packed, recipe, Path(folder))
+            packed = await asyncio.to_thread(_packed, recipe, carried, Path(folder))
             await _run(container, variables, ("tar", "-xf", "-", "-C", f"{WORKSPACE}/home"), packed)
         module = "sandbox_runtime.backends.image_setup"
         await _run(container, variables, (SERVER_PYTHON, "-I", "-m", module, f"{WORKSPACE}/home/recipe", PROGRAM))
@@ -155,12 +165,23 @@ async def _removed(container: Container, records: SandboxRecords, record: Sandbo
     await asyncio.to_thread(records.remove, record)
 
 
-def _packed(recipe: Recipe, folder: Path) -> bytes:
-    """Return a tar with the recipe, as `recipe/`."""
+def _package_sources() -> tuple[dict[str, str], dict[str, Path], list[str]]:
+    """Return variables that name sources of packages, the files that they name, and the variables that are left out."""
+    given = build_variables(os.environ)
+    files = {name: Path(value) for name, value in given.items() if value and Path(value).is_file()}
+    unseen = [name for name in given if name not in files and [*readable_by({name: given[name]})]]
+    passed = {name: value for name, value in given.items() if name not in unseen}
+    return {**passed, **{name: f"{WORKSPACE}/home/files/{name}" for name in files}}, files, unseen
+
+
+def _packed(recipe: Recipe, files: Mapping[str, Path], folder: Path) -> bytes:
+    """Return a tar with the recipe, as `recipe/`, and these files by their names, in `files/`."""
     wanted = folder / "recipe"
     wanted.mkdir()
     write_recipe(recipe, wanted)
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w") as archive:
         archive.add(wanted, "recipe")
+        for name, file in files.items():
+            archive.add(file.resolve(), f"files/{name}")
     return written.getvalue()

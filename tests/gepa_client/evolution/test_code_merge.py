@@ -41,7 +41,7 @@ class Merging:
         self.code_merge.on_iteration_start({"state": self.state})
         self.code_merge.on_evaluation_start({"candidate_idx": None, "parent_ids": [1, 2]})
         self.during = self.state.evaluation_cache
-        self.evolving.evaluate(rows(2), pick)
+        self.batch = self.evolving.evaluate(rows(2), pick)
         self.code_merge.on_evaluation_end({})
         return pick
 
@@ -72,14 +72,17 @@ def test_the_code_of_both_parents_is_evaluated(merging):
     assert (run.during, run.state.evaluation_cache) == (None, "the cache")  # no scores of what is not merged yet
 
 
-def test_a_rejected_merge_leaves_what_gepa_chose(merging):
+@pytest.mark.parametrize("text", ["teal", None])
+def test_a_rejected_merge_leaves_what_gepa_chose_and_fails_what_is_a_parent(merging, text):
     run = merging()
 
     def conflict(_params):
         raise MutationRejected("no", stage="edit", reason="both change steps")
 
     run.server.replies["apply_mutation"] = conflict
-    pick = run.merge(dict(run.pool[2]))
-    assert pick == run.pool[2]
+    chosen = run.pool[2] if text is None else {**run.pool[2], "rules": text}
+    assert run.merge(dict(chosen)) == chosen
+    assert bool(run.server.called("evaluate")) == (text is not None)
+    assert run.batch.scores == [0, 0] or text is not None
     assert run.events[-1].event == "mutation_rejected"
     assert "both change steps" in run.lineage.as_text(run.pool[1])

@@ -25,10 +25,10 @@ def test_a_program_that_always_fails_pauses_a_run_that_cannot_fix_it(
     share: float | None, evolve: Evolve, pauses: bool
 ) -> None:
     cancel_token = CancelToken()
-    stop = FailureStop("r1", None, share, cancel_token)
+    stop = FailureStop(share, cancel_token)
     stop.begin(evolve)
     for at in range(FAILURE_WINDOW):
         stop.done(FAILED if at % 2 else replace(FAILED, status="timeout"))
     assert (cancel_token.reason is not None) == pauses
     if cancel_token.reason is not None:
-        assert "to continue regardless: `evolverpc resume r1 --failure-stop 1`" in cancel_token.reason.reason
+        assert "allows (1: the run continues regardless); the first: " in cancel_token.reason.reason

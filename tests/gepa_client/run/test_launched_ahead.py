@@ -23,13 +23,13 @@ WITH_MODEL = RunConfig(**CONFIG)
 def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
     """The processes that are launched, in order."""
     found: list[subprocess.Popen[bytes]] = []
-    launch = supervisor._launch
+    launch = supervisor.launch_here
 
     def kept(*arguments: Any) -> Any:
         found.append(launch(*arguments))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(supervisor, "_launch", kept)
+    monkeypatch.setattr(supervisor, "launch_here", kept)
     yield found
     assert all(process.poll() is not None for process in found)
 
