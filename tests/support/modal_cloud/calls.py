@@ -73,6 +73,10 @@ class Calls(Deploying):
         self.reachable.add(asked.port)
         return api_pb2.TunnelStartResponse(host="127.0.0.1", port=asked.port)
 
+    async def tunnel_stop(self, asked: api_pb2.TunnelStopRequest, _: Metadata) -> api_pb2.TunnelStopResponse:
+        self.reachable.discard(asked.port)
+        return api_pb2.TunnelStopResponse(exists=True)
+
     def end_calls(self) -> None:
         """Kill what still runs."""
         for call in self.calls.values():
@@ -83,10 +87,11 @@ class Calls(Deploying):
     def _begun(self, name: str, arguments: bytes) -> Call:
         secrets = [self.secrets[each.removeprefix("st-")] for each in self.functions[name].secret_ids]
         kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
-        given = {key: text for each in (kept, self.env, *secrets) for key, text in each.items()}
         folder = tempfile.TemporaryDirectory(prefix="modal-")
+        own = {"TMPDIR": folder.name, "MODAL_IS_REMOTE": "1"}
+        given = {key: text for each in (kept, self.env, *secrets, own) for key, text in each.items()}
         command = [sys.executable, container.__file__, self.app_file, name]
-        process = subprocess.Popen(command, env={**given, "TMPDIR": folder.name}, stdin=subprocess.PIPE)
+        process = subprocess.Popen(command, env=given, stdin=subprocess.PIPE)
         assert process.stdin is not None
         process.stdin.write(arguments)
         process.stdin.close()

@@ -1,30 +1,14 @@
 """The container of one call: runs a function of an app's file with the arguments that come on stdin."""
 
-import asyncio
-import contextlib
 import importlib.util
 import pickle
 import signal
 import sys
-from collections.abc import Iterator
-from types import SimpleNamespace
 
 import modal
-from modal_proto import api_pb2
+from modal._tunnel import Tunnel
 
 NONE = pickle.dumps(None)
-
-
-@contextlib.contextmanager
-def forward(port: int) -> Iterator[SimpleNamespace]:
-    """As `modal.forward`, whose client must be that of a container, and whose tunnel has TLS."""
-
-    async def start() -> None:
-        client = await modal.Client.from_env.aio()
-        await client._stub.TunnelStart(api_pb2.TunnelStartRequest(port=port))
-
-    asyncio.run(start())
-    yield SimpleNamespace(url=f"http://127.0.0.1:{port}")
 
 
 def cancel(*_: object) -> None:
@@ -33,7 +17,7 @@ def cancel(*_: object) -> None:
 
 def main() -> None:
     file, name = sys.argv[1:]
-    modal.forward = forward
+    setattr(Tunnel, "url", property(lambda tunnel: f"http://{tunnel.host}:{tunnel.port}"))  # noqa: B010  it is https there
     signal.signal(signal.SIGTERM, cancel)
     spec = importlib.util.spec_from_file_location("app_of_container", file)
     assert spec is not None
