@@ -27,6 +27,7 @@ from gepa_service.cli.arguments import (
     JobsAtOnce,
     Journals,
     KeepDays,
+    sandbox_of,
 )
 from gepa_service.cli.dispatcher_parts import dispatch, place_of, sender_of
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
@@ -41,7 +42,7 @@ def dispatcher(
     ] = "http://127.0.0.1:8600",
     folder: Annotated[Path, typer.Option(metavar="DIR", help="For the files of jobs.")] = Path("service-data/work"),
     jobs: JobsAtOnce = 2,
-    sandbox: Isolation = "bubblewrap",
+    sandbox: Isolation = None,
     engine: EngineName = LOCAL,
     allow_local: AllowLocal = False,
     allow_network: AllowNetwork = None,
@@ -52,6 +53,7 @@ def dispatcher(
 
     SIGTERM hands the work of this machine back; that of a cluster continues.
     """
+    kind = sandbox_of(sandbox, engine, api)
     configure_logs("dispatcher", logging.WARNING)
     stop = threading.Event()
     try:
@@ -67,7 +69,7 @@ def dispatcher(
             closing(open_store(journals)) as store,
             signals_handled(lambda _number, _frame: stop.set(), signal.SIGTERM, signal.SIGINT),
         ):
-            place = place_of(api=api, folder=folder, sandbox=sandbox)
+            place = place_of(api=api, folder=folder, sandbox=kind)
             dispatch(service.attempt_parts(store), place, jobs, sender_of(service), stop, engine, keep_days)
     except (ConfigurationError, EngineRefused, JournalError) as error:
         refuse(str(error))
