@@ -20,6 +20,9 @@ APP, FUNCTION = "evolverpc-service", "attempt"
 ASK_S = 5.0
 """Seconds between two questions whether a call has ended."""
 
+GRACE_S = 60.0
+"""Seconds that an attempt has to notice by the API that it is over, and to remove what it made; then it is cancelled."""
+
 
 class ModalEngine:
     """Used in a `with` block, by one thread. Its attempts continue after the block.
@@ -32,6 +35,8 @@ class ModalEngine:
         self._arguments, self._at_once = arguments, at_once
         self._seen: dict[str, float] = {}
         """When each call was last known to run."""
+        self._over: dict[str, float] = {}
+        """When calls that are to be stopped are cancelled."""
         self._kinds: list[What] = []
 
     def __enter__(self) -> Self:
@@ -61,12 +66,15 @@ class ModalEngine:
     def stop(self, work: Work) -> None:
         """As of `Engine`."""
         if work.call is not None:
-            with _reported("cancel an attempt"), suppress(exception.NotFoundError):
-                modal.FunctionCall.from_id(work.call).cancel()
+            self._over[work.call] = time.monotonic() + GRACE_S
 
     def ended(self, running: Sequence[Work]) -> list[Work]:
         """As of `Engine`."""
         present = time.monotonic()
+        for call in [call for call, moment in self._over.items() if present >= moment]:
+            with _reported("cancel an attempt"), suppress(exception.NotFoundError):
+                modal.FunctionCall.from_id(call).cancel()
+            del self._over[call]
         seen = {work.call: self._seen.get(work.call, -math.inf) for work in running if work.call is not None}
         due = [call for call, moment in seen.items() if present - moment >= ASK_S]
         with _reported("ask for attempts"):

@@ -71,7 +71,10 @@ def test_a_further_dispatcher_finds_a_running_call_and_one_that_was_killed_is_co
     assert len(cloud.control.calls) == 2
 
 
-def test_a_stopped_call_ends_and_one_that_is_not_known_has_ended(service: Platform, cloud: Cloud) -> None:
+def test_a_call_that_does_not_stop_is_cancelled_and_one_that_is_not_known_has_ended(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gepa_service.engines.modal.GRACE_S", 0.0)
     cloud.control.app_file.write_text(
         "import modal, signal\napp = modal.App()\n\n@app.function()\ndef attempt(*_):\n    signal.pause()\n"
     )
@@ -84,6 +87,7 @@ def test_a_stopped_call_ends_and_one_that_is_not_known_has_ended(service: Platfo
         assert engine.ended([work, *unknown]) == unknown
         assert engine.capacity() == [("rollouts", "step")]
         engine.stop(work)
+        assert engine.ended([]) == []
         until(lambda: cloud.control.calls[str(work.call)].process.poll() is not None)
     with ModalEngine(lambda work: (work.id,), at_once=1) as engine:
         assert engine.ended([work]) == [work]
