@@ -1,11 +1,12 @@
-"""The service at Modal: its API as a web endpoint, its dispatcher as a function; see README.md here."""
+"""The service at Modal: its API as a web endpoint, each attempt as a call of a function; see README.md here."""
 
 import atexit
 import contextlib
 import logging
 import os
-import time
-from collections.abc import Iterator
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +23,27 @@ SECRET = "evolverpc-service"  # noqa: S105  a name
 REQUIRED = ["GEPA_SERVICE_DATABASE", "GEPA_SERVICE_JOURNALS", "GEPA_SERVICE_MASTER_KEY"]
 
 JOBS = 40
-"""Jobs at the same time, and as many batches and steps: what they do is in sandboxes of their own."""
+"""Jobs at the same time, and as many batches and steps: each in a container of its own."""
 
-CPU, MEMORY_MB = 4.0, 16384
-"""Of the dispatcher's container: about 150 MB for each of them."""
-
-ALWAYS_ON = False
-"""Whether a dispatcher runs without work too. If not, the first job waits until there is one, up to a minute."""
+CPU, MEMORY_MB = 0.5, 1024
+"""Of the container of an attempt: programs and optimizers are in sandboxes of their own."""
 
 LONGEST_S = 24 * 3600
 """As long as Modal lets a function run."""
 
 DRAIN_S = 900
-"""Seconds before that in which a dispatcher hands its work back, which the next one continues."""
+"""Seconds before that in which an attempt hands its work back, which the next one continues."""
 
-IDLE_S = 300
-"""Seconds without work after which a dispatcher ends."""
+RESTART_S = 5.0
+"""Seconds after which a dispatcher that failed is started again."""
 
 REQUEST_S = 3600
 """Seconds of the longest request: a stream. Its client continues after its last event with another request."""
 
-WORK = "/tmp/work"  # noqa: S108  of a container, and its own
+WORK = Path(tempfile.gettempdir(), "work")
+"""Of a container, and its own."""
+
+_log = logging.getLogger(__name__)
 
 
 def _image() -> modal.Image:
@@ -57,65 +58,87 @@ def _image() -> modal.Image:
     )
 
 
-app = modal.App(NAME, image=_image(), secrets=[modal.Secret.from_name(SECRET, required_keys=REQUIRED)])
+app = modal.App(NAME, image=_image())
+secret = modal.Secret.from_name(SECRET, required_keys=REQUIRED)
 
 
-@app.function(min_containers=1, timeout=REQUEST_S)
+@app.function(secrets=[secret], min_containers=1, timeout=REQUEST_S)
 @modal.concurrent(max_inputs=500)
 @modal.asgi_app()
 def api() -> Any:
-    """Serve the HTTP API: the application of `evolverpc service api`."""
+    """Serve the HTTP API, the application of `evolverpc service api`, and dispatch work if no other container does."""
     from gepa_service.api.app import create_app
 
     parts = contextlib.ExitStack()
     atexit.register(parts.close)
-    return create_app(parts.enter_context(_opened()))
+    service = parts.enter_context(_opened())
+    application = create_app(service)
+    serving = application.router.lifespan_context
+
+    @contextlib.asynccontextmanager
+    async def serving_and_dispatching(served: Any) -> AsyncIterator[Any]:
+        async with serving(served) as state:
+            with _dispatching(service):
+                yield state
+
+    application.router.lifespan_context = serving_and_dispatching
+    return application
 
 
-@app.function(cpu=CPU, memory=MEMORY_MB, timeout=LONGEST_S, max_containers=1, single_use_containers=True)
-def dispatcher() -> None:
-    """Run jobs, batches and steps until there is no work, the time of a function is nearly over, or Modal ends it."""
-    from gepa_client.journal.store import open_store
-    from gepa_service.api.request_log import configure_logs
-    from gepa_service.cli.dispatcher_parts import dispatch, place_of, sender_of
+@app.function(cpu=CPU, memory=MEMORY_MB, timeout=LONGEST_S, retries=0, single_use_containers=True)
+def attempt(work_id: str, token: str, api_url: str, version: str) -> None:
+    """Make an attempt at a work: until it ends, the time of a function is nearly over, or Modal cancels the call.
 
-    configure_logs("dispatcher", logging.WARNING)
-    with _opened() as service, contextlib.closing(open_store(service.journals)) as store:
-        parts = service.attempt_parts(store)
-        place = place_of(api=service.public_url, folder=Path(WORK), sandbox="modal", forward=forwarded)
-        begun = time.monotonic()
-        last_busy = begun
+    It has no secret of the service: by its token the API gives it those of its tenant.
+    """
+    from gepa_service.cli.dispatcher_parts import place_of
+    from gepa_service.jobs.http_attempt import run_on_node
 
-        def is_over(is_busy: bool) -> bool:
-            nonlocal last_busy
-            present = time.monotonic()
-            if is_busy:
-                last_busy = present
-            return present - begun > LONGEST_S - DRAIN_S or present - last_busy > IDLE_S
-
-        dispatch(parts, place, JOBS, sender_of(service), is_over)
+    stop = threading.Event()
+    place = place_of(api=api_url, folder=WORK, sandbox="modal", forward=forwarded)
+    WORK.mkdir(parents=True, exist_ok=True)
+    running = threading.Thread(target=run_on_node, args=(work_id, token, place, version, stop), name=work_id)
+    running.start()
+    try:
+        running.join(LONGEST_S - DRAIN_S)
+    finally:
+        stop.set()
+        running.join()
 
 
-@app.function(schedule=modal.Period(minutes=1), timeout=120, max_containers=1)
-def start() -> bool:
-    """Start a dispatcher if there is work and none runs; return whether one was started."""
-    from gepa_service.cli.arguments import open_cli_records
-    from gepa_service.jobs.queue import is_needed
-
-    with open_cli_records(_settings()["GEPA_SERVICE_DATABASE"]) as records:
-        wanted = ALWAYS_ON or is_needed(records)
-    present = dispatcher.get_current_stats()
-    if not wanted or present.backlog + present.num_running_inputs:
-        return False
-    dispatcher.spawn()
-    return True
-
-
-@app.function(timeout=120)
+@app.function(secrets=[secret], timeout=120)
 def check() -> None:
     """Open the databases with the master key, or print what to change in the secret."""
     with _opened():
         print("the databases and the master key can be used")
+
+
+@contextlib.contextmanager
+def _dispatching(service: Any) -> Iterator[None]:
+    """Run a dispatcher in a thread for the block: one of all containers has the lease and places work."""
+    from gepa_client.journal.store import open_store
+    from gepa_service.cli.arguments import MODAL
+    from gepa_service.cli.dispatcher_parts import dispatch, place_of, sender_of
+
+    stop = threading.Event()
+    place = place_of(api=service.public_url, folder=WORK, sandbox="modal")
+
+    def run() -> None:
+        while not stop.is_set():
+            try:
+                with contextlib.closing(open_store(service.journals)) as store:
+                    dispatch(service.attempt_parts(store), place, JOBS, sender_of(service), stop, MODAL)
+            except Exception:  # noqa: BLE001  what has failed is logged, and work is to be placed still
+                _log.exception("the dispatcher has failed, and is started again in %g s", RESTART_S)
+                stop.wait(RESTART_S)
+
+    thread = threading.Thread(target=run, name="dispatcher")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 @contextlib.contextmanager

@@ -5,10 +5,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import typer
 
 from evolverpc_common.display_text import without_password
+from evolverpc_common.network_addresses import is_loopback
+from gepa_client.settings.run_settings import SandboxKind
 from gepa_client.views.console import PAUSED, refuse
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.every import every
@@ -21,6 +24,8 @@ DEFAULT_DATABASE = "service-data/records.db"
 DEFAULT_JOURNALS = "service-data/journals.db"
 LOCAL = "local"
 """The engine of this machine."""
+
+MODAL = "modal"
 
 Database = Annotated[
     str,
@@ -49,8 +54,11 @@ GitHubApp = Annotated[
 Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")]
 Isolation = Annotated[
-    Literal["bubblewrap", "process"],
-    typer.Option(help="What isolates programs and optimizers; `process` isolates nothing."),
+    Literal["bubblewrap", "process"] | None,
+    typer.Option(
+        help="What isolates programs and optimizers; `process` isolates nothing.",
+        show_default="bubblewrap; at Modal its own sandboxes",
+    ),
 ]
 JobsAtOnce = Annotated[
     int, typer.Option(min=1, max=1000, metavar="N", help="Jobs at the same time, and as many batches and steps.")
@@ -58,8 +66,8 @@ JobsAtOnce = Annotated[
 
 
 def _engine(name: str) -> str:
-    if name not in (LOCAL, "auto") and not name.startswith("ray://"):
-        raise typer.BadParameter(f"give {LOCAL}, auto, or ray://HOST:PORT")
+    if name not in (LOCAL, MODAL, "auto") and not name.startswith("ray://"):
+        raise typer.BadParameter(f"give {LOCAL}, {MODAL}, auto, or ray://HOST:PORT")
     return name
 
 
@@ -68,10 +76,24 @@ EngineName = Annotated[
     typer.Option(
         "--engine",
         callback=_engine,
-        metavar="local|auto|ray://HOST:PORT",
-        help="Where work runs: on this machine, or on a Ray cluster (`auto`: that of this machine).",
+        metavar="local|modal|auto|ray://HOST:PORT",
+        help="Where work runs: on this machine, at Modal (always in its own sandboxes), or on a Ray"
+        " cluster (`auto`: that of this machine).",
     ),
 ]
+
+
+def sandbox_of(sandbox: SandboxKind | None, engine: str, api: str) -> SandboxKind:
+    """Return what isolates work of this engine. Refuses what attempts at Modal cannot use: exits with 2."""
+    if engine != MODAL:
+        return sandbox or "bubblewrap"
+    if sandbox is not None:
+        refuse(f"--sandbox {sandbox}: --engine {MODAL} always uses Modal's own sandboxes; leave --sandbox out")
+    if is_loopback(urlsplit(api).hostname):
+        refuse(f"{api}: attempts at Modal cannot reach an API on loopback; give the https:// address that they can")
+    return "modal"
+
+
 KeepDays = Annotated[
     float | None,
     typer.Option(

@@ -1,17 +1,17 @@
-"""Make a dispatcher and its engine from what an operator configures, and run it until a signal."""
+"""Make a dispatcher and its engine from what an operator configures, and run it."""
 
+import importlib.util
 import logging
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from evolverpc_common.installation import installed_version
-from evolverpc_common.signal_handlers import signals_handled
 from gepa_client.settings.run_settings import SandboxKind
 from gepa_service.api.app_state import Service
-from gepa_service.cli.arguments import LOCAL
+from gepa_service.cli.arguments import LOCAL, MODAL
+from gepa_service.engines.engine import Engine, EngineRefused
 from gepa_service.engines.local import LocalEngine
 from gepa_service.engines.ray_engine import RayEngine
 from gepa_service.jobs.attempt import Attempt, Place
@@ -29,7 +29,6 @@ from gepa_service.webhooks.sender import Sender
 
 PRIVATE = 0o700
 RESTART_S = 5.0
-LOOK_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -45,8 +44,8 @@ def opened_dispatcher(
 ) -> Iterator[Dispatcher]:
     """Open a dispatcher for the block. Attempts of the local engine hand their work back at its end.
 
-    `engine`: `local`, or the address of a Ray cluster. `at_once`: attempts at the same time, in each lane. `keep_warm`:
-    as of `SharedProcesses`.
+    `engine`: `local`, `modal`, or the address of a Ray cluster. `at_once`: attempts at the same time, in each lane.
+    `keep_warm`: as of `SharedProcesses`.
 
     Raises:
         OSError: the folder of works cannot be used. EngineRefused: the engine cannot.
@@ -66,7 +65,7 @@ def opened_dispatcher(
 
 def engine_of(
     name: str, parts: AttemptParts, place: Place, shared: SharedProcesses, at_once: int
-) -> LocalEngine | RayEngine:
+) -> AbstractContextManager[Engine]:
     """Return the engine of a name, as of `opened_dispatcher`. `shared`: of attempts on this machine."""
     if name == LOCAL:
 
@@ -77,10 +76,17 @@ def engine_of(
 
     check_api(place.api)
 
-    def arguments(work: Work) -> tuple[str, str, Place, str]:
-        return work.id, parts.tokens.issue(work, role="attempt"), place, installed_version()
+    def token(work: Work) -> str:
+        return parts.tokens.issue(work, role="attempt")
 
-    return RayEngine(name, run_on_node, arguments, at_once)
+    version = installed_version()
+    if name == MODAL:
+        if importlib.util.find_spec("modal") is None:
+            raise EngineRefused("Modal is not installed: pip install 'evolverpc[modal]'")
+        from gepa_service.engines.modal import ModalEngine
+
+        return ModalEngine(lambda work: (work.id, token(work), place.api, version), at_once)
+    return RayEngine(name, run_on_node, lambda work: (work.id, token(work), place, version), at_once)
 
 
 def sender_of(service: Service) -> Sender:
@@ -93,16 +99,14 @@ def dispatch(
     place: Place,
     at_once: int,
     sender: Sender,
-    is_over: Callable[[bool], bool] = lambda _busy: False,
+    stop: threading.Event,
     engine: str = LOCAL,
     keep_days: float | None = None,
 ) -> None:
-    """Dispatch work, and send webhooks beside, until SIGTERM or SIGINT; then hand back what runs on this machine.
+    """Dispatch work, and send webhooks beside, until `stop` is set; then hand back what runs on this machine.
 
-    `is_over`: ends it too once it returns true; asked each second, given `Dispatcher.is_busy`. `keep_days`: as of
-    `DeletedFiles`. `engine`, and what is raised: as of `opened_dispatcher`.
+    `keep_days`: as of `DeletedFiles`. `engine`, and what is raised: as of `opened_dispatcher`.
     """
-    stop = threading.Event()
 
     def send() -> None:
         while not stop.is_set():
@@ -112,20 +116,12 @@ def dispatch(
                 _log.exception("webhooks: an error; continued in %g s", RESTART_S)
                 stop.wait(RESTART_S)
 
-    def watch() -> None:
-        while not stop.wait(LOOK_S):
-            if is_over(dispatcher.is_busy):
-                stop.set()
-
     def clean() -> None:
         DeletedFiles(parts.records, parts.journals, place, keep_days).run(stop)
 
-    beside = {"webhooks": send, "end": watch, "deleted files": clean}
+    beside = {"webhooks": send, "deleted files": clean}
     threads = [threading.Thread(target=each, name=name) for name, each in beside.items()]
-    with (
-        signals_handled(lambda _number, _frame: stop.set(), signal.SIGTERM, signal.SIGINT),
-        opened_dispatcher(parts, place, at_once, engine) as dispatcher,
-    ):
+    with opened_dispatcher(parts, place, at_once, engine) as dispatcher:
         for thread in threads:
             thread.start()
         try:

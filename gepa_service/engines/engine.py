@@ -21,8 +21,8 @@ class Engine(Protocol):
     nothing once the next one is placed. All methods return within seconds, and may raise `EngineUnavailable`.
     """
 
-    def start(self, work: Work) -> None:
-        """Start the attempt `work.attempts`."""
+    def start(self, work: Work) -> str | None:
+        """Start the attempt `work.attempts`; return what its record keeps as `call`, if the engine needs it."""
 
     def stop(self, work: Work) -> None:
         """Have an attempt stop and hand its work back, if it still runs."""

@@ -12,7 +12,7 @@ from gepa_service.jobs.dispatcher_lease import DispatcherLease
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.work import Work
 from gepa_service.records.every import every
-from gepa_service.records.store import RecordError, RecordStore
+from gepa_service.records.store import RecordError, RecordStore, changed
 
 IDLE_S = 0.1
 """Seconds between two looks at the queue if nothing can be placed."""
@@ -25,16 +25,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Dispatcher:
-    """Places work while it has the lease. Several processes may each run one.
-
-    `is_busy`: whether work ran, or was placed, when it looked last.
-    """
+    """Places work while it has the lease. Several processes may each run one."""
 
     records: RecordStore
     queue: Queue
     engine: Engine
     lease: DispatcherLease
-    is_busy: bool = False
     _placed: dict[tuple[str, int], Work] = field(default_factory=dict)
 
     def run(self, stop: threading.Event) -> None:
@@ -70,7 +66,6 @@ class Dispatcher:
             self.lease.renew()
         for work in ended if self.lease.is_held else ():
             self.queue.put_back(work, "its attempt ended before the work was over", setbacks=work.setbacks + 1)
-        self.is_busy = bool(running)
 
     def place(self) -> bool:
         """Place the next work; return whether there was one.
@@ -83,10 +78,15 @@ class Dispatcher:
         if work is None:
             return False
         try:
-            self.engine.start(work)
+            call = self.engine.start(work)
         except EngineUnavailable:
             self.queue.put_back(work, "it waits: the engine cannot be reached", setbacks=work.setbacks)
             raise
-        self._placed[work.id, work.attempts] = work
-        self.is_busy = True
+        placed = self._placed[work.id, work.attempts] = work.model_copy(update={"call": call})
+        if call is not None:
+            changed(
+                self.records,
+                placed,
+                lambda found: found if found.attempts != work.attempts else found.model_copy(update={"call": call}),
+            )
         return True

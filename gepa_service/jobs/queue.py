@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.jobs.month_spending import NOTHING_LEFT
 from gepa_service.jobs.tenant_quotas import quotas_of
-from gepa_service.model.webhook import WebhookDelivery
 from gepa_service.model.work import LANES, TURN, Turn, What, Work
 from gepa_service.records.every import every
 from gepa_service.records.record import now
@@ -89,6 +88,7 @@ class Queue:
         changes = {
             "status": "running",
             "attempts": work.attempts + 1,
+            "call": None,
             "attempt_usd": 0.0,
             "attempt_unpriced": 0,
             "started": work.started or now(),
@@ -113,12 +113,6 @@ class Queue:
     def _last_turn(self, tenant: str) -> datetime:
         found = self.records.get(Turn, tenant, TURN)
         return NEVER if found is None else found.updated
-
-
-def is_needed(records: RecordStore) -> bool:
-    """Return whether a dispatcher has something to do. Raises `RecordsUnavailable`."""
-    work = records.count(Work, None, {"status": ("pending", "running")})
-    return bool(work or records.count(WebhookDelivery, None, {"status": "pending"}))
 
 
 def sandboxes_of(work: Work) -> int:

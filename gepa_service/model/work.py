@@ -79,8 +79,9 @@ class Work(Record):
     `settings`: of `evolverpc`, without secrets and without what the service decides. `client_id`: the connected
     repository. `wanted`: what the tenant asked for last; the attempt acts on it. `failure`: of a failed optimization:
     `kind` (`preflight`, `sandbox`, `run`, ...), `message`, and for a preflight its findings. `attempts`: how often it
-    was begun or continued; the writes of each attempt are refused once another has begun. `setbacks`: how often
-    in a row it was interrupted before it got further. `not_before`: when it may be tried again after a setback.
+    was begun or continued; the writes of each attempt are refused once another has begun. `call`: by which an engine
+    that chooses it finds the present attempt. `setbacks`: how often in a row it was interrupted before it got further.
+    `not_before`: when it may be tried again after a setback.
 
     An optimization has a run of its id in the store of journals. `progress`: how far that is; `program_id`: the version
     that it made; `month`: in which it last ran, such as `2026-01`; `usd_before_month`: what it had cost before that.
@@ -107,6 +108,7 @@ class Work(Record):
     started: datetime | None = None
     completed: datetime | None = None
     attempts: int = 0
+    call: str | None = None
     setbacks: int = 0
     not_before: datetime | None = None
     failure: dict[str, Any] | None = None

@@ -1,6 +1,6 @@
-"""The whole way at Modal: the app of `deploy/` is deployed to a loopback Modal, and its functions run in this process.
+"""The whole way at Modal: the app of `deploy/` is deployed to a loopback Modal; its API runs in this process.
 
-Modal's own command deploys it, and Modal's SDK makes all sandboxes.
+Modal's own command deploys it, and Modal's SDK calls the function of the attempts and makes all sandboxes.
 """
 
 import asyncio
@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -21,7 +20,6 @@ import httpx
 import pytest
 
 from gepa_service.auth.keys import make_key
-from gepa_service.cli import dispatcher_parts
 from gepa_service.cli.service_parts import ConfigurationError
 from gepa_service.jobs.front_port import free_port
 from gepa_service.model.tenant import TENANTS, Tenant
@@ -83,8 +81,7 @@ def deployed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     url = f"http://127.0.0.1:{free_port()}"
     monkeypatch.setattr(module, "serve", module.api.local, raising=False)
     monkeypatch.setattr(module, "api", SimpleNamespace(get_web_url=lambda: url))
-    monkeypatch.setattr(module, "WORK", str(tmp_path / "work"))
-    monkeypatch.setattr(module, "IDLE_S", 3.0)
+    monkeypatch.setattr(module, "WORK", tmp_path / "work")
     return module
 
 
@@ -120,26 +117,20 @@ def fill(monkeypatch: pytest.MonkeyPatch, secret: dict[str, str]) -> None:
         monkeypatch.setenv(name, value)
 
 
+def deploy(cloud: Cloud) -> "subprocess.CompletedProcess[str]":
+    """Deploy the app by Modal's own command."""
+    env = {**{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}, **cloud.env}
+    command = [sys.executable, "-m", "modal", "deploy", str(APP)]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
 async def test_a_private_repository_is_improved_and_delivered_by_the_functions_of_the_app_in_sandboxes_at_modal(
     tmp_path: Path, cloud: Cloud, variables: dict[str, str], deployed: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dispatchers = list[Future[None]]()
-    work, loop = deployed.dispatcher.local, asyncio.get_running_loop()
-
-    def spawn() -> None:
-        dispatchers.append(asyncio.run_coroutine_threadsafe(asyncio.to_thread(work), loop))
-
-    @contextlib.contextmanager
-    def forward(port: int) -> Iterator[SimpleNamespace]:
-        cloud.reach(port)
-        yield SimpleNamespace(url=f"http://127.0.0.1:{port}")
-
-    def stats() -> SimpleNamespace:
-        return SimpleNamespace(backlog=0, num_running_inputs=len(dispatchers))
-
-    monkeypatch.setattr(deployed, "dispatcher", SimpleNamespace(get_current_stats=stats, spawn=spawn))
-    monkeypatch.setattr("modal.forward", forward)
-    monkeypatch.setattr(dispatcher_parts, "signals_handled", lambda *_: contextlib.nullcontext())  # not the main thread
+    cloud.control.secrets[SECRET] = variables
+    cloud.control.app_file = APP
+    done = await asyncio.to_thread(deploy, cloud)
+    assert done.returncode == 0, done.stdout + done.stderr
     url = deployed.api.get_web_url()
     cloud.reach(int(url.rpartition(":")[2]))
     database = variables["GEPA_SERVICE_DATABASE"]
@@ -158,20 +149,19 @@ async def test_a_private_repository_is_improved_and_delivered_by_the_functions_o
             }
             async with httpx.AsyncClient(base_url=url, timeout=90) as client:
                 owner, rival = (Caller(client, key) for key in keys)
-                assert not await asyncio.to_thread(deployed.start.local)
                 job_id = await submitted(github, owner, "", {"OPENAI_API_KEY": "sk-story"}, request)
-                assert await asyncio.to_thread(deployed.start.local)
-                assert not await asyncio.to_thread(deployed.start.local), "one dispatcher runs"
                 job = await ended(owner, job_id, WAIT_S)
                 found = await delivered(tmp_path, github, owner, rival, job)
-                await asyncio.gather(*map(asyncio.wrap_future, dispatchers))
     assert json.loads((found.clone / TEXTS).read_text()) == {"prompt": "better"}
     await check_goal(tmp_path, found.clone)
+    calls = cloud.control.calls.values()
+    assert {call.process.wait(WAIT_S) for call in calls} == {0}
     assert cloud.running == [], "a job's sandboxes end with it"
     [driver] = [box for box in cloud.boxes if box.tags.get("purpose") == "driver"]
     hidden = ("sk-story", "mongodb:", variables["GEPA_SERVICE_MASTER_KEY"])
-    sent = f"{driver.asked} {driver.execs}"
-    assert [each for each in hidden if each in sent] == [], "the optimizer has no secret and no database"
+    sent = f"{driver.asked} {driver.execs} {[call.arguments for call in calls]}"
+    assert [each for each in hidden if each in sent] == [], "attempt and optimizer get no secret and no database"
+    assert list(cloud.control.functions["attempt"].secret_ids) == []
     assert list(driver.definition.network_access.allowed_cidrs) == ["127.0.0.1/32"]
     programs = [box for box in cloud.boxes if box.tags.get("purpose") is None]
     assert programs and all(each not in f"{box.asked} {box.execs}" for box in programs for each in hidden)
@@ -197,12 +187,10 @@ def test_the_app_is_deployed_if_its_secret_has_what_it_needs(
 ) -> None:
     if lacks != "the secret":
         cloud.control.secrets[SECRET] = {name: text for name, text in variables.items() if name != lacks}
-    env = {**{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}, **cloud.env}
-    command = [sys.executable, "-m", "modal", "deploy", str(APP)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = deploy(cloud)
     if lacks is None:
         assert done.returncode == 0, done.stdout + done.stderr
-        assert {*cloud.control.functions} == {"api", "dispatcher", "start", "check"}
+        assert {*cloud.control.functions} == {"api", "attempt", "check"}
         return
     assert done.returncode != 0
     assert SECRET in done.stdout + done.stderr

@@ -1,12 +1,15 @@
 """`evolverpc service dispatcher`: do the work of all tenants, until SIGTERM or Ctrl-C has the next one continue it."""
 
 import logging
+import signal
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from evolverpc_common.signal_handlers import signals_handled
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import open_store
 from gepa_client.views.console import refuse
@@ -24,6 +27,7 @@ from gepa_service.cli.arguments import (
     JobsAtOnce,
     Journals,
     KeepDays,
+    sandbox_of,
 )
 from gepa_service.cli.dispatcher_parts import dispatch, place_of, sender_of
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
@@ -38,7 +42,7 @@ def dispatcher(
     ] = "http://127.0.0.1:8600",
     folder: Annotated[Path, typer.Option(metavar="DIR", help="For the files of jobs.")] = Path("service-data/work"),
     jobs: JobsAtOnce = 2,
-    sandbox: Isolation = "bubblewrap",
+    sandbox: Isolation = None,
     engine: EngineName = LOCAL,
     allow_local: AllowLocal = False,
     allow_network: AllowNetwork = None,
@@ -49,7 +53,9 @@ def dispatcher(
 
     SIGTERM hands the work of this machine back; that of a cluster continues.
     """
+    kind = sandbox_of(sandbox, engine, api)
     configure_logs("dispatcher", logging.WARNING)
+    stop = threading.Event()
     try:
         with (
             opened_service(
@@ -61,9 +67,10 @@ def dispatcher(
                 github_app=github_app,
             ) as service,
             closing(open_store(journals)) as store,
+            signals_handled(lambda _number, _frame: stop.set(), signal.SIGTERM, signal.SIGINT),
         ):
-            place = place_of(api=api, folder=folder, sandbox=sandbox)
-            dispatch(service.attempt_parts(store), place, jobs, sender_of(service), engine=engine, keep_days=keep_days)
+            place = place_of(api=api, folder=folder, sandbox=kind)
+            dispatch(service.attempt_parts(store), place, jobs, sender_of(service), stop, engine, keep_days)
     except (ConfigurationError, EngineRefused, JournalError) as error:
         refuse(str(error))
     except OSError as error:

@@ -27,6 +27,7 @@ from gepa_service.cli.arguments import (
     KeepDays,
     Oidc,
     Port,
+    sandbox_of,
 )
 from gepa_service.cli.data_folder import DataFolder, opened_folder, published_address
 from gepa_service.cli.first_tenant import NAME, create_first_tenant
@@ -58,7 +59,7 @@ def up(
         str | None,
         typer.Option(metavar="URL", help="By which others reach the service, such as https://gepa.example.org."),
     ] = None,
-    sandbox: Isolation = "bubblewrap",
+    sandbox: Isolation = None,
     jobs: JobsAtOnce = 2,
     engine: EngineName = LOCAL,
     local_repositories: Annotated[
@@ -76,7 +77,7 @@ def up(
     """
     try:
         if engine == LOCAL:  # else the nodes of the cluster report it
-            _check_sandbox(sandbox)
+            _check_sandbox(sandbox or "bubblewrap")
         parse_issuers(oidc or ())
         with opened_folder(data) as folder, listening_socket(host, port) as sock:
             folder.create_master_key()
@@ -97,15 +98,17 @@ def up(
             served = [*command, "api", *shared, "--fd", str(sock.fileno()), "--public-url", public_url or url]
             served += [word for issuer in oidc or () for word in ("--oidc", issuer)]
             api = url if engine == LOCAL else public_url or url
+            kind = sandbox_of(sandbox, engine, api)
             worked = [*command, "dispatcher", *shared, "--api", api, "--folder", str(folder.work), "--engine", engine]
+            worked += [] if sandbox is None else ["--sandbox", sandbox]
             worked += [] if keep_days is None else ["--keep-days", f"{keep_days:g}"]
             parts = [
                 ServiceProcess("API", served, environment, [sock.fileno()]),
-                ServiceProcess("dispatcher", [*worked, "--sandbox", sandbox, "--jobs", str(jobs)], environment),
+                ServiceProcess("dispatcher", [*worked, "--jobs", str(jobs)], environment),
             ]
             with published_address(folder, url):
                 received = Supervisor(parts, _warn).run(
-                    lambda: _is_ready(url), lambda: _announce(folder, url, sandbox, as_json)
+                    lambda: _is_ready(url), lambda: _announce(folder, url, kind, as_json)
                 )
     except ConfigurationError as error:
         refuse(str(error))

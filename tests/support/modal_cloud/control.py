@@ -13,7 +13,7 @@ from grpclib import GRPCError, Status
 from modal_proto import api_pb2
 
 from tests.support.modal_cloud.box import Box
-from tests.support.modal_cloud.deploying import Deploying
+from tests.support.modal_cloud.calls import Calls
 from tests.support.modal_cloud.faults import Faults
 from tests.support.modal_cloud.front import Front
 
@@ -29,7 +29,7 @@ def jwt(lifetime_s: float = 1200.0) -> str:
     return f"e30.{claims}.loopback"
 
 
-class Control(Deploying):
+class Control(Calls):
     """What the cloud holds, and the methods of `ModalClient` on it.
 
     `has_every_image`: every image that is looked up by name is found, as if it had been published.
@@ -44,7 +44,6 @@ class Control(Deploying):
         self.uploaded: dict[str, bytes] = {}
         self.boxes: dict[str, Box] = {}
         self.fronts: dict[str, Front] = {}
-        self.reachable: set[int] = set()
         self.has_every_image = False
         self.url = ""
         self._faults = faults

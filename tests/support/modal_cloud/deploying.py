@@ -1,4 +1,4 @@
-"""What the control plane answers where an app with functions is deployed. No function of it is run."""
+"""What the control plane answers where an app with functions is deployed."""
 
 from collections.abc import AsyncIterator, Mapping
 
@@ -51,12 +51,11 @@ class Deploying:
     ) -> api_pb2.FunctionCreateResponse:
         name = asked.function.function_name
         self.functions[name] = asked.function
-        ranked = api_pb2.FunctionData.RankedFunction(rank=0, function=asked.function)
         return api_pb2.FunctionCreateResponse(
             function_id=f"fu-{name}",
             function=asked.function,
             handle_metadata=self.handle(name),
-            function_data=api_pb2.FunctionData(function_name=name, ranked_functions=[ranked]),
+            function_data=self.data(name),
         )
 
     async def secret_get_or_create(
@@ -69,6 +68,11 @@ class Deploying:
             what = f"Secret '{asked.deployment_name}' is missing key(s): {', '.join(missing)}"
             raise GRPCError(Status.FAILED_PRECONDITION, what)
         return api_pb2.SecretGetOrCreateResponse(secret_id=f"st-{asked.deployment_name}")
+
+    def data(self, name: str) -> api_pb2.FunctionData:
+        """What is known of a function."""
+        ranked = api_pb2.FunctionData.RankedFunction(rank=0, function=self.functions[name])
+        return api_pb2.FunctionData(function_name=name, ranked_functions=[ranked])
 
     def handle(self, name: str) -> api_pb2.FunctionHandleMetadata:
         """What the SDK keeps of a function."""
