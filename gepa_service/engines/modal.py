@@ -21,7 +21,7 @@ ASK_S = 5.0
 """Seconds between two questions whether a call has ended."""
 
 GRACE_S = 60.0
-"""Seconds that an attempt has to notice by the API that it is over, and to remove what it made; then it is cancelled."""
+"""Seconds that an attempt has to notice that it is over, and to remove what it made; then its call is cancelled."""
 
 
 class ModalEngine:
