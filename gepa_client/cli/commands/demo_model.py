@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from gepa_client.cli.arguments import AsJson
-from gepa_client.cli.local_model import LocalModel, LocalModelMissing
+from gepa_client.cli.local_model import LocalModel, LocalModelUnusable
 from gepa_client.cli.model_server import Conversation, ModelServer
 from gepa_client.views.console import STOPPED, refuse
 
@@ -62,7 +62,7 @@ def demo_model(
     """
     try:
         server = LocalModel(port) if local else ModelServer(answer, port)
-    except LocalModelMissing as error:
+    except LocalModelUnusable as error:
         refuse(str(error))
     except OSError as error:
         refuse(f"cannot listen on 127.0.0.1:{port} ({error.strerror}): give another --port, or 0 for a free one")

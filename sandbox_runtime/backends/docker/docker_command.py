@@ -12,7 +12,7 @@ CALL_S = 60.0
 """Seconds within which the daemon must answer."""
 
 OLDEST_API = (1, 41)
-"""Docker 20.10 and Podman 3."""
+"""Docker 20.10, and what Podman 4 offers in its place."""
 
 _INSTALL = "install Docker (https://docs.docker.com/engine/install), or Podman and set DOCKER_HOST to its socket"
 _LIMITS = {"MemoryLimit": "memory", "PidsLimit": "processes", "CPUCfsQuota": "cpu"}
