@@ -77,7 +77,7 @@ docs: .venv/.installed-dev
 
 faults: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed
 	@PATH="$(CURDIR)/$(BIN):$$PATH" FAULT_ROUNDS=$${FAULT_ROUNDS:-30} $(BIN)/python -m pytest -m 'faults or repeated or long' -n auto --dist worksteal $(ARGS)
-	@$(if $(ARGS),,HOSTILE_STRINGS=all npm --prefix $(DASHBOARD) test -- --testNamePattern='Hostile strings')
+	@$(if $(ARGS),,NIGHTLY=1 npm --prefix $(DASHBOARD) test)
 
 conformance: .venv/.installed $(TS)/dist/.built
 	@$(BIN)/python scripts/conformance.py $(ARGS)

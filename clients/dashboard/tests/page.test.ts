@@ -4,12 +4,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import type { PageEvent } from "../src/generated/events";
 import { hasBrowser, launch } from "./browser";
 import { HOSTILE } from "./hostile-strings";
+import { NIGHTLY } from "./nightly";
 import { collectWrong, show, VIEWS, violations } from "./opened-page";
 import { PageServer } from "./page-server";
 import { RUN, sampleRun } from "./sample-run";
-
-/** With HOSTILE_STRINGS=all each field gets each of the strings, else a fortieth of them, another one than its neighbours. */
-const ALL_STRINGS = process.env.HOSTILE_STRINGS === "all";
 
 if (!hasBrowser)
   console.warn("The tests of the page in a browser are skipped: there is no Chromium; on Debian: apt install chromium");
@@ -87,7 +85,8 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
       (name) => VIEWS[name] as string,
     );
     const plain = await page.evaluate(tagNames, [...Object.values(VIEWS), "#/now"]);
-    for (let number = 0; number < HOSTILE.length; number += ALL_STRINGS ? 1 : 40) {
+    // each field gets another string than its neighbours
+    for (let number = 0; number < HOSTILE.length; number += NIGHTLY ? 1 : 40) {
       const hostile = (field: string) => HOSTILE[(number + shift(field)) % HOSTILE.length] as string;
       server.sample = sampleRun({ candidates: 3, rows: 3, code: true, text: hostile });
       server.reset(`string ${number}`);

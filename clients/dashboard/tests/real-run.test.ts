@@ -10,6 +10,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hasBrowser, launch } from "./browser";
+import { NIGHTLY } from "./nightly";
 import { collectWrong, show, VIEWS, violations } from "./opened-page";
 
 const COMMANDS = fileURLToPath(new URL("../../../.venv/bin/", import.meta.url));
@@ -61,7 +62,7 @@ const SHOWN: Record<string, string> = {
 if (!hasCommands)
   console.warn("The tests of a real run are skipped: evolverpc is not in .venv; make setup puts it there");
 
-describe.skipIf(!hasBrowser || !hasCommands)("in Chromium", () => {
+describe.skipIf(!NIGHTLY || !hasBrowser || !hasCommands)("in Chromium", () => {
   const folder = mkdtempSync(join(tmpdir(), "evolverpc-page-"));
   const children: ChildProcess[] = [];
   const wrong: string[] = [];

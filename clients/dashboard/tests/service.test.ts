@@ -5,6 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { messagesFor } from "../src/parts/problem";
 import { hasBrowser, launch } from "./browser";
 import { HOSTILE } from "./hostile-strings";
+import { NIGHTLY } from "./nightly";
 import { collectWrong, violations } from "./opened-page";
 import { hasService, RunningService } from "./running-service";
 
@@ -16,8 +17,6 @@ const OF_JOB = ["now", "result", "progress", "tree", "rows", "text", "reflection
 const OF_RUN = ["job result", "job progress", "job tree", "job rows", "job text", "job reflection"];
 /** Rules of axe that depend on colours and widths. */
 const OF_LOOKS = ["color-contrast", "scrollable-region-focusable", "target-size"];
-/** With HOSTILE_STRINGS=all each field gets each of these, else one, another one than its neighbours. */
-const ALL_STRINGS = process.env.HOSTILE_STRINGS === "all";
 /** Markup, and what breaks it; texts that a database of records stores. */
 const STRINGS = [...HOSTILE.slice(0, 14), ...HOSTILE.slice(25, 31)];
 
@@ -439,7 +438,7 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
     };
     await open(plain, service.insert(["plain"]));
     expect(STRINGS.length).toBe(20);
-    for (let first = 0; first < STRINGS.length; first += ALL_STRINGS ? 1 : STRINGS.length) {
+    for (let first = 0; first < STRINGS.length; first += NIGHTLY ? 1 : STRINGS.length) {
       const found = new Set<string>();
       await open(found, service.insert([...STRINGS.slice(first), ...STRINGS.slice(0, first)]));
       const made = [...found].filter((name) => !plain.has(name) && fromStrings(name));
