@@ -69,8 +69,8 @@ def _hash_seed(text: str) -> str:
 
 Amount = Annotated[float, Field(ge=0, le=LARGEST_AMOUNT)]
 Status = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
-RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,119}\z")]
-"""Names a folder: `gepa_client.run.output_folder` makes no others."""
+RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}\z")]
+"""Names a folder, and branches as the contract's `MutationName` has them; `output_folder` makes no others."""
 
 
 class _Part(BaseModel):
