@@ -155,7 +155,7 @@ def test_an_invalid_document_is_an_error_and_nothing_of_it_is_stored(
         ("finalize-7", 0, "finalize", None, 5),
         ("search", 90, "reuse", [[1, 2], [3]], [1]),
         ("search", 90, "race", {"slots": 2, "proposals": [{"proposal": 0, "drops": True}], "rows": [3]}, {"rows": [3]}),
-        ("ties-3", 0, "ties", {"candidates": [1, 2], "rows": [4]}, {"candidates": [1, 2]}),
+        ("ties-3", 0, "ties", {"candidates": [1, 2], "rows": [4], "searched": 9}, {"candidates": [1, 2]}),
     ],
 )
 def test_an_answer_is_what_its_kind_is_answered_with(

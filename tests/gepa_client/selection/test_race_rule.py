@@ -20,7 +20,7 @@ def raced(
             return decision, rows
 
 
-def share_dropped(difference: float, races: int = 100) -> tuple[float, float]:
+def share_dropped(difference: float, races: int = 40) -> tuple[float, float]:
     """Return the share of proposals of this mean difference that are dropped, and the mean share of rows they took.
 
     They gain on rows that the other one failed and lose on others, together on a fifth of all rows.
