@@ -3,8 +3,8 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TypeAlias
+from dataclasses import asdict, replace
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -12,7 +12,7 @@ from evolverpc_common.display_text import one_line
 from evolverpc_common.redaction import Secrets
 from gepa_client.errors import Interrupted, JournalError
 from gepa_client.journal.buffer import JournalBuffer
-from gepa_client.journal.entries import GATEWAY, MODEL_CALL, REFUSAL, Attempt, Entry, Spending
+from gepa_client.journal.entries import GATEWAY, MODEL_CALL, REFUSAL, Attempt, Entry
 from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals, digest_of
@@ -170,8 +170,8 @@ class GatewayRecord:
     # --- what is written ---------------------------------------------------------------------------------------------
 
     def _called(self, journal: Journal, call: ModelCallMessage) -> None:
-        name = self._name(journal, call)
-        self._by_model[name] = _sum([self._by_model.get(name, ModelTally()), _tally_of_call(call)])
+        name, made = self._name(journal, call), _tally(call.outcome, 1, call.usage or {}, _unpriced(call))
+        self._by_model[name] = _sum([self._by_model.get(name, ModelTally()), made])
         if call.is_free:
             self._free_failures += 1
             if self._free_failures > FAILURES_KEPT:
@@ -216,7 +216,7 @@ class GatewayRecord:
 def recorded_gateway_events(store: Store, run_id: str) -> tuple[ModelCalls, list[CallRefused]]:
     """Return the totals of a run's model calls, and each different refusal once, from its store."""
     by_model = {
-        endpoint: _sum(map(_tally_of_spending, spending))
+        endpoint: _sum(_tally(spent.outcome, spent.attempts, asdict(spent), spent.unpriced) for spent in spending)
         for endpoint, spending in store.spending_at(run_id, MODEL_CALL).items()
     }
     refused: dict[_RefusalKey, CallRefused] = {}
@@ -239,30 +239,14 @@ def _sum(tallies: Iterable[ModelTally]) -> ModelTally:
     return ModelTally(**{name: sum(getattr(tally, name) for tally in each) for name in ModelTally.model_fields})
 
 
-def _tally_of_call(call: ModelCallMessage) -> ModelTally:
-    return ModelTally(
-        calls=1,
-        failed=int(call.outcome != "ok"),
-        input_tokens=call.input_tokens or 0,
-        output_tokens=call.output_tokens or 0,
-        cost_usd=call.cost_usd or 0.0,
-        unpriced=_unpriced(call),
-    )
+def _tally(outcome: str | None, calls: int, amounts: Mapping[str, Any], unpriced: int) -> ModelTally:
+    """Return what calls of this outcome came to; `amounts`: the tokens and the cost that are known."""
+    known = {name: amounts.get(name) or 0 for name in ("input_tokens", "output_tokens", "cost_usd")}
+    return ModelTally(calls=calls, failed=0 if outcome == "ok" else calls, unpriced=unpriced, **known)
 
 
 def _unpriced(call: ModelCallMessage) -> int:
     return int(call.cost_usd is None and not call.is_free)
-
-
-def _tally_of_spending(spent: Spending) -> ModelTally:
-    return ModelTally(
-        calls=spent.attempts,
-        failed=0 if spent.outcome == "ok" else spent.attempts,
-        input_tokens=spent.input_tokens,
-        output_tokens=spent.output_tokens,
-        cost_usd=spent.cost_usd,
-        unpriced=spent.unpriced,
-    )
 
 
 def record_late_calls(
