@@ -330,15 +330,15 @@ class _RecordedEntries:
         candidates: Sequence[CandidateRecord],
         rows: Sequence[RecordedRow],
         val: Sequence[RecordedRow],
-        searched: int | None,
+        searched: int,
     ) -> list[str]:
         """Return the ids of those rows that a minibatch had: the search evaluated a candidate of the pool on them.
 
         Minibatches are evaluated with a parent, which is in the pool. A training row that is a validation row too is
-        not looked for if the search scores candidates on it. `searched`: requests of the search that are looked at; by
-        default those until the last candidate was found.
+        not looked for if the search scores candidates on it. `searched`: requests of the search that are looked at, at
+        least those until the last candidate was found.
         """
-        end = max(searched or 0, max(kept.number for kept in candidates))
+        end = max(searched, max(kept.number for kept in candidates))
         validated = {digest_of(row.example) for row in val if str(row.row_id) in candidates[0].scores}
         texts = [digest_of(kept.texts) for kept in candidates]
 

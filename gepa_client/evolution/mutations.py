@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from gepa_client.errors import BadResponse, ClientError, Interrupted, Refused, summary
 from gepa_client.evolution.lineage import Lineage
 from gepa_client.evolution.mutation_events import mutation_event
-from gepa_client.evolution.names import branch_run_name
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.entries import MUTATION, OUTLINE
 from gepa_client.journal.journal import KeyedCall, gather_recorded
@@ -106,7 +105,7 @@ class MutationRunner:
         return made
 
     def _call(self, wanted: MutationRequest, number: int) -> Call[MutationEntry]:
-        run = branch_run_name(self.adapter.journal.run_id)
+        run = self.adapter.journal.run_id
         events = _SendingEvents(self.emit, self._head(number, wanted))
         return Call(
             "apply_mutation",
@@ -195,7 +194,6 @@ class CodeOutlines:
             lambda answer: Reply(validated(OutlineCodeResult, answer).outline),
             about="outline_code",
             needs="mutations",
-            timeout_s=self._adapter.call_timeout_s,
         )
 
 

@@ -1,7 +1,5 @@
 """Names for display and for branches: of a candidate's code, its texts, a run, a manual change."""
 
-import hashlib
-import re
 import secrets
 
 from protocol import Candidate
@@ -15,10 +13,6 @@ SHOWN_MALFORMED = 80
 
 BY_HAND = "by-hand"
 """Stands for all changes that `evolverpc mutate` made, if a command about branches takes a run."""
-
-LONGEST = 100
-DIGEST = 8
-_FIT = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
 
 
 def code_label(candidate: Candidate) -> str | None:
@@ -46,12 +40,3 @@ def component_texts(candidate: Candidate) -> dict[str, str]:
 def manual_run_name() -> str:
     """Return what stands for the run in the branch of one manual change: `by-hand-1f3a5c7e`."""
     return f"{BY_HAND}-{secrets.token_hex(4)}"
-
-
-def branch_run_name(run_id: str) -> str:
-    """Return the run's id as the contract's `MutationName` accepts it: unchanged, or shortened with a digest."""
-    if _FIT.fullmatch(run_id):
-        return run_id
-    digest = hashlib.blake2b(run_id.encode(), digest_size=DIGEST // 2).hexdigest()
-    fit = re.sub(r"[^A-Za-z0-9_-]+", "-", run_id).strip("-_")[: LONGEST - DIGEST - 1]
-    return f"{fit}-{digest}".lstrip("-")

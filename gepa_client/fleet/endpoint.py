@@ -75,10 +75,9 @@ class SentCall:
 class Endpoint:
     """The state of one endpoint. Read the figures; only the fleet changes them.
 
-    `url`: without `/rpc`. `slots`: examples it takes at once; `in_flight`: calls it has from this process; `done`:
-    calls that brought a result. `up`: it takes new calls. `left`: it has left the fleet. `gone`: what its instance knew
-    is given up. `instance`: the admitted server process; `described`: what it declared; `answered_at`: its last
-    answer, on the monotonic clock.
+    `url`: without `/rpc`. `slots`: examples it takes at once; `in_flight`: calls it has from this process. `up`: it
+    takes new calls. `left`: it has left the fleet. `gone`: what its instance knew is given up. `instance`: the admitted
+    server process; `described`: what it declared; `answered_at`: its last answer, on the monotonic clock.
     `cooldowns`: how often it has cooled down: a call sent before a cooldown is no evidence about the endpoint after it.
     `idle_since`: when a call of it last began or ended, by a count.
     `uploaded`: (instance, commit) of the commits that it imported. `sent`: calls for requests of the journal that it is
@@ -88,7 +87,6 @@ class Endpoint:
     client: RpcClient
     slots: int = 0
     in_flight: int = 0
-    done: int = 0
     up: bool = False
     left: bool = False
     gone: bool = False
@@ -171,7 +169,6 @@ class Endpoint:
 
     def answered(self, cooldowns: int) -> None:
         """Note that a call brought a result; `cooldowns`: the endpoint's when the call was sent."""
-        self.done += 1
         self.answered_at = time.monotonic()
         if cooldowns == self.cooldowns:
             self.failures = 0

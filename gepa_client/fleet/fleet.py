@@ -472,7 +472,8 @@ class Fleet:
                         self._admit(endpoint, discovery, "joined" if endpoint.instance is None else "back")
                         return
                     self.queue.give_up(endpoint)
-                    self._disagrees(endpoint, found)
+                    self.outage.last_error = f"{endpoint.url}: {found}"
+                    self._warn(endpoint, found, "refused")
                 endpoint.until = time.monotonic() + endpoint.next_cooldown_s(requested_s)
         finally:
             if late is not None:
@@ -488,16 +489,12 @@ class Fleet:
                 if endpoint.overdue and not endpoint.gone:
                     self.queue.give_up(endpoint)
 
-    def _warn(self, endpoint: Endpoint, detail: str, *, about_scores: bool = False) -> None:
+    def _warn(
+        self, endpoint: Endpoint, detail: str, kind: FleetEventKind = "warning", *, about_scores: bool = False
+    ) -> None:
         if endpoint.last_warning != detail:
             endpoint.last_warning = detail
-            self._on_event(FleetEvent("warning", endpoint.url, detail, about_scores=about_scores))
-
-    def _disagrees(self, endpoint: Endpoint, detail: str) -> None:
-        self.outage.last_error = f"{endpoint.url}: {detail}"
-        if endpoint.last_warning != detail:
-            endpoint.last_warning = detail
-            self._report("refused", endpoint, detail)
+            self._on_event(FleetEvent(kind, endpoint.url, detail, about_scores=about_scores))
 
     # --- the fleet file ----------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ from gepa_client.journal.entries import EVALUATE
 from gepa_client.journal.journal import Journal, execute_missing, gather_recorded
 from gepa_client.journal.mutation_entries import CommitGraph
 from gepa_client.journal.requests import Tally, request_key
-from gepa_client.transport.calls import CALL_TIMEOUT_S, Call, Reply
+from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.event_loop import EventLoopThread, GroupTask
 from gepa_client.transport.responses import validated
 from protocol import Candidate, DiscoverResult, FinalizeResult, JsonValue
@@ -74,7 +74,6 @@ class RemoteAdapter:
     `score_with`: endpoints that score what the program answers as `rollout`, as lines of a fleet file.
     `on_example`: called with an `ExampleDone` for each result, in the order of arrival, on the adapter's own thread.
     `on_fleet`: called with a `FleetEvent` when an endpoint joins, cools down, returns or leaves.
-    `call_timeout_s`: deadline of calls that run no examples (reflective datasets, proposals), in seconds.
     `splits`: chooses the servers' splits that must be the same everywhere, by default all.
     `journal`: the record of the run's earlier processes, which also records this one; without it nothing is kept.
     `recorded`: a recorded answer to `discover`, for a replay: then nothing is connected.
@@ -111,7 +110,6 @@ class RemoteAdapter:
         on_example: Callable[[ExampleDone], None] | None = None,
         on_fleet: Callable[[FleetEvent], None] | None = None,
         allow_insecure: bool = False,
-        call_timeout_s: float = CALL_TIMEOUT_S,
         splits: Callable[[DiscoverResult], list[str]] | None = None,
         allow_mixed_programs: bool = False,
         prices: PriceTable | None = None,
@@ -119,7 +117,6 @@ class RemoteAdapter:
         journal: Journal | None = None,
         recorded: DiscoverResult | None = None,
     ) -> None:
-        self.call_timeout_s = call_timeout_s
         self.failures = Failures()
         self.journal = journal or Journal(uuid.uuid4().hex)
         self.commits = CommitGraph()
@@ -172,9 +169,7 @@ class RemoteAdapter:
             on_example,
             prices or PriceTable({}),
         )
-        self._datasets = ReflectiveDatasets(
-            self.fleet, self.journal, self._evaluator, self.discovery, self.call_timeout_s, seed
-        )
+        self._datasets = ReflectiveDatasets(self.fleet, self.journal, self._evaluator, self.discovery, seed)
         self._expected_datasets: list[DatasetJob] = []
         self._made_datasets: list[tuple[DatasetJob, int, Dataset | ProgramFailed]] = []
         self.evaluated: list[list[int]] = []
@@ -374,10 +369,7 @@ class RemoteAdapter:
         """
         try:
             images, prices = self.offers("images"), self._evaluator.prices
-            calls = [
-                proposal_call(at, job, self.call_timeout_s, takes_images=images, prices=prices)
-                for at, job in enumerate(jobs)
-            ]
+            calls = [proposal_call(at, job, takes_images=images, prices=prices) for at, job in enumerate(jobs)]
             made = gather_recorded(self.journal, self.fleet.call, calls)
             answers: list[ProposedTexts | Exception] = self.wait_for(made)
         except (RpcError, ClientError) as error:
@@ -465,7 +457,6 @@ class RemoteAdapter:
             lambda answer: Reply(validated(FinalizeResult, answer).message),
             about="finalize",
             needs="finalize",
-            timeout_s=self.call_timeout_s,
         )
         [request] = stream.ask([request_key("finalize", "report the best candidate to the program", params)])
 

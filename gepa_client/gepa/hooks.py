@@ -19,22 +19,16 @@ class Failure:
 
 
 class Failures:
-    """Failures in order of arrival, until they are taken; may be written from several threads.
-
-    `first`: the first failure of all, None before it; it stays when it is taken.
-    """
+    """Failures in order of arrival, until they are taken; may be written from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: list[Failure] = []
-        self.first: Failure | None = None
 
     def record(self, where: str, error: Exception) -> None:
         """Add a failure."""
-        failure = Failure(where, error)
         with self._lock:
-            self._waiting.append(failure)
-            self.first = self.first or failure
+            self._waiting.append(Failure(where, error))
 
     def take(self) -> list[Failure]:
         """Return the failures recorded since the last call; each is returned once."""

@@ -103,7 +103,7 @@ class ReflectiveDatasets:
     """Gets records from the program that makes its own, else makes them of its traces, unless the journal has them.
 
     The instance that keeps the traces of a minibatch is asked. `state`: the program's state, and the instance that has
-    it. `call_timeout_s`: of one call. `seed`: of the run; each dataset has a seed of its own for the choice between
+    it. `seed`: of the run; each dataset has a seed of its own for the choice between
     several steps of a component.
     """
 
@@ -111,7 +111,6 @@ class ReflectiveDatasets:
     journal: Journal
     evaluator: BatchEvaluator
     discovery: DiscoverResult
-    call_timeout_s: float
     seed: int = 0
     state: AdapterState = field(default_factory=AdapterState)
     _retracing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -209,7 +208,7 @@ class ReflectiveDatasets:
 
         async def fetched(refs: list[str]) -> dict[str, dict[str, JsonValue]]:
             read = functools.partial(_traces_of, refs)
-            call = Call("get_traces", {"refs": refs}, read, about=REFLECTIVE_DATASET, timeout_s=self.call_timeout_s)
+            call = Call("get_traces", {"refs": refs}, read, about=REFLECTIVE_DATASET)
             reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET, task), pin=pin)
             return reply.value
 
@@ -231,7 +230,6 @@ class ReflectiveDatasets:
                 _dataset_of, keeps_state=STATE_KEY in self.discovery.capabilities, prices=self.evaluator.prices
             ),
             about=REFLECTIVE_DATASET,
-            timeout_s=self.call_timeout_s,
             instance_params=self.state.params_for,
         )
         reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET, task), pin=pin)
@@ -283,7 +281,7 @@ def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in result.items() if key not in ("trajectory", "trajectory_ref")}
 
 
-def proposal_call(at: int, job: ProposalJob, timeout_s: float, *, takes_images: bool, prices: PriceTable) -> KeyedCall:
+def proposal_call(at: int, job: ProposalJob, *, takes_images: bool, prices: PriceTable) -> KeyedCall:
     """Return the call that has the program propose new texts for a job, which is the iteration's number `at`.
 
     Endpoints with the capability `proposals` are asked. `takes_images`: the program has the capability `images`;
@@ -296,7 +294,6 @@ def proposal_call(at: int, job: ProposalJob, timeout_s: float, *, takes_images: 
         functools.partial(_texts_of, prices=prices),
         about=PROPOSAL,
         needs="proposals",
-        timeout_s=timeout_s,
         optional={"images": "images"},
     )
     key = request_key(PROPOSAL, f"have the program propose new texts, job {at}", params)

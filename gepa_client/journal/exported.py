@@ -47,7 +47,7 @@ from gepa_client.journal.entries import (
 from gepa_client.journal.http_messages import WireRow
 from gepa_client.journal.mutation_entries import MutationEntry
 from gepa_client.journal.retries import RetryEntry
-from gepa_client.journal.run_events import from_json
+from gepa_client.journal.run_events import CallRefused, from_json
 from gepa_client.journal.steer_entries import SteerEntry
 from gepa_client.journal.tie_entries import TieDecision, TiePlan
 from protocol import DiscoverResult, ExampleResult, JsonValue, MakeReflectiveDatasetResult, Usage
@@ -69,8 +69,8 @@ def _hash_seed(text: str) -> str:
 
 Amount = Annotated[float, Field(ge=0, le=LARGEST_AMOUNT)]
 Status = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
-RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,119}\z")]
-"""Names a folder: `gepa_client.run.output_folder` makes no others."""
+RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}\z")]
+"""Names a folder, and branches as the contract's `MutationName` has them; `output_folder` makes no others."""
 
 
 class _Part(BaseModel):
@@ -136,14 +136,11 @@ class _Parent(_Part):
 
 
 class ExportedRun(_Part):
-    """The run's own record; its settings are checked when they are loaded.
-
-    Version 1 had no `program`, `started` and `completed`.
-    """
+    """The run's own record; its settings are checked when they are loaded."""
 
     id: RunId
     name: str | None
-    program: str | None = None
+    program: str | None
     status: Status
     reason: str | None
     config: dict[str, Any]
@@ -154,8 +151,8 @@ class ExportedRun(_Part):
     parent: _Parent | None
     created: Moment
     updated: Moment
-    started: Moment | None = None
-    completed: Moment | None = None
+    started: Moment | None
+    completed: Moment | None
 
 
 def _checked(row: Row) -> Row:
@@ -213,15 +210,6 @@ class _Strict(BaseModel):
 class _Stop(_Strict):
     status: Literal["paused", "completed", "failed", "cancelled"]
     reason: str
-
-
-class RefusalEntry(_Strict):
-    """What a gateway refused a sandbox, why, and how many times."""
-
-    sandbox: str
-    what: str
-    reason: str
-    times: int = Field(ge=1)
 
 
 class _RpcFailure(BaseModel):
@@ -294,7 +282,7 @@ _BY_KIND: dict[str, TypeAdapter[Any]] = {
     STEER: TypeAdapter(SteerEntry),
     RETRY: TypeAdapter(RetryEntry),
     STOP: TypeAdapter(_Stop),
-    REFUSAL: TypeAdapter(RefusalEntry),
+    REFUSAL: TypeAdapter(CallRefused),
     FAILURE: TypeAdapter(_Failure),
     "finalize": TypeAdapter(str | None, config=ConfigDict(strict=True)),
 }

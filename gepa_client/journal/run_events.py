@@ -179,7 +179,7 @@ class RacedOut(_Part):
     """How a proposal lost its race: on `compared` of the validation set's `rows`, for `calls` metric calls.
 
     `saved`: the metric calls that full validation would have taken besides. `mean`: of its differences to the best
-    candidate on the compared rows; `bound`: of that over all rows, from above.
+    candidate on the compared rows.
     """
 
     compared: int
@@ -187,7 +187,6 @@ class RacedOut(_Part):
     calls: int
     saved: int
     mean: float
-    bound: float
 
     def rejecting(self) -> dict[str, Any]:
         """Return the fields of `Rejected` by which a proposal that lost differs from others."""

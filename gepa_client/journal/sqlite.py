@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from evolverpc_common.installation import installed_version
 from gepa_client.errors import JournalError, StoreDamaged, StoreUnavailable, StoreVersionDiffers
-from gepa_client.journal.checkpoints import PAGES_WITHOUT, Checkpoints
 from gepa_client.journal.database import (
     SCHEMA_VERSION,
     Compared,
@@ -40,8 +39,7 @@ T = TypeVar("T")
 class SqliteDatabase:
     """A connection that threads share; each use of it is one transaction, tried again while others hold the lock.
 
-    `application_id`: distinguishes the file's kind from any other database. `checkpoints_beside`: a thread makes
-    checkpoints, and few commits wait for one.
+    `application_id`: distinguishes the file's kind from any other database.
 
     Raises `StoreVersionDiffers`, `StoreUnavailable` (locked for `patience_s`, full, unreadable), or `JournalError`
     where the file is no database of ours.
@@ -55,13 +53,11 @@ class SqliteDatabase:
         *,
         patience_s: float = PATIENCE_S,
         application_id: int = APPLICATION_ID,
-        checkpoints_beside: bool = False,
     ) -> None:
         self.url = str(path)
         self.path = Path(path)
         self._patience_s = patience_s
         self._application_id = application_id
-        self._checkpoints = Checkpoints(self.path) if checkpoints_beside else None
         self._lock = threading.Lock()
         self._closed = False
         self._connection = self._open()
@@ -86,17 +82,11 @@ class SqliteDatabase:
         return self._retried(lambda: self._transaction("BEGIN", lambda connection: work(SqliteRows(connection))))
 
     def write(self, work: Callable[[Rows], T]) -> T:
-        def committed() -> T:
-            result = self._transaction("BEGIN IMMEDIATE", lambda connection: work(SqliteRows(connection)))
-            if self._checkpoints is not None:
-                self._checkpoints.committed()
-            return result
-
-        return self._retried(committed)
+        return self._retried(
+            lambda: self._transaction("BEGIN IMMEDIATE", lambda connection: work(SqliteRows(connection)))
+        )
 
     def close(self) -> None:
-        if self._checkpoints is not None:
-            self._checkpoints.close()
         with self._lock:
             self._closed = True
             self._connection.close()
@@ -133,8 +123,7 @@ class SqliteDatabase:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.execute("PRAGMA synchronous = NORMAL")
         # A checkpoint waits for the disk, and with it every example about to be sent: one for 32 MB rather than for 4.
-        pages = CHECKPOINT_PAGES if self._checkpoints is None else PAGES_WITHOUT
-        connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")  # one huge answer does not swell it for good
         if self._version(connection) == 0:
             self._transaction("BEGIN IMMEDIATE", self._create)

@@ -9,14 +9,14 @@ from pydantic import BaseModel, ConfigDict
 class TiePlan(BaseModel):
     """Which candidates of the pool are compared, by index, on which fresh rows, by GEPA's ids.
 
-    `searched`: requests of the search by then, none of which had these rows; None in records of earlier versions.
+    `searched`: requests of the search by then, none of which had these rows.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     candidates: list[int]
     rows: list[int]
-    searched: int | None = None
+    searched: int
 
 
 class TiedCandidate(BaseModel):

@@ -1,9 +1,11 @@
 """Control messages: lines of JSON from the supervisor to the driver process, the first of them its job."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter
+
+from gepa_client.journal.run_events import CallRefused
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Amount = Annotated[FiniteFloat, Field(ge=0, le=1e15)]
@@ -19,6 +21,7 @@ class ModelCallMessage(_ControlMessage):
     `sandbox`: its name. `status`: of HTTP, None without a response. `seconds`: from start to end.
     """
 
+    event: Literal["model_call"] = "model_call"
     sandbox: str
     provider: str
     model: str | None = None
@@ -47,57 +50,31 @@ class ModelCallMessage(_ControlMessage):
         return self.outcome != "ok" and self.usage is None
 
 
-class RefusalMessage(_ControlMessage):
-    """The gateway refused `what` a program in `sandbox` asked for, `times` times, for this `reason`."""
-
-    sandbox: str
-    what: str
-    reason: str
-    times: Annotated[int, Field(ge=1, le=2**53)] = 1
-
-
 class StopMessage(_ControlMessage):
     """Stop the run; examples in flight are completed.
 
     `reason`: what of the infrastructure is lost; None for a stop by hand.
     """
 
+    event: Literal["stop"] = "stop"
     reason: str | None = None
 
 
 class CapMessage(_ControlMessage):
     """The spend cap is reached: the gateway holds all further calls, so examples that need a model never end."""
 
+    event: Literal["cap"] = "cap"
     reason: str
 
 
-class _TaggedMessage(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+GatewayMessage = ModelCallMessage | CallRefused
+"""What a gateway reports; of a refusal, the event that a run has of it."""
 
-    model_call: ModelCallMessage | None = None
-    refusal: RefusalMessage | None = None
-    stop: StopMessage | None = None
-    cap: CapMessage | None = None
+ControlMessage = GatewayMessage | StopMessage | CapMessage
 
-
-ControlMessage = ModelCallMessage | RefusalMessage | StopMessage | CapMessage
-
-
-def parse_message(text: str) -> ControlMessage:
-    """Parse a line: an object whose only key names the message.
-
-    Raises:
-        ValueError: it is no control message.
-    """
-    try:
-        tagged = _TaggedMessage.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the line itself'}") from None
-    found = [each for each in (tagged.model_call, tagged.refusal, tagged.stop, tagged.cap) if each is not None]
-    if len(found) != 1:
-        raise ValueError("a line holds one message")
-    return found[0]
+CONTROL_MESSAGES: TypeAdapter[ControlMessage] = TypeAdapter(
+    Annotated[ControlMessage, Field(discriminator="event")], config=ConfigDict(defer_build=True)
+)
 
 
 class DriverJob(BaseModel):
@@ -105,10 +82,9 @@ class DriverJob(BaseModel):
 
     `owner`: the owner of the lease it takes. `config`: the settings, secrets included; they travel over a pipe.
     `output`: the folder for results; None writes none. `replays`: replay without server or model, up to `until` if
-    given. `seen_beat`, `seen_action`: the lease's counter and the requested action when this command read the run; that
-    action is over. `gateway`: the supervisor reports model calls of programs, so their own usage is not counted.
-    `if_blocked`: written to the descriptor `terminal` if the program stops answering and is in the supervisor's
-    process, which can then display nothing.
+    given. `seen_beat`: the lease's counter when this command read the run. `gateway`: the supervisor reports model
+    calls of programs, so their own usage is not counted. `if_blocked`: written to the descriptor `terminal` if the
+    program stops answering and is in the supervisor's process, which can then display nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -120,7 +96,6 @@ class DriverJob(BaseModel):
     output: Path | None
     replays: bool = False
     until: int | None = None
-    seen_action: str | None = None
     seen_beat: int = 0
     gateway: bool = False
     if_blocked: str | None = None

@@ -109,14 +109,16 @@ class _StopHandler:
 
 def _listen(stopping: _StopHandler, gateway: "GatewayRecord") -> None:
     """Read control messages as they arrive, so that the supervisor never waits; stop the run at the end of stdin."""
-    from gepa_client.errors import Interrupted
-    from gepa_client.run.control_messages import CapMessage, StopMessage, parse_message
+    from gepa_client.errors import Interrupted, summary
+    from gepa_client.run.control_messages import CONTROL_MESSAGES, CapMessage, StopMessage
 
     while text := sys.stdin.readline():
         try:
-            message = parse_message(text)
+            message = CONTROL_MESSAGES.validate_json(text)
         except ValueError as error:
-            stopping.stop(Interrupted("failed", f"the driver process received an invalid control message: {error}"))
+            stopping.stop(
+                Interrupted("failed", f"the driver process received an invalid control message: {summary(error)}")
+            )
             continue
         match message:
             case StopMessage():

@@ -3,8 +3,8 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import asdict, replace
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -12,13 +12,13 @@ from evolverpc_common.display_text import one_line
 from evolverpc_common.redaction import Secrets
 from gepa_client.errors import Interrupted, JournalError
 from gepa_client.journal.buffer import JournalBuffer
-from gepa_client.journal.entries import GATEWAY, MODEL_CALL, REFUSAL, Attempt, Entry, Spending
+from gepa_client.journal.entries import GATEWAY, MODEL_CALL, REFUSAL, Attempt, Entry
 from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals, digest_of
 from gepa_client.journal.run_events import CallRefused, Emit, Event, ModelCalls, ModelTally
 from gepa_client.journal.store import Store, open_store
-from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
+from gepa_client.run.control_messages import GatewayMessage, ModelCallMessage
 from gepa_client.transport.event_loop import CancelToken
 
 EVERY_S = 0.5
@@ -50,28 +50,20 @@ NO_OWNER = ""
 """The owner of entries that are written while no process drives the run."""
 
 
-@dataclass
-class _RefusalCount:
-    """How often something was refused, where first, and how much of that is in the journal."""
-
-    sandbox: str
-    times: int = 0
-    written: int = 0
-
-
 class GatewayRecord:
     """Takes calls and refusals from any thread, from before a run has a journal until after its end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._early: list[ModelCallMessage | RefusalMessage] = []
+        self._early: list[GatewayMessage] = []
         self._journal: Journal | None = None
         self._emit: Emit = lambda _event: None
         self._ended = False
         self._received_s = 0.0
         self._next_call = self._next_refusal = 0
         self._by_model: dict[str, ModelTally] = {}
-        self._refused: dict[_RefusalKey, _RefusalCount] = {}
+        self._refused: dict[_RefusalKey, CallRefused] = {}
+        self._written: dict[_RefusalKey, int] = {}  # how often each was refused by what is in the journal
         self._free_failures = 0
         self._cap: str | None = None
         self._on_cap: Callable[[str], None] = lambda _reason: None
@@ -94,7 +86,8 @@ class GatewayRecord:
             self._next_refusal = end_of(store, journal.run_id, GATEWAY)
             self._by_model = dict(calls.by_model)
             for event in refusals:
-                self._refused[event.what, event.reason] = _RefusalCount(event.sandbox, event.times, event.times)
+                self._refused[event.what, event.reason] = event
+                self._written[event.what, event.reason] = event.times
             early, self._early = self._early, []
             cap = self._cap
         for event in refusals[:REFUSALS_EMITTED]:
@@ -104,7 +97,7 @@ class GatewayRecord:
         if cap is not None:
             on_cap(cap)
 
-    def receive(self, message: ModelCallMessage | RefusalMessage) -> None:
+    def receive(self, message: GatewayMessage) -> None:
         """Record a call that ended, or a refusal; never waits for the store."""
         with self._lock:
             self._received_s = time.monotonic()
@@ -162,27 +155,23 @@ class GatewayRecord:
         """Write what was only counted; nothing is written from now on."""
         with self._lock:
             journal, self._ended = self._journal, True
-            counted = [(key, refused) for key, refused in self._refused.items() if refused.times > refused.written]
+            counted = [key for key, refused in self._refused.items() if refused.times > self._written[key]]
             if journal is None or not counted:
                 return
             try:
-                for key, refused in counted:
-                    self._write_refusal(journal, key, refused)
+                for key in counted:
+                    self._write_refusal(journal, key)
             except Interrupted:
                 return
-            again = [
-                CallRefused(sandbox=refused.sandbox, what=what, reason=reason, times=refused.times)
-                for (what, reason), refused in list(self._refused.items())[:REFUSALS_EMITTED]
-                if refused.times > 1
-            ]
+            again = [refused for refused in list(self._refused.values())[:REFUSALS_EMITTED] if refused.times > 1]
         for event in again:
             self._emit(event)
 
     # --- what is written ---------------------------------------------------------------------------------------------
 
     def _called(self, journal: Journal, call: ModelCallMessage) -> None:
-        name = self._name(journal, call)
-        self._by_model[name] = _sum([self._by_model.get(name, ModelTally()), _tally_of_call(call)])
+        name, made = self._name(journal, call), _tally(call.outcome, 1, call.usage or {}, _unpriced(call))
+        self._by_model[name] = _sum([self._by_model.get(name, ModelTally()), made])
         if call.is_free:
             self._free_failures += 1
             if self._free_failures > FAILURES_KEPT:
@@ -200,36 +189,34 @@ class GatewayRecord:
         known = name in self._by_model or len(self._by_model) < MODELS_KEPT
         return name if known else OTHERS
 
-    def _was_refused(self, journal: Journal, refusal: RefusalMessage) -> CallRefused | None:
+    def _was_refused(self, journal: Journal, refusal: CallRefused) -> CallRefused | None:
         redact = journal.secrets.redact_text
         sandbox = redact(one_line(refusal.sandbox, NAME_SHOWN))
         key = (redact(one_line(refusal.what, REASON_SHOWN)), redact(one_line(refusal.reason, REASON_SHOWN)))
         if key not in self._refused and len(self._refused) >= REFUSALS_KEPT:
             key, sandbox = (OTHERS, "further different refusals"), OTHERS
-        known = key in self._refused
-        refused = self._refused.setdefault(key, _RefusalCount(sandbox))
-        refused.times += refusal.times
-        if known:
+        before = self._refused.get(key)
+        if before is not None:
+            self._refused[key] = before.model_copy(update={"times": before.times + refusal.times})
             return None
-        self._write_refusal(journal, key, refused)
-        if len(self._refused) > REFUSALS_EMITTED:
-            return None
-        return CallRefused(sandbox=sandbox, what=key[0], reason=key[1])
+        first = self._refused[key] = CallRefused(sandbox=sandbox, what=key[0], reason=key[1], times=refusal.times)
+        self._write_refusal(journal, key)
+        return first if len(self._refused) <= REFUSALS_EMITTED else None
 
-    def _write_refusal(self, journal: Journal, key: _RefusalKey, refused: _RefusalCount) -> None:
+    def _write_refusal(self, journal: Journal, key: _RefusalKey) -> None:
         """Write an entry for the refusals that are not in the journal yet."""
-        what, reason = key
-        answer = {"sandbox": refused.sandbox, "what": what, "reason": reason, "times": refused.times - refused.written}
-        about = f"refuse {what} to {refused.sandbox}: {reason}"
+        refused, written = self._refused[key], self._written.get(key, 0)
+        answer = refused.model_dump(include={"sandbox", "what", "reason"}) | {"times": refused.times - written}
+        about = f"refuse {refused.what} to {refused.sandbox}: {refused.reason}"
         number, self._next_refusal = self._next_refusal, self._next_refusal + 1
         journal.storage.write(Entry(GATEWAY, number, REFUSAL, digest_of(list(key)), about, orjson.dumps(answer)))
-        refused.written = refused.times
+        self._written[key] = refused.times
 
 
 def recorded_gateway_events(store: Store, run_id: str) -> tuple[ModelCalls, list[CallRefused]]:
     """Return the totals of a run's model calls, and each different refusal once, from its store."""
     by_model = {
-        endpoint: _sum(map(_tally_of_spending, spending))
+        endpoint: _sum(_tally(spent.outcome, spent.attempts, asdict(spent), spent.unpriced) for spent in spending)
         for endpoint, spending in store.spending_at(run_id, MODEL_CALL).items()
     }
     refused: dict[_RefusalKey, CallRefused] = {}
@@ -252,34 +239,18 @@ def _sum(tallies: Iterable[ModelTally]) -> ModelTally:
     return ModelTally(**{name: sum(getattr(tally, name) for tally in each) for name in ModelTally.model_fields})
 
 
-def _tally_of_call(call: ModelCallMessage) -> ModelTally:
-    return ModelTally(
-        calls=1,
-        failed=int(call.outcome != "ok"),
-        input_tokens=call.input_tokens or 0,
-        output_tokens=call.output_tokens or 0,
-        cost_usd=call.cost_usd or 0.0,
-        unpriced=_unpriced(call),
-    )
+def _tally(outcome: str | None, calls: int, amounts: Mapping[str, Any], unpriced: int) -> ModelTally:
+    """Return what calls of this outcome came to; `amounts`: the tokens and the cost that are known."""
+    known = {name: amounts.get(name) or 0 for name in ("input_tokens", "output_tokens", "cost_usd")}
+    return ModelTally(calls=calls, failed=0 if outcome == "ok" else calls, unpriced=unpriced, **known)
 
 
 def _unpriced(call: ModelCallMessage) -> int:
     return int(call.cost_usd is None and not call.is_free)
 
 
-def _tally_of_spending(spent: Spending) -> ModelTally:
-    return ModelTally(
-        calls=spent.attempts,
-        failed=0 if spent.outcome == "ok" else spent.attempts,
-        input_tokens=spent.input_tokens,
-        output_tokens=spent.output_tokens,
-        cost_usd=spent.cost_usd,
-        unpriced=spent.unpriced,
-    )
-
-
 def record_late_calls(
-    where: str, run_id: str, secrets: Sequence[str], messages: Sequence[ModelCallMessage | RefusalMessage]
+    where: str, run_id: str, secrets: Sequence[str], messages: Sequence[GatewayMessage]
 ) -> list[Event]:
     """Write calls that ended after the driver into the run's journal; return the events of the new totals and refusals.
 

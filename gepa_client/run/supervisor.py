@@ -8,15 +8,15 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Protocol, Self
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from evolverpc_common.display_text import plain
 from gepa_client.journal.run_events import Event, from_json
-from gepa_client.run.control_messages import DriverJob
+from gepa_client.run.control_messages import ControlMessage, DriverJob, StopMessage
 from gepa_client.settings.run_config import RunConfig
 
 HASH_SEED = "0"
@@ -129,13 +129,13 @@ class DriverProcess:
         self._log_path = log
         with log.open("ab") as printed, _terminal(job) as terminal:
             self._process = launch(hash_seed, printed, terminal)
-        self._lines: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[BaseModel | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, args=(self._process.stdin,), name="lines", daemon=True)
         self._writer.start()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), name="events", daemon=True)
         self._reader.start()
-        self._lines.put(job.model_copy(update={"terminal": next(iter(terminal), None)}).model_dump(mode="json"))
+        self._lines.put(job.model_copy(update={"terminal": next(iter(terminal), None)}))
 
     def __enter__(self) -> Self:
         return self
@@ -162,16 +162,16 @@ class DriverProcess:
             raise EOFError
         return event
 
-    def send(self, message: Mapping[str, object]) -> None:
-        """Queue a message of `gepa_client.run.control_messages`; safe to call from any thread."""
-        self._lines.put(dict(message))
+    def send(self, message: ControlMessage) -> None:
+        """Queue a message; safe to call from any thread."""
+        self._lines.put(message)
 
     def stop(self, reason: str | None = None) -> None:
         """Request the run to stop and write its results; events continue until `finished`, paused for this reason.
 
         `reason`: what of the infrastructure is lost; None for a stop by hand.
         """
-        self.send({"stop": {"reason": reason}})
+        self.send(StopMessage(reason=reason))
 
     def kill(self) -> None:
         """Kill the process; what it had written is kept."""
@@ -203,7 +203,7 @@ class DriverProcess:
         """Write what is queued, then close stdin, which stops the run."""
         with contextlib.suppress(BrokenPipeError), stdin:  # it has ended, which its events report
             while (message := self._lines.get()) is not None:
-                stdin.write(json.dumps(message).encode() + b"\n")
+                stdin.write(json.dumps(message.model_dump(mode="json")).encode() + b"\n")
                 if self._lines.empty():
                     stdin.flush()
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 import math
 import queue
@@ -17,7 +16,7 @@ from types import FrameType
 
 from evolverpc_common.signal_handlers import signals_handled
 from gepa_client.journal.run_events import Event, Finished, FleetChanged, Progress
-from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage, parse_message
+from gepa_client.run.control_messages import CapMessage, GatewayMessage
 from gepa_client.sandboxing.open_sandboxes import OpenSandboxes, open_sandboxes
 from gepa_client.sandboxing.session_interface import SWEEP, Driver, Log, NoSandboxes, Show
 from gepa_client.sandboxing.session_messages import (
@@ -193,12 +192,11 @@ class SandboxSession(NoSandboxes):
         more = [f"{len(found) - SHOWN} more hosts"] if len(found) > SHOWN else []
         return [Log(f"reached {line}") for line in (*found[:SHOWN], *more)]
 
-    def end(self) -> list[ModelCallMessage | RefusalMessage]:
+    def end(self) -> list[GatewayMessage]:
         """End the sandboxes; the block's own `close` reports one that did not end in time."""
         self.close()
-        calls = [each for each in _drain(self._messages) if isinstance(each, ProviderCall | GatewayRefusal)]
-        parsed = [parse_message(json.dumps(control_message(call))) for call in calls]
-        return [message for message in parsed if isinstance(message, ModelCallMessage | RefusalMessage)]
+        left = _drain(self._messages)
+        return [control_message(each) for each in left if isinstance(each, ProviderCall | GatewayRefusal)]
 
     def forward(self, driver: Driver, show: Show) -> None:
         """Forward messages of the sandboxes; ask again for tokens; end the sandboxes some time after the spend cap."""
@@ -238,7 +236,7 @@ class SandboxSession(NoSandboxes):
                 driver.send(control_message(message))
             case BudgetExhausted():
                 self._exhausted_s = time.monotonic()
-                driver.send({"cap": {"reason": f"max_cost_usd of {self.settings.max_cost_usd:g} is reached"}})
+                driver.send(CapMessage(reason=f"max_cost_usd of {self.settings.max_cost_usd:g} is reached"))
             case PoolEvent(kind="gave_up"):
                 driver.stop(f"no sandbox is running, and none can be started: {message.detail}")
             case PoolEvent():

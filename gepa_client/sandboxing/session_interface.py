@@ -1,13 +1,13 @@
 """What a command knows of its servers' sandboxes: an interface that needs nothing of `sandbox_runtime`."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from gepa_client.journal.run_events import Event
-from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
+from gepa_client.run.control_messages import ControlMessage, GatewayMessage
 from gepa_client.settings.run_config import RunConfig
 
 RUN_LABEL = "run"
@@ -31,8 +31,8 @@ Show = Callable[[Log], None]
 class Driver(Protocol):
     """The driver process, as a session of sandboxes uses it; safe to call from any thread."""
 
-    def send(self, message: Mapping[str, object]) -> None:
-        """Send a message of `gepa_client.run.control_messages`."""
+    def send(self, message: ControlMessage) -> None:
+        """Send a message."""
         ...
 
     def stop(self, reason: str | None = None) -> None:
@@ -72,7 +72,7 @@ class NoSandboxes:
         """Append the connections of ended sandboxes to a file of JSON lines; return the totals of the busiest hosts."""
         return []
 
-    def end(self) -> list[ModelCallMessage | RefusalMessage]:
+    def end(self) -> list[GatewayMessage]:
         """End the sandboxes before the block does; return the calls and refusals that no driver has received."""
         return []
 

@@ -1,13 +1,15 @@
 """What happens in a session of sandboxes: messages for the main thread, and how the user and the driver read them."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
 from evolverpc_common.display_text import counted
+from gepa_client.journal.run_events import CallRefused
+from gepa_client.run.control_messages import GatewayMessage, ModelCallMessage
 from gepa_client.run.output_folder import HostTotals
 from gepa_client.sandboxing.session_interface import SWEEP, Log
 from gepa_client.settings.run_config import RunConfig
@@ -122,13 +124,13 @@ OpenSetup = Callable[[RunConfig, str, Callable[[SessionMessage], None]], Abstrac
 """Opens a set-up from the settings, the run's id, and a function that takes its messages."""
 
 
-def control_message(event: ProviderCall | GatewayRefusal) -> Mapping[str, object]:
-    """Return the message of `gepa_client.run.control_messages` for an event of the gateway."""
+def control_message(event: ProviderCall | GatewayRefusal) -> GatewayMessage:
+    """Return the message to the driver about an event of the gateway."""
     if isinstance(event, GatewayRefusal):
-        return {"refusal": asdict(event)}
+        return CallRefused(**asdict(event))
     tokens = event.tokens
     counts = {} if tokens is None else {"input_tokens": tokens.all_input, "output_tokens": tokens.output}
-    return {"model_call": {**asdict(event), **counts}}
+    return ModelCallMessage.model_validate({**asdict(event), **counts})
 
 
 def pool_log(event: PoolEvent) -> Log | None:

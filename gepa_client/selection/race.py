@@ -116,7 +116,7 @@ class RacedSelection:
     def _outcome(self, loser: RacedProposal) -> RacedOut:
         assert loser.lost is not None, "it was dropped"  # noqa: S101
         return RacedOut(
-            **{name: loser.lost[name] for name in ("compared", "mean", "bound")},
+            **{name: loser.lost[name] for name in ("compared", "mean")},
             calls=len(loser.evaluated),
             saved=len(self.val) - len(loser.known) - len(loser.evaluated),
             rows=len(self.val),

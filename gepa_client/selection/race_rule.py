@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gepa_client.analysis.statistics.confidence_sequences import upper_bound, wealth
+from gepa_client.analysis.statistics.confidence_sequences import wealth
 
 ERROR = 0.9
 """The chance, at most, that a proposal is dropped that over all rows is exactly as good as the best candidate.
@@ -29,14 +29,12 @@ class DropDecision:
     """Whether a proposal is dropped, and the numbers behind it.
 
     `mean`: of the differences to the targets so far, 0 before the first. `evidence`: that it is worse; at 1 / `ERROR`
-    it is dropped. `bound`: what the mean difference over all rows is below, with confidence 1 - `ERROR`; None if it
-    stays.
+    it is dropped.
     """
 
     drops: bool
     mean: float
     evidence: float
-    bound: float | None
 
 
 def race_order(row_ids: Sequence[int], seed: int, race: int) -> list[int]:
@@ -74,13 +72,8 @@ def drop_decision(own: Sequence[float], targeted: Sequence[float], highest: floa
     differences = [score - target for score, target in zip(scores, targeted, strict=False)]
     largest = max([highest / unit, *scores]) - min(targeted)
     evidence = min(CERTAIN, wealth(differences, len(targeted), 0.0, largest))
-    drops = evidence >= 1 / ERROR
-    return DropDecision(
-        drops=drops,
-        mean=unit * sum(differences) / max(1, len(differences)),
-        evidence=evidence,
-        bound=unit * upper_bound(differences, len(targeted), largest, ERROR) if drops else None,
-    )
+    mean = unit * sum(differences) / max(1, len(differences))
+    return DropDecision(evidence >= 1 / ERROR, mean, evidence)
 
 
 def _mean(scores: Mapping[int, float]) -> float:

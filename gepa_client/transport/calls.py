@@ -82,7 +82,7 @@ class Call(Generic[T]):
     parse: Callable[[JsonValue], Reply[T]]
     about: str
     needs: str | None = None
-    timeout_s: float | None = None
+    timeout_s: float = CALL_TIMEOUT_S
     rows: Sequence[str] = ()
     group: str | None = None
     request: tuple[str, str] | None = None

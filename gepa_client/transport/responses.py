@@ -1,6 +1,5 @@
 """What an HTTP answer means: a result, one of the contract's errors, or something that is no answer at all."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from evolverpc_common.exact_values import has_long_integers, loads, readable, with_integers_packed
 from gepa_client.errors import AnswerTooLarge, BadResponse, ConnectionLost, data_of
 from gepa_client.transport.calls import INCONCLUSIVE
-from protocol import EvaluateResult, JsonValue, ScoreResult, Usage
+from protocol import EvaluateResult, JsonValue, ScoreResult
 from protocol.base import MAX_RESULT_NESTING, is_nested_deeper
 from protocol.errors import LimitExceeded, Overloaded, RpcError, Unauthorized
 
@@ -63,16 +62,10 @@ def is_pending(answer: JsonValue) -> bool:
 
 
 def result_of(exchange: HttpResponse, request_id: int) -> JsonValue:
-    """Return the result inside an HTTP response; raise its error, or what the absence of both means.
-
-    A result nested too deep to be stored becomes that example's failure (`gepa_client.transport.responses`).
-    """
+    """Return the result inside an HTTP response; raise its error, or what the absence of both means."""
     if 300 <= exchange.status < 400:
         raise BadResponse(f"the server redirects (HTTP {exchange.status}); redirects are not followed")
-    try:
-        message, deep = read(exchange.body)
-    except orjson.JSONDecodeError:
-        message, deep = None, False
+    message = read(exchange.body)
     if (
         not isinstance(message, dict)
         or message.get("jsonrpc") != "2.0"
@@ -82,15 +75,13 @@ def result_of(exchange: HttpResponse, request_id: int) -> JsonValue:
     if "error" in message:
         if not isinstance(message["error"], dict):
             raise BadResponse("the answer's `error` is not an object")
-        if deep:
-            raise BadResponse("the answer is an error that nests too deep")
         error = RpcError.from_wire(message["error"])
         if known := data_of(error):
             error.add_note(known)  # a traceback shows it; `str` is the server's message alone
         raise error
     if message.get("id") != request_id:
         raise BadResponse(f"the answer is for id {message.get('id')!r}, not {request_id}")
-    return shallow(message["result"]) if deep else message["result"]
+    return message["result"]
 
 
 def _without_answer(exchange: HttpResponse) -> Exception:
@@ -109,38 +100,34 @@ def _without_answer(exchange: HttpResponse) -> Exception:
 
 
 MAX_ANSWER_NESTING = 220
-"""Levels of the answer to any other call: a record may quote a result, which puts a few levels around it."""
+"""Levels of an answer: a result has at most `MAX_RESULT_NESTING`, and a record may quote one a few levels deeper."""
 
 MAX_NUMBER = 1e15
 """No score, cost, time or count is larger, so that sums of them stay finite, and exact where they are whole."""
 
-_AROUND_RESULT = 3  # the message, its `result`, the list of results
-_ORDINARY = MAX_RESULT_NESTING + _AROUND_RESULT
-_CUT_AT = MAX_ANSWER_NESTING + 10  # still too deep after the cut
 
-# A string may lack its end: each byte is read once, in any body.
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+def read(body: bytes) -> JsonValue:
+    """Return the JSON value in `body`; None if it is not JSON.
 
-
-def read(body: bytes) -> tuple[JsonValue, bool]:
-    """Return the JSON value in `body`, and whether it nests deeper than a message with acceptable results may.
-
-    What no reader would accept for its depth is cut off, far below the limit. In what is the program's own, integers
-    beyond 2^53 - 1 become markers, or texts where models and people read them.
+    In what is the program's own, integers beyond 2^53 - 1 become markers, or texts where models and people read them.
 
     Raises:
-        orjson.JSONDecodeError: it is not JSON.
+        BadResponse: it nests deeper than any answer may.
     """
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         if "depth" not in error.msg:
-            raise
-        return orjson.loads(_cut(body)), True
-    deep = not _opens_at_most(_ORDINARY, body) and is_nested_deeper(value, _ORDINARY)
-    if not deep and has_long_integers(body):
-        value = _carried(loads(body))
-    return value, deep
+            return None
+        deep = True
+    else:
+        deep = not _opens_at_most(MAX_ANSWER_NESTING, body) and is_nested_deeper(value, MAX_ANSWER_NESTING)
+    if deep:
+        raise BadResponse(
+            f"the answer nests deeper than {MAX_ANSWER_NESTING} levels; the contract allows a result "
+            f"{MAX_RESULT_NESTING}, and has a server answer a deeper one as a failure of its example"
+        )
+    return _carried(loads(body)) if has_long_integers(body) else value
 
 
 def _as_texts(value: JsonValue) -> JsonValue:
@@ -182,51 +169,6 @@ def _opens_at_most(count: int, body: bytes) -> bool:
             count -= 1
             at = body.find(bracket, at + 1)
     return True
-
-
-def _cut(body: bytes) -> bytes:
-    """Return the body with null in place of values deeper than `_CUT_AT` levels."""
-    kept: list[bytes] = []
-    depth = start = 0
-    for token in _TOKEN.finditer(body):
-        if token[0] in (b"[", b"{"):
-            depth += 1
-            if depth == _CUT_AT + 1:
-                kept += body[start : token.start()], b"null"
-        elif token[0] in (b"]", b"}"):
-            if depth == _CUT_AT + 1:
-                start = token.end()
-            depth -= 1
-    if depth == 0:
-        kept.append(body[start:])
-    return b"".join(kept)
-
-
-def shallow(answer: JsonValue) -> JsonValue:
-    """Return an answer that nests deep, with a failure in place of each example's result that nests too deep.
-
-    Raises:
-        BadResponse: it is not the results of examples that nest too deep.
-    """
-    if isinstance(answer, dict) and isinstance(answer.get("results"), list):
-        results = [
-            _too_deep(given) if is_nested_deeper(given, MAX_RESULT_NESTING) else given for given in answer["results"]
-        ]
-        answer = {**answer, "results": results}
-    if is_nested_deeper(answer, MAX_ANSWER_NESTING):
-        raise BadResponse(f"the answer nests deeper than {MAX_ANSWER_NESTING} levels")
-    return answer
-
-
-def _too_deep(given: JsonValue) -> dict[str, Any]:
-    """Return the result without members that may be deep; what it cost stays."""
-    if not isinstance(given, dict):
-        raise BadResponse("the result of an example is no object")
-    kept = {name: given[name] for name in ("metric_calls", "seconds") if name in given}
-    if isinstance(usage := given.get("usage"), dict):
-        kept["usage"] = {name: usage[name] for name in Usage.model_fields if name in usage and name != "models"}
-    message = f"its output nests deeper than {MAX_RESULT_NESTING} levels"
-    return {"output": None, **kept, **_failure(given, "ResultTooDeep", message)}
 
 
 def bounded(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -362,7 +362,7 @@ class RpcClient:
         """Evaluate examples given as they go over the wire; the result as JSON, validated, one entry per example.
 
         `items`: as `EvaluateParams.items`, for a server with capability `batch_evaluate`.
-        A result that nests too deep, or whose score is too large, is a failure of its example; see `responses`.
+        A result whose score is too large is a failure of its example; see `responses`.
         """
         params = {"candidate": candidate, "batch": list(batch), "capture_traces": capture_traces}
         if items is not None:

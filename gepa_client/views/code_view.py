@@ -8,7 +8,7 @@ from rich.table import Table
 
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome
-from gepa_client.evolution.names import branch_run_name, code_label
+from gepa_client.evolution.names import code_label
 from gepa_client.views.console import cut_cell, echo, safe_line
 
 REASONS = 10
@@ -26,7 +26,7 @@ def show_code(console: Console, run_id: str, record: CodeHistory) -> None:
     outcomes = record.outcomes
     statuses = [outcome.status for outcome in outcomes]
     counts = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
-    where = f"; branches evolve/{branch_run_name(run_id)}/NUMBER" if _named_alike(run_id, record) else ""
+    where = f"; branches evolve/{run_id}/NUMBER" if _named_alike(run_id, record) else ""
     echo(console, f"[bold]{safe_line(run_id)}[/]: {counted(len(outcomes), 'change')} of code, {counts}{where}")
     console.print()
     console.print(_table(run_id, record))
@@ -59,7 +59,7 @@ def outcome_as_json(record: CodeHistory, outcome: MutationOutcome) -> dict[str, 
 
 def _named_alike(run_id: str, record: CodeHistory) -> bool:
     """Return whether every branch's name follows from its number; in a fork some belong to the other run."""
-    own = f"evolve/{branch_run_name(run_id)}/"
+    own = f"evolve/{run_id}/"
     made = [(outcome.number, outcome.made.branch) for outcome in record.outcomes if outcome.made is not None]
     return all(branch == f"{own}{number}" for number, branch in made)
 

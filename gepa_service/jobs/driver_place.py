@@ -16,7 +16,7 @@ from evolverpc_common.redaction import Secrets
 from evolverpc_common.untrusted_files import plain_files
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from gepa_client.journal.run_events import Event, FleetChanged
-from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
+from gepa_client.run.control_messages import ControlMessage, GatewayMessage
 from gepa_client.run.supervisor import DRIVER, LaunchDriver, LaunchedDriver
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import Driver, Log, NoSandboxes, Show
@@ -187,7 +187,7 @@ class FrontedSandboxes(NoSandboxes):
     def write_connections(self, file: Path | None) -> list[Log]:
         return self._session.write_connections(file)
 
-    def end(self) -> list[ModelCallMessage | RefusalMessage]:
+    def end(self) -> list[GatewayMessage]:
         return [type(each).model_validate(self._secrets.redact(each.model_dump())) for each in self._session.end()]
 
     def forward(self, driver: Driver, show: Show) -> None:
@@ -213,8 +213,8 @@ class _WithoutSecrets:
     driver: Driver
     secrets: Secrets
 
-    def send(self, message: Mapping[str, object]) -> None:
-        self.driver.send(self.secrets.redact(dict(message)))
+    def send(self, message: ControlMessage) -> None:
+        self.driver.send(type(message).model_validate(self.secrets.redact(message.model_dump())))
 
     def stop(self, reason: str | None = None) -> None:
         self.driver.stop(None if reason is None else self.secrets.redact_text(reason))

@@ -23,11 +23,7 @@ def open_records(url_or_path: str, *, patience_s: float | None = None) -> Record
             from gepa_client.journal.sqlite import SqliteDatabase
 
             patience_s = SQLITE_PATIENCE_S if patience_s is None else patience_s
-            return RecordStore(
-                SqliteDatabase(
-                    url_or_path, patience_s=patience_s, application_id=APPLICATION_ID, checkpoints_beside=True
-                )
-            )
+            return RecordStore(SqliteDatabase(url_or_path, patience_s=patience_s, application_id=APPLICATION_ID))
         from gepa_client.journal.mongo import MongoDatabase
 
         return RecordStore(

@@ -1,4 +1,4 @@
-"""Bounds on the mean of a finite population that hold after every value drawn from it, so that one may always look.
+"""Evidence on the mean of a finite population that holds after every value drawn from it, so that one may always look.
 
 A bet against the claim "the mean is at least m": values are drawn in random order without replacement, and before each
 one a share of the wealth is put on its being less than the claim expects of those that are left. If the claim is true,
@@ -14,8 +14,6 @@ from collections.abc import Sequence
 
 SHARES = (0.02, 0.05, 0.1, 0.2)
 """Of the wealth that each bet puts on a row: small ones find small differences, large ones large differences soon."""
-
-BISECTIONS = 50
 
 
 def wealth(values: Sequence[float], population: int, mean: float, highest: float) -> float:
@@ -45,26 +43,4 @@ def wealth(values: Sequence[float], population: int, mean: float, highest: float
         left -= shortfall
         if left < -slack:
             return math.inf
-    return most
-
-
-def upper_bound(values: Sequence[float], population: int, highest: float, error: float) -> float:
-    """Return what the population's mean is below at all times with a probability of at least 1 - `error`.
-
-    `values`, `population`, `highest`: as of `wealth`. It is `highest` before the first value, and the mean itself once
-    all values are known.
-
-    Raises:
-        ValueError: as `wealth`.
-    """
-    most = (sum(values) + (population - len(values)) * highest) / population
-    least = most - 1.0
-    while wealth(values, population, least, highest) >= 1 / error:
-        least -= most - least
-    for _ in range(BISECTIONS):
-        middle = (least + most) / 2
-        if wealth(values, population, middle, highest) >= 1 / error:
-            most = middle
-        else:
-            least = middle
     return most

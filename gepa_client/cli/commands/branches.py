@@ -19,7 +19,7 @@ from gepa_client.cli.commands.repository_branches import branches_by_hand, delet
 from gepa_client.cli.commands.store_access import confirm, is_silent, open_cli_run
 from gepa_client.errors import JournalError
 from gepa_client.evolution.checkout import LocalCheckout, holds_commit
-from gepa_client.evolution.names import BY_HAND, branch_run_name
+from gepa_client.evolution.names import BY_HAND
 from gepa_client.journal.entries import StoredRun
 from gepa_client.run.output_folder import BEST_CANDIDATE
 from gepa_client.settings.run_config import RunConfig
@@ -284,8 +284,7 @@ def _delete(asked: _BranchesRequest, *, yes: bool) -> None:
     best = asked.record.best_outcome
     keep = best.made.branch if best is not None and best.made is not None else None
     facts = {"run": asked.run.id, "best": keep} if asked.as_json else None
-    runs = [branch_run_name(asked.run.id)]
-    delete_branches(LocalCheckout(asked.repo), runs, keep=keep, yes=yes, json_facts=facts)
+    delete_branches(LocalCheckout(asked.repo), [asked.run.id], keep=keep, yes=yes, json_facts=facts)
     if facts is None:
         echo(asked.console, "the run's record keeps all of them; `--check-out` makes the best one again")
 

@@ -55,7 +55,7 @@ class Certified(Made):
     tied: tuple[int, ...] = ()
     """Training rows on which the two best candidates, which tie, were compared; `searched` as in `TiePlan`."""
 
-    searched: int | None = None
+    searched: int = 0
     minibatch: tuple[int, int] | None = None
     """A training row on which the search evaluated the seed with traces, and the number of that request."""
 

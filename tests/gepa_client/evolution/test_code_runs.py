@@ -122,7 +122,7 @@ def test_a_change_request_that_cannot_be_used_is_asked_for_once_more_then_droppe
     assert model.code_prompts[1].endswith(
         "Answer now with the whole change request and nothing else, within ``` blocks."
     )
-    assert adapter.failures.first is None
+    assert adapter.failures.take() == []
 
 
 def test_secrets_are_replaced_in_diffs_but_not_in_bundles(code_server, tmp_path):

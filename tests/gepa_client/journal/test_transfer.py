@@ -55,7 +55,7 @@ def target(tmp_path: Path) -> Any:
 
 def export_of(store: Store) -> dict[str, Any]:
     driven(store)
-    changes = {"status": "running", "requested_action": "cancel", "config": CONFIG, "identity": IDENTITY, "best": BEST}
+    changes = {"status": "running", "config": CONFIG, "identity": IDENTITY, "best": BEST}
     store.update(RUN.id, changes)
     store.write(RUN.id, OWNER, ROWS)
     return json.loads("".join(export_run(store, RUN.id)))
@@ -74,7 +74,6 @@ def test_a_run_is_the_same_in_another_store(store: Store, target: Store, through
         reason=imported.reason,
         config={key: value for key, value in CONFIG.items() if key not in MACHINE_SETTINGS},
         output=None,
-        requested_action=None,
         driver=None,
         claim=Claim(None, 0),
     )
@@ -156,7 +155,7 @@ def test_an_invalid_document_is_an_error_and_nothing_of_it_is_stored(
         ("finalize-7", 0, "finalize", None, 5),
         ("search", 90, "reuse", [[1, 2], [3]], [1]),
         ("search", 90, "race", {"slots": 2, "proposals": [{"proposal": 0, "drops": True}], "rows": [3]}, {"rows": [3]}),
-        ("ties-3", 0, "ties", {"candidates": [1, 2], "rows": [4]}, {"candidates": [1, 2]}),
+        ("ties-3", 0, "ties", {"candidates": [1, 2], "rows": [4], "searched": 9}, {"candidates": [1, 2]}),
     ],
 )
 def test_an_answer_is_what_its_kind_is_answered_with(

@@ -9,7 +9,7 @@ import pytest
 from gepa_client.journal.entries import GATEWAY, MODEL_CALL
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.run_events import CallRefused, Event, ModelCalls, ModelTally
-from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
+from gepa_client.run.control_messages import GatewayMessage, ModelCallMessage
 from gepa_client.run.gateway_record import GatewayRecord, recorded_gateway_events
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import Watched, recording, watched
@@ -22,8 +22,8 @@ def call(number: int = 0, **given: Any) -> ModelCallMessage:
     )
 
 
-def refusal(what: str = "CONNECT far.example.org:443", reason: str = "not allowed") -> RefusalMessage:
-    return RefusalMessage(sandbox="s-1", what=what, reason=reason)
+def refusal(what: str = "CONNECT far.example.org:443", reason: str = "not allowed") -> CallRefused:
+    return CallRefused(sandbox="s-1", what=what, reason=reason)
 
 
 @pytest.fixture
@@ -32,9 +32,7 @@ def store(tmp_path: Path) -> Iterator[Watched]:
         yield found
 
 
-def received(
-    store: Watched, *messages: ModelCallMessage | RefusalMessage, **options: Any
-) -> tuple[list[Event], ModelCalls | None, float]:
+def received(store: Watched, *messages: GatewayMessage, **options: Any) -> tuple[list[Event], ModelCalls | None, float]:
     """Receive the messages, the first before there is a journal; return the events, the tally and the run's costs."""
     events: list[Event] = []
     record = GatewayRecord()

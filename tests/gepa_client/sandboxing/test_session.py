@@ -1,8 +1,7 @@
 """Sandboxes of a command: ready before it begins, watched while it runs, removed however it ends."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ import pytest
 import typer
 
 from gepa_client.cli.commands.sandbox_session import sandboxed
-from gepa_client.journal.run_events import FleetChanged, Progress
-from gepa_client.run import control_messages
+from gepa_client.journal.run_events import CallRefused, FleetChanged, Progress
+from gepa_client.run.control_messages import CapMessage, ControlMessage, ModelCallMessage
 from gepa_client.sandboxing.session import SessionNotStarted
 from gepa_client.sandboxing.session_interface import Log
 from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage
@@ -80,11 +79,11 @@ class FakeSetup:
 
 class FakeDriver:
     def __init__(self) -> None:
-        self.lines: list[Mapping[str, object]] = []
+        self.messages: list[ControlMessage] = []
         self.stopped: list[str | None] = []
 
-    def send(self, message: Mapping[str, object]) -> None:
-        self.lines.append(message)
+    def send(self, message: ControlMessage) -> None:
+        self.messages.append(message)
 
     def stop(self, reason: str | None = None) -> None:
         self.stopped.append(reason)
@@ -154,22 +153,14 @@ def test_events_of_the_gateway_are_sent_to_the_optimizer(setup: FakeSetup) -> No
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
         for event in (call, GatewayRefusal("s0", "example.com", "not allowed"), BudgetExhausted(), Log("fetching [x]")):
             setup.receive(event)
-        until(lambda: sandboxes.forward(driver, notes.append) or (len(driver.lines) == 3 and notes))
+        until(lambda: sandboxes.forward(driver, notes.append) or (len(driver.messages) == 3 and notes))
         assert sandboxes.has_gateway
-    messages = [control_messages.parse_message(json.dumps(line)) for line in driver.lines]
-    assert messages[0] == control_messages.ModelCallMessage(
-        sandbox="s0",
-        provider="openai",
-        model="m",
-        path="/v1/chat",
-        status=200,
-        seconds=0.1,
-        input_tokens=12,
-        output_tokens=5,
-        cost_usd=0.5,
-    )
-    assert messages[1] == control_messages.RefusalMessage(sandbox="s0", what="example.com", reason="not allowed")
-    assert messages[2] == control_messages.CapMessage(reason="max_cost_usd of 2.5 is reached")
+    counted = {"status": 200, "seconds": 0.1, "input_tokens": 12, "output_tokens": 5, "cost_usd": 0.5}
+    assert driver.messages == [
+        ModelCallMessage.model_validate({"sandbox": "s0", "provider": "openai", "model": "m", **counted}),
+        CallRefused(sandbox="s0", what="example.com", reason="not allowed"),
+        CapMessage(reason="max_cost_usd of 2.5 is reached"),
+    ]
     assert notes[-1] == Log("fetching [x]")
 
 

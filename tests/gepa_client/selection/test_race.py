@@ -55,7 +55,7 @@ def test_a_run_whose_proposals_never_lose_is_that_of_full_validation(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, Any] = {"frontier_type": "hybrid", "proposals": "2x2", "use_merge": True}
-    monkeypatch.setattr(race_blocks, "drop_decision", lambda *_: DropDecision(False, 0.0, 0.0, None))
+    monkeypatch.setattr(race_blocks, "drop_decision", lambda *_: DropDecision(False, 0.0, 0.0))
     full, races = (raced(host, Program(), validation=validation, **settings) for validation in ("full", "race"))
     assert len(races.candidates) > 2
     assert races.in_full() == full.in_full()

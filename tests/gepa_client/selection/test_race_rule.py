@@ -20,7 +20,7 @@ def raced(
             return decision, rows
 
 
-def share_dropped(difference: float, races: int = 100) -> tuple[float, float]:
+def share_dropped(difference: float, races: int = 40) -> tuple[float, float]:
     """Return the share of proposals of this mean difference that are dropped, and the mean share of rows they took.
 
     They gain on rows that the other one failed and lose on others, together on a fifth of all rows.
@@ -56,8 +56,6 @@ def test_scores_may_have_any_unit_and_sign(unit: float) -> None:
     assert decision.drops
     assert rows < 60
     assert decision.mean == pytest.approx(-unit)
-    assert decision.bound is not None
-    assert decision.bound < 0
 
 
 def test_targets_vary_with_parent_and_best_and_have_the_mean_of_the_best() -> None:

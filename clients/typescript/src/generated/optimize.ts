@@ -473,7 +473,7 @@ export interface Rejected {
  * How a proposal lost its race: on `compared` of the validation set's `rows`, for `calls` metric calls.
  *
  * `saved`: the metric calls that full validation would have taken besides. `mean`: of its differences to the best
- * candidate on the compared rows; `bound`: of that over all rows, from above.
+ * candidate on the compared rows.
  */
 export interface RacedOut {
   compared: number;
@@ -481,7 +481,6 @@ export interface RacedOut {
   calls: number;
   saved: number;
   mean: number;
-  bound: number;
 }
 /**
  * An iteration ended with nothing to evaluate. `perfect`: all scores of its minibatch are; `empty`: no new text.

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from gepa_client.analysis.statistics.confidence_sequences import upper_bound, wealth
+from gepa_client.analysis.statistics.confidence_sequences import wealth
 
 POPULATIONS = [
     (0.0, 0.0, 0.0, 1.0, -1.0, 0.0),
@@ -30,13 +30,6 @@ def test_the_unit_of_the_values_does_not_matter(scale: float) -> None:
     values = [0.2, -0.7, 0.0, -0.1, 0.4, -0.6]
     scaled = [value * scale for value in values]
     assert wealth(scaled, 20, 0.0, scale) == pytest.approx(wealth(values, 20, 0.0, 1.0))
-    assert upper_bound(scaled, 20, scale, 0.5) == pytest.approx(upper_bound(values, 20, 1.0, 0.5) * scale, rel=1e-6)
-
-
-def test_the_bound_is_the_highest_value_at_first_and_at_most_the_mean_in_the_end() -> None:
-    values = [0.5, -0.25, 0.125, -1.0, 0.0]
-    assert upper_bound([], 5, 1.0, 0.1) == 1.0
-    assert upper_bound(values, 5, 1.0, 0.01) == pytest.approx(sum(values) / 5, abs=1e-6)
 
 
 @pytest.mark.parametrize(
