@@ -8,6 +8,7 @@ import shlex
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from evolverpc_common.output_tail import OutputTail
@@ -15,18 +16,19 @@ from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.egress import GatewaySession
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable, SandboxError
 from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits
-from sandbox_runtime.backends.docker.container import WORKSPACE, Container, ContainerPlan, container_name
+from sandbox_runtime.backends.docker.container import Container, ContainerPlan, container_name, listen
 from sandbox_runtime.backends.docker.docker_command import docker, image_id
-from sandbox_runtime.backends.docker.gateway_sockets import answer
 from sandbox_runtime.backends.image_setup import (
     GATEWAY_VARIABLES,
     PROGRAM,
     SERVER,
     SERVER_PYTHON,
     SERVER_PYTHON_VERSION,
+    WORKSPACE,
     prepared,
     write_recipe,
 )
+from sandbox_runtime.backends.local_steps import gateway_variables
 from sandbox_runtime.backends.own_packages import EXTRAS, PACKAGES, copy_packages, name_of, own_digest, requirements
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from sandbox_runtime.environments.build_folder import build_variables, readable_by
@@ -132,7 +134,7 @@ async def _installed(
             "HOME": f"{WORKSPACE}/home",
             "TMPDIR": f"{WORKSPACE}/tmp",  # noqa: S108  of a container
             "UV_PYTHON_INSTALL_DIR": f"{PROGRAM}/python",
-            GATEWAY_VARIABLES: json.dumps(dict(await answer(session, record))),
+            GATEWAY_VARIABLES: json.dumps(dict(await gateway_variables(session, partial(listen, record.sockets)))),
         }
         async with asyncio.timeout(START_S):
             await container.start()

@@ -58,7 +58,7 @@ async def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: Path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(shared / "wheels"))
-    backend = ProcessBackend(environments=shared / "environments", workspaces=tmp_path / "workspaces")
+    backend = ProcessBackend(environments=shared / "environments")
     async with Runtime(backend) as runtime:
         yield runtime
 
