@@ -1,10 +1,12 @@
 """Describe a sandbox: the environment of its program, its resource limits, and everything needed to start it."""
 
 import hashlib
+import io
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from pydantic import ConfigDict, with_config
 
@@ -58,6 +60,18 @@ class PreparedEnvironment:
     env: Mapping[str, str] = field(default_factory=dict)
     import_paths: tuple[str, ...] = ()
 
+    def variables(self, workspace: str, system_path: str) -> dict[str, str]:
+        """Return the variables of every command in a sandbox with this workspace; `system_path`: the end of `PATH`."""
+        return {
+            "PATH": ":".join((f"{workspace}/bin", *self.path, system_path)),
+            "HOME": f"{workspace}/home",
+            "TMPDIR": f"{workspace}/tmp",  # noqa: S108  of the sandbox
+            "LANG": "C.UTF-8",
+            **self.env,
+        }
+
+
+STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 READY_S = 120.0
 
@@ -108,12 +122,14 @@ class Command:
         if folder.is_absolute() or ".." in folder.parts:
             raise ValueError(f"{self.cwd!r} is not a folder of the workspace: it must be relative, and without '..'")
 
+    def open_input(self) -> IO[bytes]:
+        """Open its input. Raises `OSError` if its file cannot be read."""
+        return self.stdin.open("rb") if isinstance(self.stdin, Path) else io.BytesIO(self.stdin)
+
     def write_input(self, file: Path) -> None:
         """Write its input to a file. Blocks."""
-        if isinstance(self.stdin, Path):
-            shutil.copyfile(self.stdin, file)
-        else:
-            file.write_bytes(self.stdin)
+        with self.open_input() as source, file.open("wb") as target:
+            shutil.copyfileobj(source, target)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from evolverpc_common.build_cache import FILES
+from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe
 from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
 from sandbox_runtime.environments.node import NPM_VARIABLES
@@ -123,11 +125,19 @@ def link(recipe: Recipe, built: BuiltEnvironment, program: Path) -> None:
 
 
 async def install(recipe_folder: Path, program: Path) -> None:
-    """Install the recipe of one folder into the other. Raises `EnvironmentMissing`."""
+    """Install the recipe of one folder into the other. Raises `SandboxError`."""
     environments = EnvironmentCache(program / "environments")
     recipe = read_recipe(recipe_folder)
-    link(recipe, await environments.ready(recipe, run=run, on_progress=print), program)
+    link(recipe, await environments.ready(recipe, run=run, on_progress=partial(print, flush=True)), program)
+
+
+def main() -> None:
+    """Install; end with the message of the tool that fails."""
+    try:
+        asyncio.run(install(Path(sys.argv[1]), Path(sys.argv[2])))
+    except SandboxError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    asyncio.run(install(Path(sys.argv[1]), Path(sys.argv[2])))
+    main()

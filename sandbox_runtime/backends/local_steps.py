@@ -12,8 +12,8 @@ from typing import IO
 from urllib.parse import quote
 
 from evolverpc_common.output_tail import OutputTail
-from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
-from sandbox_runtime.api.sandbox import EnvironmentMissing, ServerEndpoint
+from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT, Closed, GatewaySession
+from sandbox_runtime.api.sandbox import EgressNotEnforced, EnvironmentMissing, ServerEndpoint
 from sandbox_runtime.api.spec import PreparedEnvironment, SandboxSpec
 from sandbox_runtime.backends.records import SandboxRecord
 
@@ -29,22 +29,43 @@ def check_environment(prepared: PreparedEnvironment) -> None:
             raise EnvironmentMissing(f"{path} is gone: prepare the environment again")
 
 
-async def variables_of(
-    spec: SandboxSpec, own: Mapping[str, str], listen: Callable[[int, int], Awaitable[Sequence[socket.socket]]]
-) -> dict[str, str]:
+def check_egress(spec: SandboxSpec, backend: str) -> None:
+    """Raise `EgressNotEnforced` if a sandbox without a network is to reach hosts and has no session to enforce it."""
+    if not isinstance(spec.egress, Closed) and spec.gateway_session is None:
+        raise EgressNotEnforced(
+            f"a {backend} sandbox has no network: {type(spec.egress).__name__} needs a gateway session, which"
+            " enforces it"
+        )
+
+
+Listen = Callable[[int, int], Awaitable[Sequence[socket.socket]]]
+"""Returns sockets for connections to these ports of the loopback that commands of a sandbox see.
+
+If that is this machine's own, they are TCP sockets at any ports.
+"""
+
+
+async def variables_of(spec: SandboxSpec, own: Mapping[str, str], listen: Listen) -> dict[str, str]:
     """Return the variables of all commands of a sandbox, and let its gateway session answer in it.
 
-    `own`: those that name folders and the user. `listen`: returns sockets that listen on loopback as its commands see
-    it, at these ports if they are its own.
+    `own`: those that name folders and the user.
     """
-    session = spec.gateway_session
-    gateway: Mapping[str, str] = {}
-    if session is not None:
-        models, tunnel = await listen(MODELS_PORT, TUNNEL_PORT)
-        urls = [f"http://127.0.0.1:{listening.getsockname()[1]}" for listening in (models, tunnel)]
-        await session.serve(models, tunnel)
-        gateway = session.env(*urls)
-    return {**own, **gateway, **spec.env, **spec.secrets}
+    return {**own, **await gateway_variables(spec.gateway_session, listen), **spec.env, **spec.secrets}
+
+
+async def gateway_variables(session: GatewaySession | None, listen: Listen) -> Mapping[str, str]:
+    """Let a session answer on these sockets; return the variables by which programs find it. Raises `OSError`."""
+    if session is None:
+        return {}
+    ports = (MODELS_PORT, TUNNEL_PORT)
+    sockets = await listen(*ports)
+    urls = [f"http://127.0.0.1:{_port(*each)}" for each in zip(sockets, ports, strict=True)]
+    await session.serve(*sockets)
+    return session.env(*urls)
+
+
+def _port(listening: socket.socket, wanted: int) -> int:
+    return wanted if listening.family == socket.AF_UNIX else int(listening.getsockname()[1])
 
 
 def endpoint_of(record: SandboxRecord, token: str) -> ServerEndpoint:

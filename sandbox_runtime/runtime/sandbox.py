@@ -102,13 +102,15 @@ class Sandbox:
         """Return the address of its server; ask again if that refuses, as tokens expire. Raises `SandboxGone`."""
         return await self._unless_over(self._started.endpoint(self._token))
 
-    async def exec(self, command: Command) -> CommandResult:
+    async def exec(self, command: Command, *, most_bytes: int = EXEC_BYTES) -> CommandResult:
         """Run a command beside the server, until it ends or is killed after its `timeout_s`.
+
+        `most_bytes`: how much is kept of the end of its stdout, and of its stderr.
 
         Raises:
             SandboxGone: the sandbox has ended. OSError: the file of its input cannot be read.
         """
-        stdout, stderr = OutputTail(EXEC_BYTES), OutputTail(EXEC_BYTES)
+        stdout, stderr = OutputTail(most_bytes), OutputTail(most_bytes)
         began = time.monotonic()
         status = await self._unless_over(self._started.run(command, stdout, stderr))
         return CommandResult(status, stdout.bytes(), stderr.bytes(), time.monotonic() - began)

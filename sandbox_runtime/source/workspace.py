@@ -78,18 +78,12 @@ _LIST = (
     ' rm -f "$GIT_INDEX_FILE"'
 )
 _PACK = (
-    'test -d "$1" && test ! -L "$1" || exit 0; packed="$(mktemp)"; cd "$1";'
-    ' find . ! -type d -print0 | tar -c --no-recursion --null -T - | head -c "$2" > "$packed"; echo "$packed"'
+    'test -d "$1" && test ! -L "$1" || exit 0; cd "$1";'
+    ' find . ! -type d -print0 | tar -c --no-recursion --null -T - | head -c "$2"'
 )
-_PART = 'tail -c "+$2" "$1" | head -c "$3"'
 _BASH = ("bash", "-o", "pipefail", "-ec")
-_PLAIN_BASH = ("bash", "-ec")
-"""Without `pipefail`: `head` ends the program before it."""
-
 ARTIFACTS_BYTES = 64 * 2**20
 """Largest size of a program's artifacts, as a tar; what is beyond it is cut off."""
-
-_PART_BYTES = EXEC_BYTES // 2
 
 
 @dataclass(frozen=True)
@@ -129,29 +123,21 @@ class Workspace:
 
         Empty if there is no such folder. Raises `SandboxError`.
         """
-        what = f"its files in {folder}"
-        size = str(ARTIFACTS_BYTES)
-        place = (await self._written((*_PLAIN_BASH, _PACK, "bash", folder, size), what)).decode("utf-8", "replace")
-        found = bytearray()
-        while place and len(found) < ARTIFACTS_BYTES:
-            words = (place.strip(), str(len(found) + 1), str(_PART_BYTES))
-            part = await self._written((*_PLAIN_BASH, _PART, "bash", *words), what)
-            found += part
-            if len(part) < _PART_BYTES:
-                break
-        return bytes(found)
+        # Without `pipefail`: `head` ends the program before it.
+        argv = ("bash", "-ec", _PACK, "bash", folder, str(ARTIFACTS_BYTES))
+        return await self._written(argv, f"its files in {folder}", most_bytes=ARTIFACTS_BYTES + 1)
 
     async def changes(self, commit: str) -> bytes:
         """Return all differences from the commit but ignored files, as a compressed patch. Raises `SandboxError`."""
         return await self._written((*_BASH, _DIFF, "bash", commit), "what was changed in it")
 
-    async def _written(self, argv: tuple[str, ...], what: str) -> bytes:
-        done = await self.sandbox.exec(Command(argv, cwd=PROGRAM, timeout_s=_ASK_S))
+    async def _written(self, argv: tuple[str, ...], what: str, *, most_bytes: int = EXEC_BYTES) -> bytes:
+        done = await self.sandbox.exec(Command(argv, cwd=PROGRAM, timeout_s=_ASK_S), most_bytes=most_bytes)
         if done.status != 0:
             stderr = done.stderr[-1000:].decode("utf-8", "replace")
             raise SandboxError(f"sandbox {self.sandbox.id}: {what} cannot be read: {stderr or 'it took too long'}")
-        if len(done.stdout) >= EXEC_BYTES:
-            raise SandboxError(f"sandbox {self.sandbox.id}: {what} is more than {EXEC_BYTES} bytes")
+        if len(done.stdout) >= most_bytes:
+            raise SandboxError(f"sandbox {self.sandbox.id}: {what} is more than {most_bytes} bytes")
         return done.stdout
 
 

@@ -123,7 +123,7 @@ async def process_backend() -> AsyncIterator[BackendUnderTest]:
 
     with short_folder() as base:
         folders = _Folders(base)
-        made = Runtime(ProcessBackend(records=folders.records("process"), workspaces=folders.workspaces))
+        made = Runtime(ProcessBackend(records=folders.records("process")))
         async with made as runtime:
             yield BackendUnderTest(
                 runtime=runtime,
@@ -134,9 +134,7 @@ async def process_backend() -> AsyncIterator[BackendUnderTest]:
                 another=(
                     "from sandbox_runtime.backends.process.backend import ProcessBackend\n"
                     f"{folders.imports}"
-                    f"workspaces = Path({str(folders.workspaces)!r})\n"
-                    f"records = {folders.expression('process')}\n"
-                    "runtime = Runtime(ProcessBackend(records=records, workspaces=workspaces))\n"
+                    f"runtime = Runtime(ProcessBackend(records={folders.expression('process')}))\n"
                 ),
             )
 
@@ -242,7 +240,7 @@ def missing(backend: str) -> str | None:
 
 class _Folders:
     def __init__(self, base: Path) -> None:
-        self.state, self.sockets, self.workspaces = base / "state", base / "sockets", base / "work"
+        self.state, self.sockets = base / "state", base / "sockets"
 
     def records(self, backend: str) -> SandboxRecords:
         return SandboxRecords(backend, state=self.state, sockets=self.sockets)
@@ -257,7 +255,7 @@ class _Folders:
         return f"SandboxRecords({backend!r}, state=Path({str(self.state)!r}), sockets=Path({str(self.sockets)!r}))"
 
     def watched(self, backend: str) -> tuple[Path, ...]:
-        return (self.state / "sandboxes" / backend, self.sockets, self.workspaces)
+        return (self.state / "sandboxes" / backend, self.sockets)
 
 
 @contextlib.contextmanager

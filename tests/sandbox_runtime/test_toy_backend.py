@@ -26,7 +26,7 @@ from sandbox_runtime.runtime import Runtime
 from tests.support.waiting import eventually
 
 ENVIRONMENT = PreparedEnvironment(Recipe(), ())
-SLEEP, FAIL = Command(("sleep",)), Command(("fail",))
+SLEEP, FAIL, LATE = Command(("sleep",)), Command(("fail",)), Command(("late",))
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Toy:
                 await asyncio.Event().wait()
         finally:
             self.running -= 1
-        return 1 if command.argv == FAIL.argv else 0
+        return {FAIL.argv: 1, LATE.argv: None}.get(command.argv, 0)
 
     async def serve(self, endpoint: ServerEndpoint) -> SandboxExit:
         async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -128,7 +128,13 @@ async def test_a_sandbox_is_set_up_served_used_and_ended(spec: Spec) -> None:
             await running
         ended = await sandbox.wait()
         assert (ended.kind, ended.status, toy.running) == ("exited", 7, 0)
-        await sandbox.close()
+        await asyncio.gather(sandbox.close(), sandbox.close())
+        assert backend.own == {}
+        closing = asyncio.create_task((await runtime.start(spec())).close())
+        await asyncio.sleep(0)  # it has begun
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
         assert backend.own == {}
         late = await runtime.start(spec())
     assert (await late.wait()).kind == "terminated"
@@ -138,7 +144,8 @@ async def test_a_sandbox_is_set_up_served_used_and_ended(spec: Spec) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "stage"), [({"setup": (FAIL,)}, "setup"), ({"status": "503", "ready_s": 0.2}, "ready")]
+    ("changes", "stage"),
+    [({"setup": (FAIL,)}, "setup"), ({"setup": (LATE,)}, "setup"), ({"status": "503", "ready_s": 0.2}, "ready")],
 )
 async def test_one_that_does_not_become_ready_is_ended(spec: Spec, changes: dict[str, Any], stage: str) -> None:
     backend = ToyBackend()

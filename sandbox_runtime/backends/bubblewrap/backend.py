@@ -11,9 +11,8 @@ from pathlib import Path
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import run_shielded
-from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT, Closed, GatewaySession
+from sandbox_runtime.api.egress import GatewaySession
 from sandbox_runtime.api.sandbox import (
-    EgressNotEnforced,
     EnvironmentMissing,
     RuntimeInterrupted,
     SandboxError,
@@ -26,9 +25,7 @@ from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, Resou
 from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups
 from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, CommandOrder, Container, free
 from sandbox_runtime.backends.bubblewrap.container_layout import (
-    MODELS_URL,
     SERVER,
-    TUNNEL_URL,
     WORKSPACE,
     VisiblePaths,
     certificate_bundle,
@@ -37,7 +34,14 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
 )
 from sandbox_runtime.backends.bubblewrap.inputs import input_of, sealed
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
-from sandbox_runtime.backends.local_steps import check_environment, endpoint_of, server_socket, variables_of
+from sandbox_runtime.backends.local_steps import (
+    check_egress,
+    check_environment,
+    endpoint_of,
+    gateway_variables,
+    server_socket,
+    variables_of,
+)
 from sandbox_runtime.backends.records import SandboxRecords
 from sandbox_runtime.environments import EnvironmentCache
 from sandbox_runtime.runtime.sandbox import end_after_failure
@@ -84,10 +88,7 @@ async def run_build(
                     raise RuntimeInterrupted(
                         f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
                     ) from error
-                variables = dict(env)
-                if gateway_session is not None:
-                    await gateway_session.serve(*await container.listen(MODELS_PORT, TUNNEL_PORT))
-                    variables |= gateway_session.env(MODELS_URL, TUNNEL_URL)
+                variables = {**env, **await gateway_variables(gateway_session, container.listen)}
                 order = CommandOrder(list(argv), str(cwd), variables, container.limits(), alone=True)
                 output = OutputTail(_OUTPUT_BYTES)
                 status = await container.run(order, stdin.fileno(), timeout_s, output)
@@ -181,11 +182,7 @@ class BubblewrapBackend:
         return Container(self.context, labels, visible, limits, self.context.new_user())
 
     async def start(self, spec: SandboxSpec, log: OutputTail) -> "BubblewrapSandbox":
-        if not isinstance(spec.egress, Closed) and spec.gateway_session is None:
-            raise EgressNotEnforced(
-                f"a bubblewrap sandbox has no network: {type(spec.egress).__name__} needs a gateway session, which"
-                " enforces it"
-            )
+        check_egress(spec, self.name)
         check_environment(spec.prepared)
         bundle = certificate_bundle()
         visible = VisiblePaths((*spec.prepared.mounts, *([] if bundle is None else [bundle])))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
+from sandbox_runtime.api.egress import MODELS_PORT
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
 from sandbox_runtime.api.spec import PreparedEnvironment
 
@@ -73,7 +73,6 @@ def _passed_through(executable: Path) -> Iterator[Path]:
 
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 MODELS_URL = f"http://127.0.0.1:{MODELS_PORT}"
-TUNNEL_URL = f"http://127.0.0.1:{TUNNEL_PORT}"
 
 _BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -88,14 +87,10 @@ def own_variables(prepared: PreparedEnvironment) -> dict[str, str]:
     bundle = certificate_bundle()
     trust = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
     return {
-        "PATH": ":".join((f"{WORKSPACE}/bin", *prepared.path, *SYSTEM_PATH)),
-        "HOME": HOME,
-        "TMPDIR": TMP,
         "USER": USER,
         "LOGNAME": USER,
         "SHELL": "/bin/sh",
-        "LANG": "C.UTF-8",
-        **prepared.env,
+        **prepared.variables(WORKSPACE, ":".join(SYSTEM_PATH)),
         **({} if bundle is None else dict.fromkeys(trust, bundle)),
     }
 

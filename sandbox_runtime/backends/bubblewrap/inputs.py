@@ -3,15 +3,13 @@
 import asyncio
 import fcntl
 import os
-import threading
+import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from contextlib import asynccontextmanager
 
 from sandbox_runtime.api.spec import Command
 
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
-_INPUT_PIECE_BYTES = 1024 * 1024
 
 
 def in_memory(content: bytes) -> int:
@@ -37,15 +35,15 @@ async def input_of(command: Command) -> AsyncIterator[int]:
         finally:
             os.close(reading)
         return
-    source = os.open(command.stdin, os.O_RDONLY | os.O_CLOEXEC)
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    feeding = threading.Thread(target=_feed, args=(source, writing), name=f"feed {Path(command.stdin).name}")
-    feeding.start()
+    # By a pipe: with the descriptor of the file itself, the command could open the file to write to it.
+    with command.open_input() as source:
+        feeding = subprocess.Popen(("cat",), stdin=source, stdout=subprocess.PIPE)  # noqa: ASYNC220, S607  a millisecond
+    assert feeding.stdout is not None  # noqa: S101  it is a pipe
     try:
-        yield reading
+        yield feeding.stdout.fileno()
     finally:
-        os.close(reading)  # no process reads it any more, so the thread ends
-        await asyncio.to_thread(feeding.join)
+        feeding.stdout.close()  # no process reads it any more, so `cat` ends
+        await asyncio.to_thread(feeding.wait)
 
 
 def sealed(content: bytes) -> int:
@@ -53,16 +51,3 @@ def sealed(content: bytes) -> int:
     descriptor = in_memory(content)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
     return descriptor
-
-
-def _feed(source: int, writing: int) -> None:
-    # The reader may end before all is read.
-    with (
-        os.fdopen(source, "rb", buffering=0) as file,
-        os.fdopen(writing, "wb", buffering=0) as pipe,
-        suppress(BrokenPipeError),
-    ):
-        while piece := file.read(_INPUT_PIECE_BYTES):
-            rest = memoryview(piece)
-            while rest:
-                rest = rest[pipe.write(rest) :]

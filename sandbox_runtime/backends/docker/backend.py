@@ -3,32 +3,33 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded, run_shielded
-from sandbox_runtime.api.egress import Closed, GatewaySession
+from sandbox_runtime.api.egress import GatewaySession
 from sandbox_runtime.api.sandbox import (
-    EgressNotEnforced,
     EnvironmentMissing,
     SandboxExit,
     SandboxGone,
     SandboxInfo,
     ServerEndpoint,
 )
-from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.api.spec import (
+    MEMORY_VARIABLE,
+    STANDARD_PATH,
+    Command,
+    PreparedEnvironment,
+    Recipe,
+    SandboxSpec,
+)
 from sandbox_runtime.backends.docker import images
-from sandbox_runtime.backends.docker.container import WORKSPACE, Container, ContainerPlan, container_name
+from sandbox_runtime.backends.docker.container import Container, ContainerPlan, container_name, listen
 from sandbox_runtime.backends.docker.docker_command import check_daemon, image_id, remove_containers
-from sandbox_runtime.backends.docker.gateway_sockets import answer
-from sandbox_runtime.backends.image_setup import SERVER_PYTHON
-from sandbox_runtime.backends.local_steps import BACKLOG, endpoint_of
+from sandbox_runtime.backends.image_setup import PORT, SERVER_PYTHON, WORKSPACE
+from sandbox_runtime.backends.local_steps import BACKLOG, check_egress, endpoint_of, variables_of
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from sandbox_runtime.runtime.sandbox import end_after_failure
-
-PORT = 8080
-"""The port of the server on its container's loopback."""
-
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class DockerBackend:
@@ -59,11 +60,7 @@ class DockerBackend:
         return await images.ready(recipe, self._records, self._build_session, on_progress=on_progress, rebuild=rebuild)
 
     async def start(self, spec: SandboxSpec, log: OutputTail) -> "DockerSandbox":
-        if not isinstance(spec.egress, Closed) and spec.gateway_session is None:
-            raise EgressNotEnforced(
-                f"a docker sandbox has no network: {type(spec.egress).__name__} needs a gateway session, which"
-                " enforces it"
-            )
+        check_egress(spec, self.name)
         image = spec.prepared.image
         if image is None or await asyncio.to_thread(image_id, image) is None:
             raise EnvironmentMissing(f"the daemon has no image {image}: prepare the environment again")
@@ -71,12 +68,12 @@ class DockerBackend:
         container = Container(ContainerPlan(record.id, image, SERVER_PYTHON, spec.limits, record.sockets))
         self._containers[record.id] = container
         try:
-            gateway = await answer(spec.gateway_session, record)
+            own = spec.prepared.variables(WORKSPACE, STANDARD_PATH)
+            variables = await variables_of(spec, own, partial(listen, record.sockets))
             await container.start()
         except BaseException:
             await end_after_failure(self.stop(record.id))
             raise
-        variables = {**_own_variables(spec.prepared), **gateway, **spec.env, **spec.secrets}
         return DockerSandbox(spec, record, self._records, container, variables, log)
 
     async def stop(self, id_: str) -> None:
@@ -140,13 +137,3 @@ class DockerSandbox:
 
 def _remove(record: SandboxRecord) -> None:
     remove_containers([container_name(record.id)])
-
-
-def _own_variables(prepared: PreparedEnvironment) -> dict[str, str]:
-    return {
-        "PATH": ":".join((f"{WORKSPACE}/bin", *prepared.path, _PATH)),
-        "HOME": f"{WORKSPACE}/home",
-        "TMPDIR": f"{WORKSPACE}/tmp",  # noqa: S108  of a container
-        "LANG": "C.UTF-8",
-        **prepared.env,
-    }

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-import io
 import secrets
+import socket
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from sandbox_runtime.api.spec import Command, ResourceLimits
 from sandbox_runtime.backends.docker import channels as protocol
 from sandbox_runtime.backends.docker.channels import BrokenChannels, Channel, Channels
 from sandbox_runtime.backends.docker.docker_command import failure, remove_containers
-from sandbox_runtime.backends.docker.gateway_sockets import MODELS, TUNNEL
+from sandbox_runtime.backends.image_setup import WORKSPACE
+from sandbox_runtime.backends.local_steps import BACKLOG
 
 LABEL = "evolverpc"
 """The label of every container of this backend; its value is the sandbox's id."""
 
-WORKSPACE = "/workspace"
 END_S = 30.0
 """Seconds within which a command that is to end, or a container that is to go, must have ended."""
 
@@ -44,7 +44,7 @@ def container_name(id_: str) -> str:
 class ContainerPlan:
     """What a container is made from.
 
-    `python`: the interpreter of its first process. `sockets`: a private folder of this machine, for `gateway_sockets`.
+    `python`: the interpreter of its first process. `sockets`: a private folder of this machine, as for `listen`.
     `writable`: its own file system can be written, as a build needs; `user`: who runs in it, by default one of its own.
     """
 
@@ -74,6 +74,24 @@ class ContainerPlan:
         )
 
 
+async def listen(sockets: Path, *ports: int) -> list[socket.socket]:
+    """Return sockets for connections of the container to these ports of its loopback; only this user reaches them.
+
+    `sockets`: a private folder of the container's own. Raises `OSError`.
+    """
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in ports]
+        for listening, port in zip(opened, ports, strict=True):
+            listening.bind(str(_gateway_socket(sockets, port)))
+            listening.listen(BACKLOG)
+        stack.pop_all()
+    return opened
+
+
+def _gateway_socket(sockets: Path, port: int) -> Path:
+    return sockets / str(port)
+
+
 class Container:
     """A container, used in one event loop. Call `start`, and `close` in any case. It ends with this process."""
 
@@ -84,7 +102,6 @@ class Container:
         self._serving: asyncio.Task[None] | None = None
         self._stderr = OutputTail(_STDERR_BYTES)
         self._options = [f"--file-size={plan.limits.workspace_mb << 20}"]
-        self._sockets = {MODELS_PORT: plan.sockets / MODELS, TUNNEL_PORT: plan.sockets / TUNNEL}
 
     async def start(self) -> None:
         """Start it and wait until its first process is up, for any time. Raises `SandboxError`, `OSError`."""
@@ -114,7 +131,7 @@ class Container:
             SandboxGone: the container has ended. OSError: its input cannot be read.
         """
         order: dict[str, object] = {"run": list(command.argv), "env": dict(env), "joined": stderr is None}
-        with _opened(command.stdin) as stdin:
+        with command.open_input() as stdin:
             try:
                 channel = await self._open({**order, "options": [f"--folder={command.cwd}", *self._options]})
                 feeding = asyncio.create_task(_feed(channel, stdin))
@@ -160,11 +177,11 @@ class Container:
 
     async def _accepted(self, channel: Channel, purpose: dict[str, object]) -> None:
         """Carry a connection of the container to the gateway's socket for this port; refuse any other."""
-        path = self._sockets.get(int(str(purpose.get("port", 0))))
+        port = purpose.get("port")
         try:
-            if path is None:
+            if port not in (MODELS_PORT, TUNNEL_PORT):
                 raise ConnectionRefusedError
-            reader, writer = await asyncio.open_unix_connection(path)
+            reader, writer = await asyncio.open_unix_connection(_gateway_socket(self._plan.sockets, port))
         except OSError:
             await channel.send(protocol.STOP)
             return
@@ -205,7 +222,3 @@ async def _feed(channel: Channel, stdin: IO[bytes]) -> None:
 async def _read(stream: asyncio.StreamReader, tail: OutputTail) -> None:
     while data := await stream.read(protocol.PIECE):
         tail.add(data)
-
-
-def _opened(stdin: bytes | Path) -> IO[bytes]:
-    return stdin.open("rb") if isinstance(stdin, Path) else io.BytesIO(stdin)

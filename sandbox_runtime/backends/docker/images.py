@@ -8,6 +8,7 @@ import shlex
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from evolverpc_common.output_tail import OutputTail
@@ -15,18 +16,19 @@ from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.egress import GatewaySession
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable, SandboxError
 from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits
-from sandbox_runtime.backends.docker.container import WORKSPACE, Container, ContainerPlan, container_name
+from sandbox_runtime.backends.docker.container import Container, ContainerPlan, container_name, listen
 from sandbox_runtime.backends.docker.docker_command import docker, image_id
-from sandbox_runtime.backends.docker.gateway_sockets import answer
 from sandbox_runtime.backends.image_setup import (
     GATEWAY_VARIABLES,
     PROGRAM,
     SERVER,
     SERVER_PYTHON,
     SERVER_PYTHON_VERSION,
+    WORKSPACE,
     prepared,
     write_recipe,
 )
+from sandbox_runtime.backends.local_steps import gateway_variables
 from sandbox_runtime.backends.own_packages import EXTRAS, PACKAGES, copy_packages, name_of, own_digest, requirements
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from sandbox_runtime.environments.build_folder import build_variables, readable_by
@@ -41,8 +43,15 @@ _LIMITS = ResourceLimits(cpu=2, memory_mb=8192, workspace_mb=1024, processes=102
 _OUTPUT_BYTES = 64 * 1024
 _SHOWN_BYTES = 8192
 
+IMAGE_LABEL = "evolverpc-image"
+"""The label of the image with our own packages, and so of those that are made from it."""
+
+KEPT_HOURS = 30 * 24
+"""Hours after which an image that no container uses is removed, when another is built."""
+
 _DOCKERFILE = """
 FROM {base}
+LABEL {label}=1
 RUN apt-get update && apt-get install -y --no-install-recommends git ca-certificates && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir uv && uv venv --python /usr/local/bin/python{version} {server}
 RUN uv pip install --no-cache --python {python} {requirements}
@@ -69,18 +78,26 @@ async def ready(
     Raises:
         EnvironmentMissing: it cannot be built. RuntimeUnavailable: there is no daemon.
     """
-    base = await asyncio.to_thread(image_id, base_name())
-    if base is None:
-        on_progress(f"building the image {base_name()} from {BASE}")
-        base = await _built_base()
-    if recipe == Recipe():
-        return prepared(recipe, base)
-    name = name_of(recipe)
-    image = None if rebuild else await asyncio.to_thread(image_id, name)
+    needs_base_alone = recipe == Recipe()
+    name = base_name() if needs_base_alone else name_of(recipe)
+    image = None if rebuild and not needs_base_alone else await asyncio.to_thread(image_id, name)
     if image is None:
-        on_progress(f"building the image {name}")
-        image = await _installed(recipe, base, name, records, session, on_progress)
+        await remove_old()
+        base = await asyncio.to_thread(image_id, base_name())
+        if base is None:
+            on_progress(f"building the image {base_name()} from {BASE}")
+            base = await _built_base()
+        image = base
+        if not needs_base_alone:
+            on_progress(f"building the image {name}")
+            image = await _installed(recipe, base, name, records, session, on_progress)
     return prepared(recipe, image)
+
+
+async def remove_old(hours: int = KEPT_HOURS) -> None:
+    """Remove our images that are older and that no container uses. Raises `SandboxError`."""
+    filters = ("--filter", f"label={IMAGE_LABEL}", "--filter", f"until={hours}h")
+    await docker("image", "prune", "--all", "--force", *filters, timeout_s=BUILD_S)
 
 
 async def _built_base() -> str:
@@ -89,6 +106,7 @@ async def _built_base() -> str:
         await asyncio.to_thread(copy_packages, PACKAGES, Path(folder) / "ours")
         text = _DOCKERFILE.format(
             base=BASE,
+            label=IMAGE_LABEL,
             version=SERVER_PYTHON_VERSION,
             server=SERVER,
             python=SERVER_PYTHON,
@@ -132,7 +150,7 @@ async def _installed(
             "HOME": f"{WORKSPACE}/home",
             "TMPDIR": f"{WORKSPACE}/tmp",  # noqa: S108  of a container
             "UV_PYTHON_INSTALL_DIR": f"{PROGRAM}/python",
-            GATEWAY_VARIABLES: json.dumps(dict(await answer(session, record))),
+            GATEWAY_VARIABLES: json.dumps(dict(await gateway_variables(session, partial(listen, record.sockets)))),
         }
         async with asyncio.timeout(START_S):
             await container.start()

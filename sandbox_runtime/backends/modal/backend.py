@@ -14,7 +14,7 @@ from modal import exception
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable, SandboxError, SandboxInfo
-from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.api.spec import STANDARD_PATH, PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends import image_setup
 from sandbox_runtime.backends.modal import images
 from sandbox_runtime.backends.modal.api_calls import GONE, REFUSED, retried, translated_errors
@@ -36,7 +36,6 @@ LOOKS = 3
 """How often it is searched if the creation has ended with an unclear outcome."""
 
 _AT_ONCE = 10
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _DEFINITE = (*REFUSED, exception.ResourceExhaustedError, exception.InvalidError, exception.NotFoundError)
 """Errors after which there is certainly no sandbox."""
@@ -244,11 +243,4 @@ class ModalBackend:
 
 def _env(spec: SandboxSpec) -> dict[str, str | None]:
     """Return the variables of every command that are not secret."""
-    workspace = image_setup.WORKSPACE
-    return {
-        **spec.prepared.env,
-        **spec.env,
-        "HOME": f"{workspace}/home",
-        "TMPDIR": f"{workspace}/tmp",  # noqa: S108  of a sandbox, and its own
-        "PATH": ":".join((f"{workspace}/bin", *spec.prepared.path, _PATH)),
-    }
+    return {**spec.prepared.variables(image_setup.WORKSPACE, STANDARD_PATH), **spec.env}

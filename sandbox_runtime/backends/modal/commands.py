@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import io
 import math
 import os
 import secrets
@@ -85,7 +84,7 @@ class ModalCommands:
         try:
             async with asyncio.timeout(command.timeout_s + GRACE_S):
                 process = await self.start(command, mark)
-                with _opened(command.stdin) as stdin:
+                with command.open_input() as stdin:
                     status = await followed(
                         process,
                         copied(process.stdout, stdout),
@@ -177,7 +176,3 @@ async def _written(stream: AsyncIterable[bytes], descriptor: int) -> None:
             with contextlib.suppress(BrokenPipeError):  # its reader is gone; the rest is read all the same
                 while rest:
                     rest = rest[await asyncio.to_thread(os.write, target.fileno(), rest) :]
-
-
-def _opened(stdin: bytes | Path) -> io.BufferedIOBase:
-    return stdin.open("rb") if isinstance(stdin, Path) else io.BytesIO(stdin)

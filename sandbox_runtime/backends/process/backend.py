@@ -5,12 +5,10 @@ import logging
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evolverpc_common.files import remove_tree
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.egress import Open
@@ -21,10 +19,17 @@ from sandbox_runtime.api.sandbox import (
     SandboxInfo,
     ServerEndpoint,
 )
-from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.api.spec import (
+    MEMORY_VARIABLE,
+    STANDARD_PATH,
+    Command,
+    PreparedEnvironment,
+    Recipe,
+    SandboxSpec,
+)
 from sandbox_runtime.backends.local_steps import check_environment, endpoint_of, server_socket, variables_of
 from sandbox_runtime.backends.process.commands import ProcessLimits, RunningCommand, end_marked, run_build
-from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords, is_private, private_folder
+from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from sandbox_runtime.environments import EnvironmentCache
 from sandbox_runtime.runtime.sandbox import end_after_failure
 
@@ -32,9 +37,6 @@ NO_ISOLATION_WARNING = (
     "The process backend isolates nothing: programs run as you do, read your files, reach your network, and may end "
     "your processes. It is for development with code that you trust; use bubblewrap, docker or modal for any other."
 )
-
-STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_WORKSPACE = "work-{}"
 
 logger = logging.getLogger(__name__)
 
@@ -48,17 +50,14 @@ class ProcessBackend:
     above it leaves its processes behind.
 
     `environments`: the folder of built environments, by default in the user's cache. `records`: replaces those of this
-    user. `workspaces`: the folder that workspaces are made in, by default below the folder for temporary files.
+    user; a sandbox's workspace is in the folder of its record.
     """
 
     name = "process"
 
-    def __init__(
-        self, *, environments: Path | None = None, records: SandboxRecords | None = None, workspaces: Path | None = None
-    ) -> None:
+    def __init__(self, *, environments: Path | None = None, records: SandboxRecords | None = None) -> None:
         self._environments = EnvironmentCache(environments)
         self._records = records or SandboxRecords(self.name)
-        self._workspaces = workspaces or Path(tempfile.gettempdir()) / f"evolverpc-{os.getuid()}"
 
     async def open(self) -> None:
         if not (hasattr(os, "pidfd_open") and os.access("/proc/self/cmdline", os.R_OK)):
@@ -86,30 +85,25 @@ class ProcessBackend:
                 "Use bubblewrap, docker or modal, or allow every host"
             )
         check_environment(spec.prepared)
-        root = private_folder(self._workspaces)
-        record = self._records.add(spec.labels, lambda id_: {"workspace": str(root / _WORKSPACE.format(id_))})
-        workspace = Path(record.resources["workspace"])
+        record = self._records.add(spec.labels)
+        workspace = record.folder / "workspace"
         try:
             for folder in (workspace, workspace / "home", workspace / "tmp"):
                 folder.mkdir(mode=0o700)
-            variables = await variables_of(spec, _own_variables(workspace, spec.prepared), _listen)
+            own = spec.prepared.variables(str(workspace), STANDARD_PATH)
+            if spec.prepared.import_paths:
+                own["PYTHONPATH"] = ":".join(f"{workspace}/program/{path}" for path in spec.prepared.import_paths)
+            variables = await variables_of(spec, own, _listen)
         except BaseException:
             await end_after_failure(self.stop(record.id))
             raise
         return ProcessSandbox(spec, record, self._records, workspace, variables, log)
 
     async def stop(self, id_: str) -> None:
-        await run_shielded(self._records.free, id_, self._end)
+        await run_shielded(self._records.free, id_, lambda record: end_marked(record.id))
 
     async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
         return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
-
-    def _end(self, record: SandboxRecord) -> None:
-        end_marked(record.id)
-        name = _WORKSPACE.format(record.id)
-        for folder in {self._workspaces / name, Path(str(record.resources.get("workspace", "")))}:
-            if folder.name == name and is_private(folder.parent):
-                remove_tree(folder)
 
 
 @dataclass(frozen=True)
@@ -164,18 +158,6 @@ class ProcessSandbox:
 
     async def endpoint(self, token: str) -> ServerEndpoint:
         return endpoint_of(self.record, token)
-
-
-def _own_variables(workspace: Path, prepared: PreparedEnvironment) -> dict[str, str]:
-    paths = [str(workspace / "program" / path) for path in prepared.import_paths]
-    return {
-        "PATH": ":".join((str(workspace / "bin"), *prepared.path, STANDARD_PATH)),
-        "HOME": str(workspace / "home"),
-        "TMPDIR": str(workspace / "tmp"),
-        "LANG": "C.UTF-8",
-        **prepared.env,
-        **({"PYTHONPATH": ":".join(paths)} if paths else {}),
-    }
 
 
 async def _listen(*ports: int) -> list[socket.socket]:

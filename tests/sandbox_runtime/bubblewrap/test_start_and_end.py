@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import EnvironmentMissing, SandboxGone, SandboxNotReady
+from sandbox_runtime import SandboxGone, SandboxNotReady
 from sandbox_runtime.backends.bubblewrap.container import host_name, processes_named
 from sandbox_runtime.backends.records import SandboxRecords
 from sandbox_runtime.runtime import Runtime
@@ -17,13 +17,6 @@ from tests.sandbox_runtime.bubblewrap.containers import (
     started,
 )
 from tests.support.waiting import eventually
-
-
-async def test_a_missing_environment_is_an_error(runtime: Runtime, tmp_path: Path) -> None:
-    spec = await spec_of(runtime)
-    object.__setattr__(spec.prepared, "mounts", (str(tmp_path / "gone"),))
-    with pytest.raises(EnvironmentMissing):
-        await runtime.start(spec)
 
 
 async def test_a_start_without_its_program_fails_and_leaves_nothing(

@@ -2,12 +2,14 @@
 
 import asyncio
 import signal
+from pathlib import Path
 
 import pytest
 
 from sandbox_runtime import Allow, EnvironmentMissing, Recipe, ResourceLimits
+from sandbox_runtime.backends.docker import images
 from sandbox_runtime.backends.docker.container import container_name
-from sandbox_runtime.backends.docker.docker_command import run_docker
+from sandbox_runtime.backends.docker.docker_command import image_id, run_docker
 from tests.sandbox_runtime.backend import BackendUnderTest, parse_request
 from tests.sandbox_runtime.bubblewrap.test_gateway_session import Echoing
 from tests.sandbox_runtime.suite.acting import SOON_S, another_process, line_of, output, until, up
@@ -92,6 +94,18 @@ async def test_neither_secrets_nor_tokens_are_known_to_the_daemon(backend: Backe
         shown = await asyncio.to_thread(run_docker, "inspect", container_name(sandbox.id))
         assert "held-by-the-program" not in shown
         assert (await sandbox.endpoint()).token not in shown
+
+
+async def test_old_images_of_ours_are_removed_and_no_others(backend: BackendUnderTest, tmp_path: Path) -> None:
+    for name, label in (("ours:old", f"LABEL {images.IMAGE_LABEL}=1"), ("another:old", "LABEL other=1")):
+        (tmp_path / "Dockerfile").write_text(f"FROM scratch\n{label}\n")
+        await asyncio.to_thread(run_docker, "build", "--tag", name, str(tmp_path))
+    await images.remove_old()
+    assert image_id("ours:old") is not None
+    await images.remove_old(hours=0)
+    assert image_id("ours:old") is None
+    assert image_id("another:old") is not None
+    assert backend.prepared.image is not None and image_id(backend.prepared.image) is not None
 
 
 async def test_a_recipe_that_cannot_be_installed_is_an_error_with_the_end_of_the_output(
