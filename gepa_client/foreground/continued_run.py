@@ -32,7 +32,7 @@ def output_again(run: StoredRun) -> Path:
 def continued(run: StoredRun) -> dict[str, Any]:
     """Return what a `ForegroundRun` needs to know of the run as it was recorded."""
     hash_seed = (run.identity or {}).get("hash_seed") or HASH_SEED
-    return {"hash_seed": hash_seed, "seen_beat": run.claim.beat}
+    return {"hash_seed": hash_seed, "seen_action": run.requested_action, "seen_beat": run.claim.beat}
 
 
 def _refuse_less(run: StoredRun, settings: RunConfig, store: str | None, end: int) -> None:

@@ -143,15 +143,17 @@ class Store:
 
         return self._database.write(work)
 
-    def beat(self, run_id: str, owner: str, changes: Mapping[str, Any]) -> None:
-        """Write a heartbeat and the fields to replace. Raises `ClaimLost`."""
+    def beat(self, run_id: str, owner: str, changes: Mapping[str, Any]) -> str | None:
+        """Write a heartbeat and the fields to replace; return the run's `requested_action`. Raises `ClaimLost`."""
         record = changes_record(changes)
 
-        def work(rows: Rows) -> None:
+        def work(rows: Rows) -> str | None:
             if not rows.update(RUNS, {"id": run_id, "owner": owner}, record, counter="beat"):
                 self._lost(rows, run_id)
+            requested_action: str | None = self._found(rows, run_id, "requested_action")["requested_action"]
+            return requested_action
 
-        self._database.write(work)
+        return self._database.write(work)
 
     def release(self, run_id: str, owner: str) -> None:
         """Release a claim; does nothing if another owner has it."""

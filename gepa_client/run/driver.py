@@ -55,7 +55,7 @@ from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_c
 from gepa_client.run.strategies import late_drops, sampled_rows
 from gepa_client.run.tie_break import final_rows
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.request_queue import PolledQueue, refuse_earlier_stops
+from gepa_client.steering.request_queue import PolledQueue
 from gepa_client.steering.stopping import PAUSE, record_stop
 from gepa_client.transport.event_loop import CancelToken
 from protocol import DiscoverResult
@@ -123,7 +123,6 @@ class _DriverRun:
     def run(self) -> Finished:
         """Take the lease, drive the run, write its status and release the lease."""
         job, config = self.job, self.config
-        waiting = self.store.requests(job.run_id, waiting=True)
         recorded_lease_s = self.store.run(job.run_id).config.get("lease_s") or 0.0
         take(
             self.store,
@@ -135,7 +134,6 @@ class _DriverRun:
                 Warned(message=f"the run was driven by {driver}; waiting {seconds:g} s for a sign of life")
             ),
         )
-        refuse_earlier_stops(self.store, job.run_id, waiting)
         run = self.store.run(job.run_id)
         resumed = run.identity is not None
         if not resumed and run.parent is None:  # else its prompts stay as they were recorded
@@ -148,24 +146,18 @@ class _DriverRun:
         self.emit = redacting(self.secrets, counters.observed(self.emit))  # what is noted is stored
         finished: Finished | None = None
         try:
-            self._check_cancelled(run)
+            self._check_requested_action(run)
             self._mark_running(run, counters)
-            with (
-                LeaseHeartbeat(
-                    self.store,
-                    job.run_id,
-                    job.owner,
-                    config.lease_s,
-                    counters.changes,
-                    lambda lost: self.cancel_token.cancel(
-                        Interrupted("paused", stop_reason(lost), infrastructure=True)
-                    ),
-                ),
-                PolledQueue(
-                    self.store, job.run_id, lambda kind: self.cancel_token.cancel(_requested(kind))
-                ) as requests,
+            with LeaseHeartbeat(
+                self.store,
+                job.run_id,
+                job.owner,
+                config.lease_s,
+                counters.changes,
+                lambda action: self.cancel_token.cancel(_requested(action)),
+                lambda error: self.cancel_token.cancel(Interrupted("paused", stop_reason(error), infrastructure=True)),
             ):
-                finished = self._with_journal(run, spend, counters, requests, resumed=resumed)
+                finished = self._with_journal(run, spend, counters, resumed=resumed)
         except (Interrupted, OSError) as error:
             finished = _ended(finished, error, self.emit)
         except (SettingsError, ClientError, RpcError) as error:
@@ -176,7 +168,8 @@ class _DriverRun:
         if self._is_taken_over():
             return Finished(status="refused", reason=TAKEN_OVER, infrastructure=True, metric_calls=0)
         self._record_stop(finished.status)
-        self._release(counters, status=finished.status, reason=finished.reason)
+        done = {"requested_action": None} if finished.status == "cancelled" or self._is_paused(finished.status) else {}
+        self._release(counters, status=finished.status, reason=finished.reason, **done)
         emit_analyses(self.store, job.run_id, self.emit)
         return finished.model_copy(update={"active_seconds": round(counters.active_seconds, 3)})
 
@@ -186,6 +179,13 @@ class _DriverRun:
             record_stop(self.store, self.job.run_id, self.job.owner, status)
         except JournalError as error:
             self.emit(Warned(message=f"the requests to the run could not be answered: {stop_reason(error)}"))
+
+    def _is_paused(self, status: str) -> bool:
+        """Return whether the run was paused as a user asked, so that the request is over."""
+        try:
+            return status == "paused" and self.store.run(self.job.run_id).requested_action == PAUSE
+        except StoreUnavailable:
+            return False
 
     def _is_taken_over(self) -> bool:
         """Return whether another process drives the run now; False if the store is unavailable."""
@@ -198,14 +198,16 @@ class _DriverRun:
         if self._is_taken_over():
             raise Interrupted("paused", TAKEN_OVER, infrastructure=True)
 
-    def _check_cancelled(self, run: StoredRun) -> None:
-        """Stop if the run was cancelled while this command waited for the lease.
+    def _check_requested_action(self, run: StoredRun) -> None:
+        """Stop if an action was requested since this command began, while it waited for the lease.
 
         If the lease moved by more than this process taking it, another process held it in between, and a cancellation
         by that process applies to this one too.
         """
         if run.status == "cancelled" and run.claim.beat > self.job.seen_beat + 1:
             raise _requested("cancel")
+        if run.requested_action is not None and run.requested_action != self.job.seen_action:
+            raise _requested(run.requested_action)
 
     def _mark_running(self, run: StoredRun, counters: RunCounters) -> None:
         counters.set(max_metric_calls=self.config.max_metric_calls)
@@ -215,9 +217,10 @@ class _DriverRun:
             "config": self._recorded(run),
             "started": run.started or now(),
         }
+        done = {"requested_action": None} if run.requested_action is not None else {}
         # a fork, or an imported run, has no folder until it is driven here
         folder = {} if run.output or self.job.output is None else {"output": str(self.job.output)}
-        self.store.update(run.id, {**changes, **folder, **counters.changes()}, owner=self.job.owner)
+        self.store.update(run.id, {**changes, **done, **folder, **counters.changes()}, owner=self.job.owner)
 
     def _release(self, counters: RunCounters, **last: Any) -> None:
         """Write the last state and release the lease; warn if another process has it, or the store is unavailable."""
@@ -233,9 +236,7 @@ class _DriverRun:
 
     # --- with the lease ----------------------------------------------------------------------------------------------
 
-    def _with_journal(
-        self, run: StoredRun, spend: SpendingTotals, counters: RunCounters, requests: PolledQueue, *, resumed: bool
-    ) -> Finished:
+    def _with_journal(self, run: StoredRun, spend: SpendingTotals, counters: RunCounters, *, resumed: bool) -> Finished:
         if resumed:
             check_sound(self.store, run.id)
         store_name, metered = named_store(self.job.store), self.job.gateway
@@ -262,6 +263,7 @@ class _DriverRun:
                 BetweenExamples(
                     self.config, journal, counters, abandon_held_calls if metered else lambda: None
                 ) as between_examples,
+                PolledQueue(self.store, run.id) as requests,
             ):
                 counters.endpoints = lambda: adapter.fleet.endpoints
                 self.gateway.begin(journal, self.store, self.emit, between_examples.capped)

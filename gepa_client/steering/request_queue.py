@@ -4,7 +4,7 @@ import getpass
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -27,9 +27,6 @@ MOST_WAITING = 100
 
 STOPS = ("pause", "cancel")
 
-CONTINUED = "the run was continued after it was made"
-"""Why such a request is refused that waited when another process took the run over."""
-
 
 def author() -> str:
     """Return `user@host` of this process."""
@@ -45,8 +42,8 @@ def request(
 ) -> SteeringRequest:
     """Queue an action for the driver of a run and return the request; the same id and action are queued once.
 
-    `pause` and `cancel` reach a driver at once, the others between two iterations. `request_id`: at most 80 letters,
-    digits, `-` and `_`; None for a new one. `by`: None for this process's user.
+    `pause` and `cancel` reach a driver with its next heartbeat, the others between two iterations. `request_id`: at
+    most 80 letters, digits, `-` and `_`; None for a new one. `by`: None for this process's user.
 
     Raises:
         SteeringRefused: the run is over, cannot do this, or too many requests wait. RequestExists: another request has
@@ -65,14 +62,9 @@ def request(
     ) is not None:
         raise SteeringRefused(reason)
     store.add_request(run_id, made)
+    if action.kind in STOPS:
+        store.update(run_id, {"requested_action": action.kind})
     return made
-
-
-def refuse_earlier_stops(store: Store, run_id: str, earlier: Sequence[SteeringRequest]) -> None:
-    """Refuse those of the requests that waited before the run was continued which would stop it."""
-    for each in earlier:
-        if each.action.get("kind") in STOPS:
-            store.answer_request(run_id, each.id, "refused", reason=CONTINUED)
 
 
 def _refusal(store: Store, run: StoredRun, action: AnyAction, waiting: int) -> str | None:
@@ -106,11 +98,10 @@ class PolledQueue:
     """The requests that wait for a run, read by a thread every `POLL_S` while the `with` block lasts.
 
     So GEPA's loop does not wait for the store. What the store does not answer is asked again: the heartbeat notices a
-    store that is away. `on_stop`: called by the thread with the kind of a request that stops the run, repeatedly.
+    store that is away.
     """
 
-    def __init__(self, store: Store, run_id: str, on_stop: Callable[[str], None]) -> None:
-        self._on_stop = on_stop
+    def __init__(self, store: Store, run_id: str) -> None:
         self._store = store
         self._run_id = run_id
         self._waiting: Sequence[SteeringRequest] = ()
@@ -154,7 +145,4 @@ class PolledQueue:
                 pass
             except JournalError:  # closed, or the run is gone: the driver ends by that itself
                 return
-            for each in self._waiting:
-                if (kind := each.action.get("kind")) in STOPS:
-                    self._on_stop(str(kind))
             self._ended.wait(POLL_S)

@@ -10,7 +10,7 @@ from gepa_client.journal.requests import request_key
 from gepa_client.journal.steer_entries import Cancel, Pause, SteerEntry, described
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
-from gepa_client.steering.request_queue import CONTINUED, request
+from gepa_client.steering.request_queue import request
 
 
 def record_stop(store: Store, run_id: str, owner: str, status: str) -> None:
@@ -63,9 +63,10 @@ def stop(store: Store, run: StoredRun, wanted: Pause | Cancel, wait_s: float) ->
     while True:
         run = store.run(run.id)
         if run.claim.owner is None and run.status in STOPPED[action]:
-            return run, made
-        if any(each.id == made.id and each.reason == CONTINUED for each in store.requests(run.id)):
-            made = request(store, run.id, wanted)
+            store.update(run.id, {"requested_action": None})  # else it would stop a later extension of the run
+            return store.run(run.id), made
+        if run.requested_action is None:  # a driver that took the run over may have discarded it as an old one
+            store.update(run.id, {"requested_action": action})
         if run.claim != seen:
             seen, since = run.claim, time.monotonic()
         if (seen.owner is None or time.monotonic() - since >= lease_s) and store.claim(
@@ -73,7 +74,7 @@ def stop(store: Store, run: StoredRun, wanted: Pause | Cancel, wait_s: float) ->
         ):
             try:
                 record_stop(store, run.id, owner, STATUS[action])
-                ended = {"status": STATUS[action], "reason": BY_HAND[action]}
+                ended = {"status": STATUS[action], "reason": BY_HAND[action], "requested_action": None}
                 store.update(run.id, ended, owner=owner)
             finally:
                 store.release(run.id, owner)

@@ -29,7 +29,6 @@ from gepa_client.report import summary_fields as fields
 from gepa_client.run.output_folder import CERTIFICATE
 from gepa_client.run.recorded_run import view_of
 from gepa_client.run.run_view import RunView
-from gepa_client.steering.request_queue import STOPS
 from gepa_client.views.candidate_view import candidate_tree, show_candidate, show_changes, show_moved_rows
 from gepa_client.views.console import (
     LONGEST,
@@ -223,17 +222,16 @@ def _outcome(outcome: str | None) -> str:
 def _run_facts(store: Store, run: StoredRun, view: RunView, *, full: bool) -> list[tuple[str, str]]:
     """Return what the record states, and what only the store has, line by line. `full`: no value is cut."""
     named = named_store(store.url)
-    waiting, steering = store.requests(run.id, waiting=True), command("steer", "list", run.id, store=named)
-    stops = [each.action["kind"] for each in waiting if each.action.get("kind") in STOPS]
+    waiting, steering = len(store.requests(run.id, waiting=True)), command("steer", "list", run.id, store=named)
     lines = [
         ("name", run.name),
         *fields.summary_facts(view),
         ("iterations", f"{run.counters['iteration']:,}" if run.counters.get("iteration") else None),
         ("gain", _gain(run, named)),
-        ("requests", f"{len(waiting):,} waiting: {steering}" if waiting or view.steered else None),
+        ("requests", f"{waiting:,} waiting: {steering}" if waiting or view.steered else None),
         ("time", _time(run)),
         ("driven by", run.driver if run.claim.owner is not None else None),
-        ("asked for", ", ".join(stops)),
+        ("asked for", run.requested_action),
         ("forked from", f"{run.parent['run']} at {run.parent['at']}" if run.parent else None),
         ("settings", _settings(run.config, full=full)),
         ("identity", _identity(run.identity or {}, full=full)),

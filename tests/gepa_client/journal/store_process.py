@@ -42,7 +42,7 @@ def drive(url: str, run_id: str, lease_s: float) -> None:
     """Drive a run until stdin ends; print what happens to it."""
     store = open_store(url)
     take(store, run_id, owner="process", driver="another process", lease_s=lease_s, on_wait=lambda *_: None)
-    with LeaseHeartbeat(store, run_id, "process", lease_s, dict, lambda error: report(type(error).__name__)):
+    with LeaseHeartbeat(store, run_id, "process", lease_s, dict, report, lambda error: report(type(error).__name__)):
         report("driving")
         sys.stdin.read()
 

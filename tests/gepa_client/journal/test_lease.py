@@ -53,17 +53,19 @@ def test_a_run_that_its_driver_releases_is_taken_before_the_lease_ends(store: St
 def test_a_living_driver_keeps_its_run_and_is_named(store: Store, another: Callable[[], Store]) -> None:
     driven(store)
     with (
-        LeaseHeartbeat(store, RUN.id, OWNER, LIVING_S, dict, never),
+        LeaseHeartbeat(store, RUN.id, OWNER, LIVING_S, dict, never, never),
         pytest.raises(RunBusy, match=f"{RUN.id} is driven by {DRIVER}"),
     ):
         taken(another(), lease_s=WAIT_S)
     assert store.run(RUN.id).claim.owner == OWNER
 
 
-def test_a_driver_in_another_process_learns_that_it_lost_the_run(store: Store, store_url: str) -> None:
+def test_a_driver_in_another_process_receives_requested_actions_and_its_loss(store: Store, store_url: str) -> None:
     store.create(RUN)
     with start("drive", store_url, RUN.id, LIVING_S) as process:
         assert line(process.stdout) == "driving"
+        store.update(RUN.id, {"requested_action": "cancel"})
+        assert line(process.stdout) == "cancel"
         seen = store.run(RUN.id).claim
         while not store.claim(RUN.id, seen, "another", "pid 2"):
             seen = store.run(RUN.id).claim
@@ -80,7 +82,7 @@ class Silent:
         self.beats = 0
         self._hangs = hangs
 
-    def beat(self, *_: object) -> None:
+    def beat(self, *_: object) -> str | None:
         self.beats += 1
         if self._hangs is not None:
             self._hangs.wait(WAIT_S)
@@ -92,12 +94,13 @@ class SlowThenAway(Silent):
 
     answered = 0.0
 
-    def beat(self, *given: object) -> None:
+    def beat(self, *given: object) -> str | None:
         if self.beats:
-            super().beat(*given)
+            return super().beat(*given)
         self.beats += 1
         threading.Event().wait(0.75 * LEASE_OF_SLOW_S)
         self.answered = time.monotonic()
+        return None
 
 
 def lost(store: Any, lease_s: float = LEASE_S) -> tuple[JournalError, float]:
@@ -110,7 +113,7 @@ def lost(store: Any, lease_s: float = LEASE_S) -> tuple[JournalError, float]:
         loss.set()
 
     begun = time.monotonic()
-    with LeaseHeartbeat(store, RUN.id, OWNER, lease_s, dict, on_lost):
+    with LeaseHeartbeat(store, RUN.id, OWNER, lease_s, dict, never, on_lost):
         assert loss.wait(WAIT_S)
         took = time.monotonic() - begun
     assert len(received) == 1

@@ -172,10 +172,11 @@ def test_of_many_who_claim_at_once_one_gets_the_run(store: Store, another: Calla
 
 
 @pytest.mark.parametrize("store_url", EVERY, indirect=True)
-def test_a_heartbeat_writes_changes(store: Store) -> None:
+def test_a_heartbeat_writes_changes_and_takes_requested_actions(store: Store) -> None:
     claim = driven(store).claim
-    store.beat(RUN.id, OWNER, {"counters": {"iteration": 7}})
-    store.beat(RUN.id, OWNER, {})
+    assert store.beat(RUN.id, OWNER, {"counters": {"iteration": 7}}) is None
+    store.update(RUN.id, {"requested_action": "cancel"})
+    assert store.beat(RUN.id, OWNER, {}) == "cancel"
     found = store.run(RUN.id)
     assert found.counters == {"iteration": 7}
     assert found.claim == Claim(OWNER, claim.beat + 2)

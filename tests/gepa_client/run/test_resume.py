@@ -319,7 +319,7 @@ def test_a_run_with_a_live_driver_cannot_be_resumed_and_is_cancelled_by_another_
     assert process.returncode == 130, stdout + stderr
     assert "cancelled: on request" in stdout
     with stored(tmp_path) as (store, run_id):
-        assert [each.outcome for each in store.requests(run_id)] == ["taken"]
+        assert store.run(run_id).requested_action is None
     events = [json.loads(line) for line in (only_run(tmp_path) / "events.jsonl").read_text().splitlines()]
     assert [event["event"] for event in events][:2] == ["phase", "started"]
     numbers, attempts = evaluations(tmp_path)

@@ -154,7 +154,7 @@ def test_a_run_is_paused_by_another_process_and_resumed_to_the_same_result(
     assert (ran.event("finished")["status"], ran.status) == ("paused", 3)
     with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
         run = store.runs()[0]
-        assert run.status == "paused"
+        assert (run.status, run.requested_action) == ("paused", None)
         assert [each.outcome for each in store.requests(run.id)] == ["taken"]
         assert store.parts(run.id)[CONTROL] == 1
     ended = cli("resume", "last", "--json")
