@@ -1,9 +1,9 @@
 """The certificate of a run: whether it improved the program, with every number that the statement rests on."""
 
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict
 
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.statistics.best_score_estimate import Shrunk, shrink
@@ -78,7 +78,7 @@ class Validation(_CertificatePart):
     `complete`: those of them that have a score on every row; the others were dropped before. `estimate`: without the
     luck of the choice among the complete ones, with the 95 % interval `low` to `high`; None with a single row.
     `left`: validation rows that the search left out, on which the best candidate and the seed were scored after it;
-    `left_seed`: the seed's mean on them. `estimate` then follows from these rows. Absent if there are fewer than two.
+    `left_seed`: the seed's mean on them. `estimate` then follows from these rows. None if there are fewer than two.
     """
 
     rows: int
@@ -89,12 +89,8 @@ class Validation(_CertificatePart):
     estimate: float | None
     low: float | None
     high: float | None
-    left: int | None = None
-    left_seed: float | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(serialized(self), "left", "left_seed")
+    left: int | None
+    left_seed: float | None
 
 
 class NoiseFound(_CertificatePart):
@@ -155,7 +151,7 @@ class Certificate(_CertificatePart):
     """Whether a run improved the program. Every member follows from the record of the run and from nothing else.
 
     `program`: the name, version and digest that the server declares. `candidate`: the best one's index, 0 if it is the
-    seed. `noise`: None if no evaluation was repeated. `by_hand`: absent if no user steered the run.
+    seed. `noise`: None if no evaluation was repeated. `by_hand`: None if no user steered the run.
     """
 
     format: Literal["evolverpc-certificate"] = "evolverpc-certificate"
@@ -169,18 +165,9 @@ class Certificate(_CertificatePart):
     validation: Validation
     noise: NoiseFound | None
     budget: UsedBudget
-    by_hand: ByHand | None = None
+    by_hand: ByHand | None
     leaks: Leaks
     digests: Digests
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(serialized(self), "by_hand")
-
-
-def _without(found: dict[str, Any], *members: str) -> dict[str, Any]:
-    """Return the members without those of these that are None: certificates of earlier versions lack them."""
-    return {name: value for name, value in found.items() if name not in members or value is not None}
 
 
 def shortfall(required: Verdict | None, verdict: str, leaks: Leaks) -> str | None:
