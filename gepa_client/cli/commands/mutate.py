@@ -18,7 +18,7 @@ from evolverpc_common.git import GitError
 from evolverpc_common.settings.settings_command import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile, access_flags, read_object, read_text
-from gepa_client.cli.commands.sandbox_session import sandboxed
+from gepa_client.cli.commands.sandbox_session import sandboxed, show_findings
 from gepa_client.errors import ClientError, RowsError, details, summary
 from gepa_client.evolution.checkout import LocalCheckout, holds_commit
 from gepa_client.evolution.manual_mutation import ManualMutation
@@ -38,7 +38,6 @@ from gepa_client.views.console import (
     echo,
     echo_next,
     fail,
-    log_markup,
     make_console,
     print_json,
     refuse,
@@ -264,8 +263,7 @@ def _server(
         return
     with sandboxed(settings, BY_HAND, again, quiet=quiet, count=1) as sandboxes:
         yield endpoints(sandboxes.settings)[0]
-        for log in sandboxes.check_findings():
-            echo(make_console(stderr=True), log_markup(log))
+        show_findings(sandboxes)
 
 
 def _made(asked: _Mutation, server: Address) -> ManualMutation:
