@@ -25,46 +25,33 @@ COLUMNS = ("kind", "calls", "examples", "input tokens", "output tokens", "cost",
 """Of a table of what was spent."""
 
 
-class Periodic:
-    """Work that is repeated, with pauses that grow with the time it takes."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-
-    def due(self) -> bool:
-        """Return whether it may be done again."""
-        return time.monotonic() >= self._next
-
-    def done(self, began: float) -> None:
-        """Note that it was done, and when it began."""
-        took = time.monotonic() - began
-        self._next = time.monotonic() + max(LEAST_PAUSE_S, took / SHARE)
-
-
 class TotalsReader:
     """The totals of one run."""
 
     def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows, decisions: DecisionReader) -> None:
         self._store, self._id, self._log = store, run_id, log
         self._rows, self._decisions = rows, decisions
-        self._spending, self._failures = Periodic(), Periodic()
+        self._next = 0.0
         self._outcomes: object = None
         self.failures: FailureCounts | None = None
         """The last that were read."""
 
     def read(self, *, at_once: bool = False) -> None:
-        """Read the totals that are due; all of them if `at_once`: what is shown of a run that has ended is whole."""
-        if not (at_once or self._spending.due()):
-            return
+        """Read the totals if they are due, after a pause that grows with the time that reading them took.
+
+        `at_once`: in any case; what is shown of a run that has ended is whole.
+        """
         began = time.monotonic()
+        if not at_once and began < self._next:
+            return
         spending = self._store.spending(self._id)
         self._add_spending(spending)
-        self._spending.done(began)
         outcomes = [(spent.kind, spent.outcome, spent.attempts) for spent in spending if spent.outcome != "ok"]
-        if outcomes and (at_once or (outcomes != self._outcomes and self._failures.due())):
-            began, self._outcomes = time.monotonic(), outcomes
+        if outcomes and (at_once or outcomes != self._outcomes):
+            self._outcomes = outcomes
             self._add_failures()
-            self._failures.done(began)
+        ended = time.monotonic()
+        self._next = ended + max(LEAST_PAUSE_S, (ended - began) / SHARE)
         self._log.published()
 
     def _add_spending(self, spending: Sequence[Spending]) -> None:
