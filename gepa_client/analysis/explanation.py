@@ -28,7 +28,7 @@ STEPS_SHOWN = 40
 """Changes on the way to the best candidate that are explained, the last ones."""
 
 OTHERS_SHOWN = 50
-"""Other proposals that are explained, the last ones."""
+"""Other proposals that are named, the last ones."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class Explanation:
 
     `overall`: the best candidate against the seed, None if it is the seed. `steps`: the changes on the way from the
     seed to it, oldest first; `steps_omitted`: earlier ones that are left out. `test`: seed and best over the test rows,
-    None if they were not scored there. `others`: proposals that are on no step, the last ones, oldest first;
-    `others_omitted`: earlier ones.
+    None if they were not scored there. `others`: where the proposals begin that are on no step, the last ones, oldest
+    first.
     `proposed`, `kept`: how many proposals reflection made, and how many became candidates.
     """
 
@@ -96,8 +96,7 @@ class Explanation:
     steps: tuple[Change, ...]
     steps_omitted: int
     test: PairedScores | None
-    others: tuple[AnalyzedProposal, ...]
-    others_omitted: int
+    others: tuple[int, ...]
     proposed: int
     kept: int
 
@@ -116,9 +115,8 @@ def explain(store: Store, run: StoredRun, until: int | None = None) -> Explanati
     shown = way[-STEPS_SHOWN:]
     on_way, steps_shown = {kept.index for kept in way}, {kept.index for kept in shown}
     others = [number for number, index in history.numbers.items() if index not in on_way]
-    last = others[-OTHERS_SHOWN:]
     made_steps = [number for number, index in history.numbers.items() if index in steps_shown]
-    reasons = {one.candidate: one for one in history.proposals(made_steps, texts=False)}
+    reasons = {one.candidate: one for one in history.proposals(made_steps)}
     pairs = [(candidates[0], best)] if len(way) > 1 else []
     pairs += [(_base(candidates, kept), kept) for kept in shown]
     changes = _changes(store, run, pairs, reasons, until)
@@ -129,8 +127,7 @@ def explain(store: Store, run: StoredRun, until: int | None = None) -> Explanati
         steps=tuple(steps),
         steps_omitted=len(way) - len(shown),
         test=_test_scores(store, run, best) if until is None else None,
-        others=tuple(history.proposals(last, texts=True)),
-        others_omitted=len(others) - len(last),
+        others=tuple(others[-OTHERS_SHOWN:]),
         proposed=len(history.numbers),
         kept=sum(index is not None for index in history.numbers.values()),
     )
@@ -143,7 +140,7 @@ def explain_candidate(store: Store, run: StoredRun, candidates: Sequence[Candida
         return None
     history = ProposalHistory(store, run, candidates)
     numbers = [number for number, made in history.numbers.items() if made == index]
-    reasons = {one.candidate: one for one in history.proposals(numbers, texts=False)}
+    reasons = {one.candidate: one for one in history.proposals(numbers)}
     return _changes(store, run, [(_base(candidates, kept), kept)], reasons)[0]
 
 

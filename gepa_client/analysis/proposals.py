@@ -95,8 +95,8 @@ class AnalyzedProposal:
 
     `parent`: index of the candidate it starts from. `size`: examples of its minibatch; `rows`: the first of them,
     before by the parent and after by the proposal; `before`, `after`: sums of the scores of all, None if it was not
-    evaluated. `records`: what reflection read, by component; `answers`: what the model answered. `texts`: what it
-    changes; empty in the `reason` of a change, which has them. `mutation`: the number of the change of code.
+    evaluated. `records`: what reflection read, by component; `answers`: what the model answered. `mutation`: the number
+    of the change of code.
     `candidate`: its index in the pool, None if it was not kept; `why`: the outcome in words. `by_hand`: the user who
     gave its texts, `user@host`; None for one of reflection.
     """
@@ -110,7 +110,6 @@ class AnalyzedProposal:
     after: float | None
     records: dict[str, tuple[dict[str, Excerpt], ...]]
     answers: dict[str, Excerpt]
-    texts: tuple[TextChange, ...]
     mutation: int | None
     candidate: int | None
     outcome: Outcome
@@ -287,10 +286,8 @@ class ProposalHistory:
         found = [digest_of(self.child(number)) for number, one in self.recorded.items() if one.texts]
         return {digest[:SHOWN]: digest for digest in found}
 
-    def proposals(
-        self, numbers: Iterable[int], *, texts: bool, shown: int | None = ROWS_SHOWN
-    ) -> list[AnalyzedProposal]:
-        """Return the proposals of these numbers with their rows, records and, if wanted, `texts`; in order.
+    def proposals(self, numbers: Iterable[int], *, shown: int | None = ROWS_SHOWN) -> list[AnalyzedProposal]:
+        """Return the proposals of these numbers with their rows and records, in order.
 
         `shown`: how many rows and records; all of them if None.
         """
@@ -299,11 +296,9 @@ class ProposalHistory:
         if wanted:
             train = {row.id: row for row in selection_rows(self._store, self._run.id).get("train", [])}
         found = [one for number, one in self.recorded.items() if number in wanted]
-        return [self._proposal(one, train, texts=texts, shown=shown) for one in found]
+        return [self._proposal(one, train, shown) for one in found]
 
-    def _proposal(
-        self, one: Recorded, train: Mapping[str, RecordedRow], *, texts: bool, shown: int | None
-    ) -> AnalyzedProposal:
+    def _proposal(self, one: Recorded, train: Mapping[str, RecordedRow], shown: int | None) -> AnalyzedProposal:
         begun, made = one.begun, one.made
         after: list[int | None] = [None] * len(begun.rows)
         if one.evaluated is not None:
@@ -313,7 +308,6 @@ class ProposalHistory:
         numbers = [one.number, *(each.number for each in answers)]
         entries = self._answers([*numbers, *(number for _, *both in compared for number in both)])
         dataset = entries[one.number].get("dataset") or {}
-        parent = self._candidates[begun.parent].texts
         return AnalyzedProposal(
             number=one.number,
             parent=begun.parent,
@@ -336,7 +330,6 @@ class ProposalHistory:
                 for each in answers
                 if each.component is not None and each.number in entries
             },
-            texts=text_changes(parent, self.child(one.number)) if texts else (),
             mutation=made.mutation if made is not None else None,
             candidate=one.candidate,
             outcome=one.outcome,

@@ -4,11 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import ValidationError
+
 from gepa_client.analysis.proposals import Outcome, Recorded, by_hand_note
-from gepa_client.journal.entries import CONTROL, SEARCH, StoredRun
+from gepa_client.journal.entries import CONTROL, SEARCH, SteeringRequest, StoredRun
 from gepa_client.journal.history import entries, entries_at, recorded_events
 from gepa_client.journal.run_events import Steered
-from gepa_client.journal.steer_entries import Propose, SteerEntry, Withdraw
+from gepa_client.journal.steer_entries import Propose, SteerEntry, Withdraw, action_of, described
 from gepa_client.journal.store import Store
 
 
@@ -68,6 +70,14 @@ def texts_outcomes(
             when = "the run ended before it was evaluated" if over else "not evaluated yet"
             found[entry.id] = TextsOutcome("pending", None, when)
     return found
+
+
+def request_text(asked: SteeringRequest) -> str:
+    """Return what a request asks for, in words."""
+    try:
+        return described(action_of(asked.action))
+    except ValidationError:  # another version, or another program, wrote it: the run refuses it
+        return str(asked.action.get("kind"))
 
 
 def taken_text(part: str, number: int, texts: TextsOutcome | None) -> str:

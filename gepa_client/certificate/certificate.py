@@ -1,14 +1,19 @@
 """The certificate of a run: whether it improved the program, with every number that the statement rests on."""
 
 from statistics import fmean
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from typing import Literal
 
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.statistics.best_score_estimate import Shrunk, shrink
 from gepa_client.analysis.statistics.paired_comparison import PairedComparison
-from gepa_client.certificate.certificate_inputs import Evidence, read_evidence
+from gepa_client.certificate.certificate_inputs import (
+    ByHand,
+    CertificatePart,
+    Evidence,
+    NoiseFound,
+    UsedBudget,
+    read_evidence,
+)
 from gepa_client.certificate.leaks import Leaks, find_leaks
 from gepa_client.certificate.verdict import Verdict, allowed_error, judge
 from gepa_client.errors import NoCertificate
@@ -16,7 +21,6 @@ from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.row_content import by_unit
-from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import Store
 from gepa_client.settings.run_config import RunConfig, score_range_of
 from gepa_client.settings.run_settings import (
@@ -39,11 +43,7 @@ COVERED = tuple(sorted({"example_timeout_s", *(name for group in _GROUPS for nam
 """The settings that the digest of a run's settings covers."""
 
 
-class _CertificatePart(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SealedTest(_CertificatePart):
+class SealedTest(CertificatePart):
     """Seed and best candidate on the sealed test rows; `seed` and `best` are means of the units' mean scores.
 
     `units`: rows that differ; those that are equal, apart from white space and the order of keys, count as one.
@@ -72,13 +72,13 @@ class SealedTest(_CertificatePart):
     score_range: tuple[float, float]
 
 
-class Validation(_CertificatePart):
+class Validation(CertificatePart):
     """Mean scores on the validation rows. `best` is too high: the candidate was chosen among `compared` by this score.
 
     `complete`: those of them that have a score on every row; the others were dropped before. `estimate`: without the
     luck of the choice among the complete ones, with the 95 % interval `low` to `high`; None with a single row.
     `left`: validation rows that the search left out, on which the best candidate and the seed were scored after it;
-    `left_seed`: the seed's mean on them. `estimate` then follows from these rows. Absent if there are fewer than two.
+    `left_seed`: the seed's mean on them. `estimate` then follows from these rows. None if there are fewer than two.
     """
 
     rows: int
@@ -89,52 +89,11 @@ class Validation(_CertificatePart):
     estimate: float | None
     low: float | None
     high: float | None
-    left: int | None = None
-    left_seed: float | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(serialized(self), "left", "left_seed")
+    left: int | None
+    left_seed: float | None
 
 
-class NoiseFound(_CertificatePart):
-    """Variances of scores, estimated from the `rows` evaluations that the search repeated.
-
-    `within`: of a row's score if it is evaluated again. `between`: of the true mean scores of rows.
-    """
-
-    rows: int
-    within: float
-    between: float
-
-
-class UsedBudget(_CertificatePart):
-    """What the run used. `evaluations`, `test_evaluations`: recorded results of the search and of the test.
-
-    `cost_usd`: US dollars, as far as they were reported. `unpriced`: results of an unknown price. `unreported`: results
-    that reported no usage, as a program that calls no model has none.
-    """
-
-    evaluations: int
-    test_evaluations: int
-    cost_usd: float
-    unpriced: int
-    unreported: int
-
-
-class ByHand(_CertificatePart):
-    """What users asked of the run while it ran. `requests`: those that it took, at least one.
-
-    `texts`: those among them that proposed texts by hand; `best_has_them`: whether the best candidate, or one that it
-    descends from, was proposed so: then the gain is not the optimizer's alone.
-    """
-
-    requests: int
-    texts: int
-    best_has_them: bool
-
-
-class Digests(_CertificatePart):
+class Digests(CertificatePart):
     """Digests of all that the numbers rest on. `test_rows`: the commitment, made before the first iteration.
 
     `settings`: of the settings and of the fingerprint of the run. `entries`, `attempts`: of the whole journal.
@@ -151,11 +110,11 @@ class Digests(_CertificatePart):
     candidates: str
 
 
-class Certificate(_CertificatePart):
+class Certificate(CertificatePart):
     """Whether a run improved the program. Every member follows from the record of the run and from nothing else.
 
     `program`: the name, version and digest that the server declares. `candidate`: the best one's index, 0 if it is the
-    seed. `noise`: None if no evaluation was repeated. `by_hand`: absent if no user steered the run.
+    seed. `noise`: None if no evaluation was repeated. `by_hand`: None if no user steered the run.
     """
 
     format: Literal["evolverpc-certificate"] = "evolverpc-certificate"
@@ -169,18 +128,9 @@ class Certificate(_CertificatePart):
     validation: Validation
     noise: NoiseFound | None
     budget: UsedBudget
-    by_hand: ByHand | None = None
+    by_hand: ByHand | None
     leaks: Leaks
     digests: Digests
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(serialized(self), "by_hand")
-
-
-def _without(found: dict[str, Any], *members: str) -> dict[str, Any]:
-    """Return the members without those of these that are None: certificates of earlier versions lack them."""
-    return {name: value for name, value in found.items() if name not in members or value is not None}
 
 
 def shortfall(required: Verdict | None, verdict: str, leaks: Leaks) -> str | None:
@@ -225,26 +175,18 @@ def certify(store: Store, run: StoredRun) -> Certificate:
         method=compared.method,
         score_range=score_range,
     )
-    noise = found.noise
-    by_hand = _by_hand(found)
     leaks = find_leaks(component_texts(best.texts), component_texts(seed.texts), found.rows)
     return Certificate(
         verdict=verdict,
-        statement=_statement(verdict, best, test) + caveats(by_hand, leaks, test),
+        statement=_statement(verdict, best, test) + caveats(found.by_hand, leaks, test),
         run=run.id,
         program={name: found.program.get(name) for name in ("name", "version", "digest")},
         candidate=best.index,
         test=test,
         validation=_validation(found, score_range),
-        noise=None if noise is None else NoiseFound(rows=noise.rows, within=noise.within, between=noise.between),
-        budget=UsedBudget(
-            evaluations=found.evaluations,
-            test_evaluations=found.test_evaluations,
-            cost_usd=found.cost_usd,
-            unpriced=found.unpriced,
-            unreported=found.unreported,
-        ),
-        by_hand=by_hand,
+        noise=found.noise,
+        budget=found.budget,
+        by_hand=found.by_hand,
         leaks=leaks,
         digests=Digests(
             seed=digest_of(seed.texts),
@@ -310,14 +252,6 @@ def _statement(verdict: Verdict, best: CandidateRecord, test: SealedTest) -> str
         f"(difference {test.difference:+.4g}, {100 * test.confidence:.4g} % interval {test.low:+.3g} to "
         f"{test.high:+.3g}, p {'below 0.001' if test.p_value < 0.001 else f'= {test.p_value:.3f}'}{times})"
     )
-
-
-def _by_hand(found: Evidence) -> ByHand | None:
-    """Return how users steered the run; None if they did not."""
-    if not found.steered:
-        return None
-    texts = sum(isinstance(each.action, Propose) for each in found.steered.values())
-    return ByHand(requests=len(found.steered), texts=texts, best_has_them=found.best_by_hand)
 
 
 def caveats(by_hand: ByHand | None, leaks: Leaks, test: SealedTest) -> str:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import orjson
+from pydantic import BaseModel, ConfigDict
 
 from gepa_client.analysis.statistics.noise_estimate import Noise, estimate
 from gepa_client.analysis.ties import ancestry, best_candidate, decide, dropped_of, finalists
@@ -57,18 +58,58 @@ RowScores = list[list[float]]
 """Scores by row, then by repeat."""
 
 
+class CertificatePart(BaseModel):
+    """A part of a certificate."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NoiseFound(CertificatePart):
+    """Variances of scores, estimated from the `rows` evaluations that the search repeated.
+
+    `within`: of a row's score if it is evaluated again. `between`: of the true mean scores of rows.
+    """
+
+    rows: int
+    within: float
+    between: float
+
+
+class UsedBudget(CertificatePart):
+    """What the run used. `evaluations`, `test_evaluations`: recorded results of the search and of the test.
+
+    `cost_usd`: US dollars, as far as they were reported. `unpriced`: results of an unknown price. `unreported`: results
+    that reported no usage, as a program that calls no model has none.
+    """
+
+    evaluations: int
+    test_evaluations: int
+    cost_usd: float
+    unpriced: int
+    unreported: int
+
+
+class ByHand(CertificatePart):
+    """What users asked of the run while it ran. `requests`: those that it took, at least one.
+
+    `texts`: those among them that proposed texts by hand; `best_has_them`: whether the best candidate, or one that it
+    descends from, was proposed so: then the gain is not the optimizer's alone.
+    """
+
+    requests: int
+    texts: int
+    best_has_them: bool
+
+
 @dataclass(frozen=True)
 class Evidence:
     """The record of a completed run with a test, read once.
 
     `rows`: by split; `val` is absent if the training rows validate. `test`: scores of the seed and of the `best`
     candidate. `opened`: candidates but the seed that were scored on the test rows. `raced_out`: proposals that races
-    dropped. `left_scores`: of the best candidates on the validation rows that the search left out. `noise`: of
-    evaluations that the search repeated. `evaluations`, `test_evaluations`: recorded results. `cost_usd`: as far as it
-    was reported; `unpriced`: results of an unknown price; `unreported`: those of the program that reported no usage.
-    `digests`: of rows, entries, attempts and candidates. `steered`: requests of users, by the number of their entry.
-    `best_by_hand`: whether the best candidate, or one that it descends from, has texts by hand. `faults`: what in the
-    record contradicts the rest of it. `seen`: the lowest and the highest score of the whole record.
+    dropped. `left_scores`: of the best candidates on the validation rows that the search left out. `noise`, `budget`,
+    `by_hand`: as of the certificate. `digests`: of rows, entries, attempts and candidates. `faults`: what in the record
+    contradicts the rest of it. `seen`: the lowest and the highest score of the whole record.
     """
 
     run: StoredRun
@@ -82,15 +123,10 @@ class Evidence:
     opened: int
     raced_out: int
     left_scores: Mapping[int, Sequence[float]]
-    noise: Noise | None
-    evaluations: int
-    test_evaluations: int
-    cost_usd: float
-    unpriced: int
-    unreported: int
+    noise: NoiseFound | None
+    budget: UsedBudget
+    by_hand: ByHand | None
     digests: dict[str, str]
-    steered: Mapping[int, SteerEntry]
-    best_by_hand: bool
     faults: list[str]
     seen: tuple[float, float]
 
@@ -126,6 +162,7 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
     except _WrongComparison as wrong:
         faults.append(str(wrong))
     attempts, cost_usd, unpriced, unreported = _attempts(store, run.id)
+    noise = journal.noise()
     return Evidence(
         run=run,
         program=start[DISCOVERY]["program"],
@@ -138,12 +175,15 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
         opened=max(1, len(journal.tested - {0})),
         raced_out=journal.raced_out,
         left_scores=left_scores,
-        noise=journal.noise(),
-        evaluations=journal.evaluations,
-        test_evaluations=journal.test_evaluations,
-        cost_usd=cost_usd,
-        unpriced=unpriced,
-        unreported=unreported,
+        noise=None if noise is None else NoiseFound(rows=noise.rows, within=noise.within, between=noise.between),
+        budget=UsedBudget(
+            evaluations=journal.evaluations,
+            test_evaluations=journal.test_evaluations,
+            cost_usd=cost_usd,
+            unpriced=unpriced,
+            unreported=unreported,
+        ),
+        by_hand=journal.by_hand(candidates, best),
         digests={
             "train_rows": digest_of(start[TRAIN]),
             "val_rows": digest_of(start[VAL]),
@@ -151,8 +191,6 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
             "attempts": attempts,
             "candidates": _candidates_digest(candidates),
         },
-        steered=journal.steered,
-        best_by_hand=bool(ancestry(candidates, best) & journal.by_hand(candidates)),
         faults=faults,
         seen=(min(journal.seen), max(journal.seen)),
     )
@@ -192,7 +230,7 @@ class _RecordedEntries:
         self._test: dict[str, list[tuple[str, float]]] = {}
         self._plans: dict[str, Repeats] = {}
         self._ties: dict[str, list[Entry]] = {}
-        self.steered: dict[int, SteerEntry] = {}
+        self._steered: dict[int, SteerEntry] = {}
         self.commitment: Commitment | None = None
         self.evaluations = self.raced_out = 0
         self.seen: set[float] = set()
@@ -213,7 +251,7 @@ class _RecordedEntries:
                 elif part == SEARCH and entry.kind == RACE:
                     self.raced_out += sum(one["drops"] for one in orjson.loads(entry.answer)["proposals"])
                 elif part == SEARCH and entry.kind == STEER:
-                    self.steered[entry.number] = SteerEntry.model_validate_json(entry.answer)
+                    self._steered[entry.number] = SteerEntry.model_validate_json(entry.answer)
                 elif part == COMMITMENT:
                     self.commitment = Commitment.model_validate_json(entry.answer)
                 elif entry.kind == TEST_PLAN:
@@ -258,17 +296,24 @@ class _RecordedEntries:
                 faults.append(f"{part}: its results are not those of candidate {kept.index} on the test rows")
         return [[score for _, score in results] for results in zip(*columns, strict=False)]
 
-    def by_hand(self, candidates: Sequence[CandidateRecord]) -> set[int]:
-        """Return the candidates whose texts a user proposed: their parent's, with those of a request before them."""
-        return {
+    def by_hand(self, candidates: Sequence[CandidateRecord], best: CandidateRecord) -> ByHand | None:
+        """Return how users steered the run; None if they did not.
+
+        The texts of a candidate are by hand if they are its parent's, with those of a request before it.
+        """
+        if not self._steered:
+            return None
+        texts = {number: entry.action for number, entry in self._steered.items() if isinstance(entry.action, Propose)}
+        proposed = {
             kept.index
             for kept in candidates
-            for number, request in self.steered.items()
+            for number, action in texts.items()
             if number < kept.number
-            and isinstance(request.action, Propose)
-            and kept.parents == [request.action.parent]
-            and kept.texts == {**candidates[kept.parents[0]].texts, **request.action.texts}
+            and kept.parents == [action.parent]
+            and kept.texts == {**candidates[kept.parents[0]].texts, **action.texts}
         }
+        descends = bool(ancestry(candidates, best) & proposed)
+        return ByHand(requests=len(self._steered), texts=len(texts), best_has_them=descends)
 
     def compared(
         self, candidates: Sequence[CandidateRecord], train: Sequence[RecordedRow], val: Sequence[RecordedRow]

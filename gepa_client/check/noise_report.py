@@ -11,11 +11,8 @@ from gepa_client.analysis.statistics import power
 from gepa_client.certificate.verdict import allowed_error
 from gepa_client.journal.history import selection_name
 
-GAINS = (0.02, 0.05, 0.1, 0.2)
+GAINS = (0.05, 0.1)
 """Gains of the mean score, as shares of the range of scores, for which the rows and repeats needed are reported."""
-
-NAMED_GAINS = (0.05, 0.1)
-"""Those of them that the text names."""
 
 ERROR = allowed_error(1)
 """Of the tests by which gains are shown: that of a run's first certificate."""
@@ -156,8 +153,7 @@ class NoiseReport(BaseModel, frozen=True):
     @property
     def about_needs(self) -> str:
         """How many rows, or evaluations of each validation row, other gains need."""
-        named = [each for each in self.needed if each.gain in NAMED_GAINS]
-        return "; ".join(f"a gain of {points(each.gain)} needs {_needs(each)}" for each in named)
+        return "; ".join(f"a gain of {points(each.gain)} needs {_needs(each)}" for each in self.needed)
 
 
 def proposal_calls(validation_rows: int, minibatch: int) -> tuple[int, int]:

@@ -152,8 +152,7 @@ def _wanted(
     """Yield the paths of what readers open, the most important first, with what reads it."""
     yield "/explanation", partial(explained, found)
     steps = [step.reason.number for step in found.steps if step.reason is not None]
-    others = [one.number for one in found.others]
-    shown = proposals(store, run_id, [*steps, *others]) if steps or others else {}
+    shown = proposals(store, run_id, [*steps, *found.others]) if steps or found.others else {}
     candidates = {event["index"]: event for event in events if event["event"] == "candidate"}
     for index in dict.fromkeys((found.best, 0)):
         for name, sent in candidates[index]["texts"].items() if index in candidates else ():
@@ -161,7 +160,7 @@ def _wanted(
                 path = f"/text?candidate={index}&component={quote(name, safe=SAFE)}"
                 yield path, partial(text_part, store, run_id, index, name, 0)
     yield f"/provenance?candidate={found.best}", partial(provenance, store, run_id, found.best, shown)
-    for number in (*steps, *reversed(others)):
+    for number in (*steps, *reversed(found.others)):
         if number in shown:
             yield f"/proposal?at={number}", partial(shown.__getitem__, number)
     made = [step.reason.mutation for step in found.steps if step.reason is not None]

@@ -29,7 +29,7 @@ from pydantic import BaseModel
 from gepa_client.errors import JournalError, NoSuchRun, RequestExists, SteeringRefused, StoreUnavailable
 from gepa_client.journal.store import Store, find_run, open_store
 from gepa_client.page.built_page import ASSETS
-from gepa_client.page.connections import BACKLOG, REQUEST_S, Connections
+from gepa_client.page.connections import BACKLOG, REQUEST_S, connecting
 from gepa_client.page.event_log import EventLog, to_json
 from gepa_client.page.page_fact import NotThere
 from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails
@@ -286,9 +286,9 @@ async def serving(server: PageServer, port: int = 0) -> AsyncIterator[int]:
     """Serve during the block; yield the port. Raises `OSError` if the port is taken."""
     runner = web.AppRunner(server.application(), shutdown_timeout=1.0)
     await runner.setup()
-    connections = Connections(cast("web.Server", runner.server), _error)  # there is one after the setup
+    connected = connecting(cast("web.Server", runner.server), _error)  # there is a server after the setup
     try:
-        listening = await asyncio.get_running_loop().create_server(connections, LOOPBACK, port, backlog=BACKLOG)
+        listening = await asyncio.get_running_loop().create_server(connected, LOOPBACK, port, backlog=BACKLOG)
         try:
             bound: int = listening.sockets[0].getsockname()[1]
             server.listens_at(bound)

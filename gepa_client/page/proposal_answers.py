@@ -31,7 +31,7 @@ def proposals(
     """Return several proposals of a run by where they begin. `shown`: how many rows of each; None for all."""
     run, candidates = store.run(run_id), store.candidates(run_id)
     history = ProposalHistory(store, run, candidates)
-    found = history.proposals(numbers, texts=False, shown=shown)
+    found = history.proposals(numbers, shown=shown)
     return {one.number: _proposal(store, run, candidates, one, history) for one in found}
 
 

@@ -4,17 +4,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from evolverpc_common.display_text import command, without_password
 from gepa_client.analysis.failed_examples import EntryNames
 from gepa_client.analysis.proposals import RecordedProposals
-from gepa_client.analysis.steered import TextsOutcome, taken_text, texts_outcomes
+from gepa_client.analysis.steered import TextsOutcome, request_text, taken_text, texts_outcomes
 from gepa_client.gepa.row_loaders import rows_searched
 from gepa_client.journal.entries import CONTROL, EVALUATE, RESUMED_BY, SEARCH, Entry, SteeringRequest, StoredRun
 from gepa_client.journal.history import selection_rows
 from gepa_client.journal.lease import lease_seconds
-from gepa_client.journal.steer_entries import SteerEntry, action_of, described
+from gepa_client.journal.steer_entries import SteerEntry, action_of
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.decision_reader import DecisionReader
@@ -194,17 +192,10 @@ class RequestReader:
                     action=str(asked.action.get("kind")),
                     requested=asked.created,
                     by=asked.author,
-                    text=_in_words(asked),
+                    text=request_text(asked),
                     outcome=_outcome(asked, part, outcomes.get(asked.id)),
                 )
             )
-
-
-def _in_words(asked: SteeringRequest) -> str:
-    try:
-        return described(action_of(asked.action))
-    except ValidationError:  # another version, or another program, wrote it: the run refuses it
-        return str(asked.action.get("kind"))
 
 
 def _outcome(asked: SteeringRequest, part: str, texts: TextsOutcome | None) -> str | None:

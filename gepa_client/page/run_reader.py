@@ -23,9 +23,8 @@ NEW_POLL_S = 0.2
 class RunReader:
     """One run of a store; `poll` adds what is new to the log. Used by one thread.
 
-    `url`: of the store. `totals`: what the run spent and which examples failed; another thread may read it, with its
-    own store, if `reads_totals` is false: `poll` then reads it at the end of the run only. `ended`: the run is shown as
-    it is recorded, though a driver may continue it; `until`: as of `view_of`.
+    `url`: of the store. `ended`: the run is shown as it is recorded, though a driver may continue it; `until`: as of
+    `view_of`.
     """
 
     def __init__(
@@ -37,15 +36,14 @@ class RunReader:
         *,
         ended: bool = False,
         until: int | None = None,
-        reads_totals: bool = True,
     ) -> None:
         self._store, self._named, self._id, self._log = store, named_store(url), run_id, log
-        self._is_ended, self._reads_totals = ended, reads_totals
+        self._is_ended = ended
         self._rows = InitialRows(store, run_id, log)
         self._decisions = DecisionReader(store, run_id, log, self._rows, EventListBuilder(until))
         self._heartbeats = HeartbeatReader(store, run_id, self._decisions)
         self._entries = EntryReader(store, run_id, log, self._rows, self._decisions)
-        self.totals = TotalsReader(run_id, log, self._rows, self._decisions)
+        self._totals = TotalsReader(store, run_id, log, self._rows, self._decisions)
         self._ending = EndingReader(store, run_id, log, until)
         self._requests = RequestReader(store, run_id, log, self._decisions.proposals)
         self._trouble: str | None = None
@@ -96,12 +94,12 @@ class RunReader:
         if ended and not self._ending.is_read(run):
             self._log.add(Position(end=self._entries.end, complete=False))  # what follows takes seconds of a long run
             self._log.published()
-            self.totals.read(self._store, at_once=True)
+            self._totals.read(at_once=True)
             self._ending.read(run)
             self._add_lines(run)
             self._read_moment(run, driven=driven)  # its failures are known now
-        elif self._reads_totals:
-            self.totals.read(self._store)
+        else:
+            self._totals.read()
         self._log.add(Position(end=self._entries.end, complete=ended))
         return more
 
@@ -113,7 +111,7 @@ class RunReader:
         url, end = self._store.url, self._entries.end
         stated = run_event(run, self._rows, end=end, url=url, named=self._named, driven=driven)
         now = self._heartbeats.event(run, driven=driven)
-        failures = self.totals.failures
+        failures = self._totals.failures
         situation = NoticeInput(stated, now, failures, self._seed_failed(failures), self._named)
         if situation.stuck_s is not None:
             now.seconds_left = None

@@ -1,6 +1,5 @@
 """Read what a run spent and which examples failed: totals over the whole run, read anew from time to time."""
 
-import threading
 import time
 from collections.abc import Sequence
 
@@ -26,56 +25,41 @@ COLUMNS = ("kind", "calls", "examples", "input tokens", "output tokens", "cost",
 """Of a table of what was spent."""
 
 
-class Periodic:
-    """Work that is repeated, with pauses that grow with the time it takes."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-
-    def due(self) -> bool:
-        """Return whether it may be done again."""
-        return time.monotonic() >= self._next
-
-    def done(self, began: float) -> None:
-        """Note that it was done, and when it began."""
-        took = time.monotonic() - began
-        self._next = time.monotonic() + max(LEAST_PAUSE_S, took / SHARE)
-
-
 class TotalsReader:
-    """The totals of one run. Several threads may call `read`, each with its own store."""
+    """The totals of one run."""
 
-    def __init__(self, run_id: str, log: EventLog, rows: InitialRows, decisions: DecisionReader) -> None:
-        self._id, self._log = run_id, log
+    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows, decisions: DecisionReader) -> None:
+        self._store, self._id, self._log = store, run_id, log
         self._rows, self._decisions = rows, decisions
-        self._lock = threading.Lock()
-        self._spending, self._failures = Periodic(), Periodic()
+        self._next = 0.0
         self._outcomes: object = None
         self.failures: FailureCounts | None = None
         """The last that were read."""
 
-    def read(self, store: Store, *, at_once: bool = False) -> None:
-        """Read the totals that are due; all of them if `at_once`: what is shown of a run that has ended is whole."""
-        with self._lock:
-            if not (at_once or self._spending.due()):
-                return
-            began = time.monotonic()
-            spending = store.spending(self._id)
-            self._add_spending(store, spending)
-            self._spending.done(began)
-            outcomes = [(spent.kind, spent.outcome, spent.attempts) for spent in spending if spent.outcome != "ok"]
-            if outcomes and (at_once or (outcomes != self._outcomes and self._failures.due())):
-                began, self._outcomes = time.monotonic(), outcomes
-                self._add_failures(store)
-                self._failures.done(began)
+    def read(self, *, at_once: bool = False) -> None:
+        """Read the totals if they are due, after a pause that grows with the time that reading them took.
+
+        `at_once`: in any case; what is shown of a run that has ended is whole.
+        """
+        began = time.monotonic()
+        if not at_once and began < self._next:
+            return
+        spending = self._store.spending(self._id)
+        self._add_spending(spending)
+        outcomes = [(spent.kind, spent.outcome, spent.attempts) for spent in spending if spent.outcome != "ok"]
+        if outcomes and (at_once or outcomes != self._outcomes):
+            self._outcomes = outcomes
+            self._add_failures()
+        ended = time.monotonic()
+        self._next = ended + max(LEAST_PAUSE_S, (ended - began) / SHARE)
         self._log.published()
 
-    def _add_spending(self, store: Store, spending: Sequence[Spending]) -> None:
+    def _add_spending(self, spending: Sequence[Spending]) -> None:
         kinds: dict[str, list[Spending]] = {}
         for spent in spending:
             kinds.setdefault(spent.kind, []).append(spent)
         rows = [[kind, *_figures(each)] for kind, each in kinds.items()]
-        for model, tally in recorded_gateway_events(store, self._id)[0].by_model.items():
+        for model, tally in recorded_gateway_events(self._store, self._id)[0].by_model.items():
             failed = f"{tally.failed:,} failed" if tally.failed else ""
             figures = f"{tally.input_tokens:,}", f"{tally.output_tokens:,}", money(tally.cost_usd, tally.unpriced), ""
             rows.append([f"through the gateway: {model}", f"{tally.calls:,}", failed, *figures])
@@ -86,7 +70,7 @@ class TotalsReader:
             )
         )
 
-    def _add_failures(self, store: Store) -> None:
+    def _add_failures(self) -> None:
         cells: dict[str, list[int]] = {}
         numbers: list[int] = []
 
@@ -95,7 +79,7 @@ class TotalsReader:
                 numbers.append(entry.number)
                 self._add_failed_cell(cells, entry)
 
-        failed = failed_examples(store, self._id, add)
+        failed = failed_examples(self._store, self._id, add)
         if failed is not None:
             self.failures = FailureCounts(
                 failed=failed.failed,

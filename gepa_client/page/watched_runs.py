@@ -12,7 +12,6 @@ from gepa_client.page.event_log import EventLog
 from gepa_client.page.moment_events import StoreTrouble
 from gepa_client.page.run_details import RunDetails
 from gepa_client.page.run_reader import RunReader
-from gepa_client.page.totals_reader import TotalsReader
 
 _log = logging.getLogger(__name__)
 
@@ -20,7 +19,6 @@ MOST_RUNS = 8
 """Runs that are read although no page follows them, at most: their events are in memory."""
 
 FAILED_PAUSE_S = 1.0
-TOTALS_POLL_S = 0.2
 STOP_WAIT_S = 5.0
 
 
@@ -62,25 +60,9 @@ class WatchedRun:
                 return
 
     def _follow(self, store: Store) -> None:
-        reader = RunReader(store, self.url, self.run_id, self.log, reads_totals=False)
-        left = threading.Event()
-        totals = threading.Thread(
-            target=self._follow_totals, args=(reader.totals, left), name=f"totals of {self.run_id}", daemon=True
-        )
-        try:
-            pause = reader.poll()
-            totals.start()  # it names the rows and candidates that were read
-            while not self._over.wait(pause):
-                pause = reader.poll()
-        finally:
-            left.set()
-
-    def _follow_totals(self, totals: TotalsReader, left: threading.Event) -> None:
-        """Read what the run spent and what failed, beside its events: of a long run that takes seconds."""
-        while not left.wait(TOTALS_POLL_S):
-            with contextlib.suppress(JournalError), contextlib.closing(open_store(self.url)) as store:
-                while not left.wait(TOTALS_POLL_S):
-                    totals.read(store)
+        reader = RunReader(store, self.url, self.run_id, self.log)
+        while not self._over.wait(reader.poll()):
+            pass
 
     def _add(self, event: StoreTrouble) -> None:
         self.log.add(event)

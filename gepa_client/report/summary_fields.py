@@ -9,7 +9,7 @@ from typing import Any
 from evolverpc_common.display_text import counted, money, one_line, plain
 from gepa_client.analysis.explanation import Change, Explanation, MovedRows, PairedScores
 from gepa_client.analysis.proposals import AnalyzedProposal, ComparedRow, Excerpt
-from gepa_client.certificate.certificate import NoiseFound
+from gepa_client.certificate.certificate_inputs import NoiseFound
 from gepa_client.certificate.leaks import Leaks
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.history import selection_name

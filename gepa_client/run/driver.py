@@ -55,7 +55,7 @@ from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_c
 from gepa_client.run.strategies import late_drops, sampled_rows
 from gepa_client.run.tie_break import final_rows
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.request_queue import PolledQueue
+from gepa_client.steering.request_queue import WaitingRequests
 from gepa_client.steering.stopping import PAUSE, record_stop
 from gepa_client.transport.event_loop import CancelToken
 from protocol import DiscoverResult
@@ -263,7 +263,6 @@ class _DriverRun:
                 BetweenExamples(
                     self.config, journal, counters, abandon_held_calls if metered else lambda: None
                 ) as between_examples,
-                PolledQueue(self.store, run.id) as requests,
             ):
                 counters.endpoints = lambda: adapter.fleet.endpoints
                 self.gateway.begin(journal, self.store, self.emit, between_examples.capped)
@@ -284,7 +283,7 @@ class _DriverRun:
                     self._check_owned,
                     self.gateway.settle if metered else lambda: None,
                     lambda: search_noise(self.store, run),
-                    requests,
+                    WaitingRequests(self.store, run.id),
                     lambda limits: self._set_limits(limits, run, counters, between_examples),
                 )
                 reflection = optimization.reflection()

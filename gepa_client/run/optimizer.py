@@ -50,7 +50,7 @@ from gepa_client.run.stoppers import BudgetStop, NothingNewStop, SteeredStops, S
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.steering.active_requests import ActiveRequests
-from gepa_client.steering.request_queue import PolledQueue
+from gepa_client.steering.request_queue import WaitingRequests
 from gepa_client.steering.steering import Steering
 from protocol.code import GIT_BRANCH
 from protocol.errors import RpcError
@@ -117,7 +117,7 @@ class Optimization:
     owned: Callable[[], None] = lambda: None
     settled: Callable[[], None] = lambda: None
     noise: Callable[[], Noise | None] = lambda: None
-    requests: PolledQueue | None = None
+    requests: WaitingRequests | None = None
     on_limits: Callable[[Mapping[str, float]], None] = lambda _limits: None
     active_requests: ActiveRequests = field(default_factory=ActiveRequests, init=False)
     """What users asked of the search."""

@@ -137,7 +137,7 @@ class SteeredStops:
             raise recorded
         self.reason = next(filter(None, (stop(gepa_state) for stop in self.stops)), None)
         if self.reason is None and self.budget(gepa_state) is not None:
-            self.steering.advance(gepa_state, at_once=True)
+            self.steering.advance(gepa_state)
             self.reason = self.budget(gepa_state)
         return self.reason is not None
 

@@ -2,15 +2,12 @@
 
 import getpass
 import socket
-import threading
 import uuid
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Self
 
 from evolverpc_common.display_text import command
 from gepa_client.analysis.ties import best_of
-from gepa_client.errors import JournalError, SteeringRefused, StoreUnavailable
+from gepa_client.errors import SteeringRefused, StoreUnavailable
 from gepa_client.journal.entries import SteeringRequest, StoredRun, now
 from gepa_client.journal.steer_entries import AnyAction, Cancel, Pause
 from gepa_client.journal.store import Store, named_store
@@ -18,9 +15,6 @@ from gepa_client.journal.stored_fields import OVER
 from gepa_client.settings.raised_limits import NO_LIMIT, flags_to_continue
 from gepa_client.settings.run_config import ENDINGS
 from gepa_client.steering.objections import RequestContext, objection
-
-POLL_S = 0.25
-STOP_WAIT_S = 1.0
 
 MOST_WAITING = 100
 """Requests of a run that may wait at once."""
@@ -94,35 +88,23 @@ def _refusal(store: Store, run: StoredRun, action: AnyAction, waiting: int) -> s
     return objection(action, situation)
 
 
-class PolledQueue:
-    """The requests that wait for a run, read by a thread every `POLL_S` while the `with` block lasts.
+class WaitingRequests:
+    """The requests that wait for a run, read where its driver can take them.
 
-    So GEPA's loop does not wait for the store. What the store does not answer is asked again: the heartbeat notices a
-    store that is away.
+    A request that the store does not give, or an outcome that it does not take, waits for the next reading: the
+    heartbeat notices a store that is away.
     """
 
     def __init__(self, store: Store, run_id: str) -> None:
         self._store = store
         self._run_id = run_id
-        self._waiting: Sequence[SteeringRequest] = ()
         self._answered: set[str] = set()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._poll, name=f"requests of {run_id}", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join(STOP_WAIT_S)
-
-    def waiting(self, *, at_once: bool) -> Sequence[SteeringRequest]:
+    def read(self) -> list[SteeringRequest]:
         """Return the requests that wait, in order, without those that stop the run."""
-        if at_once:
-            with suppress(StoreUnavailable):
-                self._waiting = self._store.requests(self._run_id, waiting=True)
-        found = self._waiting
+        found: list[SteeringRequest] = []
+        with suppress(StoreUnavailable):
+            found = self._store.requests(self._run_id, waiting=True)
         return [each for each in found if each.id not in self._answered and each.action.get("kind") not in STOPS]
 
     def taken(self, request_id: str, number: int) -> None:
@@ -136,13 +118,3 @@ class PolledQueue:
         self._answered.add(request_id)
         with suppress(StoreUnavailable):
             self._store.answer_request(self._run_id, request_id, "refused", reason=reason)
-
-    def _poll(self) -> None:
-        while not self._ended.is_set():
-            try:
-                self._waiting = self._store.requests(self._run_id, waiting=True)
-            except StoreUnavailable:
-                pass
-            except JournalError:  # closed, or the run is gone: the driver ends by that itself
-                return
-            self._ended.wait(POLL_S)

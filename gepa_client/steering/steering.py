@@ -25,7 +25,7 @@ from gepa_client.journal.stored_fields import plain
 from gepa_client.steering.active_requests import ActiveRequests, ProposalByHand
 from gepa_client.steering.candidate_pool import State
 from gepa_client.steering.objections import RequestContext, objection
-from gepa_client.steering.request_queue import PolledQueue
+from gepa_client.steering.request_queue import WaitingRequests
 
 MOST_TRIES = 10
 """Iterations that try to evaluate a proposal by hand: GEPA skips a minibatch on which the parent has perfect scores."""
@@ -47,7 +47,7 @@ class Steering:
     journal: Journal
     emit: Emit
     active_requests: ActiveRequests
-    queue: PolledQueue | None = None
+    queue: WaitingRequests | None = None
     max_tokens: int | None = None
     program_proposes: bool = False
     used: Callable[[int], Mapping[str, float]] = lambda _calls: {}
@@ -56,7 +56,7 @@ class Steering:
     on_taken: Callable[[SteerEntry, int, State, bool], None] = lambda _entry, _number, _state, _replayed: None
     _numbers: dict[str, int] = field(default_factory=dict, init=False)
 
-    def advance(self, state: State, *, at_once: bool = False) -> None:
+    def advance(self, state: State) -> None:
         """Apply the recorded requests of this place; where the record ends, take those that wait and record them.
 
         Raises:
@@ -72,10 +72,10 @@ class Steering:
         proposals = self.active_requests.proposals
         if proposals and proposals[0].tries >= MOST_TRIES:
             self._give_up(proposals[0], state)
-        for request in self.queue.waiting(at_once=at_once):
+        for request in self.queue.read():
             self._take(self.queue, request, state)
 
-    def _take(self, queue: PolledQueue, request: SteeringRequest, state: State) -> None:
+    def _take(self, queue: WaitingRequests, request: SteeringRequest, state: State) -> None:
         if (number := self._numbers.get(request.id)) is not None:  # its outcome was not written before a crash
             queue.taken(request.id, number)
             return

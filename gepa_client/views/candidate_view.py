@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
-from rich.markup import escape
 from rich.tree import Tree
 
-from evolverpc_common.display_text import counted, one_line
+from evolverpc_common.display_text import counted
 from gepa_client.analysis.explanation import Change, paired_scores
 from gepa_client.analysis.mutation_outcomes import CodeHistory
 from gepa_client.analysis.proposals import COMPARED, ComparedRow
@@ -109,25 +108,16 @@ def _show_compared(console: Console, rows: Sequence[ComparedRow], *, full: bool)
     for row in rows:
         echo(console, f"[bold]{safe_line(fields.row_title(row))}[/]")
         if row.input is not None:
-            echo(console, f"  [dim]input[/] {_value(row.input.text, longest)}")
+            echo(console, f"  [dim]input[/] {safe_line(row.input.text, longest)}")
         for field, name in COMPARED.items():
             old, new = (getattr(one, field) if one is not None else None for one in (row.before, row.after))
             if old == new and new is not None:
-                echo(console, f"  [dim]{name}[/] {_value(new.text, longest)}")
+                echo(console, f"  [dim]{name}[/] {safe_line(new.text, longest)}")
             elif old is not None or new is not None:
-                was, now = (_value(each.text, longest) if each is not None else "none" for each in (old, new))
+                was, now = (safe_line(each.text, longest) if each is not None else "none" for each in (old, new))
                 echo(console, f"  [dim]{name}[/] {was} [dim]->[/] {now}")
         if row.after is not None and row.after.log is not None:
             _show_log(console, fields.excerpt_text(row.after.log), full=full)
-
-
-def _value(text: str, longest: int) -> str:
-    """Return a value as one line of at most `longest` characters, which ends between two words if it is cut."""
-    shown = one_line(text, longest)
-    whole, _, last = shown.rpartition(" ")
-    if len(shown) == longest and last.endswith("…") and len(whole) > longest // 2:
-        shown = f"{whole} …"
-    return escape(shown)
 
 
 def _show_log(console: Console, log: str, *, full: bool) -> None:

@@ -1,7 +1,6 @@
 """Terminals: consoles, safe text, JSON, numbers as text, how a command is refused, and exit statuses."""
 
 import json
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -56,8 +55,8 @@ def echo(console: Console, markup: str) -> None:
 
 
 def echo_next(console: Console, command: str, label: str = "next:") -> None:
-    """Print a command to paste; on a terminal that is too narrow for it, as lines that a shell joins."""
-    console.print(Text(f"{label} {_continued(plain(command, limit=LONGEST), label, console)}"), soft_wrap=True)
+    """Print a command on one line, to paste: a terminal that is too narrow wraps it, and copies it as one line."""
+    console.print(Text(f"{label} {plain(command, limit=LONGEST)}"), soft_wrap=True)
 
 
 def echo_facts(console: Console, facts: Sequence[tuple[str, str]], limit: int) -> None:
@@ -73,37 +72,6 @@ def echo_facts(console: Console, facts: Sequence[tuple[str, str]], limit: int) -
     for label, text in facts:
         table.add_row(label, safe_line(text, limit))
     console.print(table)
-
-
-def _continued(command: str, label: str, console: Console) -> str:
-    """Return the command with a backslash at the end of each line but the last; unchanged if it is no plain command."""
-    if not console.is_terminal or len(label) + 1 + len(command) <= console.width:
-        return command
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return command
-    if shlex.join(words) != command:
-        return command
-    lines, options = [""], _options(words)
-    for option in options:
-        room = console.width - 2 - (len(label) + 1 if len(lines) == 1 else 0)
-        if lines[-1].strip() and len(lines[-1]) + 1 + len(option) > room:
-            lines.append(f"    {option}")
-        else:
-            lines[-1] = f"{lines[-1]} {option}" if lines[-1] else option
-    return " \\\n".join(lines)
-
-
-def _options(words: list[str]) -> list[str]:
-    """Return the quoted words, each option together with its value."""
-    found: list[str] = []
-    for word in words:
-        if found and not word.startswith("--") and found[-1].startswith("--") and " " not in found[-1]:
-            found[-1] += f" {shlex.quote(word)}"
-        else:
-            found.append(shlex.quote(word))
-    return found
 
 
 def safe(text: str) -> str:

@@ -1,14 +1,12 @@
 """The final summary of a run: its status, its files, the next command, and the scores."""
 
 import shlex
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from evolverpc_common.display_text import command, counted, money, one_line
 from gepa_client.analysis.proposals import text_changes
@@ -121,9 +119,8 @@ def show(ended: RunSummary, console: Console) -> None:
         return
     if finished.reason is not None:
         colour = {"failed": "red", "completed": "green"}.get(finished.status, "yellow")
-        shown_reason = _between_words(safe(f"{finished.status}: {finished.reason}"), console).replace(":", ":[/]", 1)
-        # a wrapped command in it is not named again
-        console.print(Text.from_markup(f"[{colour}]{shown_reason}"), soft_wrap=True)
+        state, _, reason = safe(f"{finished.status}: {finished.reason}").partition(":")
+        echo(console, f"[{colour}]{state}:[/]{reason}")
         if finished.details:
             console.print(f"[dim]{safe(finished.details.rstrip())}[/]", soft_wrap=True)
     if finished.status != "completed" and (failed := ended.view.failed_examples) is not None:
@@ -167,19 +164,6 @@ def _changes(seed: dict[str, str], best: dict[str, str]) -> str:
     code = code_label(best)
     parts += [f"code {code}"] if code is not None and code != code_label(seed) else []
     return "; ".join(one_line(part, CHANGE_SHOWN) for part in parts)
-
-
-def _between_words(text: str, console: Console) -> str:
-    """Return the text with its lines wrapped between words on a terminal, with their indentation."""
-    if not console.is_terminal:
-        return text
-    wrapped = []
-    for one in text.split("\n"):
-        indent = " " * (len(one) - len(one.lstrip()))
-        wrapped += textwrap.wrap(
-            one, console.width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
-        ) or [one]
-    return "\n".join(wrapped)
 
 
 def score_line(ended: RunSummary) -> str:

@@ -40,10 +40,6 @@ SPARE = 3
 """Columns left free: a terminal prints ^C after the frame, and a wrapped line would break the redrawing."""
 
 
-FRAME = 4
-"""Columns of the frame itself: its two lines, and a space beside each."""
-
-
 class Display(AbstractContextManager["Display"]):
     """Displays a run while it is driven."""
 
@@ -254,7 +250,7 @@ def frame(view: RunView, latest: list[str], width: int) -> RenderableType:
     facts.add_row("pool", pool_text(view))
     if view.started is not None and view.started.evolve != "prompts":
         facts.add_row("code", cut_cell(safe(changes_text(view))))
-    latest_lines = [_fitted(text, width - FRAME) for text in latest]
+    latest_lines = [cut_cell(text) for text in latest]
     now = f"{PHASES[view.phase]} · {clock(view.seconds)}"
     name = safe(title(view.started)) if view.started else "evolverpc"
     return Panel(
@@ -266,18 +262,6 @@ def frame(view: RunView, latest: list[str], width: int) -> RenderableType:
         border_style="dim",
         width=width,
     )
-
-
-def _fitted(markup: str, columns: int) -> Text:
-    """Return an event as one line, which ends between two words if it is cut."""
-    text = cut_cell(markup)
-    if text.cell_len > columns:
-        text.truncate(columns - 2)
-        between = text.plain.rfind(" ")
-        if between > columns // 2:
-            text.right_crop(len(text.plain) - between)
-        text.append(" …")
-    return text
 
 
 def _scores(view: RunView) -> str:

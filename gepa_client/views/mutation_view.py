@@ -14,10 +14,10 @@ from evolverpc_common.display_text import counted, money
 from gepa_client.evolution.manual_mutation import ManualMutation, Result, score_of
 from gepa_client.evolution.names import short_commit_name
 from gepa_client.evolution.patches import totals
+from gepa_client.journal.mutation_entries import Rejection
 from gepa_client.views.candidate_view import diff_size, show_diff
 from gepa_client.views.console import CELL, cut_cell, echo, plain_table, safe, safe_line, value_cell
 from protocol import ApplyMutationResult, Usage
-from protocol.errors import MutationRejected
 
 ADVICE = {
     "agent": "if it ran out of time, the server's --agent-timeout-s allows more",
@@ -97,41 +97,32 @@ def show_rows(console: Console, step: ManualMutation) -> None:
         echo(console, f"\nscore {before:.4g} -> [bold {colour}]{after:.4g}[/], {mean}")
 
 
-def show_rejection(console: Console, error: MutationRejected, kind: str) -> None:
+def show_rejection(console: Console, rejected: Rejection, kind: str) -> None:
     """Print the stage, the reason, the log tail, the rejected diff, and what to do; `kind`: the mutation's."""
-    known = rejection(error)
-    echo(console, f"[bold red]rejected at stage {safe_line(known['stage'], 40)}:[/] {safe(known['reason'])}")
-    if known["log_tail"]:
-        echo(console, f"\n[dim]the end of the log:\n{safe(known['log_tail'].rstrip())}[/]")
-    if known["diff"]:
+    echo(console, f"[bold red]rejected at stage {safe_line(rejected.stage, 40)}:[/] {safe(rejected.reason)}")
+    if rejected.log_tail:
+        echo(console, f"\n[dim]the end of the log:\n{safe(rejected.log_tail.rstrip())}[/]")
+    if rejected.diff:
         echo(console, "\n[dim]what was refused:[/]")
-        show_diff(console, known["diff"])
-    echo(console, "\nnothing was changed" if known["stage"] != "empty" else "")
-    if known["usage"] is not None:
-        echo(console, f"[dim]cost[/]  {cost(Usage.model_validate(known['usage']))}")
-    advice = _advice(known, kind)
+        show_diff(console, rejected.diff)
+    echo(console, "\nnothing was changed" if rejected.stage != "empty" else "")
+    if rejected.usage is not None:
+        echo(console, f"[dim]cost[/]  {cost(rejected.usage)}")
+    advice = _advice(rejected, kind)
     if advice is not None:
         echo(console, f"what to do: {advice}")
 
 
-def rejection(error: MutationRejected) -> dict[str, Any]:
-    """Return what the server reported; missing texts are empty, missing `usage` is None."""
-    reported = {"reason": str(error), **error.details}
-    return {key: _text(reported.get(key)) for key in ("stage", "reason", "log_tail", "diff")} | {
-        "usage": reported.get("usage") if _is_usage(reported.get("usage")) else None
-    }
-
-
-def _advice(known: Mapping[str, Any], kind: str) -> str | None:
+def _advice(rejected: Rejection, kind: str) -> str | None:
     """Return what to do about a rejection."""
-    if known["stage"] == "edit":
+    if rejected.stage == "edit":
         return EDIT_ADVICE.get(kind)
-    if known["stage"] == "agent":
-        evidence = (
-            known["reason"] if "was not done after" in known["reason"] else f"{known['reason']}\n{known['log_tail']}"
-        )
+    if rejected.stage == "agent":
+        evidence = rejected.reason
+        if "was not done after" not in evidence:
+            evidence += f"\n{rejected.log_tail or ''}"
         return next((advice for cause, advice in AGENT_ADVICE.items() if cause.search(evidence)), ADVICE["agent"])
-    return ADVICE.get(known["stage"])
+    return ADVICE.get(rejected.stage)
 
 
 def cost(usage: Usage | None) -> str:
@@ -142,18 +133,6 @@ def cost(usage: Usage | None) -> str:
     if usage.input_tokens is not None and usage.output_tokens is not None:
         parts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
     return ", ".join(parts)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _is_usage(value: Any) -> bool:
-    try:
-        Usage.model_validate(value)
-    except ValueError:
-        return False
-    return True
 
 
 def _table(step: ManualMutation) -> Table:

@@ -6,10 +6,8 @@ from gepa_client.analysis.proposals import (
     ComparedRow,
     Excerpt,
     RowResult,
-    TextChange,
     text_changes,
 )
-from gepa_client.evolution.patches import Words
 from gepa_client.journal.run_events import (
     Budget,
     CandidateFound,
@@ -76,8 +74,8 @@ def explanation(record: RunView, text: str = "a value") -> Explanation:
     row = ComparedRow(text, value, result, other)
     proposal = AnalyzedProposal(
         number=15, parent=0, components=(text,), size=9, rows=(row,), before=1.0, after=2.0,
-        records={text: ({text: value},)}, answers={text: value}, texts=(TextChange(text, (Words("add", text),)),),
-        mutation=None, candidate=None, outcome="rejected", why=text,
+        records={text: ({text: value},)}, answers={text: value}, mutation=None,
+        candidate=None, outcome="rejected", why=text,
     )  # fmt: skip
     best = record.candidates[-1]
 
@@ -93,5 +91,5 @@ def explanation(record: RunView, text: str = "a value") -> Explanation:
     return Explanation(
         best=best.index, overall=change(best.index, 0),
         steps=tuple(change(found.index, found.parents[-1]) for found in record.candidates[1:]), steps_omitted=0,
-        test=None, others=(proposal,), others_omitted=3, proposed=9, kept=2,
+        test=None, others=(15,), proposed=9, kept=2,
     )  # fmt: skip

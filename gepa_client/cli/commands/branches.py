@@ -1,6 +1,5 @@
 """`evolverpc branches RUN`: the code a run made, from its record alone: list it, diff it, check it out, delete it."""
 
-import json
 import shlex
 import sys
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, command, shell_line
+from evolverpc_common.display_text import command, shell_line
 from evolverpc_common.git import GitError
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome, code_history
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl, access_flags
@@ -22,9 +21,6 @@ from gepa_client.evolution.checkout import LocalCheckout, holds_commit
 from gepa_client.evolution.names import BY_HAND
 from gepa_client.journal.entries import StoredRun
 from gepa_client.run.output_folder import BEST_CANDIDATE
-from gepa_client.settings.run_config import RunConfig
-from gepa_client.settings.run_settings import RECORDED_ROWS, SandboxSettings
-from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views.candidate_view import show_diff
 from gepa_client.views.code_view import outcome_as_json, show_code
 from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
@@ -32,14 +28,8 @@ from protocol import Candidate
 from protocol.code import GIT_BRANCH, code_at
 
 BEST = "best"
-REPOSITORY, URL, MODEL, ROWS = "REPOSITORY", "URL", "MODEL", "ROWS"
-"""Stand in a printed command for the program's repository, its server, a model and rows that are not known."""
-
-REPEATED = (
-    *("fleet", "token_file", "allow_insecure", "trainset", "valset", "testset"),
-    *("reflection_lm", "reflection_lm_kwargs", *SandboxSettings.model_fields),
-)
-"""Recorded settings without which another run would not have the servers, rows and model of this one."""
+REPOSITORY, URL = "REPOSITORY", "URL"
+"""Stand in a printed command for the program's repository, and its server, that are not known."""
 
 
 @dataclass(frozen=True)
@@ -120,37 +110,20 @@ def branches(
 
 def _print_no_changes(asked: _BranchesRequest, *, wanted: bool) -> None:
     """Print or refuse, as there is no change. `wanted`: a change was asked for, not only a list."""
+    seed, evolve = asked.record.seed, asked.run.config.get("evolve")
+    code = evolve in ("code", "both") or (evolve is None and seed is not None and GIT_BRANCH in seed.texts)
     nothing = f"{safe_line(asked.run.id)} changed no code"
+    if not code:
+        nothing += ": that takes a run with a `reflection_lm`, of a server that was started with --allow-mutations"
+    name = "resume" if code and asked.run.status != "completed" else "show"
+    following = command(name, asked.run.id, store=asked.store)
     if wanted:
-        refuse(f"{nothing}; `{_instead(asked)}`")
+        refuse(f"{nothing}; `{following}`")
     if asked.as_json:
         print_json({"run": asked.run.id, "changes": []}, indent=2)
         return
     echo(asked.console, nothing)
-    echo_next(asked.console, _instead(asked))
-
-
-def _instead(asked: _BranchesRequest) -> str:
-    """Return the command that would give the run, or another one, code changes."""
-    seed, config = asked.record.seed, asked.run.config
-    evolve = config.get("evolve")
-    code = evolve in ("code", "both") or (evolve is None and seed is not None and GIT_BRANCH in seed.texts)
-    if code and asked.run.status != "completed":
-        return command("resume", asked.run.id, store=asked.store)
-    defaults = RunConfig.model_construct().model_dump(mode="json")
-    given = {name: config[name] for name in REPEATED if config.get(name, defaults[name]) != defaults[name]}
-    given = {name: ROWS if value == RECORDED_ROWS else value for name, value in given.items()}
-    given = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in given.items()}
-    limit = config.get("max_metric_calls") or SUGGESTED_METRIC_CALLS
-    started = GivenArguments(_servers(config), None, {"reflection_lm": MODEL, **given})
-    return started.command("optimize", evolve="code", max_metric_calls=limit, store=asked.store)
-
-
-def _servers(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the URLs of a run's servers; `URL` if its record does not hold them."""
-    urls = config.get("url") or ()
-    named = (urls,) if isinstance(urls, str) else tuple(map(str, urls))
-    return named or (() if config.get("repo") or config.get("fleet") else (URL,))
+    echo_next(asked.console, following)
 
 
 def _repo_words(asked: _BranchesRequest) -> list[str]:
@@ -314,7 +287,7 @@ def _texts_apart(asked: _BranchesRequest) -> str | None:
     path = Path(asked.run.output) / BEST_CANDIDATE if asked.run.output else None
     if path is not None and path.is_file():
         config = asked.run.config
-        server = next(iter(_servers(config)), URL)
+        server = next(iter(config.get("url") or ()), URL)
         access = access_flags(config.get("token_file"), allow_insecure=config.get("allow_insecure"))
         return shell_line(["mutate", server, "--texts", str(path), *access])
     return command("show", asked.run.id, "--candidate", str(best.index), store=asked.store)

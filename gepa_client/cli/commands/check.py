@@ -7,11 +7,11 @@ import typer
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight_model
-from gepa_client.cli.commands.sandbox_session import sandboxed
+from gepa_client.cli.commands.sandbox_session import sandboxed, show_findings
 from gepa_client.foreground.program_check import run_check
 from gepa_client.settings.loading import load
 from gepa_client.settings.shell_arguments import GivenArguments
-from gepa_client.views.console import echo, log_markup, make_console, refuse
+from gepa_client.views.console import refuse
 
 CHECK = "check"
 """The run id in the labels of a check's sandboxes."""
@@ -37,6 +37,5 @@ def check(
         status = run_check(
             sandboxes.settings, typed, json_output=json_output, examples=examples, repeats=repeats, verbose=verbose
         )
-        for log in sandboxes.check_findings():
-            echo(make_console(stderr=True), log_markup(log))
+        show_findings(sandboxes)
     raise typer.Exit(status)

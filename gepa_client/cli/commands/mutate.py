@@ -18,12 +18,13 @@ from evolverpc_common.git import GitError
 from evolverpc_common.settings.settings_command import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile, access_flags, read_object, read_text
-from gepa_client.cli.commands.sandbox_session import sandboxed
+from gepa_client.cli.commands.sandbox_session import sandboxed, show_findings
 from gepa_client.errors import ClientError, RowsError, details, summary
 from gepa_client.evolution.checkout import LocalCheckout, holds_commit
 from gepa_client.evolution.manual_mutation import ManualMutation
 from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
+from gepa_client.journal.mutation_entries import Rejection
 from gepa_client.run.output_folder import write_json
 from gepa_client.run.splits import ListServerRows, rows_of
 from gepa_client.settings.loading import load
@@ -31,6 +32,7 @@ from gepa_client.settings.run_config import REPLACED, SETTINGS, RunConfig
 from gepa_client.settings.run_settings import SandboxSettings, is_remote
 from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.transport.address import Address
+from gepa_client.transport.responses import validated
 from gepa_client.views.console import (
     PAUSED,
     STOPPED,
@@ -38,14 +40,13 @@ from gepa_client.views.console import (
     echo,
     echo_next,
     fail,
-    log_markup,
     make_console,
     print_json,
     refuse,
     safe,
     safe_line,
 )
-from gepa_client.views.mutation_view import mutation_progress, rejection, show_made, show_rejection, show_rows
+from gepa_client.views.mutation_view import mutation_progress, show_made, show_rejection, show_rows
 from protocol import ApplyMutationResult, Candidate, DiscoverResult, JsonValue
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of
 from protocol.errors import MutationRejected, RpcError
@@ -264,8 +265,7 @@ def _server(
         return
     with sandboxed(settings, BY_HAND, again, quiet=quiet, count=1) as sandboxes:
         yield endpoints(sandboxes.settings)[0]
-        for log in sandboxes.check_findings():
-            echo(make_console(stderr=True), log_markup(log))
+        show_findings(sandboxes)
 
 
 def _made(asked: _Mutation, server: Address) -> ManualMutation:
@@ -273,10 +273,11 @@ def _made(asked: _Mutation, server: Address) -> ManualMutation:
     try:
         return asyncio.run(_mutate_once(server, asked))
     except MutationRejected as error:
+        rejected = _reported(error)
         if asked.quiet:
-            print_json({"event": "mutation", "made": False, **rejection(error)}, indent=2)
+            print_json({"event": "mutation", "made": False, **rejected.model_dump(mode="json")}, indent=2)
         else:
-            show_rejection(asked.console, error, asked.kind)
+            show_rejection(asked.console, rejected, asked.kind)
         raise typer.Exit(NOT_MADE) from error
     except RpcError as error:
         _print_failure(error)
@@ -290,6 +291,14 @@ def _made(asked: _Mutation, server: Address) -> ManualMutation:
     except KeyboardInterrupt:
         fail(f"stopped by hand; {_state_after_stop(asked)}")
         raise typer.Exit(STOPPED) from None
+
+
+def _reported(error: MutationRejected) -> Rejection:
+    """Return what the server reported; end the command if that breaks the contract."""
+    try:
+        return validated(Rejection, {"reason": error.message, **error.details})
+    except ClientError as wrong:
+        refuse(summary(wrong), NOT_MADE)
 
 
 def _show_home(asked: _Mutation, made: ApplyMutationResult, typed: GivenArguments, output: Path | None) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight, preflight_model, preflight_output
 from gepa_client.cli.commands.page_process import page_shown
-from gepa_client.cli.commands.sandbox_session import sandboxed
+from gepa_client.cli.commands.sandbox_session import sandboxed, show_findings
 from gepa_client.errors import ClientError, JournalError, summary
 from gepa_client.foreground.foreground_run import ForegroundRun, create_run
 from gepa_client.foreground.program_check import run_check
@@ -21,7 +21,7 @@ from gepa_client.sandboxing.session_interface import NoSandboxes
 from gepa_client.settings.loading import load
 from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.transport.address import rpc_url
-from gepa_client.views.console import STOPPED, USAGE, echo, fail, log_markup, make_console, refuse
+from gepa_client.views.console import STOPPED, USAGE, fail, make_console, refuse
 from gepa_client.views.event_stream import EventStream
 from protocol.errors import RpcError
 
@@ -79,8 +79,7 @@ def _go(
     if settings.check != "off":
         status = run_check(settings, typed, json_output=json_events, brief=True)
         if status != 0:
-            for log in sandboxes.check_findings():
-                echo(make_console(stderr=True), log_markup(log))
+            show_findings(sandboxes)
             return status
     try:
         output = create_run(settings, where, run_id, stream.resumed_by(ITS_ID))

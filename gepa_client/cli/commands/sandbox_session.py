@@ -86,6 +86,12 @@ def publish_command(settings: RunConfig) -> str:
     return shell_line(words)
 
 
+def show_findings(sandboxes: NoSandboxes) -> None:
+    """Print what sandboxes add to the findings of a check."""
+    for log in sandboxes.check_findings():
+        echo(make_console(stderr=True), log_markup(log))
+
+
 @contextmanager
 def _start_status(console: Console, text: str) -> Iterator[Callable[[str], None]]:
     """Print the progress of the start; yield the function that replaces the line on a terminal."""

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from evolverpc_common.display_text import command
 from gepa_client.analysis.proposals import RecordedProposals
-from gepa_client.analysis.steered import steered, taken_text, texts_outcomes
+from gepa_client.analysis.steered import request_text, steered, taken_text, texts_outcomes
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run, resume_call
 from gepa_client.errors import SteeringRefused, unreadable
@@ -188,7 +188,7 @@ def list_requests(run: RunName, store: StoreUrl = None, as_json: AsJson = False)
         echo(console, _listed(entry.id, described(entry.action), entry.author, entry.created, outcome))
     for asked in others:
         outcome = f"refused: {asked.reason}" if asked.outcome == "refused" else "waits"
-        echo(console, _listed(asked.id, _shown(asked), asked.author, asked.created, outcome))
+        echo(console, _listed(asked.id, request_text(asked), asked.author, asked.created, outcome))
 
 
 def _listed(request_id: str, what: str, author: str, created: str, outcome: str) -> str:
@@ -222,7 +222,7 @@ def _ask(kept: Store, run: StoredRun, action: dict[str, Any], wait: float, store
 
 
 def _show(asked: SteeringRequest, run: StoredRun, store: str | None) -> None:
-    console, what = make_console(), safe_line(_shown(asked))
+    console, what = make_console(), safe_line(request_text(asked))
     again = command("steer", "list", run.id, store=store)
     if asked.outcome == "taken":
         then = ", the run will evaluate it" if asked.action.get("kind") == "propose" else ""
@@ -242,10 +242,6 @@ def _action(value: dict[str, Any]) -> AnyAction:
         return action_of(value)
     except ValidationError as error:
         refuse(mistakes(error, "the request"))
-
-
-def _shown(asked: SteeringRequest) -> str:
-    return described(action_of(asked.action))
 
 
 def _only_component(store: Store, run: StoredRun) -> list[str]:

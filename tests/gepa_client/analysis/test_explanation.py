@@ -85,10 +85,13 @@ def test_rejected_proposals_have_their_words_and_why(serve: Serve, cli: Cli, wor
     found = explained(tmp_path / STORE)
     assert (found.best, found.overall, found.steps) == (0, None, ())
     assert found.proposed == len(found.others) > 1
-    for proposal in found.others:
-        assert (proposal.outcome, proposal.parent) == ("rejected", 0)
-        assert proposal.why == "not better on its minibatch: 0 -> 0 over 3 rows"
-        assert [piece.text for piece in proposal.texts[0].words] == [" useless"]
+    with closing(open_store(str(tmp_path / STORE))) as store:
+        run = find_run(store, "last")
+        history = proposals.ProposalHistory(store, run, store.candidates(run.id))
+    assert {history.child(number)["rules"] for number in found.others} == {" useless"}
+    assert {(one.outcome, one.why) for one in (history.recorded[number] for number in found.others)} == {
+        ("rejected", "not better on its minibatch: 0 -> 0 over 3 rows")
+    }
 
 
 def test_rows_that_a_change_broke_are_shown_and_a_merge_is_compared_with_its_better_parent(tmp_path: Path) -> None:

@@ -198,7 +198,10 @@ def test_a_run_with_scores_of_0_alone_is_started_only_after_a_warning(serve: Ser
     refused = cli("optimize", url, "--max-metric-calls", 20)
     assert refused.status == 1
     assert "`check` set to warn starts one all the same, after all other checks" in " ".join(refused.stderr.split())
-    assert cli("optimize", url, "--max-metric-calls", 20, "--check", "warn").status == 0
+    warned = cli("optimize", url, "--max-metric-calls", 20, "--check", "warn")
+    assert warned.status == 0
+    assert "check: every score is 0 and every output is the same" in " ".join(warned.stdout.split())
+    assert "the server offers" not in warned.stdout, "steps without findings are not stated"
 
 
 def test_more_rows_are_tried_until_one_scores(serve: Serve, cli: Cli) -> None:

@@ -16,7 +16,6 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, open_store
-from gepa_client.settings.run_config import ENDINGS, SETTINGS
 from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.cli.mutation_script import Evolving
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve
@@ -27,8 +26,6 @@ from tests.gepa_client.word_program import Script, rows, scored
 from tests.support.waiting import until
 
 STORE = ("--store", "kept here.db")
-LOW: dict[type, float] = {int: 2, float: 0.5}
-"""Values of limits that a short run reaches, by their kind."""
 
 
 def breaks(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
@@ -68,18 +65,15 @@ def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host,
     assert "completed: max_metric_calls of 280 is reached" in types(f"{next_line} {serve(script)}", again).stdout
 
 
-@pytest.mark.parametrize("limit", [name for name in ENDINGS if SETTINGS[name].kind in LOW])
-def test_of_a_run_that_a_limit_ended_raises_that_limit_and_continues_it(
-    serve: Serve, cli: Cli, types: Types, limit: str
-) -> None:
+def test_of_a_run_that_a_limit_ended_raises_that_limit_and_continues_it(serve: Serve, cli: Cli, types: Types) -> None:
     script = Script(datasets={"train": rows(12)}, delay_s=0.01, evaluate=priced)
     endless = ("--past-perfect", "--no-skip-perfect-score", "--check", "off", *STORE)
-    ended = cli("optimize", serve(script), SETTINGS[limit].flag, LOW[SETTINGS[limit].kind], *endless)
-    assert f"completed: {limit} of " in ended.stdout, ended.stdout + ended.stderr
+    ended = cli("optimize", serve(script), "--max-cost-usd", 0.5, *endless)
+    assert "completed: max_cost_usd of " in ended.stdout, ended.stdout + ended.stderr
     calls = len(script.calls("evaluate"))
     over = cli("resume", "last", *STORE).stdout
-    assert f" {SETTINGS[limit].flag} " in over.splitlines()[-1]
-    assert f"completed: {limit} of " in types(over, "evolverpc resume").stdout
+    assert " --max-cost-usd " in over.splitlines()[-1]
+    assert "completed: max_cost_usd of " in types(over, "evolverpc resume").stdout
     assert len(script.calls("evaluate")) > calls
 
 

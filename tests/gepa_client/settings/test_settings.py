@@ -12,11 +12,13 @@ import pytest
 from gepa.api import optimize
 
 from evolverpc_common.settings.sources import SettingsError
+from gepa_client.journal.entries import StoredRun
 from gepa_client.run.fingerprint import IDENTITY_SETTINGS, identity_settings
 from gepa_client.run.strategies import PASSED
 from gepa_client.settings import loading
 from gepa_client.settings.loading import from_record, load
-from gepa_client.settings.run_config import REPLACED, SETTINGS, RunConfig
+from gepa_client.settings.raised_limits import flags_to_continue
+from gepa_client.settings.run_config import ENDINGS, REPLACED, SETTINGS, RunConfig
 from gepa_client.settings.run_settings import BudgetSettings, OutputSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.shell_arguments import flag_arguments
 
@@ -173,6 +175,21 @@ def test_a_run_needs_an_end_and_a_check_does_not() -> None:
     assert load(None, {"url": URL}, must_end=False).max_metric_calls is None
     for budget in ({"max_cost_usd": 1.0}, {"max_seconds": 5.0}, {"patience": 3}, {"target_score": 0.0}):
         assert load(None, {"url": URL, **budget, "validation": "race:10"}).ends
+
+
+@pytest.mark.parametrize("limit", [name for name in ENDINGS if SETTINGS[name].kind in (int, float)])
+def test_the_flag_that_continues_a_run_raises_the_limit_that_ended_it(limit: str) -> None:
+    reached = 2 if SETTINGS[limit].kind is int else 0.5
+    run = StoredRun(
+        id="r",
+        config={limit: reached},
+        reason=f"{limit} of {reached} is reached",
+        counters={ENDINGS[limit].counter: reached},
+        best={"score": 0.5},
+    )
+    flag, raised = flags_to_continue(run)
+    assert flag == SETTINGS[limit].flag
+    assert getattr(load(None, {"url": URL, limit: raised}), limit) > reached
 
 
 def test_a_run_needs_a_server_by_its_url_or_in_a_fleet_file(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Requests are in force from the iteration that takes them, as the record has them."""
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +22,7 @@ class Queue:
         self.requests.append(SteeringRequest(f"{kind}-{len(self.outcomes)}", {"kind": kind, **fields}, "ann", "now"))
         return self.requests[-1].id
 
-    def waiting(self, *, at_once: bool) -> Sequence[SteeringRequest]:  # noqa: ARG002  the protocol's
+    def read(self) -> list[SteeringRequest]:
         taken, self.requests = self.requests, []
         return taken
 
