@@ -1,6 +1,7 @@
 """What a mutation may change (paths, kinds of files, links, size), and its rejection."""
 
 import contextlib
+import glob
 import itertools
 import os
 import posixpath
@@ -8,9 +9,9 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Literal, Self
 
-from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import MutationRejected
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.repository import LINK, SUBMODULE
@@ -35,44 +36,24 @@ class Globs:
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._patterns = [(pattern, re.compile(_regex(pattern), re.DOTALL)) for pattern in patterns]
+        self._patterns = {pattern: names for pattern in patterns if (names := [*filter(_is_name, pattern.split("/"))])}
 
     def matching(self, path: str) -> str | None:
         """Return the first pattern that matches the path; None if none does."""
-        for pattern, regex in self._patterns:
-            if regex.match(path):
-                return pattern
-        return None
+        parts = path.split("/")
+        return next((pattern for pattern, names in self._patterns.items() if _matches(parts, names)), None)
 
 
-def _regex(pattern: str) -> str:
-    names = [name for name in pattern.split("/") if name not in ("", ".")]
-    while names[-1:] == ["**"]:
-        names.pop()
+def _is_name(part: str) -> bool:
+    return part not in ("", ".")
+
+
+def _matches(path: Sequence[str], names: Sequence[str]) -> bool:
     if not names:
-        return "" if "**" in pattern.split("/") else "(?!)"
-    return "".join("(?:[^/]+/)*" if name == "**" else _name_regex(name) + "/" for name in names)[:-1] + r"(?:/|\Z)"
-
-
-def _name_regex(glob: str) -> str:
-    parts = []
-    at = 0
-    while at < len(glob):
-        char = glob[at]
-        end = glob.find("]", at + 3 if glob[at + 1 : at + 2] == "!" else at + 2) if char == "[" else -1
-        if char == "*":
-            parts.append("[^/]*")
-        elif char == "?":
-            parts.append("[^/]")
-        elif end > 0:
-            negated = glob[at + 1] == "!"
-            chosen = re.sub(r"([\\\[\]^&~|])", r"\\\1", glob[at + 1 + negated : end])
-            parts.append(f"(?!/)[{'^' if negated else ''}{chosen}]")
-            at = end
-        else:
-            parts.append(re.escape(char))
-        at += 1
-    return "".join(parts)
+        return True
+    if names[0] == "**":
+        return any(_matches(path[at:], names[1:]) for at in range(len(path) + 1))
+    return bool(path) and fnmatchcase(path[0], names[0]) and _matches(path[1:], names[1:])
 
 
 _MOST_BYTES = 4095
@@ -175,7 +156,7 @@ def _of_one(command: Sequence[str], program: str | None, prefix: str) -> Iterato
         follows_interpreter = position == 0 or _INTERPRETER.fullmatch(posixpath.basename(command[position - 1]))
         is_script = "." in name or (os.sep in word and not word.endswith(os.sep) and follows_interpreter)
         if is_script and not path.startswith(("/", "..")) and word != program:
-            yield re.sub(r"([*?\[])", r"[\1]", path)
+            yield glob.escape(path)
         return
 
 
@@ -212,21 +193,14 @@ class Rules:
 
     @classmethod
     def of(cls, settings: Settings, prefix: str) -> Self:
-        """Return the rules of the settings; `prefix` leads from the repository's top to the settings' root.
-
-        Raises:
-            SettingsError: a glob is invalid.
-        """
-        try:
-            return cls(
-                allow=Globs(settings.allow),
-                deny=Globs(settings.deny),
-                protected=Globs(protected_globs(settings, prefix)),
-                linked=Globs([_escaped(f"{prefix}/{link}") for link in settings.links]),
-                max_diff_bytes=settings.max_diff_bytes,
-            )
-        except re.error as error:
-            raise SettingsError(f"`allow` or `deny`: {error.pattern!r} cannot be read as a glob: {error}") from None
+        """Return the rules of the settings; `prefix` leads from the repository's top to the settings' root."""
+        return cls(
+            allow=Globs(settings.allow),
+            deny=Globs(settings.deny),
+            protected=Globs(protected_globs(settings, prefix)),
+            linked=Globs([glob.escape(f"{prefix}/{link}") for link in settings.links]),
+            max_diff_bytes=settings.max_diff_bytes,
+        )
 
     def check(self, changes: Sequence[ChangedFile]) -> None:
         """Check everything that does not need the diff, which is made only of changes that pass.
@@ -280,7 +254,3 @@ def _name_fault(path: str) -> str | None:
     if path.lower() == ".gitmodules":
         return "it configures submodules, which may not change"
     return None
-
-
-def _escaped(path: str) -> str:
-    return re.sub(r"([*?\[])", r"[\1]", path)
