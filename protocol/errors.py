@@ -38,6 +38,11 @@ class RpcError(Exception):
     default_message: ClassVar[str] = "Error"
     default_retryable: ClassVar[bool] = False
 
+    def __init_subclass__(cls, *, code: int | None = None, message: str = "", retryable: bool = False) -> None:
+        """Define an error of the contract with its code and usual message; without a code, a kind of one of these."""
+        if code is not None:
+            cls.code, cls.default_message, cls.default_retryable = code, message, retryable
+
     def __init__(
         self,
         message: str | None = None,
@@ -79,132 +84,78 @@ class RpcError(Exception):
         return rebuilt
 
 
-class ParseError(RpcError):
+class ParseError(RpcError, code=-32700, message="Parse error"):
     """The body is not JSON in UTF-8, holds NaN or Infinity, or nests beyond the server's limit."""
 
-    code = -32700
-    default_message = "Parse error"
 
-
-class InvalidRequest(RpcError):
+class InvalidRequest(RpcError, code=-32600, message="Invalid Request"):
     """JSON, but not a JSON-RPC 2.0 request."""
 
-    code = -32600
-    default_message = "Invalid Request"
 
-
-class MethodNotFound(RpcError):
+class MethodNotFound(RpcError, code=-32601, message="Method not found"):
     """The server does not offer this method."""
 
-    code = -32601
-    default_message = "Method not found"
 
-
-class InvalidParams(RpcError):
+class InvalidParams(RpcError, code=-32602, message="Invalid params"):
     """The params do not fit the method; `errors` is a list of `{path, message}`."""
 
-    code = -32602
-    default_message = "Invalid params"
 
-
-class InternalError(RpcError):
+class InternalError(RpcError, code=-32603, message="Internal error", retryable=True):
     """A defect of the server; the text stays in the server's own log."""
 
-    code = -32603
-    default_message = "Internal error"
-    default_retryable = True
 
-
-class VersionNotSupported(RpcError):
+class VersionNotSupported(RpcError, code=-32020, message="Protocol version not supported"):
     """The request names a version the server does not speak."""
 
-    code = -32020
-    default_message = "Protocol version not supported"
 
-
-class Unauthorized(RpcError):
+class Unauthorized(RpcError, code=-32021, message="Unauthorized"):
     """The token, `Host` or `Origin` is not one the server accepts."""
 
-    code = -32021
-    default_message = "Unauthorized"
 
-
-class UnknownCandidate(RpcError):
+class UnknownCandidate(RpcError, code=-32022, message="Unknown candidate"):
     """The candidate's components are not those of the program, or the server does not have its code.
 
     `commit`: one that `import_commits` would bring.
     """
 
-    code = -32022
-    default_message = "Unknown candidate"
 
-
-class UnknownExample(RpcError):
+class UnknownExample(RpcError, code=-32023, message="Unknown example"):
     """The server holds no such row."""
 
-    code = -32023
-    default_message = "Unknown example"
 
-
-class TrajectoryExpired(RpcError):
+class TrajectoryExpired(RpcError, code=-32024, message="Trajectory expired"):
     """The trajectories behind `refs` are gone. The scores recorded with them stand."""
 
-    code = -32024
-    default_message = "Trajectory expired"
 
-
-class ProgramFailed(RpcError):
+class ProgramFailed(RpcError, code=-32025, message="Program failed"):
     """The program cannot start, or failed at a call that has no example to blame."""
 
-    code = -32025
-    default_message = "Program failed"
 
-
-class MutationRejected(RpcError):
+class MutationRejected(RpcError, code=-32026, message="Mutation rejected"):
     """The mutation was refused at `stage` for `reason`; nothing was changed.
 
     Stages: `agent`, `edit`, `empty`, `paths`, `size`, `environment`, `build`, `check`, `start`, `push`.
     """
 
-    code = -32026
-    default_message = "Mutation rejected"
 
-
-class CallCancelled(RpcError):
+class CallCancelled(RpcError, code=-32027, message="Call cancelled", retryable=True):
     """The call was cancelled, or abandoned because no client asked for its result."""
 
-    code = -32027
-    default_message = "Call cancelled"
-    default_retryable = True
 
-
-class CallNotFound(RpcError):
+class CallNotFound(RpcError, code=-32028, message="Call not found"):
     """This instance knows no such `call_id`."""
 
-    code = -32028
-    default_message = "Call not found"
 
-
-class CallIdConflict(RpcError):
+class CallIdConflict(RpcError, code=-32029, message="Call id conflict"):
     """The `call_id` already stands for another request."""
 
-    code = -32029
-    default_message = "Call id conflict"
 
-
-class Overloaded(RpcError):
+class Overloaded(RpcError, code=-32030, message="Overloaded", retryable=True):
     """The server takes no more work at present."""
 
-    code = -32030
-    default_message = "Overloaded"
-    default_retryable = True
 
-
-class LimitExceeded(RpcError):
+class LimitExceeded(RpcError, code=-32031, message="Limit exceeded"):
     """The request is larger than a limit the server states in `discover`."""
-
-    code = -32031
-    default_message = "Limit exceeded"
 
 
 ALL: tuple[type[RpcError], ...] = tuple(RpcError.__subclasses__())

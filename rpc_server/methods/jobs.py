@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from pydantic import ValidationError
 
-from protocol import METHODS, ApplyMutationParams, EvaluateParams, Example, JsonValue, Meta, Progress
-from protocol.errors import CallCancelled, ProgramFailed, TrajectoryExpired
+from protocol import ApplyMutationParams, EvaluateParams, Example, JsonValue, Meta, Progress
+from protocol.errors import CallCancelled, TrajectoryExpired
 from rpc_server.program.example_results import answer_too_large, without_output, written_by
 from rpc_server.program.process_output import report_output
 from rpc_server.program.program import Program, ResultDict, TrajectoryRefs
 from rpc_server.rpc import wire
-from rpc_server.rpc.params import error_message, error_path
 
 if TYPE_CHECKING:
     from rpc_server.mutations.transaction import CodeMutations
@@ -141,27 +139,13 @@ class ProgramCallJob(CallJob):
         self._params = params
 
     async def run(self) -> JsonValue:
-        """Return the program's result; raises its errors, and `ProgramFailed` if the result does not fit."""
+        """Return the program's result; raises its errors."""
         try:
             answer = await self._program.call(self._method, self._params)
         except TrajectoryExpired as error:
             raise self._refs.expired(error) from None
         self.left = 0
-        self._check(answer)
         return answer
-
-    def _check(self, answer: dict[str, Any]) -> None:
-        model = METHODS[self._method].result
-        if model is None:
-            return
-        try:
-            model.model_validate(answer)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            where = error_path(first["loc"], answer) or "the answer"
-            raise ProgramFailed(
-                f"the answer does not fit the contract: {where}: {error_message(first)}", stage=self._method
-            ) from None
 
 
 _CALL_ID_SHOWN = 8

@@ -16,7 +16,7 @@ from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.settings.sources import SettingsError
 from protocol.evaluation import Usage
 from rpc_server.jail.jail import Jail
-from rpc_server.program.stdio import LOG_TAIL_BYTES
+from rpc_server.program.stdio import LOG_TAIL_BYTES, LineSplitter
 from rpc_server.program.supervised_command import MAX_OUTPUT_BYTES, CommandOutcome, run_supervised
 from rpc_server.settings.code_settings import CodeChangeSettings
 
@@ -31,6 +31,9 @@ CLAUDE_CREDENTIALS = (
     *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"),
 )
 """Variables of which Claude needs one: it runs without the user's own configuration and its login."""
+
+MAX_LINE_BYTES = 64 * 1024
+"""Bytes of one line of output that are read; of a longer one the beginning is."""
 
 _MAX_PROGRESS_AT_ONCE = 20
 _RUNS_SCRIPTS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|sh|bash|zsh")
@@ -142,17 +145,17 @@ class CommandAgent:
     async def work(self, task: AgentTask, on_progress: Callable[[str], None]) -> AgentResult:
         """Run the command; a non-zero exit status is a failure."""
         log, output = OutputTail(LOG_TAIL_BYTES), OutputTail(LOG_TAIL_BYTES)
+        lines = LineSplitter(MAX_LINE_BYTES)
 
-        def on_lines(lines: list[bytes]) -> None:
-            text = b"\n".join(lines) + b"\n"
-            log.add(text)
-            output.add(text)
-            for line in lines[-_MAX_PROGRESS_AT_ONCE:]:  # more would be unreadable
+        def on_output(data: bytes) -> None:
+            log.add(data)
+            output.add(data)
+            for line in _ended_in(data, lines)[-_MAX_PROGRESS_AT_ONCE:]:  # more would be unreadable
                 if shown := _shown(line.decode("utf-8", "replace")):
                     on_progress(shown)
 
         outcome = await _run_in_task(
-            self._command, task, task.prompt.encode(), self._timeout_s, on_lines=on_lines, log=log
+            self._command, task, task.prompt.encode(), self._timeout_s, on_output=on_output, log=log
         )
         if reason := _failure_reason(outcome, self.name, self._timeout_s):
             log_tail = log.text()
@@ -181,7 +184,7 @@ class ClaudeAgent:
         given = {"folder": str(task.folder), "prompt": task.prompt, **self._options}
         command = (sys.executable, "-I", str(_SESSION))
         outcome = await _run_in_task(
-            command, task, json.dumps(given).encode(), self._timeout_s, on_lines=session.take, log=session.log
+            command, task, json.dumps(given).encode(), self._timeout_s, on_output=session.take, log=session.log
         )
         stated = session.stated
         failed = _shown(stated.failed or "") or _failure_reason(outcome, self.name, self._timeout_s)
@@ -207,11 +210,12 @@ class _Session:
 
     def __init__(self, on_progress: Callable[[str], None]) -> None:
         self._on_progress = on_progress
+        self._lines = LineSplitter(MAX_LINE_BYTES)
         self.log = OutputTail(LOG_TAIL_BYTES)
         self.stated = _SessionEvent()
 
-    def take(self, lines: list[bytes]) -> None:
-        for line in lines:
+    def take(self, data: bytes) -> None:
+        for line in _ended_in(data, self._lines):
             try:
                 event = _SessionEvent.model_validate_json(line)
             except ValidationError:
@@ -229,7 +233,7 @@ async def _run_in_task(
     prompt: bytes,
     timeout_s: float,
     *,
-    on_lines: Callable[[list[bytes]], None],
+    on_output: Callable[[bytes], None],
     log: OutputTail,
 ) -> CommandOutcome:
     try:
@@ -239,12 +243,16 @@ async def _run_in_task(
             environment=task.environment,
             stdin=prompt,
             timeout_s=timeout_s,
-            on_lines=on_lines,
+            on_output=on_output,
             on_log=log.add,
             jail=task.jail,
         )
     except OSError as error:
         raise AgentFailed(f"{command[0]} cannot be started in {task.folder}: {error.strerror}") from error
+
+
+def _ended_in(data: bytes, lines: LineSplitter) -> list[bytes]:
+    return [line if isinstance(line, bytes) else line.head for line in lines.feed(data)]
 
 
 def _failure_reason(outcome: CommandOutcome, name: str, timeout_s: float) -> str | None:

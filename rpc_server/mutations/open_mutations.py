@@ -27,7 +27,7 @@ async def open_mutations(instances: InstancePool) -> CodeMutations:
     """Return the mutations of these instances, as their settings configure them.
 
     Raises:
-        SettingsError: git is too old, the remote or agent does not exist, or a glob is invalid.
+        SettingsError: git is too old, or the remote or agent does not exist.
     """
     settings = instances.settings
     rules = Rules.of(settings, instances.repository.prefix)

@@ -1,19 +1,21 @@
 """What a mutation may change (paths, kinds of files, links, size), and its rejection."""
 
 import contextlib
+import glob
+import itertools
 import os
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Literal, Self
 
-from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import MutationRejected
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.repository import LINK, SUBMODULE
-from rpc_server.worktrees.staging import NOTHING, ChangedFile, Changes
+from rpc_server.worktrees.staging import NOTHING, ChangedFile
 
 Stage = Literal["agent", "edit", "empty", "paths", "size", "environment", "build", "check", "start", "push"]
 
@@ -34,91 +36,45 @@ class Globs:
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._patterns = [(pattern, re.compile(_regex(pattern), re.DOTALL)) for pattern in patterns]
+        self._patterns = {pattern: names for pattern in patterns if (names := [*filter(_is_name, pattern.split("/"))])}
 
     def matching(self, path: str) -> str | None:
         """Return the first pattern that matches the path; None if none does."""
-        for pattern, regex in self._patterns:
-            if regex.match(path):
-                return pattern
-        return None
+        parts = path.split("/")
+        return next((pattern for pattern, names in self._patterns.items() if _matches(parts, names)), None)
 
 
-def _regex(pattern: str) -> str:
-    names = [name for name in pattern.split("/") if name not in ("", ".")]
-    while names[-1:] == ["**"]:
-        names.pop()
+def _is_name(part: str) -> bool:
+    return part not in ("", ".")
+
+
+def _matches(path: Sequence[str], names: Sequence[str]) -> bool:
     if not names:
-        return "" if "**" in pattern.split("/") else "(?!)"
-    return "".join("(?:[^/]+/)*" if name == "**" else _name_regex(name) + "/" for name in names)[:-1] + r"(?:/|\Z)"
+        return True
+    if names[0] == "**":
+        return any(_matches(path[at:], names[1:]) for at in range(len(path) + 1))
+    return bool(path) and fnmatchcase(path[0], names[0]) and _matches(path[1:], names[1:])
 
-
-def _name_regex(glob: str) -> str:
-    parts = []
-    at = 0
-    while at < len(glob):
-        char = glob[at]
-        end = glob.find("]", at + 3 if glob[at + 1 : at + 2] == "!" else at + 2) if char == "[" else -1
-        if char == "*":
-            parts.append("[^/]*")
-        elif char == "?":
-            parts.append("[^/]")
-        elif end > 0:
-            negated = glob[at + 1] == "!"
-            chosen = re.sub(r"([\\\[\]^&~|])", r"\\\1", glob[at + 1 + negated : end])
-            parts.append(f"(?!/)[{'^' if negated else ''}{chosen}]")
-            at = end
-        else:
-            parts.append(re.escape(char))
-        at += 1
-    return "".join(parts)
-
-
-_MOST_STEPS = 40
-"""The number of links that Linux follows for one path."""
 
 _MOST_BYTES = 4095
 
 
-def unsafe_links(links: Mapping[str, str]) -> dict[str, str]:
-    """Return the links, among all links as target by path, that are not allowed, with the reason.
+def link_fault(path: str, target: str) -> str | None:
+    """Return why there may be no symbolic link at this path to this target; None if it leads to a place in the tree.
 
-    A target is resolved as the system does, through the other links; it need not exist.
+    `..` may only begin a target: behind the name of another link it means another folder than the text shows.
     """
-    return {path: why for path, target in links.items() if (why := _link_fault(path, target, links)) is not None}
-
-
-def _link_fault(path: str, target: str, links: Mapping[str, str]) -> str | None:
     if not target or "\0" in target or len(target.encode(errors="surrogateescape")) > _MOST_BYTES:
         return "its target is no path"
-    names = path.split("/")[:-1]
-    waiting = target.split("/")[::-1]
     if target.startswith("/"):
         return "its target is absolute"
-    steps = 0
-    while waiting:
-        name = waiting.pop()
-        if name in ("", "."):
-            continue
-        if name == "..":
-            if not names:
-                return "it leads out of the repository"
-            names.pop()
-            continue
-        if name.lower() == ".git":
-            return "it leads into .git"
-        names.append(name)
-        onward = links.get("/".join(names))
-        if onward is None:
-            continue
-        steps += 1
-        if steps > _MOST_STEPS:
-            return "it goes round in a circle"
-        if onward.startswith("/"):
-            return "it leads out of the repository"
-        names.pop()
-        waiting += onward.split("/")[::-1]
-    return None
+    names = [name for name in target.split("/") if name not in ("", ".")]
+    below = [*itertools.dropwhile(lambda name: name == "..", names)]
+    if ".." in below:
+        return "it has a .. behind a name: write the path without it"
+    if len(names) - len(below) > path.count("/"):
+        return "it leads out of the repository"
+    return "it leads into .git" if ".git" in map(str.lower, below) else None
 
 
 TESTS = (
@@ -200,7 +156,7 @@ def _of_one(command: Sequence[str], program: str | None, prefix: str) -> Iterato
         follows_interpreter = position == 0 or _INTERPRETER.fullmatch(posixpath.basename(command[position - 1]))
         is_script = "." in name or (os.sep in word and not word.endswith(os.sep) and follows_interpreter)
         if is_script and not path.startswith(("/", "..")) and word != program:
-            yield re.sub(r"([*?\[])", r"[\1]", path)
+            yield glob.escape(path)
         return
 
 
@@ -237,39 +193,27 @@ class Rules:
 
     @classmethod
     def of(cls, settings: Settings, prefix: str) -> Self:
-        """Return the rules of the settings; `prefix` leads from the repository's top to the settings' root.
+        """Return the rules of the settings; `prefix` leads from the repository's top to the settings' root."""
+        return cls(
+            allow=Globs(settings.allow),
+            deny=Globs(settings.deny),
+            protected=Globs(protected_globs(settings, prefix)),
+            linked=Globs([glob.escape(f"{prefix}/{link}") for link in settings.links]),
+            max_diff_bytes=settings.max_diff_bytes,
+        )
 
-        Raises:
-            SettingsError: a glob is invalid.
-        """
-        try:
-            return cls(
-                allow=Globs(settings.allow),
-                deny=Globs(settings.deny),
-                protected=Globs(protected_globs(settings, prefix)),
-                linked=Globs([_escaped(f"{prefix}/{link}") for link in settings.links]),
-                max_diff_bytes=settings.max_diff_bytes,
-            )
-        except re.error as error:
-            raise SettingsError(f"`allow` or `deny`: {error.pattern!r} cannot be read as a glob: {error}") from None
-
-    def check(self, changes: Changes) -> None:
+    def check(self, changes: Sequence[ChangedFile]) -> None:
         """Check everything that does not need the diff, which is made only of changes that pass.
 
         Raises:
             MutationRejected: stage `empty`, `paths` or `size`.
         """
-        if not changes.files:
+        if not changes:
             raise rejected("empty", "nothing was changed")
-        for file in changes.files:
+        for file in changes:
             if fault := self._fault(file):
                 raise rejected("paths", f"{file.path!r}: {fault}")
-        before = unsafe_links(changes.old_links)
-        for path, why in unsafe_links(changes.links).items():
-            as_before = path in before and changes.old_links[path] == changes.links[path]
-            if not as_before:
-                raise rejected("paths", f"{path!r} is a symbolic link to {changes.links[path]!r:.200}: {why}")
-        self.check_size(sum(file.min_diff_bytes for file in changes.files))
+        self.check_size(sum(file.min_diff_bytes for file in changes))
 
     def check_size(self, size: int) -> None:
         """Refuse a diff of too many bytes. Raises `MutationRejected`, stage `size`."""
@@ -284,6 +228,8 @@ class Rules:
             return "it is a submodule, or a folder with a git repository of its own; these may not change"
         if file.mode not in (*_FILES, LINK, NOTHING):
             return f"it has mode {file.mode}; only files, executable files and symbolic links can be kept"
+        if file.target is not None and (fault := link_fault(path, file.target)):
+            return f"it is a symbolic link to {file.target!r:.200}: {fault}"
         if self.linked.matching(path) is not None:
             return "every worktree has a link to files outside of the repository there (`links`)"
         if protecting := self.protected.matching(path):
@@ -308,7 +254,3 @@ def _name_fault(path: str) -> str | None:
     if path.lower() == ".gitmodules":
         return "it configures submodules, which may not change"
     return None
-
-
-def _escaped(path: str) -> str:
-    return re.sub(r"([*?\[])", r"[\1]", path)

@@ -188,7 +188,7 @@ class _Attempt:
         diff = await run_shielded(staged.diff, changes, self.instances.settings.max_diff_bytes)
         self.details.diff = diff.text
         self.rules.check_size(diff.size)
-        files = [file.path for file in changes.files]
+        files = [file.path for file in changes]
         commit = await run_shielded(staged.commit, commit_message(request, self.named.name, summary, files))
         bundle = await run_shielded(staged.bundle, commit, self.named.branch)
         return _CommittedChange(commit, bundle, summary, files, diff.text)

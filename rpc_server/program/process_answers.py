@@ -3,11 +3,15 @@
 import asyncio
 from typing import Any
 
+from pydantic import ValidationError
+
+from protocol import METHODS
 from protocol.errors import CallCancelled, ProgramFailed, RpcError
 from rpc_server.program import example_results
 from rpc_server.program.process_output import BoundedLog, report_output
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, find_non_finite
+from rpc_server.rpc.params import error_message, error_path
 from rpc_server.worker.model_usage import sum_usage
 
 
@@ -123,7 +127,7 @@ def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
     """Return the result of a request that is not about single examples; report what was written meanwhile.
 
     Raises:
-        RpcError: the program's own, or `ProgramFailed` for an end without a result.
+        RpcError: the program's own, or `ProgramFailed` for an end without a result that fits the contract.
     """
     message, log = attempt.message, attempt.log.text()
     report_output(log, method)
@@ -146,9 +150,23 @@ def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
         problem = "the program answered no object"
     elif isinstance(message, LenientMessage) and (not_finite := find_non_finite(result, "result")) is not None:
         problem = not_finite
+    elif (fault := _fault(result, method)) is not None:
+        problem = f"the answer does not fit the contract: {fault}"
     else:
         return result
     raise ProgramFailed(problem, stage=method, log_tail=log)
+
+
+def _fault(result: dict[str, Any], method: str) -> str | None:
+    """Return the place and the kind of what the contract does not have in the result of a method; None if it fits."""
+    model = METHODS[method].result if method in METHODS else None
+    try:
+        if model is not None:
+            model.model_validate(result)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        return f"{error_path(first['loc'], result)}: {error_message(first)}"
+    return None
 
 
 def _error(given: Any) -> RpcError:

@@ -60,7 +60,6 @@ class Scheduler:
         self._loop = asyncio.get_running_loop()
         self._workers: list[Worker] = []
         self._lines: dict[Isolation, deque[Turns]] = {each: deque() for each in reversed(Isolation)}
-        self._again: list[Turns] = [deque() for _ in Isolation]
         self._waiting = [0 for _ in Isolation]
         self._running = 0
         self._factory = ProcessFactory(
@@ -83,7 +82,7 @@ class Scheduler:
     async def take(self, turns: Turns, isolation: Isolation) -> Worker:
         """Wait for a place in a process. `turns`: of the call, the same for all of its requests; see `leave`."""
         place: Place = self._loop.create_future()
-        line = self._again[isolation] if isolation else turns
+        line: Turns = deque() if isolation else turns
         if not line:
             self._lines[isolation].append(line)
         line.append(place)

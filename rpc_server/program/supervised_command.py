@@ -1,4 +1,4 @@
-"""Run a command under its reaper: input in, lines out, bounded in time and memory, all of its processes ended."""
+"""Run a command under its reaper: input in, output out, bounded in time and size, all of its processes ended."""
 
 import asyncio
 import os
@@ -16,9 +16,6 @@ from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
 from rpc_server.program.child_process import ChildProcess, Exit, Pipes, SpawnedChild
 from rpc_server.program.stdio import LOG_TAIL_BYTES
-
-MAX_LINE_BYTES = 64 * 1024
-"""Bytes kept of one line on stdout; the rest of the line is dropped."""
 
 MAX_OUTPUT_BYTES = 64 * 2**20
 """Bytes of stdout and stderr together, after which the command is ended."""
@@ -45,14 +42,14 @@ async def run_supervised(
     environment: Mapping[str, str],
     stdin: bytes,
     timeout_s: float,
-    on_lines: Callable[[list[bytes]], None],
+    on_output: Callable[[bytes], None],
     on_log: Callable[[bytes], None],
     jail: Jail | None,
 ) -> CommandOutcome:
     """Run a command to its end with this stdin, in a jail if one is given.
 
-    `on_lines` receives lines of stdout without newlines, those that arrive together at once; `on_log` receives stderr
-    in pieces. All of the command's processes have ended when this returns, raises or is cancelled.
+    `on_output` receives stdout in pieces, `on_log` stderr. All of the command's processes have ended when this returns,
+    raises or is cancelled.
 
     Raises:
         OSError: no process can be started; an unknown command has status 127, with a message on stderr.
@@ -63,7 +60,7 @@ async def run_supervised(
     arguments = (sys.executable, "-I", "-S", _REAPER, f"--owner={os.getpid()}", "--temporary", "--", *command)
     pipes = Pipes()
     reaper = SpawnedChild(arguments, pipes, cwd=folder, env=environment)
-    process = _SupervisedProcess(reaper, pipes, on_lines, on_log)
+    process = _SupervisedProcess(reaper, pipes, on_output, on_log)
     process.write(stdin)
     process.end_input()
     try:
@@ -76,17 +73,17 @@ async def run_supervised(
 
 
 class _SupervisedProcess(ChildProcess):
-    """A command with its reaper: its lines and its log, of bounded size together."""
+    """A command with its reaper: its output and its log, of bounded size together."""
 
     def __init__(
         self,
         reaper: SpawnedChild,
         pipes: Pipes,
-        on_lines: Callable[[list[bytes]], None],
+        on_output: Callable[[bytes], None],
         on_log: Callable[[bytes], None],
     ) -> None:
         self._reaper = reaper
-        self._lines = _LineBuffer(on_lines)
+        self._on_output = on_output
         self._on_log = on_log
         self._left = MAX_OUTPUT_BYTES
         super().__init__(reaper, pipes)
@@ -106,7 +103,7 @@ class _SupervisedProcess(ChildProcess):
 
     def _take_output(self, data: bytes) -> None:
         if self._has_room(data):
-            self._lines.add(data)
+            self._on_output(data)
 
     def _take_log(self, data: bytes) -> None:
         if self._has_room(data):
@@ -119,33 +116,8 @@ class _SupervisedProcess(ChildProcess):
                 self._reaper.terminate()
         return not self.too_much_output
 
-    def _take_end(self, status: Exit) -> None:  # noqa: ARG002  # see `status`
-        self._lines.end()
-
-
-class _LineBuffer:
-    """Assembles lines."""
-
-    def __init__(self, on_lines: Callable[[list[bytes]], None]) -> None:
-        self._on_lines = on_lines
-        self._begun = bytearray()
-
-    def add(self, data: bytes) -> None:
-        *ended, rest = data.split(b"\n")
-        if ended:
-            self._begin(ended[0])
-            ended[0] = bytes(self._begun)
-            self._begun.clear()
-            self._on_lines(ended)
-        self._begin(rest)
-
-    def end(self) -> None:
-        if self._begun:
-            self._on_lines([bytes(self._begun)])
-            self._begun.clear()
-
-    def _begin(self, part: bytes) -> None:
-        self._begun += part[: MAX_LINE_BYTES - len(self._begun)]
+    def _take_end(self, status: Exit) -> None:
+        """Do nothing: see `status`."""
 
 
 async def run_command(
@@ -164,10 +136,6 @@ async def run_command(
             `log_tail`.
     """
     log = OutputTail(LOG_TAIL_BYTES)
-
-    def on_lines(lines: list[bytes]) -> None:
-        log.add(b"\n".join(lines) + b"\n")
-
     name = Path(command[0]).name
     try:
         outcome = await run_supervised(
@@ -176,7 +144,7 @@ async def run_command(
             environment=environment,
             stdin=b"",
             timeout_s=timeout_s,
-            on_lines=on_lines,
+            on_output=log.add,
             on_log=log.add,
             jail=jail,
         )

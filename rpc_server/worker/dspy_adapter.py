@@ -1,77 +1,19 @@
-"""DSPy's own GEPA adapter over a student: the user's metric, one example's run with its trace, and its model calls."""
+"""DSPy's own GEPA adapter over a student: the user's metric, one example's run with its trace, and what that cost."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import importlib
 import random
 import sys
-import threading
-from typing import Any, Iterator
+from typing import Any
 
 from . import dspy_traces
+from .calls import ExampleCalls
 from .dspy_metric import Metric
 from .dspy_student import Student
 from .errors import ProgramProblem
-from .model_usage import add_call, tokens_of, usage_of
 
 _FAILURE_SCORE = 0.0  # only inside trajectories: the optimizer's settings define the score of a failure
-
-
-_SETTING = "evolverpc_calls"
-"""The key among DSPy's settings under which an example has its `Calls`: `dspy.Parallel` copies these to its threads."""
-
-_lock = threading.Lock()
-
-
-class Calls:
-    """The calls of one example, by model."""
-
-    def __init__(self) -> None:
-        self._models: dict[str, dict[str, Any]] = {}
-
-    def add(self, model: str, usage: dict[str, Any]) -> None:
-        """Add a call; `usage`: as DSPy counts it."""
-        with _lock:
-            add_call(self._models, model, tokens_of(usage))
-
-    @property
-    def usage(self) -> dict[str, Any] | None:
-        """The contract's `Usage`; None if no call was counted."""
-        return usage_of(self._models) if self._models else None
-
-
-@contextlib.contextmanager
-def counted(dspy: Any) -> Iterator[Calls]:
-    """Count the calls of the block.
-
-    With `track_usage` the outermost module of a call makes a tracker, so that its prediction has the usage, provided
-    that no tracker is in force. Without it a tracker of our own is in force, as models report their calls to one alone.
-    """
-    tracker = importlib.import_module("dspy.utils.usage_tracker").UsageTracker
-    _watch(tracker, dspy.settings)
-    calls = Calls()
-    own = None if dspy.settings.track_usage else tracker()
-    with dspy.context(**{"usage_tracker": own, _SETTING: calls}):
-        yield calls
-
-
-def _watch(tracker: Any, settings: Any) -> None:
-    """Have each tracker, also a nested one and the copy of another thread, report to the example's calls."""
-    with _lock:
-        add_usage = tracker.add_usage
-        if hasattr(add_usage, "__wrapped__"):
-            return
-
-        @functools.wraps(add_usage)
-        def watched(self: Any, lm: str, usage_entry: dict[str, Any]) -> None:
-            add_usage(self, lm, usage_entry)
-            calls = settings.get(_SETTING)
-            if calls is not None and usage_entry:
-                calls.add(lm, self._flatten_usage_entry(usage_entry))
-
-        tracker.add_usage = watched
 
 
 class DspyModules:
@@ -179,17 +121,17 @@ class DspyModules:
             warn_on_score_mismatch=warn_on_score_mismatch,
         )
 
-    def usage(self, calls: Calls, program: Any) -> dict[str, Any] | None:
-        """Return the contract's `Usage` of the calls; None if that may be incomplete.
+    def usage(self, calls: ExampleCalls, program: Any) -> dict[str, Any] | None:
+        """Return the contract's `Usage` of the calls; None if that is not known.
 
         Without a call the cost is zero (DSPy's cache answered), provided that every model of the program is a
-        `dspy.LM`, as only these report their calls.
+        `dspy.LM`, whose calls are watched.
         """
         if (usage := calls.usage) is not None:
             return usage
         used = [self.package.settings.lm, *(predictor.lm for predictor in program.predictors())]
-        is_tracked = all(type(lm) is self.package.LM for lm in used if lm is not None)
-        return {"cost_usd": 0.0, "calls": 0} if is_tracked else None
+        is_watched = all(type(lm) is self.package.LM for lm in used if lm is not None)
+        return {"cost_usd": 0.0, "calls": 0} if is_watched else None
 
     def run(self, program: Any, example: Any) -> tuple[dict[str, Any], BaseException | None]:
         """Run the program; return DSPy's `TraceData`, without a score, and the answer that did not parse.

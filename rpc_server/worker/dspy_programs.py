@@ -15,7 +15,7 @@ from typing import Any, Callable
 from . import dspy_traces, encode, results
 from .adapters import BatchStore
 from .calls import ExampleCalls
-from .dspy_adapter import DspyModules, counted
+from .dspy_adapter import DspyModules
 from .dspy_metric import Metric, read_metric
 from .dspy_rows import Rows
 from .dspy_student import SavedProgram, Student
@@ -148,7 +148,7 @@ class DspyProgram:
         example_run = _DspyExampleRun(self._config.calls())
         started = time.monotonic()
         try:
-            with counted(self._dspy.package) as example_run.counted, example_run.calls:
+            with example_run.calls:
                 await executor.within(limit_s, self._run_example(example_run, given, candidate))
             outcome: dict[str, Any] = {"status": "ok", "output": self._shown(example_run.trajectory)}
             outcome.update(example_run.score._asdict() if example_run.score is not None else {})
@@ -159,7 +159,7 @@ class DspyProgram:
         seconds = time.monotonic() - started
         if keep is not None and example_run.is_complete:
             outcome.update(keep(example_run))
-        usage = self._dspy.usage(example_run.counted, self._student.program)
+        usage = self._dspy.usage(example_run.calls, self._student.program)
         return results.text(seconds=seconds, usage=usage, hosts=example_run.calls.hosts, **outcome)
 
     async def _run_example(self, example_run: _DspyExampleRun, given: Any, candidate: dict[str, str]) -> None:
@@ -225,7 +225,6 @@ class _DspyExampleRun:
         self.score: Score | None = None
         self.trajectory: Any = None
         self.problem: BaseException | None = None
-        self.counted: Any = None
 
     @property
     def is_complete(self) -> bool:

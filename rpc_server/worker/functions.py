@@ -18,10 +18,6 @@ from .stdio_server import Executor
 from .steps import Trace, warn, warn_of_feedback
 from .zygote import may_fork
 
-# Kept from the result; all other fields come from the scoring.
-_KEPT = ("output", "trajectory", "trajectory_ref", "metric_calls")
-
-
 _KNOWN = (
     *("run", "score", "seed_candidate", "component_descriptions", "deterministic"),
     *("propose_new_texts", "make_reflective_dataset", "finalize", "write_texts"),
@@ -127,17 +123,13 @@ class FunctionProgram:
         return '{"results":[%s]}' % ",".join(texts)
 
     async def score(self, params: dict[str, Any], executor: Executor) -> str:
-        """Score outputs made elsewhere; failures are returned unchanged."""
+        """Score outputs made elsewhere. The server sends those that wait for a score, and keeps their other fields."""
         texts: list[str] = []
         for example, result in zip(params["batch"], params["results"]):  # noqa: B905  # Python 3.8 has no `strict`
-            if result["status"] not in ("ok", "rollout"):
-                output = encode.packed(result.get("output"), "output")
-                texts.append(encode.to_text({**result, "output": output}, "results"))
-                continue
             example_run = _ExampleRun(example["data"], {}, self._config.calls(), is_trace_wanted=False)
             example_run.output = result.get("output")
             example_run.trajectory = result.get("trajectory")
-            example_run.kept = {name: result[name] for name in _KEPT if result.get(name) is not None}
+            example_run.is_traced_elsewhere = result.get("trajectory_ref") is not None
             limit_s = self._config.limit_s(params)
             texts.append(await self._example_result(example_run, executor, self._scored, False, limit_s))
         return '{"results":[%s]}' % ",".join(texts)
@@ -198,7 +190,6 @@ class FunctionProgram:
         example_run.trace.end()
         outcome["usage"] = model_usage.sum_usage(example_run.usage, example_run.scoring_usage) or calls.usage
         outcome["hosts"] = calls.hosts
-        outcome.update(example_run.kept)
         if outcome["status"] in ("ok", "rollout"):
             outcome["output"] = example_run.output
             if example_run.score is not None:
@@ -228,7 +219,7 @@ class FunctionProgram:
         extra: dict[str, Any] = {"usage": example_run.scoring_usage} if self._scoring_counts else {}
         given = [example_run.data, example_run.output]
         if self._reads_trajectory:
-            if example_run.trajectory is None and "trajectory_ref" in example_run.kept:
+            if example_run.trajectory is None and example_run.is_traced_elsewhere:
                 raise InvalidResult("the scorer reads trajectories, but another server holds this one: send it inline")
             given.append(example_run.trajectory)
         returned = await executor.resolve(self._score(*given, **extra))
@@ -251,7 +242,7 @@ class _ExampleRun:
         self.trajectory: Any = None
         self.usage: dict[str, Any] = {}
         self.scoring_usage: dict[str, Any] = {}
-        self.kept: dict[str, Any] = {}
+        self.is_traced_elsewhere = False
 
 
 TEXTS_ADVICE = "return a dict from component to new text, with no component but those asked for"

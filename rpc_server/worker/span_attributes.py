@@ -1,4 +1,4 @@
-"""What spans state by the attributes of GenAI, OpenInference and the AI SDK: calls, messages, usage and errors."""
+"""What spans state by the attributes of GenAI and OpenInference: calls, messages, usage and errors."""
 
 from __future__ import annotations
 
@@ -16,21 +16,16 @@ OPERATIONS = {
 }
 OPENINFERENCE_KINDS = {"LLM": MODEL, "TOOL": TOOL, "AGENT": AGENT, "CHAIN": CHAIN}
 SYSTEM_ROLES = ("system", "developer")
-CALL_TYPES = ("tool_call", "tool-call", "tool_use")
+CALL_TYPES = ("tool_call", "tool_use")
 TEXT_TYPES = ("text", "input_text", "output_text")
 TOKENS = {  # the names of counts, in the order in which they are looked for
     "input_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
     "output_tokens": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
-    "cached_input_tokens": (
-        "gen_ai.usage.cache_read.input_tokens",
-        "llm.token_count.prompt_details.cache_read",
-        "ai.usage.cachedInputTokens",
-    ),
+    "cached_input_tokens": ("gen_ai.usage.cache_read.input_tokens", "llm.token_count.prompt_details.cache_read"),
     "cache_write_tokens": (
         "gen_ai.usage.cache_creation.input_tokens",
         "gen_ai.usage.cache_write.input_tokens",
         "llm.token_count.prompt_details.cache_write",
-        "ai.usage.inputTokenDetails.cacheWriteTokens",
     ),
 }
 SHORTEST_TEXT = 8
@@ -42,11 +37,6 @@ LONGEST_MODEL = 256
 
 def kind_of(attributes: dict[str, Any]) -> str | None:
     """Return `MODEL`, `TOOL`, `AGENT` or `CHAIN`; None for a span of anything else."""
-    ai_sdk = attributes.get("ai.operationId")
-    if isinstance(ai_sdk, str):
-        if ai_sdk == "ai.toolCall":
-            return TOOL
-        return MODEL if ai_sdk.rpartition(".")[2].startswith("do") else AGENT
     operation = attributes.get("gen_ai.operation.name")
     kind = OPERATIONS.get(str(operation))
     kind = kind or OPENINFERENCE_KINDS.get(str(attributes.get("openinference.span.kind")).upper())
@@ -65,7 +55,7 @@ def component_of(
         return name
     if kind == TOOL:
         return None  # it may state the agent that called it
-    agent = first_of(attributes, "gen_ai.agent.name", "ai.telemetry.functionId")
+    agent = attributes.get("gen_ai.agent.name")
     if agent in candidate:
         return str(agent)
     system = "\n".join(str(each.get("content")) for each in messages if each.get("role") in SYSTEM_ROLES)
@@ -79,7 +69,7 @@ def inputs_of(attributes: dict[str, Any], kind: str, messages: list[dict[str, An
     asked = [each for each in messages if each["role"] not in SYSTEM_ROLES]
     if asked or (messages and kind == MODEL):  # an agent may state its instructions alone
         return {"messages": messages}
-    given = _json(first_of(attributes, "gen_ai.tool.call.arguments", "ai.toolCall.args", "input.value"))
+    given = _json(first_of(attributes, "gen_ai.tool.call.arguments", "input.value"))
     if given is None:
         return {}
     return given if isinstance(given, dict) else {"input": given}
@@ -90,10 +80,10 @@ def outputs_of(attributes: dict[str, Any], events: Any, kind: str) -> Any:
     given = [] if kind == TOOL else _output_messages(attributes, events)
     messages = [_message(_answer(each) if kind == AGENT else each, "assistant") for each in given]
     if not messages:
-        result = first_of(attributes, "gen_ai.tool.call.result", "ai.toolCall.result")
+        result = attributes.get("gen_ai.tool.call.result")
         if isinstance(result, str) and len(result) > 1 and result[0] == result[-1] == '"':
             result = _from_json(result)
-        return _json(first_of(attributes, "ai.response.object", "output.value") if result is None else result)
+        return _json(attributes.get("output.value") if result is None else result)
     only = messages[0]
     return only["content"] if len(messages) == 1 and "tool_calls" not in only else messages
 
@@ -127,11 +117,11 @@ def input_messages(attributes: dict[str, Any], events: Any) -> list[dict[str, An
     """Return the messages that a model got, those of the system first."""
     given = _json(attributes.get("gen_ai.system_instructions"))
     instructions = [] if not given else [{"role": "system", "parts": given} if isinstance(given, list) else given]
-    prompt = _json(first_of(attributes, "ai.prompt", "llm.invocation_parameters"))
+    prompt = _json(attributes.get("llm.invocation_parameters"))
     if isinstance(prompt, dict):
         system = prompt.get("system")
         instructions += [each for each in (system if isinstance(system, list) else [system]) if each]
-    found = _json(first_of(attributes, "gen_ai.input.messages", "ai.prompt.messages"))
+    found = _json(attributes.get("gen_ai.input.messages"))
     if found is None and isinstance(prompt, dict):
         asked = first_of(prompt, "messages", "prompt")
         found = asked if asked is None or isinstance(asked, list) else [asked]
@@ -145,8 +135,6 @@ def input_messages(attributes: dict[str, Any], events: Any) -> list[dict[str, An
 
 def _output_messages(attributes: dict[str, Any], events: Any) -> list[Any]:
     found = _json(attributes.get("gen_ai.output.messages"))
-    if found is None and first_of(attributes, "ai.response.text", "ai.response.toolCalls") is not None:
-        found = [{"content": attributes.get("ai.response.text"), "tool_calls": attributes.get("ai.response.toolCalls")}]
     if not isinstance(found, list):
         found = _listed(attributes, "gen_ai.completion.") or _listed(attributes, "llm.output_messages.")
     if not found:
@@ -186,9 +174,6 @@ def _content(parts: list[Any]) -> Any:
             contents.append(inner.get("content", inner.get("text")))
         elif kind == "tool_call_response":
             contents.append(inner.get("response", inner.get("result")))
-        elif kind == "tool-result":
-            output = inner.get("output")
-            contents.append(output.get("value") if isinstance(output, dict) else output)
         else:
             contents.append(inner)
     if not contents:
@@ -203,8 +188,7 @@ def _tool_call(given: Any) -> Any:
         return call
     function = call.get("function")
     called = function if isinstance(function, dict) else call
-    arguments = _json(first_of(called, "arguments", "input", "args"))
-    return {"name": first_of(called, "name", "toolName"), "arguments": arguments}
+    return {"name": called.get("name"), "arguments": _json(first_of(called, "arguments", "input"))}
 
 
 def _listed(attributes: dict[str, Any], prefix: str) -> list[Any]:

@@ -112,7 +112,7 @@ class _SpanStep(Step):
         if component is None:
             if kind == MODEL and not any(step.get("component") for step in around):
                 warn(_OF_NO_COMPONENT % (span.name, _WITH_MESSAGES if messages else _WITHOUT_MESSAGES))
-            self["name"] = str(first_of(attributes, "gen_ai.tool.name", "tool.name", "ai.toolCall.name") or span.name)
+            self["name"] = str(first_of(attributes, "gen_ai.tool.name", "tool.name") or span.name)
         else:
             self["component"] = component
         self["inputs"] = inputs_of(attributes, kind, messages)

@@ -2,9 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
 
 from protocol import Candidate, ComponentInfo, ProgramInfo
 from protocol.code import (
@@ -22,8 +19,6 @@ _DESCRIPTIONS = {
     GIT_BRANCH: ("code", "The program's code: branch@commit in its git repository."),
     ADDED_COMPONENTS: ("added", "Texts that changes of the code added: a JSON object."),
 }
-
-_DATASET = TypeAdapter(dict[str, list[dict[str, Any]]])
 
 
 @dataclass(frozen=True)
@@ -107,17 +102,3 @@ def requested_from_program(components: Iterable[str], candidate: Candidate, seed
         else:
             wanted.append(name)
     return [name for name in dict.fromkeys(wanted) if name in seed]
-
-
-def dataset_of(answer: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return the dataset in a program's response, records by component. Raises `ProgramFailed` if malformed."""
-    try:
-        return _DATASET.validate_python(answer.get("dataset"))
-    except ValidationError as error:
-        place = error.errors()[0]["loc"]
-        expected = ("an object with a list of records for each component", "a list of records", "an object")[
-            len(place[:2])
-        ]
-        where = ".".join(map(str, ("dataset", *place)))
-        message = f"the program's answer to make_reflective_dataset: {where} is not {expected}"
-        raise ProgramFailed(message, stage="make_reflective_dataset", log_tail="") from None

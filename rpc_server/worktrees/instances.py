@@ -33,11 +33,17 @@ class PoolClosed(Exception):
 
 
 class _PoolEntry(Generic[T]):
-    """One resource, existing or being created. `users`: how many hold or wait for it."""
+    """One resource, existing or being created. `users`: how many hold or wait for it. `ending`: what closes it."""
 
     def __init__(self, creation: "asyncio.Future[T]") -> None:
         self.creation = creation
         self.users = 0
+        self.ending: asyncio.Task[None] | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether it was created."""
+        return self.creation.done() and not self.creation.cancelled() and self.creation.exception() is None
 
 
 class LruPool(Generic[T]):
@@ -55,9 +61,7 @@ class LruPool(Generic[T]):
         self._close_one = close_one
         self._bound = bound
         self._entries: OrderedDict[str, _PoolEntry[T]] = OrderedDict()
-        self._closing: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
-        self._waiting = 0
         self._closed = False
 
     @asynccontextmanager
@@ -77,21 +81,25 @@ class LruPool(Generic[T]):
             yield entry.creation.result()
         finally:
             entry.users -= 1
-            self._released(name, entry)
+            if entry.ending is None:
+                self._entries.move_to_end(name)
+                if not entry.users and not entry.exists:
+                    self._end(name, entry)
+            self._changed.set()
 
     async def add(self, name: str, thing: T) -> None:
         """Add a resource created elsewhere.
 
         It is closed at once if the name exists or everything is in use; otherwise an idle resource is evicted first.
         """
-        while not self._closed and name not in self._entries and name not in self._closing:
+        while not self._closed and name not in self._entries:
             if self._has_room():
                 made: asyncio.Future[T] = asyncio.get_running_loop().create_future()
                 made.set_result(thing)
                 self._entries[name] = _PoolEntry(made)
                 self._changed.set()
                 return
-            if not self._closing:
+            if not self._is_ending_one():
                 break
             await self._change()
         await self._close_one(thing)
@@ -99,76 +107,55 @@ class LruPool(Generic[T]):
     async def close(self) -> None:
         """Close all resources, in use or not."""
         self._closed = True
-        for name in list(self._entries):
-            self._evict(name)
         self._changed.set()
-        while self._closing:
-            await asyncio.wait(set(self._closing.values()))
+        ending = [entry.ending or self._end(name, entry) for name, entry in self._entries.items()]
+        if ending:
+            await asyncio.wait(ending)
 
     async def _take(self, name: str) -> _PoolEntry[T]:
-        while True:
-            if self._closed:
-                raise PoolClosed
+        while not self._closed:
             entry = self._entries.get(name)
-            if entry is None and name not in self._closing and self._has_room():
+            if entry is None and self._has_room():
                 entry = self._entries[name] = _PoolEntry(asyncio.ensure_future(self._create_one(name)))
-            if entry is not None:
+            if entry is not None and entry.ending is None:
                 entry.users += 1
                 self._entries.move_to_end(name)
                 return entry
             await self._change()
+        raise PoolClosed
 
     async def _change(self) -> None:
         self._changed.clear()
-        self._waiting += 1
-        try:
-            await self._changed.wait()
-        finally:
-            self._waiting -= 1
+        await self._changed.wait()
+
+    def _is_ending_one(self) -> bool:
+        return any(entry.ending is not None for entry in self._entries.values())
 
     def _has_room(self) -> bool:
-        """Report whether another resource fits; if not, evict an idle one for each waiting task."""
-        if len(self._entries) + len(self._closing) < self._bound:
+        """Report whether another resource fits; if not, evict an idle one, unless one is being closed already."""
+        if len(self._entries) < self._bound:
             return True
-        if len(self._closing) <= self._waiting:
-            self._evict_idle()
+        if not self._is_ending_one():
+            idle = next((name for name, entry in self._entries.items() if not entry.users), None)
+            if idle is not None:
+                self._end(idle, self._entries[idle])
         return False
 
-    def _evict_idle(self) -> bool:
-        """Evict the least recently used idle resource; report whether there was one."""
-        idle = next((name for name, entry in self._entries.items() if not entry.users), None)
-        if idle is not None:
-            self._evict(idle)
-        return idle is not None
+    def _end(self, name: str, entry: _PoolEntry[T]) -> "asyncio.Task[None]":
+        """Return the task that ends a resource: it cancels the creation, or closes what was created."""
 
-    def _released(self, name: str, entry: _PoolEntry[T]) -> None:
-        """Account for a user that left, perhaps the last."""
-        self._changed.set()
-        if self._entries.get(name) is not entry:
-            return  # evicted when the pool closed
-        if entry.creation.done() and (entry.creation.cancelled() or entry.creation.exception() is not None):
-            del self._entries[name]
-        elif not entry.users and not entry.creation.done():
-            self._evict(name)
-        else:
-            self._entries.move_to_end(name)
+        async def end() -> None:
+            try:
+                if entry.creation.cancel():
+                    await asyncio.wait([entry.creation])
+                if entry.exists:
+                    await self._close_one(entry.creation.result())
+            finally:
+                del self._entries[name]
+                self._changed.set()
 
-    def _evict(self, name: str) -> None:
-        entry = self._entries.pop(name)
-        task = self._closing[name] = asyncio.ensure_future(self._close_entry(entry))
-
-        def ended(_: "asyncio.Task[None]") -> None:
-            del self._closing[name]
-            self._changed.set()
-
-        task.add_done_callback(ended)
-
-    async def _close_entry(self, entry: _PoolEntry[T]) -> None:
-        if not entry.creation.done():
-            entry.creation.cancel()
-            await asyncio.wait([entry.creation])
-        if not entry.creation.cancelled() and entry.creation.exception() is None:
-            await self._close_one(entry.creation.result())
+        entry.ending = asyncio.ensure_future(end())
+        return entry.ending
 
 
 _NO_FOLDER = Path(os.devnull)

@@ -160,10 +160,6 @@ class UserRepository:
         """Return the paths of submodules in the commit."""
         return [entry.path for entry in self._entries(commit, None) if entry.mode == SUBMODULE]
 
-    def links(self, tree: str, objects: Path | None = None) -> dict[str, str]:
-        """Return the symbolic links in a commit or a tree: blob by path."""
-        return {entry.path: entry.id for entry in self._entries(tree, objects) if entry.mode == LINK}
-
     def filters(self, commit: str) -> list[str]:
         """Return each file of the commit with its filter, if that is configured or of Git LFS: `a.txt (lfs)`."""
         paths = "".join(f"{path}\0" for path in self.files(commit)).encode("utf-8", "surrogateescape")

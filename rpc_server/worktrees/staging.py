@@ -2,12 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evolverpc_common.git import Git
-from rpc_server.worktrees.repository import SUBMODULE, UserRepository, exact_git
+from rpc_server.worktrees.repository import LINK, SUBMODULE, UserRepository, exact_git
 from rpc_server.worktrees.server_folder import remove
 
 NOTHING = "000000"
@@ -24,7 +24,7 @@ _SHA1_DIGITS = 40
 class ChangedFile:
     """One path before and after; a rename is one path deleted and one added.
 
-    `mode` and `old_mode` are octal, `NOTHING` for no file; sizes are in bytes.
+    `mode` and `old_mode` are octal, `NOTHING` for no file; sizes are in bytes. `target`: of a symbolic link.
     """
 
     path: str
@@ -32,20 +32,12 @@ class ChangedFile:
     old_mode: str
     size: int
     old_size: int
+    target: str | None = None
 
     @property
     def min_diff_bytes(self) -> int:
         """The bytes that it adds at least to a diff, if it were text."""
         return HEADER_BYTES + abs(self.size - self.old_size)
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What a staged change changes. `links`, `old_links`: every symbolic link, target by path."""
-
-    files: tuple[ChangedFile, ...]
-    links: Mapping[str, str]
-    old_links: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -94,7 +86,7 @@ class StagingArea:
             shutil.copyfile(shallow, git_dir / "shallow")
         return git
 
-    def changes(self) -> Changes:
+    def changes(self) -> tuple[ChangedFile, ...]:
         """Return everything that differs from the first parent."""
         parent = self.parents[0]
         fields = self.git.fields("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", parent)
@@ -106,19 +98,20 @@ class StagingArea:
             if of not in (NOTHING, SUBMODULE)
         }
         sizes = self._sizes(wanted)
-        links = self._repository.links(self.git.line("write-tree"), self.objects)
-        old_links = self._repository.links(parent)
-        targets = self.git.objects({*links.values(), *old_links.values()})
-        return Changes(
-            tuple(
-                ChangedFile(path, mode, old_mode, sizes.get(new, 0), sizes.get(old, 0))
-                for (old_mode, mode, old, new, _), path in rows
-            ),
-            links={path: os.fsdecode(targets[blob]) for path, blob in links.items()},
-            old_links={path: os.fsdecode(targets[blob]) for path, blob in old_links.items()},
+        targets = self.git.objects(new for (_, mode, _, new, _), _ in rows if mode == LINK)
+        return tuple(
+            ChangedFile(
+                path,
+                mode,
+                old_mode,
+                sizes.get(new, 0),
+                sizes.get(old, 0),
+                os.fsdecode(targets[new]) if mode == LINK else None,
+            )
+            for (old_mode, mode, old, new, _), path in rows
         )
 
-    def diff(self, changes: Changes, limit: int) -> StagedDiff:
+    def diff(self, changes: Sequence[ChangedFile], limit: int) -> StagedDiff:
         """Return these changes as a unified diff, its first `limit` bytes; binary files are only named."""
         plain = ("--cached", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
         counted = self.git.fields("diff-index", *plain, "--numstat", "-z", self.parents[0])
@@ -127,7 +120,7 @@ class StagingArea:
         self.git("diff-index", *plain, "--patch", f"--output={file}", self.parents[0])
         with file.open("rb") as written:
             text = written.read(limit).decode("utf-8", "replace")
-        unshown = sum(max(each.size, each.old_size) for each in changes.files if each.path in binary)
+        unshown = sum(max(each.size, each.old_size) for each in changes if each.path in binary)
         return StagedDiff(text, file.stat().st_size + unshown)
 
     def _sizes(self, blobs: set[str]) -> dict[str, int]:

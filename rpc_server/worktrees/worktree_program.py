@@ -11,7 +11,6 @@ from protocol.errors import InvalidParams, ProgramFailed, TrajectoryExpired, Unk
 from rpc_server.program.process_factory import NoProcessAvailable
 from rpc_server.program.program import ProgramRefs, ResultDict
 from rpc_server.worktrees.candidates import (
-    dataset_of,
     named_commit,
     program_candidate,
     requested_from_program,
@@ -110,7 +109,7 @@ class WorktreeProgram:
                 own["components_to_update"] = requested_from_program(asked, candidate, instance.seed)
             if method == "make_reflective_dataset":
                 answer = await self._records(instance, own)
-                dataset = by_requested_component(dataset_of(answer), params["components_to_update"], candidate)
+                dataset = by_requested_component(answer["dataset"], params["components_to_update"], candidate)
                 return {**answer, "dataset": self.instances.state.without_paths(dataset)}
             answer = await instance.running().call(method, own)
             return answer if method != "finalize" else await asyncio.to_thread(self._finalized, instance, answer)

@@ -4,15 +4,17 @@
 """
 
 import asyncio
-import base64
 import gzip
-import hashlib
 import json
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing, suppress
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
+
+from aiohttp import web
 
 STATUSES = ("429", "500", "502", "503", "529", "408")
 HTTP_FAILURES = (*STATUSES, "quota", "refused", "reset", "cut", "DNS", "event", "late-end", "unfinished", "body")
@@ -33,9 +35,6 @@ OTHER_WAYS = ("hang", "400", "401", "ok", "1000")
 
 EXPECTED = {**dict.fromkeys(("400", "401", "3"), "program_error"), **dict.fromkeys(("ok", "1000", "0"), "ok")}
 """By way, or status of gRPC: the status of an example with one such call, if it is not `infra_error`."""
-
-Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""Answers what comes over one connection."""
 
 LIMIT = {"error": {"message": "slow down", "type": "rate_limit_error", "code": 429}}
 TEXT = "fine"
@@ -82,186 +81,143 @@ class ScriptedHost:
     """Answers requests; `seen`: how many there were by the first part of the path."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, int] = {}
+        self.seen: Counter[str] = Counter()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection."""
-        with suppress(ConnectionError, asyncio.IncompleteReadError):  # the client may leave at any time
-            while await self._exchange(reader, writer):
-                pass
-
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        first, _, rest = (await reader.readuntil(b"\r\n\r\n")).decode().partition("\r\n")
-        _, path, _ = first.split(" ")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest.split("\r\n"))}
-        body = await self._body(reader, headers)
-        way = path.split("/")[1]
-        if "sec-websocket-key" in headers and (way == "1000" or way in CLOSES):
-            self._close_web_socket(writer, headers["sec-websocket-key"], int(way))
-            await writer.drain()
-            return False
-        self.seen[way] = self.seen.get(way, 0) + 1
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request as the first part of its path asks."""
+        way = request.path.split("/")[1]
+        if "sec-websocket-key" in request.headers and (way == "1000" or way in CLOSES):
+            return await self._close_web_socket(request, int(way))
+        self.seen[way] += 1
         try:
-            asked = json.loads(body)
+            asked = json.loads(await request.read())
         except ValueError:
             asked = {}
-        streamed = bool(asked.get("stream")) or "alt=sse" in path
         failing, _, times = way.partition("x")  # `503x2-name`: two such answers, then good ones
-        if not times or self.seen[way] <= int(times.partition("-")[0]):
-            return await self._fail(failing, path, asked, writer, streamed=streamed)
-        await self._answer(path, asked, writer, streamed=streamed)
-        return True
-
-    def _close_web_socket(self, writer: asyncio.StreamWriter, key: str, code: int) -> None:
-        accept = base64.b64encode(hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest())  # noqa: S324  # the protocol's
-        upgrade = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: " + accept.decode()
-        frame = b"" if code == 1006 else struct.pack("!BBH", 0x88, 2, code)
-        writer.write(f"HTTP/1.1 101 -\r\n{upgrade}\r\n\r\n".encode() + frame)
-
-    async def _body(self, reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
-        if headers.get("transfer-encoding") != "chunked":
-            return await reader.readexactly(int(headers.get("content-length", 0)))
-        parts = []
-        while size := int(await reader.readline(), 16):
-            parts.append(await reader.readexactly(size))
-            await reader.readline()
-        await reader.readline()
-        return b"".join(parts)
-
-    async def _fail(
-        self, way: str, path: str, asked: dict[str, Any], writer: asyncio.StreamWriter, *, streamed: bool
-    ) -> bool:
-        if way == "reset":
-            _reset(writer)
-            return False
-        if way == "hang":
+        if times and self.seen[way] > int(times.partition("-")[0]):
+            failing = "ok"
+        if failing == "reset":
+            _end(request.transport, by_reset=True)
+            return web.Response()
+        if failing == "hang":
             await asyncio.get_running_loop().create_future()  # until it is cancelled
-            return False
-        if way == "echo":
-            body, is_packed = asked["answer"].encode(), bool(asked.get("is_packed"))
-            body = gzip.compress(body) if is_packed else body
-            more = {"content-encoding": "gzip"} if is_packed else {}
-            self._head(writer, 200, asked["kind"], {"content-length": str(len(body)), **more})
-            writer.write(body)
-            await writer.drain()
-            return True
-        if way in ("cut", "event", "late-end", "unfinished") and streamed:
-            whole = self._events(answer_of(path, asked)[1])
-            self._head(writer, 200, "text/event-stream", {"transfer-encoding": "chunked"})
-            error = {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}
-            failed = f"event: error\ndata: {json.dumps(error if '/messages' in path else LIMIT)}\n\n".encode()
-            self._chunk(writer, whole[0] + (failed if way in ("event", "late-end") else b""))
-            if way == "late-end":
-                await writer.drain()
-                await asyncio.sleep(0.2)
-            if way != "cut":
-                self._chunk(writer, b"")
-            await writer.drain()
-            return way != "cut"
-        if way == "cut":
-            self._head(writer, 200, "application/json", {"content-length": "500"})
-            writer.write(json.dumps(answer_of(path, asked)[0]).encode()[:60])
-            await writer.drain()
-            return False
-        if way in ("body", "event", "late-end", "unfinished"):
-            self._whole(writer, 200, LIMIT)
-        elif way == "quota":
-            self._whole(writer, 429, {"error": {"message": "no money", "type": "q", "code": "insufficient_quota"}})
-        elif way.isdigit():
+        if failing == "echo":
+            body, headers = asked["answer"].encode(), {"content-type": asked["kind"]}
+            if asked.get("is_packed"):
+                body, headers["content-encoding"] = gzip.compress(body), "gzip"
+            return web.Response(body=body, headers=headers)
+        if failing == "body":
+            return web.json_response(LIMIT)
+        if failing == "quota":
+            error = {"error": {"message": "no money", "type": "q", "code": "insufficient_quota"}}
+            return web.json_response(error, status=429)
+        if failing.isdigit():
             error = {"error": {"message": "later", "type": "some_type", "code": "some_code"}}
-            self._whole(writer, int(way), error, {"retry-after-ms": "1"})
+            return web.json_response(error, status=int(failing), headers={"retry-after-ms": "1"})
+        if asked.get("stream") or "alt=sse" in request.query_string:
+            return await self._stream(failing, request, asked)
+        if failing in ("event", "late-end", "unfinished"):
+            return web.json_response(LIMIT)
+        return await self._whole(failing, request, asked)
+
+    async def _close_web_socket(self, request: web.Request, code: int) -> web.StreamResponse:
+        connection = web.WebSocketResponse()
+        await connection.prepare(request)
+        if code == 1006:
+            _end(request.transport)
         else:
-            await self._answer(path, asked, writer, streamed=streamed)
-        await writer.drain()
-        return True
+            await connection.close(code=code)
+        return connection
 
-    async def _answer(self, path: str, asked: dict[str, Any], writer: asyncio.StreamWriter, *, streamed: bool) -> None:
-        whole, events = answer_of(path, asked)
-        if path.endswith("/mcp") and "id" not in asked:  # a notification, or a GET for events, of which it has none
-            self._whole(writer, 202 if asked else 405, {})
-            return
-        if not streamed:
-            await asyncio.sleep(0.3 if path.startswith("/slow/") else 0)
-            self._whole(writer, 200, whole)
-            return
-        self._head(writer, 200, "text/event-stream", {"transfer-encoding": "chunked"})
-        for event in self._events(events):
-            self._chunk(writer, event)
-            await writer.drain()
-            await asyncio.sleep(0.1 if path.startswith("/slow/") else 0)
-        if path.endswith("/chat/completions"):
-            self._chunk(writer, b"data: [DONE]\n\n")
-        self._chunk(writer, b"")
+    async def _whole(self, way: str, request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+        if request.path.endswith("/mcp") and "id" not in asked:
+            # A notification, or a GET for events, of which it has none.
+            return web.json_response({}, status=202 if asked else 405)
+        await asyncio.sleep(0.3 if way == "slow" else 0)
+        whole, _ = answer_of(request.path, asked)
+        if way != "cut":
+            return web.json_response(whole)
+        response = web.StreamResponse(headers={"content-type": "application/json", "content-length": "500"})
+        await response.prepare(request)
+        await response.write(json.dumps(whole).encode()[:60])
+        _end(request.transport)
+        return response
 
-    def _events(self, events: list[Any]) -> list[bytes]:
-        named = [f"event: {event['type']}\n" if "type" in event else "" for event in events]
-        return [f"{name}data: {json.dumps(event)}\n\n".encode() for name, event in zip(named, events, strict=True)]
-
-    def _chunk(self, writer: asyncio.StreamWriter, data: bytes) -> None:
-        writer.write(b"%x\r\n%s\r\n" % (len(data), data))
-
-    def _whole(self, writer: asyncio.StreamWriter, status: int, value: Any, more: dict[str, str] | None = None) -> None:
-        body = json.dumps(value).encode()
-        self._head(writer, status, "application/json", {"content-length": str(len(body)), **(more or {})})
-        writer.write(body)
-
-    def _head(self, writer: asyncio.StreamWriter, status: int, kind: str, more: dict[str, str]) -> None:
-        lines = [f"HTTP/1.1 {status} -", f"content-type: {kind}", *(f"{name}: {value}" for name, value in more.items())]
-        writer.write("\r\n".join([*lines, "\r\n"]).encode())
-
-
-def _reset(writer: asyncio.StreamWriter) -> None:
-    linger = struct.pack("ii", 1, 0)
-    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    async def _stream(self, way: str, request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+        _, given = answer_of(request.path, asked)
+        events = [_event(event.get("type"), event) for event in given]
+        if request.path.endswith("/chat/completions"):
+            events.append(b"data: [DONE]\n\n")
+        if way in ("cut", "event", "late-end", "unfinished"):
+            del events[1:]
+        if way in ("event", "late-end"):
+            error = {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}
+            events[0] += _event("error", error if "/messages" in request.path else LIMIT)
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        for event in events:
+            await response.write(event)
+            await asyncio.sleep(0.1 if way == "slow" else 0.2 if way == "late-end" else 0)
+        if way == "cut":
+            _end(request.transport)
+        return response
 
 
-async def _serve_reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read(1)
-    _reset(writer)
+def _event(kind: str | None, value: Any) -> bytes:
+    name = f"event: {kind}\n" if kind else ""
+    return f"{name}data: {json.dumps(value)}\n\n".encode()
 
 
-async def _serve_cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read(1)
+def _end(transport: asyncio.BaseTransport | None, *, by_reset: bool = False) -> None:
+    """End a connection, unless the client has."""
+    if transport is None:
+        return
+    if by_reset:
+        linger = struct.pack("ii", 1, 0)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    transport.close()
+
+
+class _EndedConnection(asyncio.Protocol):
+    """A connection that ends as soon as anything comes."""
+
+    def __init__(self, connections: list[asyncio.BaseTransport], *, by_reset: bool) -> None:
+        self._connections = connections
+        self._by_reset = by_reset
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._connections.append(transport)
+
+    def data_received(self, _: bytes) -> None:
+        _end(self._transport, by_reset=self._by_reset)
 
 
 @asynccontextmanager
 async def scripted_host() -> AsyncIterator[dict[str, str]]:
     """URLs: by failure or other way, and of the host itself as `host`."""
-    host, writers, answers = ScriptedHost(), [], []
-
-    def until_the_end(answer: Answer) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with closing(writer), suppress(asyncio.CancelledError):
-                await answer(reader, writer)
-
-        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writers.append(writer)
-            answers.append(asyncio.create_task(serve(reader, writer)))
-
-        return connected
-
-    servers = [
-        await asyncio.start_server(until_the_end(each), "127.0.0.1", 0, backlog=1000)
-        for each in (host.serve, _serve_reset, _serve_cut)
-    ]
-    addresses = ["http://{}:{}".format(*server.sockets[0].getsockname()) for server in servers]
+    application = web.Application(client_max_size=0)
+    application.router.add_route("*", "/{path:.*}", ScriptedHost().answer)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, backlog=1000).start()
+    base = "http://{}:{}".format(*runner.addresses[0])
+    urls = {way: f"{base}/{way}" for way in (*HTTP_FAILURES, *CLOSES, *OTHER_WAYS)} | {"host": base}
+    connections: list[asyncio.BaseTransport] = []
+    servers = []
+    for way in ("reset socket", "cut socket"):
+        ended = partial(_EndedConnection, connections, by_reset=way == "reset socket")
+        servers.append(await asyncio.get_running_loop().create_server(ended, "127.0.0.1", 0))
+        urls[way] = "http://{}:{}".format(*servers[-1].sockets[0].getsockname())
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # and does not listen
-        base = addresses[0]
-        urls = {way: f"{base}/{way}" for way in (*HTTP_FAILURES, *CLOSES, *OTHER_WAYS)}
-        urls |= {"host": base, "reset socket": addresses[1], "cut socket": addresses[2]}
         urls |= {"refused": f"http://127.0.0.1:{silent.getsockname()[1]}", "DNS": "http://models.invalid"}
         try:
             yield urls
         finally:
-            for server in servers:  # asyncio leaks a connection that it accepted just before its server is closed
-                asyncio.get_running_loop().remove_reader(server.sockets[0].fileno())
-            await asyncio.sleep(0.1)
             for server in servers:
                 server.close()
-            for each in answers:
-                each.cancel()
-            await asyncio.gather(*answers)
-            for writer in writers:
-                writer.transport.abort()
-            await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+            for connection in connections:
+                connection.close()
+            await runner.cleanup()

@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.evaluation import Usage
-from rpc_server.mutations.agents import MAX_PROGRESS, MAX_SUMMARY, AgentFailed, CommandAgent
+from rpc_server.mutations.agents import MAX_LINE_BYTES, MAX_PROGRESS, MAX_SUMMARY, AgentFailed, CommandAgent
 from rpc_server.program import supervised_command as commands_run
 
 
@@ -63,9 +63,7 @@ async def test_output_without_end_ends_it(workplace, monkeypatch):
 
 
 async def test_a_line_without_end_is_cut(workplace):
-    done = await workplace.work(
-        agent(f"head -c {3 * commands_run.MAX_LINE_BYTES} /dev/zero | tr '\\0' x; echo; echo end")
-    )
+    done = await workplace.work(agent(f"head -c {3 * MAX_LINE_BYTES} /dev/zero | tr '\\0' x; echo; echo end"))
 
     assert workplace.reported == ["x" * MAX_PROGRESS, "end"]
     assert done.summary.endswith("x\nend")

@@ -11,7 +11,7 @@ async def test_calls_of_a_dspy_program_are_counted_and_cached_ones_are_free(open
         first = await running.one({"question": "why?"})
         again = await running.one({"question": "why?"})
     assert (first["status"], first["score"]) == ("ok", 1.0), first
-    models = {"openai/gpt-4o-mini": COUNTED}
+    models = {"gpt-4o-mini": COUNTED}
     assert first["usage"] == {"calls": 1, "input_tokens": 100, "output_tokens": 20, "models": models}
     assert again["usage"] == {"cost_usd": 0.0, "calls": 0}
 

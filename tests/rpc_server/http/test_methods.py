@@ -48,22 +48,6 @@ async def test_the_program_sees_params_without_meta(start: Any, fake_program: An
     ]
 
 
-@pytest.mark.parametrize(
-    "answer", [{}, {"dataset": {"system": "text"}}, {"dataset": {"system": ["text"]}}, {"dataset": 5}]
-)
-async def test_a_programs_answer_that_breaks_the_contract_is_its_failure(
-    start: Any, fake_program: Any, answer: dict[str, Any]
-) -> None:
-    program = fake_program()
-    program.answers["make_reflective_dataset"] = answer
-    server = await start(program)
-    with pytest.raises(errors.ProgramFailed) as caught:
-        await server.call("make_reflective_dataset", reflective(server))
-    assert caught.value.details == {"stage": "make_reflective_dataset"}
-    assert "dataset" in caught.value.message
-    await server.still_works()
-
-
 async def test_of_rows_that_are_not_shared_only_ids_leave(start: Any) -> None:
     server = await start(datasets=Datasets({"train": [{"q": 1}]}, share_rows=False))
     page = await server.call("list_examples", {"split": "train"})

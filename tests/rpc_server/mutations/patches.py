@@ -152,11 +152,11 @@ _BAD_TARGETS = (
     "notes/.GIT/x",
     "inner/../..",
     "notes/../..//beside",
-    "self",
+    "notes/../app.py",
     "x" * 5000,
 )
 
-_GOOD_TARGETS = ("notes/one.txt", "notes", "./notes//one.txt", "nowhere", "inner/one.txt", "notes/../app.py", "...")
+_GOOD_TARGETS = ("notes/one.txt", "notes", "./notes//one.txt", "nowhere", "inner/one.txt", "...")
 
 PATCHES = (
     *(Case(f"adds {path!r:.60}", added(path), "edit") for path in _OUT_OF_BOUNDS),
@@ -203,7 +203,6 @@ PATCHES = (
     Case("adds a link and a file through it", link("there", "../beside") + added("there/canary.txt"), "edit"),
     Case("adds a file through a link to a folder", link("there", "notes") + added("there/x.txt"), "edit"),
     Case("adds two links that lead out together", link("one", "notes") + link("deep/two", "../one/../.."), "paths"),
-    Case("adds two links that go round", link("one", "two") + link("two", "one"), "paths"),
     Case("adds a binary file", binary("data/new.bin", bytes(range(256))), APPLIED),
     Case("adds a huge binary file", binary("data/huge.bin", bytes(4_000_000)), "size"),
     Case("adds a binary file without its content", header("data/x.bin", "new file mode 100644", "index 0000000..1111111") + "Binary files /dev/null and b/data/x.bin differ\n", "edit"),
@@ -239,7 +238,7 @@ SHORT_PATCHES = frozenset(
             "adds 'locked.lock'",
             "renames to 'notes/new\\nline.txt'",
         ),
-        *("adds 'notes/$(touch pwned)'", "links to '/etc/passwd'", "links to 'inner/../..'", "links to 'self'"),
+        *("adds 'notes/$(touch pwned)'", "links to '/etc/passwd'", "links to 'inner/../..'"),
         *("links to 'notes/one.txt'", "is cut off", "was made for other content", "changes it to what it is"),
         *("breaks the program", "renames into a new folder", "renames what may not change", "copies from .git"),
         *("makes a file a link by its mode", "adds a submodule", "replaces a file by a link out"),

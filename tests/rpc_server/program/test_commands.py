@@ -245,6 +245,22 @@ async def test_answers_may_come_in_another_order(program):
     assert [result["output"] for result in results] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        ({}, "dataset: missing field"),
+        ({"dataset": {"prompt": "text"}}, "dataset.prompt: "),
+        ({"dataset": {"prompt": ["text"]}}, "dataset.prompt[0]: "),
+        ({"dataset": 5}, "dataset: "),
+    ],
+)
+async def test_a_programs_answer_that_breaks_the_contract_is_its_failure(program, answer, fault):
+    with pytest.raises(ProgramFailed) as failed:
+        await program.program.call("make_reflective_dataset", {"answer": answer})
+    assert failed.value.message.startswith(f"the answer does not fit the contract: {fault}")
+    assert failed.value.details["stage"] == "make_reflective_dataset"
+
+
 async def test_rows_that_a_command_holds_are_fetched_page_by_page(opened):
     async with opened(command=(*COMMAND, "datasets")) as running:
         assert await program_rows(running.program) == {"train": [{"output": "held"}] * 3}

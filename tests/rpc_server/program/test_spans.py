@@ -8,7 +8,8 @@ import pytest
 
 from gepa_client.gepa.reflective_records import customary_records
 
-REPLAYED = json.loads((Path(__file__).parent / "data" / "spans.json").read_text())
+CASES = json.loads((Path(__file__).parent / "data" / "spans.json").read_text())
+REPLAYED = [case for case in CASES if "of AI SDK 6" not in case["name"]]  # whose attributes Node alone has
 """Spans with the steps that both languages make of them."""
 
 

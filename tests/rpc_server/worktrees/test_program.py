@@ -211,15 +211,6 @@ async def test_a_seed_that_starts_and_then_does_not_work_is_no_candidates_fault(
         await here.results(here.seed, {})
 
 
-async def test_records_that_are_none_are_the_programs_failure(tmp_path: Path, opened: Open) -> None:
-    wrong = REFS.replace('{"a": [{"refs": given}]}', '{"a": ["no record"]}')
-    project = Project(tmp_path, {"p.py": wrong})
-    here = await opened(project, command=(sys.executable, "p.py"), workers=None)
-    with pytest.raises(ProgramFailed, match="make_reflective_dataset: dataset") as failed:
-        await here.records(here.seed, [], "a")
-    assert failed.value.details["stage"] == "make_reflective_dataset"
-
-
 async def test_trajectories_of_an_evicted_instance_have_expired(tmp_path: Path, opened: Open) -> None:
     project = Project(tmp_path, {"p.py": REFS})
     other = second(project, {"other.py": ""})

@@ -103,6 +103,7 @@ for line in sys.stdin:
     elif request["method"] == "score":
         answer(request, result={"results": request["params"]["batch"][0]["data"]})
     elif request["method"] == "make_reflective_dataset":
-        answer(request, result={"dataset": {}, "adapter_state": request["params"].get("adapter_state")})
+        params = request["params"]
+        answer(request, result=params.get("answer", {"dataset": {}, "adapter_state": params.get("adapter_state")}))
     else:
         answer(request, error={"code": -32601, "message": "Method not found"})
