@@ -9,9 +9,9 @@ from gepa_client.journal.store import Store
 from gepa_service.jobs import control
 from gepa_service.jobs.month_spending import month_id, month_of
 from gepa_service.jobs.month_usage import add_usage
+from gepa_service.jobs.promotions import is_active
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.program_version import (
-    ActiveVersion,
     Delivery,
     Installation,
     Program,
@@ -45,7 +45,6 @@ OF_TENANTS: tuple[type[Record], ...] = (
     SeenDelivery,
     Delivery,
     Promotion,
-    ActiveVersion,
     Program,
     LogChunk,
     TaskResult,
@@ -101,7 +100,7 @@ def delete_repository(records: TenantRecords, journals: Store, repository: Repos
             f"{unfinished} jobs, batches or steps of the repository have not ended: cancel them first"
         )
     versions = list(every(store, Program, records.tenant, own))
-    active = [each.id for each in versions if records.count(ActiveVersion, {"program_id": each.id})]
+    active = [each.id for each in versions if is_active(records, each)]
     if active and not force:
         raise DeletionRefused(
             f"the version {active[0]} of the repository is active: delete it with `force` all the same"
@@ -109,7 +108,6 @@ def delete_repository(records: TenantRecords, journals: Store, repository: Repos
     for work in every(store, Work, records.tenant, own):
         delete_work(store, journals, work)
     for version in versions:
-        store.remove(ActiveVersion, records.tenant, {"program_id": version.id})
         store.remove(Promotion, records.tenant, {"program_id": version.id})
         store.remove(Delivery, records.tenant, id_=version.id)
         store.remove(Program, records.tenant, id_=version.id)
