@@ -21,7 +21,7 @@ from gepa_service.cli.arguments import open_cli_records
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.repositories.github_installations import GitHub, GitHubSettings
 from gepa_service.repositories.policy import RepositoryPolicy
-from gepa_service.secrets.master_key import master_keys
+from gepa_service.secrets.master_key import FILE_VARIABLE, master_keys
 from gepa_service.secrets.vault import Vault
 
 
@@ -83,8 +83,11 @@ def opened_service(
     allow_networks: Sequence[str] = (),
     github_app: Path | None = None,
     oidc: Sequence[str] = (),
+    master_key: Path | None = None,
 ) -> Iterator[Service]:
     """Open the parts for the block. Exits, with a message, if the database or the master key cannot be used.
+
+    `master_key`: its file; by default the variables of this process name it.
 
     Raises:
         ConfigurationError: another option cannot be used.
@@ -95,7 +98,7 @@ def opened_service(
         raise ConfigurationError(f"--allow-network: {error}") from None
     issuers = parse_issuers(oidc)
     with open_cli_records(database, create=True) as records:
-        masters = master_keys(os.environ)
+        masters = master_keys(os.environ if master_key is None else {FILE_VARIABLE: str(master_key)})
         vault = Vault(records, masters)
         vault.verify()
         present = masters[0]

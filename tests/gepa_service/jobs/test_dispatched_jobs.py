@@ -1,15 +1,12 @@
 """A dispatcher has jobs run to their ends, and leaves them whole when it is stopped."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gepa_service.cli.dispatcher_parts import dispatch
 from gepa_service.jobs import attempt_records, control
 from gepa_service.model.work import Work
-from gepa_service.webhooks.sender import Sender
 from tests.faults.execution_log import executions, until
 from tests.gepa_service.platform import (
     Platform,
@@ -19,8 +16,6 @@ from tests.gepa_service.platform import (
     working,
 )
 from tests.sandbox_runtime.source.repositories import commit
-
-WAIT_S = 150.0
 
 
 def slow(service: Platform, folder: Path, slower: int = 10, **given: Any) -> Work:
@@ -49,27 +44,14 @@ def test_a_cancelled_job_ends_at_once_and_its_token_with_it(service: Platform, t
     assert service.get(job).status == "cancelled"
 
 
-def hand_over(service: Platform, job: Work) -> None:
-    """Have a dispatcher run it that is stopped as soon as the job has begun."""
-    stop = threading.Event()
-    arguments = service.parts(), service.place(), 1, Sender(service.records, b"key"), stop
-    dispatcher = threading.Thread(target=dispatch, args=arguments, name="dispatcher")
-    dispatcher.start()
-    try:
-        service.until(job, begun)
-    finally:
-        stop.set()
-        dispatcher.join(WAIT_S)
-    assert not dispatcher.is_alive()
-
-
 def test_a_job_that_is_handed_over_or_paused_continues_where_it_was_and_a_new_budget_reaches_it_while_it_runs(
     service: Platform, tmp_path: Path
 ) -> None:
     # What is left takes longer than the way of the new budget.
     job = slow(service, tmp_path, slower=30, max_metric_calls=400)
     acme = service.of("acme")
-    hand_over(service, job)
+    with working(service.parts(), service.place()):
+        service.until(job, begun)
     left = service.get(job)
     assert (left.status, left.reason) == ("pending", "the service was stopped")
     calls = left.progress.metric_calls
