@@ -2,6 +2,7 @@
 
 import gc
 import logging
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -20,7 +21,7 @@ from gepa_service.cli.arguments import (
     Oidc,
     Port,
 )
-from gepa_service.cli.service_parts import ConfigurationError, opened_service
+from gepa_service.cli.service_parts import ConfigurationError, opened_service, read_github_app
 
 
 def api(
@@ -54,7 +55,7 @@ def api(
             public_url or f"http://{host}:{port}",
             allow_local=allow_local,
             allow_networks=allow_network or (),
-            github_app=github_app,
+            github=None if github_app is None else partial(read_github_app, github_app),
             oidc=oidc or (),
         ) as service:
             configure_logs("api", logging.INFO if descriptor is None else logging.WARNING)

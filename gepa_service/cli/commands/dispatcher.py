@@ -3,6 +3,7 @@
 import logging
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +29,7 @@ from gepa_service.cli.arguments import (
     sandbox_of,
 )
 from gepa_service.cli.dispatcher_parts import dispatch, place_of
-from gepa_service.cli.service_parts import ConfigurationError, opened_service
+from gepa_service.cli.service_parts import ConfigurationError, opened_service, read_github_app
 from gepa_service.engines.engine import EngineRefused
 
 
@@ -62,7 +63,7 @@ def dispatcher(
                 api,
                 allow_local=allow_local,
                 allow_networks=allow_network or (),
-                github_app=github_app,
+                github=None if github_app is None else partial(read_github_app, github_app),
             ) as service,
             signals_handled(lambda _number, _frame: stop.set(), signal.SIGTERM, signal.SIGINT),
         ):

@@ -125,7 +125,7 @@ def test_a_wrong_option_is_named(tmp_path: Path, arguments: list[str], words: st
 
 def test_a_file_of_the_app_that_others_may_read_is_refused_and_no_secret_is_repeated(tmp_path: Path) -> None:
     file = tmp_path / "app.toml"
-    file.write_text('app_id = "1"\nwebhook_secret = "hunter2"\n')
+    file.write_text('app_id = "1"\nwebhook_secret = "hunter2"\nprivate_key_file = "app.toml"\n')
     with pytest.raises(ConfigurationError, match="chmod 600"):
         read_github_app(file, b"k" * 32)
     file.chmod(0o600)
