@@ -11,8 +11,7 @@ from evolverpc_common.git import GitError
 from evolverpc_common.redaction import Secrets
 from gepa_service.jobs.evolved_code import with_code
 from gepa_service.jobs.kept import Kept, NotEnded
-from gepa_service.jobs.month_spending import month_id
-from gepa_service.jobs.month_usage import add_usage
+from gepa_service.jobs.month_spending import add_usage, month_id
 from gepa_service.jobs.new_version import saved_program_path
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended, Message, Spent, TaskDone

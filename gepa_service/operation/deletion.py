@@ -7,8 +7,7 @@ from datetime import datetime
 from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import Store
 from gepa_service.jobs import control
-from gepa_service.jobs.month_spending import month_id, month_of
-from gepa_service.jobs.month_usage import add_usage
+from gepa_service.jobs.month_spending import add_usage, month_id, month_of
 from gepa_service.jobs.promotions import is_active
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.program_version import (

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gepa_service.model.master_key_check import MasterKeyName
-from gepa_service.model.tenant import TENANTS, Secret, Tenant
+from gepa_service.model.tenant import TENANTS, MasterKeyName, Secret, Tenant
 from gepa_service.records.every import every
 from gepa_service.records.store import RecordChanged, RecordExists, RecordStore, changed
 from gepa_service.secrets.envelope import DataKey, key_of, master_of, new_data_key, open_sealed, seal, unwrap, wrap

@@ -16,7 +16,7 @@ from gepa_service.auth.recognize import Recognizer
 from gepa_service.model.program_version import Installation, Program
 from gepa_service.model.work import ENDED, Work
 from gepa_service.records.store import TenantRecords
-from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.repositories.repository_access import RepositoryPolicy
 from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import LOOPBACK, platform, working
