@@ -144,7 +144,7 @@ def test_an_attempt_gets_no_secret_once_its_work_is_cancelled_and_another_begins
     assert service.get(work).cost_usd == 0.5
 
 
-def test_a_paused_batch_has_its_attempt_stop_and_waits(
+def test_a_paused_batch_has_its_attempt_stop_waits_and_continues(
     service: Platform, attempt: tuple[Work, HttpAttemptService]
 ) -> None:
     work, http = attempt
@@ -153,6 +153,11 @@ def test_a_paused_batch_has_its_attempt_stop_and_waits(
     assert http.report(Report()).stop == "pause"
     assert http.report(Report(message=Ended(status="interrupted"), stopped="pause")).is_over
     assert service.get(work).status == "paused"
+    assert Queue(service.records).take() is None
+    control.resume(service.of("acme"), service.get(work))
+    again = Queue(service.records).take()
+    assert again is not None
+    assert (again.id, again.attempts) == (work.id, 2)
 
 
 def test_the_token_of_the_optimizer_gets_no_secret(service: Platform, attempt: tuple[Work, HttpAttemptService]) -> None:
