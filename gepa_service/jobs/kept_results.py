@@ -18,7 +18,6 @@ from gepa_service.jobs.work_order import Ended, Message, Spent, TaskDone
 from gepa_service.model.program_version import Program, branch_of
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import Status, TaskResult, Work, task_result_id
-from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordExists, changed
 from gepa_service.repositories.destinations import DestinationRefused
@@ -170,5 +169,5 @@ class KeptResults(Kept):
 
     def _stored(self) -> dict[int, str]:
         """Return the statuses of the results, by the index of the task."""
-        stored = every(self._parts.records, TaskResult, self._work.tenant, {"work_id": self._work.id})
+        stored = self._parts.records.every(TaskResult, self._work.tenant, {"work_id": self._work.id})
         return {each.index: sys.intern(each.result["status"]) for each in stored}

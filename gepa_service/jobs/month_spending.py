@@ -14,7 +14,6 @@ from gepa_client.journal.store import Store
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import ENDED, OPTIMIZATIONS, Work
-from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordExists, RecordStore, changed
 
@@ -79,8 +78,8 @@ class SpendingReader:
 def _of_month(records: RecordStore, tenant: str, moment: datetime) -> Iterator[Work]:
     """Yield the jobs that were submitted this month, and the older ones that have run in it."""
     first = first_id_of(moment)
-    yield from every(records, Work, tenant, OPTIMIZATIONS, after=first)
-    for job in every(records, Work, tenant, {"month": month_of(moment)}):
+    yield from records.every(Work, tenant, OPTIMIZATIONS, after=first)
+    for job in records.every(Work, tenant, {"month": month_of(moment)}):
         if job.id > first:
             return
         yield job

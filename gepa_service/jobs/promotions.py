@@ -5,7 +5,6 @@ import itertools
 from collections.abc import Callable, Iterator
 
 from gepa_service.model.program_version import Program, Promotion
-from gepa_service.records.every import every
 from gepa_service.records.store import ATTEMPTS, RecordExists, TenantRecords
 
 IMPROVED = "improved"
@@ -30,7 +29,7 @@ def is_active(records: TenantRecords, program: Program) -> bool:
 
 def active_versions(records: TenantRecords, after: str | None) -> Iterator[Promotion]:
     """Yield the last promotion of each line, of the lines that follow the one of the promotion `after`."""
-    found = every(records.store, Promotion, records.tenant, after=after)
+    found = records.store.every(Promotion, records.tenant, after=after)
     for _, of_line in itertools.groupby(found, lambda each: each.line):
         yield list(of_line)[-1]
 
@@ -38,7 +37,7 @@ def active_versions(records: TenantRecords, after: str | None) -> Iterator[Promo
 def promotions_of(records: TenantRecords, *, program_id: str | None = None, line: str | None = None) -> list[Promotion]:
     """Return the promotions of a version or of a line, oldest first."""
     where = {"program_id": program_id} if program_id is not None else {"line": line}
-    return list(every(records.store, Promotion, records.tenant, where))
+    return list(records.store.every(Promotion, records.tenant, where))
 
 
 def promote(records: TenantRecords, program: Program, actor: str, reason: str | None) -> Promotion:

@@ -121,9 +121,7 @@ async def test_no_caller_gets_more_than_its_role_and_its_tenants_resources(
 async def ask_as_everyone(call: Client, service: Service, records: Path, name: str) -> None:
     """Ask a route by each kind of caller for own, foreign and absent resources."""
     method, path = name.split(" ", 1)
-    example, required, foreign = EXAMPLES[name], TABLE[name], ABSENT
-    if example.resource is not None:
-        foreign = RESOURCES[example.resource](service, "beta")  # which no caller but beta's own changes
+    example, required = EXAMPLES[name], TABLE[name]
     for kind in (NO_KEY, *ROLES) if required is not None else (NO_KEY, "viewer", "other tenant's owner"):
         responses: dict[str, httpx.Response] = {}
         for resource, owner in OWNERS.items():
@@ -131,8 +129,7 @@ async def ask_as_everyone(call: Client, service: Service, records: Path, name: s
                 continue
             id_ = ABSENT
             if owner is not None and example.resource is not None:
-                is_shared = owner == "beta" and kind != "other tenant's owner"
-                id_ = foreign if is_shared else RESOURCES[example.resource](service, owner)
+                id_ = RESOURCES[example.resource](service, owner)
             before = foreign_records(records)
             headers = {key.replace("-", "_"): value for key, value in example.headers.items()}
             response = await call(
