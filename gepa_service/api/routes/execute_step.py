@@ -31,10 +31,7 @@ class StepPage(Page[StepSummary]):
 @router.post("/execute_step", responses={**documented(404), **STILL_RUNNING})
 async def execute(asked: StepRequest, caller: Writer, service: Parts, response: Response) -> StepView:
     """Make a version by one mutation, run the examples with it, and return outputs, traces, branch and program."""
-    if (
-        asked.program_id is not None
-        and await in_thread(caller.records.get, Program, asked.program_id) is not None
-    ):
+    if asked.program_id is not None and await in_thread(caller.records.get, Program, asked.program_id) is not None:
         detail = "`program_id` is that of a version which is there: choose a new one"
         raise Problem(409, "exists", "Version exists", detail, field="program_id")
     id_ = new_id("step")

@@ -14,7 +14,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gepa_service.api import openapi
 from gepa_service.auth.keys import make_key
 from gepa_service.cli.listening import listening_socket
 from gepa_service.cli.service_parts import ConfigurationError, read_github_app
@@ -142,7 +141,3 @@ def test_connections_send_the_body_of_a_response_without_waiting_for_the_acknowl
         accepted, _ = listening.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
-
-
-def test_the_committed_document_is_that_of_the_routes() -> None:
-    assert openapi.DOCUMENT.read_text(encoding="utf-8") == openapi.text()
