@@ -116,9 +116,8 @@ def check() -> None:
 @contextlib.contextmanager
 def _dispatching(service: Any) -> Iterator[None]:
     """Run a dispatcher in a thread for the block: one of all containers has the lease and places work."""
-    from gepa_client.journal.store import open_store
     from gepa_service.cli.arguments import MODAL
-    from gepa_service.cli.dispatcher_parts import dispatch, place_of, sender_of
+    from gepa_service.cli.dispatcher_parts import dispatch, place_of
 
     stop = threading.Event()
     place = place_of(api=service.public_url, folder=WORK, sandbox="modal")
@@ -126,8 +125,7 @@ def _dispatching(service: Any) -> Iterator[None]:
     def run() -> None:
         while not stop.is_set():
             try:
-                with contextlib.closing(open_store(service.journals)) as store:
-                    dispatch(service.attempt_parts(store), place, JOBS, sender_of(service), stop, MODAL)
+                dispatch(service, place, JOBS, stop, MODAL)
             except Exception:  # noqa: BLE001  what has failed is logged, and work is to be placed still
                 _log.exception("the dispatcher has failed, and is started again in %g s", RESTART_S)
                 stop.wait(RESTART_S)

@@ -16,7 +16,7 @@ from gepa_service.api.housekeeping import housekeeping
 from gepa_service.api.idempotency import Idempotency
 from gepa_service.api.job_streams import JobStreams
 from gepa_service.api.limits import RequestLimits
-from gepa_service.api.metrics import Measured, Metrics
+from gepa_service.api.metrics import Metrics
 from gepa_service.api.openapi import document_of
 from gepa_service.api.request_counts import RequestCounts
 from gepa_service.api.request_log import RequestLog
@@ -52,8 +52,7 @@ def _surround(app: FastAPI, service: Service) -> None:
     app.add_middleware(BodyLimit)
     app.add_middleware(Failures)
     app.add_middleware(Safety, public_url=service.public_url)
-    app.add_middleware(Measured, metrics=app.state.metrics)
-    app.add_middleware(RequestLog)
+    app.add_middleware(RequestLog, metrics=app.state.metrics)
 
 
 @contextlib.asynccontextmanager

@@ -15,7 +15,7 @@ from gepa_service.jobs.month_spending import SpendingReader, month_limit
 from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.records.store import RecordStore
 from gepa_service.repositories.github_installations import GitHub
-from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.vault import Vault
 
 if TYPE_CHECKING:  # the dispatcher, which has a `Service` too, serves no requests

@@ -24,7 +24,7 @@ from gepa_service.api.problems import Problem
 from gepa_service.auth.permissions import Principal
 from gepa_service.model.tenant import IdempotentResponse
 from gepa_service.records.record import now
-from gepa_service.records.store import LARGEST_PAGE, RecordChanged, RecordError, RecordExists, RecordStore, changed
+from gepa_service.records.store import RecordChanged, RecordError, RecordExists, RecordStore, changed
 
 _log = logging.getLogger(__name__)
 
@@ -151,13 +151,7 @@ def remove_old(records: RecordStore) -> int:
     """Remove the responses that are older than a day; return how many. Raises `RecordsUnavailable`."""
     oldest = now() - KEPT - timedelta(hours=1)
     hours = [_hour(oldest - timedelta(hours=back)) for back in range(HOURS_REMOVED)]
-    count = 0
-    while found := records.page(IdempotentResponse, None, {"hour": hours}, limit=LARGEST_PAGE):
-        for each in found:
-            with contextlib.suppress(RecordChanged):
-                records.delete(each)
-                count += 1
-    return count
+    return records.remove(IdempotentResponse, None, {"hour": hours})
 
 
 def _is_shown_once(scope: Scope) -> bool:

@@ -1,18 +1,13 @@
 """Figures of one process of the API, and of the work of all tenants, for Prometheus."""
 
-import time
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gepa_service.api.app_state import Service
-from gepa_service.api.audit_log import route_of
 from gepa_service.jobs.dispatcher_lease import ID as DISPATCHER
 from gepa_service.jobs.dispatcher_lease import LeaseRecord
 from gepa_service.jobs.queue import sandboxes_of
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.model.work import ENDED, NAMES, Work
-from gepa_service.records.every import every
 from gepa_service.records.record import now
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -40,6 +35,12 @@ class Metrics:
         )
         self.open = Gauge("gepa_service_open_requests", "Requests and streams that are open.", registry=self._registry)
 
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request whose response begins, and measure its time."""
+        known = method if method in METHODS else "other"
+        self.seconds.labels(known, route).observe(seconds)
+        self.requests.labels(known, route, str(status)).inc()
+
     def text(self, service: Service) -> bytes:
         """Return the figures, with those of the databases. Raises `RecordsUnavailable`, `JournalError`."""
         return generate_latest(self._registry) + generate_latest(_of_records(service))
@@ -65,39 +66,13 @@ def _of_records(service: Service) -> CollectorRegistry:
     used = Gauge(
         "gepa_service_tenant_sandboxes", "Sandboxes of a tenant's running work.", ("tenant",), registry=registry
     )
-    for work in every(records, Work, None, {"status": "running"}):
+    for work in records.every(Work, None, {"status": "running"}):
         used.labels(work.tenant).inc(sandboxes_of(work))
     usd = Gauge("gepa_service_tenant_month_usd", "What a tenant has spent this month.", ("tenant",), registry=registry)
     with service.opened_journals() as journals:
-        for each in every(records, Tenant, TENANTS):
+        for each in records.every(Tenant, TENANTS):
             usd.labels(each.id).set(service.spending.of(records, journals, each.id).usd)
     warm = Gauge("gepa_service_warm_sandboxes", "Sandboxes that wait for a batch or step.", registry=registry)
     lease = records.get(LeaseRecord, TENANTS, DISPATCHER)
     warm.set(0 if lease is None else lease.warm)
     return registry
-
-
-class Measured:
-    """Middleware that counts requests and measures their time."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":  # the start and the end of the application, which concern no other middleware
-            await scope["app"].router(scope, receive, send)
-            return
-        began = time.monotonic()
-        method = scope["method"] if scope["method"] in METHODS else "other"
-
-        async def measured(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                route = route_of(scope)
-                self._metrics.seconds.labels(method, route).observe(time.monotonic() - began)
-                self._metrics.requests.labels(method, route, str(message["status"])).inc()
-            await send(message)
-
-        with self._metrics.open.track_inprogress():
-            await self._app(scope, receive, measured)

@@ -2,8 +2,7 @@
 
 import threading
 
-from gepa_service.jobs.month_spending import month_id
-from gepa_service.jobs.month_usage import add_usage
+from gepa_service.jobs.month_spending import add_usage, month_id
 from gepa_service.model.tenant import Usage
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore

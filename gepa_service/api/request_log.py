@@ -8,12 +8,15 @@ import time
 import uuid
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gepa_service.api.audit_log import route_of
+
+if TYPE_CHECKING:  # the dispatcher, which writes such lines too, measures no requests
+    from gepa_service.api.metrics import Metrics
 
 HEADER = "x-request-id"
 GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -25,15 +28,16 @@ _log = logging.getLogger(__name__)
 
 
 class RequestLog:
-    """Middleware that names each request, by its header `X-Request-ID` if it has one, and logs its response."""
+    """Middleware that names each request, by its header `X-Request-ID` if given, logs and measures its response."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: "Metrics") -> None:
         self._app = app
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+        if scope["type"] != "http":  # the start and the end of the application, which concern no other middleware
+            await scope["app"].router(scope, receive, send)
             return
         given, began = Headers(scope=scope).get(HEADER, ""), time.monotonic()
         name = given if GIVEN.fullmatch(given) else uuid.uuid4().hex
@@ -42,13 +46,16 @@ class RequestLog:
         async def logged(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)[HEADER] = name
-                fields = {"status": message["status"], "seconds": round(time.monotonic() - began, 4)}
-                _log.info("%s %s", scope["method"], route_of(scope), extra={"fields": fields})
+                route, seconds = route_of(scope), time.monotonic() - began
+                self._metrics.answered(scope["method"], route, message["status"], seconds)
+                fields = {"status": message["status"], "seconds": round(seconds, 4)}
+                _log.info("%s %s", scope["method"], route, extra={"fields": fields})
             await send(message)
 
         token = _request.set(scope)
         try:
-            await self._app(scope, receive, logged)
+            with self._metrics.open.track_inprogress():
+                await self._app(scope, receive, logged)
         finally:
             _request.reset(token)
 

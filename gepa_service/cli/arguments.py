@@ -14,7 +14,6 @@ from evolverpc_common.network_addresses import is_loopback
 from gepa_client.settings.run_settings import SandboxKind
 from gepa_client.views.console import PAUSED, refuse
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.every import every
 from gepa_service.records.open_records import open_records
 from gepa_service.records.store import RecordError, RecordStore, RecordsUnavailable
 from gepa_service.secrets.envelope import SecretDamaged
@@ -135,7 +134,7 @@ def find_tenant(records: RecordStore, named: str) -> Tenant:
     by_id = records.get(Tenant, TENANTS, named)
     if by_id is not None:
         return by_id
-    found = [tenant for tenant in every(records, Tenant, TENANTS) if tenant.name == named]
+    found = [tenant for tenant in records.every(Tenant, TENANTS) if tenant.name == named]
     if len(found) != 1:
         why = f"{len(found)} tenants have this name: give an id" if found else "no tenant has this id or name"
         refuse(f"{named}: {why}; evolverpc service tenants list shows all")

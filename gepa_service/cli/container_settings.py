@@ -1,12 +1,13 @@
 """The settings of a service whose parts run in containers that share no file: all of them are variables."""
 
 import contextlib
-import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from functools import partial
 
 from gepa_service.api.app_state import Service
-from gepa_service.cli.service_parts import ConfigurationError, opened_service
+from gepa_service.cli.service_parts import ConfigurationError, github_app, opened_service
+from gepa_service.repositories.github_installations import GitHub
 from gepa_service.secrets.master_key import VARIABLE as MASTER_KEY
 
 DATABASE, JOURNALS = "GEPA_SERVICE_DATABASE", "GEPA_SERVICE_JOURNALS"
@@ -16,7 +17,6 @@ NETWORKS = "GEPA_SERVICE_ALLOW_NETWORKS"
 OIDC = "GEPA_SERVICE_OIDC"
 GITHUB_APP, GITHUB_KEY = "GEPA_SERVICE_GITHUB_APP_TOML", "GEPA_SERVICE_GITHUB_APP_KEY"
 SETTINGS = (DATABASE, JOURNALS, PUBLIC_URL, NETWORKS, OIDC, GITHUB_APP, GITHUB_KEY)
-KEY_FILE = "key.pem"
 MONGODB = ("mongodb://", "mongodb+srv://")
 
 
@@ -52,26 +52,20 @@ def opened_in_container(settings: Mapping[str, str], public_url: str | None) -> 
     address = settings[PUBLIC_URL] or public_url
     if address is None:
         raise ConfigurationError(f"the address of the API is not known: set {PUBLIC_URL} to it")
-    with (
-        tempfile.TemporaryDirectory(prefix="gepa-service-") as folder,
-        opened_service(
-            settings[DATABASE],
-            settings[JOURNALS],
-            address,
-            allow_networks=settings[NETWORKS].split(),
-            github_app=_github_app(settings, Path(folder)),
-            oidc=[line.strip() for line in settings[OIDC].splitlines() if line.strip()],
-        ) as service,
-    ):
+    with opened_service(
+        settings[DATABASE],
+        settings[JOURNALS],
+        address,
+        allow_networks=settings[NETWORKS].split(),
+        github=partial(_github_app, settings) if settings[GITHUB_APP] else None,
+        oidc=[line.strip() for line in settings[OIDC].splitlines() if line.strip()],
+    ) as service:
         yield service
 
 
-def _github_app(settings: Mapping[str, str], folder: Path) -> Path | None:
-    if not settings[GITHUB_APP]:
-        return None
-    described = f'{settings[GITHUB_APP]}\nprivate_key_file = "{KEY_FILE}"\n'
-    for name, text in ((KEY_FILE, settings[GITHUB_KEY]), ("app.toml", described)):
-        file = folder / name
-        file.touch(mode=0o600)
-        file.write_text(text, encoding="utf-8")
-    return folder / "app.toml"
+def _github_app(settings: Mapping[str, str], state_key: bytes) -> GitHub:
+    try:
+        described = tomllib.loads(settings[GITHUB_APP])
+    except ValueError as error:
+        raise ConfigurationError(f"{GITHUB_APP} is no TOML: {error}") from None
+    return github_app(described, settings[GITHUB_KEY], state_key, GITHUB_APP)

@@ -3,7 +3,7 @@
 import importlib.util
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -89,24 +89,21 @@ def engine_of(
     return RayEngine(name, run_on_node, lambda work: (work.id, token(work), place, version), at_once)
 
 
-def sender_of(service: Service) -> Sender:
-    """Return what sends the events of all tenants to their webhooks."""
-    return Sender(service.records, service.webhook_key, service.repositories.allow_networks)
-
-
 def dispatch(
-    parts: AttemptParts,
+    service: Service,
     place: Place,
     at_once: int,
-    sender: Sender,
     stop: threading.Event,
     engine: str = LOCAL,
     keep_days: float | None = None,
+    ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Dispatch work, and send webhooks beside, until `stop` is set; then hand back what runs on this machine.
 
-    `keep_days`: as of `DeletedFiles`. `engine`, and what is raised: as of `opened_dispatcher`.
+    `keep_days`: as of `DeletedFiles`. `ready`: called once the engine is open. `engine`, and what is raised: as of
+    `opened_dispatcher`; and JournalError: the store of runs cannot be opened.
     """
+    sender = Sender(service.records, service.webhook_key, service.repositories.allow_networks)
 
     def send() -> None:
         while not stop.is_set():
@@ -121,12 +118,15 @@ def dispatch(
 
     beside = {"webhooks": send, "deleted files": clean}
     threads = [threading.Thread(target=each, name=name) for name, each in beside.items()]
-    with opened_dispatcher(parts, place, at_once, engine) as dispatcher:
-        for thread in threads:
-            thread.start()
-        try:
-            dispatcher.run(stop)
-        finally:
-            stop.set()
+    with service.opened_journals() as journals:
+        parts = service.attempt_parts(journals)
+        with opened_dispatcher(parts, place, at_once, engine) as dispatcher:
             for thread in threads:
-                thread.join()
+                thread.start()
+            ready()
+            try:
+                dispatcher.run(stop)
+            finally:
+                stop.set()
+                for thread in threads:
+                    thread.join()

@@ -9,15 +9,14 @@ BACKLOG = 2048
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a listening socket, which child processes inherit. Raises `ConfigurationError`."""
+    """Return a listening socket. Raises `ConfigurationError`."""
     try:
         sock = bound_socket(host, port, backlog=BACKLOG, in_use=": end the program that uses it")
     except CannotListen as error:
         raise ConfigurationError(str(error)) from None
-    # Connections inherit it. The server does not set it on a socket that it gets as a descriptor, and the body
-    # of each response would then wait 40 ms for the acknowledgement of its head.
+    # Connections inherit it. The server does not set it on a socket that it gets, and the body of each response
+    # would then wait 40 ms for the acknowledgement of its head.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.set_inheritable(True)
     return sock
 
 

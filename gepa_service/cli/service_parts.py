@@ -3,13 +3,13 @@
 import os
 import stat
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from evolverpc_common.network_addresses import parse_networks
 from gepa_service.api.app_state import Service
@@ -20,8 +20,8 @@ from gepa_service.auth.sessions import Sessions
 from gepa_service.cli.arguments import open_cli_records
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.repositories.github_installations import GitHub, GitHubSettings
-from gepa_service.repositories.policy import RepositoryPolicy
-from gepa_service.secrets.master_key import master_keys
+from gepa_service.repositories.repository_access import RepositoryPolicy
+from gepa_service.secrets.master_key import FILE_VARIABLE, master_keys
 from gepa_service.secrets.vault import Vault
 
 
@@ -29,36 +29,32 @@ class ConfigurationError(Exception):
     """The configuration cannot be used; the text names the option or the file, and holds no secret."""
 
 
-class GitHubAppFile(BaseModel):
-    """A TOML file that describes the service's GitHub App. `private_key_file`: from the folder of this file."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    app_id: str
-    slug: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
-    client_id: str
-    client_secret: str
-    webhook_secret: Annotated[str, Field(min_length=16)]
-    private_key_file: Path
-    host: str = "github.com"
-    api: str = "https://api.github.com"
-    web: str = "https://github.com"
-
-
 def read_github_app(file: Path, state_key: bytes) -> GitHub:
-    """Return the GitHub App that a file describes. Raises `ConfigurationError`."""
+    """Return the GitHub App that a TOML file describes. Raises `ConfigurationError`.
+
+    Its `private_key_file` is sought from the folder of the file.
+    """
     try:
         if stat.S_IMODE(file.stat().st_mode) & 0o077:
             raise ConfigurationError(f"{file} holds secrets, and others may read it: chmod 600 {file}")
-        read = GitHubAppFile.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-        key = (file.parent / read.private_key_file).read_text(encoding="utf-8")
-        shared = read.model_dump(exclude={"private_key_file"})
-        return GitHub(GitHubSettings(**shared, key=key, state_key=state_key))
-    except ValidationError as error:  # its own text would show the secrets
-        fields = ", ".join(".".join(map(str, fault["loc"])) for fault in error.errors())
-        raise ConfigurationError(f"{file}: missing or wrong: {fields}") from None
+        described = tomllib.loads(file.read_text(encoding="utf-8"))
+        key = (file.parent / str(described.pop("private_key_file"))).read_text(encoding="utf-8")
+    except KeyError as missing:
+        raise ConfigurationError(f"{file}: missing or wrong: {missing.args[0]}") from None
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{file} cannot be used: {getattr(error, 'strerror', None) or error}") from None
+    return github_app(described, key, state_key, str(file))
+
+
+def github_app(described: Mapping[str, Any], key: str, state_key: bytes, where: str) -> GitHub:
+    """Return the GitHub App of a description and its private key. Raises `ConfigurationError`, which names `where`."""
+    try:
+        return GitHub(GitHubSettings.model_validate({**described, "key": key, "state_key": state_key}))
+    except ValidationError as error:  # its own text would show the secrets
+        fields = ", ".join(".".join(map(str, fault["loc"])) for fault in error.errors())
+        raise ConfigurationError(f"{where}: missing or wrong: {fields}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{where} cannot be used: {error}") from None
 
 
 def parse_issuers(texts: Sequence[str]) -> list[OidcIssuer]:
@@ -81,10 +77,14 @@ def opened_service(
     *,
     allow_local: bool = False,
     allow_networks: Sequence[str] = (),
-    github_app: Path | None = None,
+    github: Callable[[bytes], GitHub] | None = None,
     oidc: Sequence[str] = (),
+    master_key: Path | None = None,
 ) -> Iterator[Service]:
     """Open the parts for the block. Exits, with a message, if the database or the master key cannot be used.
+
+    `github`: makes the GitHub App, given the key of its states. `master_key`: its file; by default the variables of
+    this process name it.
 
     Raises:
         ConfigurationError: another option cannot be used.
@@ -95,7 +95,7 @@ def opened_service(
         raise ConfigurationError(f"--allow-network: {error}") from None
     issuers = parse_issuers(oidc)
     with open_cli_records(database, create=True) as records:
-        masters = master_keys(os.environ)
+        masters = master_keys(os.environ if master_key is None else {FILE_VARIABLE: str(master_key)})
         vault = Vault(records, masters)
         vault.verify()
         present = masters[0]
@@ -106,7 +106,7 @@ def opened_service(
             recognize=Recognizer(records, tokens, OidcTokens(issuers)),
             public_url=public_url,
             repositories=RepositoryPolicy(allow_local=allow_local, allow_networks=networks),
-            github=None if github_app is None else read_github_app(github_app, present.derived("github state")),
+            github=None if github is None else github(present.derived("github state")),
             webhook_key=present.derived("webhooks"),
             vault=vault,
             sessions=Sessions(present.derived("sessions")),

@@ -11,7 +11,6 @@ from gepa_service.engines.engine import Engine, EngineUnavailable
 from gepa_service.jobs.dispatcher_lease import DispatcherLease
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.work import Work
-from gepa_service.records.every import every
 from gepa_service.records.store import RecordError, RecordStore, changed
 
 IDLE_S = 0.1
@@ -54,7 +53,7 @@ class Dispatcher:
 
     def agree(self) -> None:
         """Have records and engine agree on what runs. Raises `RecordsUnavailable`, `EngineUnavailable`."""
-        running = list(every(self.records, Work, None, {"status": "running"}))
+        running = list(self.records.every(Work, None, {"status": "running"}))
         present = {(work.id, work.attempts) for work in running}
         for key, work in tuple(self._placed.items()):
             if key not in present:

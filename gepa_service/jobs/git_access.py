@@ -8,8 +8,7 @@ from gepa_service.model.program_version import Repository
 from gepa_service.model.work import Work
 from gepa_service.records.store import RecordStore
 from gepa_service.repositories.github_installations import GitHub
-from gepa_service.repositories.policy import RepositoryPolicy
-from gepa_service.repositories.repository_access import allowed_repository, fetch, git_configuration
+from gepa_service.repositories.repository_access import RepositoryPolicy, allowed_repository, fetch, git_configuration
 from sandbox_runtime.source.remote_git import Credentials
 
 

@@ -11,15 +11,13 @@ from evolverpc_common.git import GitError
 from evolverpc_common.redaction import Secrets
 from gepa_service.jobs.evolved_code import with_code
 from gepa_service.jobs.kept import Kept, NotEnded
-from gepa_service.jobs.month_spending import month_id
-from gepa_service.jobs.month_usage import add_usage
+from gepa_service.jobs.month_spending import add_usage, month_id
 from gepa_service.jobs.new_version import saved_program_path
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended, Message, Spent, TaskDone
 from gepa_service.model.program_version import Program, branch_of
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import Status, TaskResult, Work, task_result_id
-from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordExists, changed
 from gepa_service.repositories.destinations import DestinationRefused
@@ -171,5 +169,5 @@ class KeptResults(Kept):
 
     def _stored(self) -> dict[int, str]:
         """Return the statuses of the results, by the index of the task."""
-        stored = every(self._parts.records, TaskResult, self._work.tenant, {"work_id": self._work.id})
+        stored = self._parts.records.every(TaskResult, self._work.tenant, {"work_id": self._work.id})
         return {each.index: sys.intern(each.result["status"]) for each in stored}

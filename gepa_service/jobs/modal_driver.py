@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -80,7 +79,7 @@ async def at_modal(order: OptimizeOrder, session: SandboxSession, front: HttpFro
         shared = order.folder / "shared"
         shared.mkdir(mode=0o700, exist_ok=True)
         sandboxes, _ = await stack.enter_async_context(
-            fronted_sandboxes(order, session, front, shared, _Writer(sandbox))
+            fronted_sandboxes(order, session, front, shared, partial(_write, sandbox))
         )
         variables = {
             **own_model_variables(gateway),
@@ -95,16 +94,11 @@ async def at_modal(order: OptimizeOrder, session: SandboxSession, front: HttpFro
         yield DriverPlace(launch, sandboxes, store=order.api, fleet=Path(SHARED, FLEET))
 
 
-@dataclass(frozen=True)
-class _Writer:
-    """Writes files into the folder that the driver reads."""
-
-    sandbox: ModalSandbox
-
-    async def __call__(self, files: Mapping[str, str]) -> None:
-        command = (SERVER_PYTHON, "-I", "-S", "-c", WRITE, SHARED)
-        written = Command(command, stdin=json.dumps(dict(files)).encode(), timeout_s=WRITE_S)
-        output = OutputTail(500)
-        if await self.sandbox.run(written, output) != 0:
-            reason = output.text()
-            raise SandboxError(f"the driver's files cannot be written at Modal: {reason or 'it took too long'}")
+async def _write(sandbox: ModalSandbox, files: Mapping[str, str]) -> None:
+    """Write files into the folder that the driver reads."""
+    command = (SERVER_PYTHON, "-I", "-S", "-c", WRITE, SHARED)
+    written = Command(command, stdin=json.dumps(dict(files)).encode(), timeout_s=WRITE_S)
+    output = OutputTail(500)
+    if await sandbox.run(written, output) != 0:
+        reason = output.text()
+        raise SandboxError(f"the driver's files cannot be written at Modal: {reason or 'it took too long'}")

@@ -1,4 +1,4 @@
-"""What a tenant has spent in the present month, and whether that is all it may spend.
+"""What a tenant has spent and used in the present month, and whether that is all it may spend.
 
 What jobs cost is in their runs' journals, what batches and steps cost is counted as they run.
 """
@@ -14,9 +14,8 @@ from gepa_client.journal.store import Store
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import ENDED, OPTIMIZATIONS, Work
-from gepa_service.records.every import every
 from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore
+from gepa_service.records.store import RecordExists, RecordStore, changed
 
 MOST_KEPT = 100_000
 KNOWN_S = 5.0
@@ -79,8 +78,8 @@ class SpendingReader:
 def _of_month(records: RecordStore, tenant: str, moment: datetime) -> Iterator[Work]:
     """Yield the jobs that were submitted this month, and the older ones that have run in it."""
     first = first_id_of(moment)
-    yield from every(records, Work, tenant, OPTIMIZATIONS, after=first)
-    for job in every(records, Work, tenant, {"month": month_of(moment)}):
+    yield from records.every(Work, tenant, OPTIMIZATIONS, after=first)
+    for job in records.every(Work, tenant, {"month": month_of(moment)}):
         if job.id > first:
             return
         yield job
@@ -116,6 +115,27 @@ class MonthLimit:
 def month_limit(records: RecordStore, journals: Store, reader: SpendingReader) -> MonthLimit:
     """Return a limit that reads what was spent from these stores."""
     return MonthLimit(records, lambda tenant: reader.of(records, journals, tenant).usd)
+
+
+def add_usage(records: RecordStore, more: Usage) -> None:
+    """Add these numbers to those of the same tenant and month. Blocks. Raises `RecordsUnavailable`."""
+    found = records.get(Usage, more.tenant, more.id)
+    if found is None:
+        try:
+            records.insert(more)
+        except RecordExists:
+            add_usage(records, more)
+        return
+
+    def added(each: Usage) -> Usage:
+        sums = {
+            "requests": each.requests + more.requests,
+            "work_usd": each.work_usd + more.work_usd,
+            "work_unpriced": each.work_unpriced + more.work_unpriced,
+        }
+        return each.model_copy(update=sums)
+
+    changed(records, found, added)
 
 
 def month_of(moment: datetime) -> str:

@@ -11,7 +11,6 @@ from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
 from gepa_service.model.program_version import PROGRAM_JSON, SAVED_PROGRAM, Delivery, Program
 from gepa_service.model.work import Work
-from gepa_service.records.every import every
 from gepa_service.records.store import RecordStore
 from protocol.code import code_at
 
@@ -65,7 +64,7 @@ def program_of(store: Store, records: RecordStore, job: Work, artifacts: dict[st
 def _parents(records: RecordStore, tenant: str, line: str, base: str | None) -> tuple[str, ...]:
     """Return the versions of a line whose code the job began with: by their commit, or by the delivered one."""
     found = []
-    for known in every(records, Program, tenant, {"line": line}) if base is not None else ():
+    for known in records.every(Program, tenant, {"line": line}) if base is not None else ():
         delivered = records.get(Delivery, tenant, known.id)
         if base in (known.commit, delivered.commit if delivered is not None else None):
             found.append(known.id)

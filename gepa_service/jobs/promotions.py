@@ -1,12 +1,11 @@
-"""Which version of a program is active: promotion and rollback, each an atomic change that is recorded."""
+"""Which version of a program is active: that of the last promotion of its line. Promotions are only ever added."""
 
 import hashlib
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 
-from gepa_service.model.program_version import ActiveVersion, Program, Promotion
-from gepa_service.records.every import every
-from gepa_service.records.record import new_id, now
-from gepa_service.records.store import ATTEMPTS, RecordChanged, RecordExists, TenantRecords
+from gepa_service.model.program_version import Program, Promotion
+from gepa_service.records.store import ATTEMPTS, RecordExists, TenantRecords
 
 IMPROVED = "improved"
 DIGEST_LENGTH = 32
@@ -16,21 +15,29 @@ class PromotionRefused(Exception):
     """The version cannot become active, or is not; the text has the reason."""
 
 
-def active_of(records: TenantRecords, line: str) -> ActiveVersion | None:
-    """Return the active version of a line; None if none was promoted."""
-    return records.get(ActiveVersion, active_id(line))
+def active_of(records: TenantRecords, line: str) -> Promotion | None:
+    """Return the last promotion of a line, which names its active version; None if none was promoted."""
+    found = records.page(Promotion, {"line": line}, limit=1, newest_first=True)
+    return found[0] if found else None
 
 
-def active_id(line: str) -> str:
-    """Return the id of the record of a line's active version."""
-    return hashlib.sha256(line.encode("utf-8", "surrogateescape")).hexdigest()[:DIGEST_LENGTH]
+def is_active(records: TenantRecords, program: Program) -> bool:
+    """Return whether a version is the active one of its line."""
+    active = active_of(records, program.line)
+    return active is not None and active.program_id == program.id
+
+
+def active_versions(records: TenantRecords, after: str | None) -> Iterator[Promotion]:
+    """Yield the last promotion of each line, of the lines that follow the one of the promotion `after`."""
+    found = records.store.every(Promotion, records.tenant, after=after)
+    for _, of_line in itertools.groupby(found, lambda each: each.line):
+        yield list(of_line)[-1]
 
 
 def promotions_of(records: TenantRecords, *, program_id: str | None = None, line: str | None = None) -> list[Promotion]:
     """Return the promotions of a version or of a line, oldest first."""
     where = {"program_id": program_id} if program_id is not None else {"line": line}
-    found = every(records.store, Promotion, records.tenant, where)
-    return sorted(found, key=lambda each: (each.line, each.number, each.id))  # of several machines, whose clocks differ
+    return list(records.store.every(Promotion, records.tenant, where))
 
 
 def promote(records: TenantRecords, program: Program, actor: str, reason: str | None) -> Promotion:
@@ -52,12 +59,12 @@ def promote(records: TenantRecords, program: Program, actor: str, reason: str | 
         )
     forced = None if is_certified else reason
 
-    def chosen(active: ActiveVersion | None) -> Promotion:
+    def chosen(active: Promotion | None) -> Promotion:
         if active is not None and active.program_id == program.id:
             raise PromotionRefused("the version is active already")
         return _promotion(records, program.line, program.id, active, actor, forced=forced)
 
-    return _changed(records, program.line, chosen)
+    return _added(records, program.line, chosen)
 
 
 def roll_back(records: TenantRecords, program: Program, actor: str) -> Promotion:
@@ -67,27 +74,25 @@ def roll_back(records: TenantRecords, program: Program, actor: str) -> Promotion
         PromotionRefused: the version is not active, or none was active before it.
     """
 
-    def chosen(active: ActiveVersion | None) -> Promotion:
+    def chosen(active: Promotion | None) -> Promotion:
         if active is None or active.program_id != program.id:
             raise PromotionRefused("the version is not the active one")
-        before = _before(promotions_of(records, line=program.line), active.promotion_id)
+        before = _before(promotions_of(records, line=program.line))
         if before is None:
             raise PromotionRefused("no version was active before this one")
         return _promotion(records, program.line, before, active, actor, rolled_back=True)
 
-    return _changed(records, program.line, chosen)
+    return _added(records, program.line, chosen)
 
 
-def _before(promotions: list[Promotion], last: str) -> str | None:
-    """Return the version that was active before the one of the promotion `last`; rollbacks take theirs back."""
+def _before(promotions: list[Promotion]) -> str | None:
+    """Return the version that was active before the last promotion of a line; rollbacks take theirs back."""
     active: list[str] = []
     for each in promotions:
         if each.rolled_back and active:
             active.pop()
         elif not each.rolled_back:
             active.append(each.program_id)
-        if each.id == last:
-            break
     return active[-2] if len(active) > 1 else None
 
 
@@ -95,18 +100,20 @@ def _promotion(
     records: TenantRecords,
     line: str,
     program_id: str,
-    active: ActiveVersion | None,
+    active: Promotion | None,
     actor: str,
     *,
     forced: str | None = None,
     rolled_back: bool = False,
 ) -> Promotion:
+    number = active.number + 1 if active is not None else 0
+    digest = hashlib.sha256(line.encode("utf-8", "surrogateescape")).hexdigest()[:DIGEST_LENGTH]
     return Promotion(
         tenant=records.tenant,
-        id=new_id("promotion"),
+        id=f"promotion_{digest}_{number:08d}",
         line=line,
         program_id=program_id,
-        number=active.version + 1 if active is not None else 0,
+        number=number,
         before=active.program_id if active is not None else None,
         actor=actor,
         forced=forced,
@@ -114,35 +121,13 @@ def _promotion(
     )
 
 
-def _changed(records: TenantRecords, line: str, chosen: Callable[[ActiveVersion | None], Promotion]) -> Promotion:
-    """Record what `chosen` makes of the active version, and make it so; again if another caller came before.
-
-    The promotion is written first, so that an active version always has one; one that came second is deleted.
-    """
+def _added(records: TenantRecords, line: str, chosen: Callable[[Promotion | None], Promotion]) -> Promotion:
+    """Add what `chosen` makes of the last promotion of a line; again if another caller's has its number by then."""
     for _ in range(ATTEMPTS):
-        active = active_of(records, line)
-        promotion = chosen(active)
-        records.insert(promotion)
+        promotion = chosen(active_of(records, line))
         try:
-            if active is None:
-                records.insert(
-                    ActiveVersion(
-                        tenant=records.tenant,
-                        id=active_id(line),
-                        line=line,
-                        program_id=promotion.program_id,
-                        promotion_id=promotion.id,
-                        since=now(),
-                    )
-                )
-            else:
-                changes = {"program_id": promotion.program_id, "promotion_id": promotion.id, "since": now()}
-                records.replace(active.model_copy(update=changes))
-        except (RecordChanged, RecordExists):
-            records.delete(promotion)
-        except BaseException:
-            records.delete(promotion)
-            raise
-        else:
-            return promotion
+            records.insert(promotion)
+        except RecordExists:
+            continue
+        return promotion
     raise PromotionRefused("other versions of this program are being promoted all the time: try again")

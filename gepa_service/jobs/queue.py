@@ -13,7 +13,6 @@ from gepa_client.settings.run_config import RunConfig
 from gepa_service.jobs.month_spending import NOTHING_LEFT
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.work import LANES, TURN, Turn, What, Work
-from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordExists, RecordStore
 
@@ -65,7 +64,7 @@ class Queue:
     def _oldest(self, tenant: str, lane: Sequence[What]) -> Work | None:
         """Return the tenant's oldest work that may run now and for whose sandboxes there is room."""
         quota = quotas_of(self.records, tenant).sandboxes
-        used = sum(sandboxes_of(work) for work in every(self.records, Work, tenant, {"status": "running"}))
+        used = sum(sandboxes_of(work) for work in self.records.every(Work, tenant, {"status": "running"}))
         for work in self._waiting(tenant, lane):
             due = work.not_before is None or work.not_before <= now()
             if due and (used == 0 or used + sandboxes_of(work) <= quota):

@@ -1,9 +1,6 @@
 """Connected repositories, the versions of programs that jobs made, and which of them is active."""
 
-from datetime import datetime
 from typing import Any, ClassVar, Literal
-
-from pydantic import Field
 
 from gepa_service.records.record import Record
 
@@ -114,8 +111,9 @@ def branch_of(program_id: str) -> str:
 
 
 class Promotion(Record):
-    """One change of the active version of a line. `number`: how many came before it; the last names the active version.
+    """One change of the active version of a line, which the last one names.
 
+    `number`: how many came before it. `id`: follows from the line and the number, so that of two at once one is stored.
     `forced`: the reason to promote a version that no certificate calls improved. `rolled_back`: it was a rollback.
     """
 
@@ -129,15 +127,3 @@ class Promotion(Record):
     actor: str
     forced: str | None = None
     rolled_back: bool = False
-
-
-class ActiveVersion(Record):
-    """The active version of a line. `id`: a digest of the line; `version` decides between two promotions at once."""
-
-    kind: ClassVar[str] = "active_version"
-    indexed: ClassVar[tuple[str, ...]] = ("program_id",)
-
-    line: str
-    program_id: str
-    promotion_id: str
-    since: datetime = Field()

@@ -1,4 +1,4 @@
-"""A tenant, its API keys, its members by OIDC, its secrets, and the log of what was written for it."""
+"""A tenant, its API keys, its members by OIDC, its secrets, and the log of what was written for it; the master key."""
 
 from datetime import datetime
 from typing import Any, ClassVar, Literal
@@ -127,3 +127,14 @@ class Usage(Record):
     requests: int = 0
     work_usd: float = 0.0
     work_unpriced: int = 0
+
+
+class MasterKeyName(Record):
+    """The name of the present master key: a wrong one is noticed before it encrypts anything.
+
+    Nothing of the key follows from it. It belongs to `TENANTS`.
+    """
+
+    kind: ClassVar[str] = "master_key"
+
+    name: str

@@ -14,7 +14,6 @@ from gepa_service.jobs.job_environment import cache_folder
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.model.work import Work
 from gepa_service.operation.deletion import delete_older
-from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordError, RecordStore
 
@@ -58,5 +57,5 @@ class DeletedFiles:
         return {path for path, id_ in found.items() if id_ not in known}
 
     def _of_no_tenant(self) -> set[Path]:
-        known = {cache_folder(each.id, self._place.cache) for each in every(self._records, Tenant, TENANTS)}
+        known = {cache_folder(each.id, self._place.cache) for each in self._records.every(Tenant, TENANTS)}
         return set(self._place.cache.iterdir()) - known

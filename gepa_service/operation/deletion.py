@@ -7,11 +7,10 @@ from datetime import datetime
 from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import Store
 from gepa_service.jobs import control
-from gepa_service.jobs.month_spending import month_id, month_of
-from gepa_service.jobs.month_usage import add_usage
+from gepa_service.jobs.month_spending import add_usage, month_id, month_of
+from gepa_service.jobs.promotions import is_active
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.program_version import (
-    ActiveVersion,
     Delivery,
     Installation,
     Program,
@@ -31,7 +30,6 @@ from gepa_service.model.tenant import (
 )
 from gepa_service.model.webhook import Webhook, WebhookDelivery
 from gepa_service.model.work import ENDED, NAMES, TaskResult, Turn, What, Work
-from gepa_service.records.every import every
 from gepa_service.records.record import Record, id_at, now
 from gepa_service.records.store import RecordStore, TenantRecords, Where, changed
 
@@ -45,7 +43,6 @@ OF_TENANTS: tuple[type[Record], ...] = (
     SeenDelivery,
     Delivery,
     Promotion,
-    ActiveVersion,
     Program,
     LogChunk,
     TaskResult,
@@ -100,16 +97,15 @@ def delete_repository(records: TenantRecords, journals: Store, repository: Repos
         raise DeletionRefused(
             f"{unfinished} jobs, batches or steps of the repository have not ended: cancel them first"
         )
-    versions = list(every(store, Program, records.tenant, own))
-    active = [each.id for each in versions if records.count(ActiveVersion, {"program_id": each.id})]
+    versions = list(store.every(Program, records.tenant, own))
+    active = [each.id for each in versions if is_active(records, each)]
     if active and not force:
         raise DeletionRefused(
             f"the version {active[0]} of the repository is active: delete it with `force` all the same"
         )
-    for work in every(store, Work, records.tenant, own):
+    for work in store.every(Work, records.tenant, own):
         delete_work(store, journals, work)
     for version in versions:
-        store.remove(ActiveVersion, records.tenant, {"program_id": version.id})
         store.remove(Promotion, records.tenant, {"program_id": version.id})
         store.remove(Delivery, records.tenant, id_=version.id)
         store.remove(Program, records.tenant, id_=version.id)
@@ -128,7 +124,7 @@ def delete_tenant(records: RecordStore, journals: Store, tenant: Tenant) -> None
     records.remove(ApiKey, TENANTS, {"owner": tenant.id})
     records.remove(Member, tenant.id)
     own = TenantRecords(records, tenant.id)
-    for work in every(records, Work, tenant.id):
+    for work in records.every(Work, tenant.id):
         ended = work if work.status in ENDED else control.cancel(own, journals, work, by="the deletion of its tenant")
         delete_work(records, journals, ended)
     for type_ in OF_TENANTS:
@@ -143,7 +139,7 @@ def delete_older(records: RecordStore, journals: Store, moment: datetime, may_co
     """
     count = 0
     for what in NAMES:
-        for work in every(records, Work, None, _ended(what)):
+        for work in records.every(Work, None, _ended(what)):
             if work.created >= moment or not may_continue():
                 break
             if (work.completed or work.updated) < moment:

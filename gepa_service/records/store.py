@@ -152,6 +152,14 @@ class RecordStore:
         order = ("-id" if newest_first else "id", "tenant")
         return [type_.model_validate_json(body) for body in self._bodies(type_, condition, order, limit)]
 
+    def every(
+        self, type_: type[R], tenant: str | None, where: Where | None = None, *, after: str | None = None
+    ) -> Iterator[R]:
+        """Yield records as `page` returns them, a page at a time; those that are added meanwhile may be left out."""
+        while page := self.page(type_, tenant, where, after=after):
+            yield from page
+            after = page[-1].id
+
     def count(self, type_: type[Record], tenant: str | None, where: Where | None = None) -> int:
         """Return how many records a page without limit would hold."""
         return sum(found["count"] for found in self._counts(type_, _selected(type_, tenant, where), []))

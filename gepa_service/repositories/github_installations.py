@@ -4,12 +4,12 @@ import re
 import time
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
 
 import aiohttp
 import jwt
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evolverpc_common.judged_http import environment_proxy
 from evolverpc_common.network_addresses import is_loopback
@@ -51,8 +51,7 @@ class GitHubFailed(Exception):
         self.status = status
 
 
-@dataclass(frozen=True)
-class GitHubSettings:
+class GitHubSettings(BaseModel):
     """The service's App. `slug`: its name in URLs. `client_id`, `client_secret`: of its user authorization.
 
     `key`: its private key, PEM. `webhook_secret`: signs what GitHub sends. `web`: where people use GitHub. `host`:
@@ -60,13 +59,15 @@ class GitHubSettings:
     carries through GitHub.
     """
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
     app_id: str
-    slug: str
+    slug: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
     client_id: str
-    client_secret: str = field(repr=False)
-    key: str = field(repr=False)
-    webhook_secret: str = field(repr=False)
-    state_key: bytes = field(repr=False)
+    client_secret: str = Field(repr=False)
+    key: str = Field(repr=False)
+    webhook_secret: str = Field(repr=False, min_length=16)
+    state_key: bytes = Field(repr=False)
     host: str = "github.com"
     api: str = "https://api.github.com"
     web: str = "https://github.com"

@@ -1,4 +1,4 @@
-"""Test whether a repository can be read, and run git so that it connects to nothing but the judged addresses."""
+"""Which repositories tenants may connect, and how git reads them: it connects to nothing but the judged addresses."""
 
 import asyncio
 import re
@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolverpc_common.network_addresses import url_host
+from evolverpc_common.network_addresses import Network, url_host
 from gepa_service.repositories.destinations import (
     LONGEST_URL,
     Destination,
     DestinationRefused,
     destination_of,
 )
-from gepa_service.repositories.policy import RepositoryPolicy
 from sandbox_runtime.source.origin import LocalRepository, address
 from sandbox_runtime.source.remote_git import FETCH, Credentials, GitFailed, git
 
@@ -25,6 +24,20 @@ _HEADS = "refs/heads/"
 _REDIRECT = re.compile(r"redirect|returned error: 30[12378]\b")
 
 FETCH_S = 600.0
+
+
+@dataclass(frozen=True)
+class RepositoryPolicy:
+    """Which repositories tenants may connect.
+
+    `allow_local`: folders of this machine and `file://` too, for a service of one person. `allow_networks`: networks
+    besides the public ones. `largest_mb`: MiB of a repository. `timeout_s`: seconds that a test of access may take.
+    """
+
+    allow_local: bool = False
+    allow_networks: tuple[Network, ...] = ()
+    largest_mb: int = 1024
+    timeout_s: float = 30.0
 
 
 class RepositoryUnreachable(Exception):

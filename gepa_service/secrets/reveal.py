@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from gepa_service.model.tenant import Secret
-from gepa_service.records.every import every
 from gepa_service.secrets.envelope import DataKey, key_of
 from gepa_service.secrets.vault import Vault, open_with
 
@@ -24,7 +23,7 @@ def reveal(vault: Vault, tenant: str) -> dict[str, RevealedSecret]:
     """
     keys: dict[str, DataKey] = {}
     revealed = {}
-    for secret in every(vault.records, Secret, tenant):
+    for secret in vault.records.every(Secret, tenant):
         if key_of(secret.sealed) not in keys:  # at first, and if the tenant's key is replaced meanwhile
             keys = vault.keys(vault.tenant(tenant))
         revealed[secret.id] = RevealedSecret(open_with(keys, secret), secret.headers)

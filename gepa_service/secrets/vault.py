@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gepa_service.model.master_key_check import MasterKeyName
-from gepa_service.model.tenant import TENANTS, Secret, Tenant
-from gepa_service.records.every import every
+from gepa_service.model.tenant import TENANTS, MasterKeyName, Secret, Tenant
 from gepa_service.records.store import RecordChanged, RecordExists, RecordStore, changed
 from gepa_service.secrets.envelope import DataKey, key_of, master_of, new_data_key, open_sealed, seal, unwrap, wrap
 from gepa_service.secrets.master_key import MasterKey, MasterKeyError
@@ -69,7 +67,7 @@ class Vault:
         Raises:
             LookupError: there is no such tenant. MasterKeyError, SecretDamaged: a key or a secret cannot be decrypted.
         """
-        used = {key_of(secret.sealed) for secret in every(self.records, Secret, tenant)}
+        used = {key_of(secret.sealed) for secret in self.records.every(Secret, tenant)}
         key = new_data_key()
 
         def with_key(found: Tenant) -> Tenant:
@@ -88,7 +86,7 @@ class Vault:
             return found.model_copy(update={"sealed": seal(value, tenant, found.id, key)})
 
         count = 0
-        for secret in every(self.records, Secret, tenant):
+        for secret in self.records.every(Secret, tenant):
             try:
                 changed(self.records, secret, again)
             except RecordChanged:
@@ -117,7 +115,7 @@ class Vault:
             listed = [wrap(unwrap(each, found.id, self.masters), found.id, first) for each in older]
             return found.model_copy(update={"wrapped_key": " ".join(listed)})
 
-        for tenant in every(self.records, Tenant, TENANTS):
+        for tenant in self.records.every(Tenant, TENANTS):
             try:
                 count += changed(self.records, tenant, again) is not tenant
             except MasterKeyError as error:

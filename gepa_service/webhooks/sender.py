@@ -16,7 +16,6 @@ import aiohttp
 from evolverpc_common.judged_http import AddressRefused, ask
 from evolverpc_common.network_addresses import Network
 from gepa_service.model.webhook import DeliveryAttempt, DeliveryStatus, Webhook, WebhookDelivery
-from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import LARGEST_PAGE, RecordChanged, RecordStore, RecordsUnavailable, changed
 from gepa_service.webhooks.signing import SIGNATURE, secret_of, signature
@@ -66,7 +65,7 @@ class Sender:
     def _begun(self) -> list[tuple[WebhookDelivery, Webhook]]:
         """Claim what is due: its next time is moved on first, so that no other process sends it too."""
         found: list[tuple[WebhookDelivery, Webhook]] = []
-        for delivery in every(self.records, WebhookDelivery, None, {"status": "pending"}):
+        for delivery in self.records.every(WebhookDelivery, None, {"status": "pending"}):
             if delivery.due > now() or len(found) >= LARGEST_PAGE:
                 continue
             webhook = self.records.get(Webhook, delivery.tenant, delivery.webhook_id)

@@ -20,7 +20,7 @@ from gepa_service.repositories.github_installations import GitHub, GitHubSetting
 from tests.sandbox_runtime.source.repositories import git, http_backend
 from tests.support.web_hosts import web_host
 
-APP_ID, SLUG, CLIENT_ID, CLIENT_SECRET, WEBHOOK_SECRET = "Iv23abc", "evolve", "client", "shh", "hook secret"
+APP_ID, SLUG, CLIENT_ID, CLIENT_SECRET, WEBHOOK_SECRET = "Iv23abc", "evolve", "client", "shh", "a secret of webhooks"
 INSTALLATION = 42
 TOKEN_S = 3600
 

@@ -25,7 +25,7 @@ from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore, TenantRecords
 from gepa_service.repositories.github_installations import GitHub
-from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.repositories.repository_access import RepositoryPolicy
 from tests.faults.runs import Setup
 from tests.gepa_service.serving import served, service_of
 from tests.sandbox_runtime.source.repositories import commit

@@ -23,7 +23,7 @@ from gepa_service.auth.keys import make_key
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.jobs.tenant_secrets import revealed
-from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub, loopback_github

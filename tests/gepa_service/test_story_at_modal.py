@@ -101,7 +101,7 @@ def app_of(github: LoopbackGitHub) -> dict[str, str]:
         "slug": SLUG,
         "client_id": CLIENT_ID,
         "client_secret": CLIENT_SECRET,
-        "webhook_secret": f"{WEBHOOK_SECRET} of 16",
+        "webhook_secret": WEBHOOK_SECRET,
         "host": github.host,
         "api": f"http://{github.host}/api/v3",
         "web": f"http://{github.host}",

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from gepa_client.errors import JournalError, StoreUnavailable
-from gepa_client.journal.http_messages import ERRORS, LARGEST_REQUEST, METHODS, Arguments, dumped, loaded
+from gepa_client.journal.http_messages import ERRORS, METHODS, Arguments, dumped, loaded
 from gepa_client.journal.store import Store, open_store
 from gepa_service.api.access import Optimizer, Parts
 from gepa_service.api.problems import Problem, not_found
@@ -53,8 +53,7 @@ async def call(
     if method not in METHODS:
         raise not_found("method of the journal")
     found = METHODS[method]
-    body = await _body(request)
-    arguments = await run_in_threadpool(_arguments, found.arguments, body)
+    arguments = await run_in_threadpool(_arguments, found.arguments, await request.body())
     if found.takes_run and arguments.get("run") is not None and arguments["run"].id != job:
         raise not_found("job")
     return Response(await run_in_threadpool(_answer, store, method, job, arguments), media_type="application/json")
@@ -65,18 +64,6 @@ def _answer(store: Store, method: str, job: str, arguments: dict[str, Any]) -> b
     with _problems(store):
         result = function(**arguments) if METHODS[method].takes_run else function(job, **arguments)
         return dumped({"result": result})
-
-
-async def _body(request: Request) -> bytes:
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > LARGEST_REQUEST:
-            raise Problem(
-                413, "too-large", "Too large", f"a request has at most {LARGEST_REQUEST} bytes", code="invalid"
-            )
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _arguments(type_: type[Arguments], body: bytes) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Versions of programs: what jobs found, which of them is active, and their delivery."""
 
+import itertools
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Literal, Self
@@ -10,13 +11,13 @@ from pydantic import BaseModel, Field, JsonValue, model_validator
 from gepa_client.evolution.names import component_texts
 from gepa_service.api.access import Reader, Writer
 from gepa_service.api.documented import documented
-from gepa_service.api.pages import Page, Paging, View, known
+from gepa_service.api.pages import Page, Paging, View, known, next_of
 from gepa_service.api.problems import Problem
 from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id
 from gepa_service.auth.keys import actor_name
 from gepa_service.jobs import promotions
-from gepa_service.model.program_version import ActiveVersion, Program, Promotion
+from gepa_service.model.program_version import Program, Promotion
 from gepa_service.records.store import TenantRecords
 from gepa_service.webhooks.outbox import emit
 
@@ -130,18 +131,17 @@ def active(
     if line is not None:
         one = promotions.active_of(caller.records, line)
         return ActivePage(items=[] if one is None else [_active(one)], next=None)
-    return ActivePage.read(_active, caller.records, ActiveVersion, query)
+    found = list(itertools.islice(promotions.active_versions(caller.records, query.after), query.limit))
+    return ActivePage(items=[_active(each) for each in found], next=next_of(found, query))
 
 
 @router.get("/program/{program_id}", responses=documented(404))
 def program(program_id: Id, caller: Reader) -> VersionView:
     """Return a version."""
     found = known_program(caller.records, program_id)
-    current = promotions.active_of(caller.records, found.line)
-    is_active = current is not None and current.program_id == found.id
     made = promotions.promotions_of(caller.records, program_id=program_id)
     shown = {"texts": component_texts(found.texts), "promotions": [_shown(caller.records, each) for each in made]}
-    return VersionView.of(found, active=is_active, **shown)
+    return VersionView.of(found, active=promotions.is_active(caller.records, found), **shown)
 
 
 @router.post("/program/{program_id}/promote", responses=documented(404))
@@ -178,5 +178,5 @@ def known_program(records: TenantRecords, program_id: str, field: str | None = N
     return known(records, Program, program_id, "program", field)
 
 
-def _active(record: ActiveVersion) -> ActiveView:
-    return ActiveView(**record.model_dump(include=set(ActiveView.model_fields)))
+def _active(last: Promotion) -> ActiveView:
+    return ActiveView(line=last.line, program_id=last.program_id, promotion_id=last.id, since=last.created)

@@ -1,13 +1,14 @@
 """`evolverpc service api`: serve the HTTP API."""
 
-import functools
 import gc
 import logging
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from gepa_client.views.console import refuse
+from gepa_service.api.request_log import configure_logs
 from gepa_service.cli.arguments import (
     DEFAULT_DATABASE,
     DEFAULT_JOURNALS,
@@ -20,12 +21,7 @@ from gepa_service.cli.arguments import (
     Oidc,
     Port,
 )
-from gepa_service.cli.listening import BACKLOG
-from gepa_service.cli.service_parts import ConfigurationError, opened_service
-
-SHUTDOWN_S = 5
-KEEP_ALIVE_S = 15
-MOST_DESCRIPTORS = 2**20
+from gepa_service.cli.service_parts import ConfigurationError, opened_service, read_github_app
 
 
 def api(
@@ -49,12 +45,7 @@ def api(
 ) -> None:
     """Serve the HTTP API until SIGTERM; requests in flight end first, and streams are closed."""
     gc.disable()  # as in `main`
-    import uvicorn  # with the application a second of imports, which `--help` does not need
-
-    from evolverpc_common.open_connections import OpenConnections, raise_descriptor_limit
-    from gepa_service.api.app import create_app
-    from gepa_service.api.connections import BoundedConnection
-    from gepa_service.api.request_log import configure_logs
+    from gepa_service.cli.api_server import serve  # a second of imports, which `--help` does not need
 
     gc.enable()
     try:
@@ -64,25 +55,10 @@ def api(
             public_url or f"http://{host}:{port}",
             allow_local=allow_local,
             allow_networks=allow_network or (),
-            github_app=github_app,
+            github=None if github_app is None else partial(read_github_app, github_app),
             oidc=oidc or (),
         ) as service:
-            app = create_app(service)
             configure_logs("api", logging.INFO if descriptor is None else logging.WARNING)
-            gc.freeze()  # what is loaded now stays: a collection that looks through it stops all requests for 50 ms
-            raise_descriptor_limit(MOST_DESCRIPTORS)
-            uvicorn.run(
-                app,
-                http=functools.partial(BoundedConnection, OpenConnections()),  # type: ignore[arg-type]  # called alike
-                host=host,
-                port=port,
-                fd=descriptor,
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                backlog=BACKLOG,
-                timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=SHUTDOWN_S,
-            )
+            serve(service, host=host, port=port, fd=descriptor)
     except ConfigurationError as error:
         refuse(str(error))

@@ -11,8 +11,7 @@ from gepa_client.views.console import echo, make_console, refuse, safe_line
 from gepa_service.cli.arguments import DEFAULT_DATABASE, DEFAULT_JOURNALS, Database, Journals, open_cli_records
 from gepa_service.cli.data_folder import opened_folder
 from gepa_service.cli.service_parts import ConfigurationError
-from gepa_service.model.master_key_check import MasterKeyName
-from gepa_service.model.tenant import TENANTS
+from gepa_service.model.tenant import TENANTS, MasterKeyName
 from gepa_service.operation.backup import JOURNALS, RECORDS, BackupFailed, back_up, checked
 from gepa_service.secrets.vault import PRESENT
 

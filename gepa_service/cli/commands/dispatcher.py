@@ -3,7 +3,7 @@
 import logging
 import signal
 import threading
-from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +11,6 @@ import typer
 
 from evolverpc_common.signal_handlers import signals_handled
 from gepa_client.errors import JournalError
-from gepa_client.journal.store import open_store
 from gepa_client.views.console import refuse
 from gepa_service.api.request_log import configure_logs
 from gepa_service.cli.arguments import (
@@ -29,8 +28,8 @@ from gepa_service.cli.arguments import (
     KeepDays,
     sandbox_of,
 )
-from gepa_service.cli.dispatcher_parts import dispatch, place_of, sender_of
-from gepa_service.cli.service_parts import ConfigurationError, opened_service
+from gepa_service.cli.dispatcher_parts import dispatch, place_of
+from gepa_service.cli.service_parts import ConfigurationError, opened_service, read_github_app
 from gepa_service.engines.engine import EngineRefused
 
 
@@ -64,13 +63,12 @@ def dispatcher(
                 api,
                 allow_local=allow_local,
                 allow_networks=allow_network or (),
-                github_app=github_app,
+                github=None if github_app is None else partial(read_github_app, github_app),
             ) as service,
-            closing(open_store(journals)) as store,
             signals_handled(lambda _number, _frame: stop.set(), signal.SIGTERM, signal.SIGINT),
         ):
             place = place_of(api=api, folder=folder, sandbox=kind)
-            dispatch(service.attempt_parts(store), place, jobs, sender_of(service), stop, engine, keep_days)
+            dispatch(service, place, jobs, stop, engine, keep_days)
     except (ConfigurationError, EngineRefused, JournalError) as error:
         refuse(str(error))
     except OSError as error:

@@ -9,7 +9,6 @@ from gepa_client.views.console import echo, make_console, plain_table, print_jso
 from gepa_service.auth.keys import key_of_owner, make_key, revoke_key
 from gepa_service.cli.arguments import DEFAULT_DATABASE, AsJson, Database, TenantName, find_tenant, open_cli_records
 from gepa_service.model.tenant import TENANTS, ApiKey, Role
-from gepa_service.records.every import every
 from gepa_service.records.record import now
 
 APP = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True, rich_markup_mode=None)
@@ -44,7 +43,7 @@ def list_(tenant: TenantName, database: Database = DEFAULT_DATABASE, as_json: As
     """List the keys of a tenant, revoked and expired ones too."""
     with open_cli_records(database) as records:
         owner = find_tenant(records, tenant)
-        found = list(every(records, ApiKey, TENANTS, {"owner": owner.id}))
+        found = list(records.every(ApiKey, TENANTS, {"owner": owner.id}))
     if as_json:
         for key in found:
             print_json(_as_json(key))

@@ -8,7 +8,6 @@ import typer
 from gepa_client.views.console import echo, make_console, refuse, safe_line
 from gepa_service.cli.arguments import DEFAULT_DATABASE, Database, find_tenant, open_cli_records
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.every import every
 from gepa_service.secrets.master_key import METRICS, MasterKeyError, master_keys
 from gepa_service.secrets.vault import Vault
 
@@ -53,7 +52,7 @@ def rotate(
             count = vault.rotate_master_key()
             echo(console, f"the keys of {count} tenants are now encrypted by the master key {vault.masters[0].name}")
             return
-        chosen = list(every(records, Tenant, TENANTS)) if tenant is None else [find_tenant(records, tenant)]
+        chosen = list(records.every(Tenant, TENANTS)) if tenant is None else [find_tenant(records, tenant)]
         for each in chosen:
             if each.wrapped_key is None:
                 continue  # it never had a secret

@@ -25,7 +25,6 @@ from gepa_service.model.program_version import Program
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import Work
 from gepa_service.operation.deletion import DeletionRefused, delete_tenant
-from gepa_service.records.every import every
 from gepa_service.records.record import new_id
 from gepa_service.records.store import changed
 
@@ -67,7 +66,7 @@ def create(name: str, database: str, as_json: bool, **quotas: float | None) -> N
 def list_(database: Database = DEFAULT_DATABASE, as_json: AsJson = False) -> None:
     """List the tenants and their quotas."""
     with open_cli_records(database) as records:
-        found = list(every(records, Tenant, TENANTS))
+        found = list(records.every(Tenant, TENANTS))
     if as_json:
         for tenant in found:
             print_json(_as_json(tenant))

@@ -1,14 +1,14 @@
 """`evolverpc service up`: the whole service on one machine."""
 
-import contextlib
-import http.client
 import json
+import logging
 import os
 import shlex
 import signal
+import socket
 import sys
-import urllib.request
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,12 @@ import typer
 
 from evolverpc_common.installation import installed_version
 from evolverpc_common.network_addresses import is_loopback
+from evolverpc_common.signal_handlers import signals_handled
+from gepa_client.errors import JournalError
 from gepa_client.views.console import refuse
+from gepa_service.api.app_state import Service
+from gepa_service.api.request_log import configure_logs
+from gepa_service.auth.keys import make_key
 from gepa_service.cli.arguments import (
     LOCAL,
     AllowNetwork,
@@ -30,23 +35,20 @@ from gepa_service.cli.arguments import (
     sandbox_of,
 )
 from gepa_service.cli.data_folder import DataFolder, opened_folder, published_address
-from gepa_service.cli.first_tenant import NAME, create_first_tenant
+from gepa_service.cli.dispatcher_parts import dispatch, place_of
 from gepa_service.cli.listening import listening_socket, url_of
-from gepa_service.cli.service_parts import ConfigurationError, parse_issuers
-from gepa_service.cli.service_processes import PartFailed, ServiceProcess, Supervisor
-from gepa_service.records.open_records import open_records
-from gepa_service.records.store import RecordError
-from gepa_service.secrets.master_key import COMMAND_VARIABLE, FILE_VARIABLE, VARIABLE, MasterKeyError, master_keys
-from gepa_service.secrets.vault import Vault
+from gepa_service.cli.service_parts import ConfigurationError, opened_service, parse_issuers
+from gepa_service.engines.engine import EngineRefused
+from gepa_service.jobs.attempt import Place
+from gepa_service.model.tenant import TENANTS, Tenant
+from gepa_service.records.record import new_id
+from gepa_service.records.store import RecordStore
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 
-ANSWER_S = 2.0
 FAILED, STOPPED = 1, 130
-
-
-KEY_VARIABLES = (VARIABLE, COMMAND_VARIABLE)
-"""Other ways to name a master key: this service has its own."""
+NAME = "default"
+"""Of the first tenant."""
 
 
 def up(
@@ -85,35 +87,22 @@ def up(
                 raise ConfigurationError(
                     f"{host} can be reached from other machines: give --public-url, by which they do"
                 )
-            local = is_loopback(host) if local_repositories is None else local_repositories
-            environment = {name: value for name, value in os.environ.items() if name not in KEY_VARIABLES}
-            environment[FILE_VARIABLE] = str(folder.master_key)
-            _check_database(folder, environment)
-            print(f"Starting the service in {data}", file=sys.stderr, flush=True)
             url = url_of(sock)
-            shared = ["--database", str(folder.records), "--journals", str(folder.journals)]
-            shared += ["--allow-local"] if local else []
-            shared += [word for network in allow_network or () for word in ("--allow-network", network)]
-            command = [sys.executable, "-P", "-m", "gepa_service.cli"]
-            served = [*command, "api", *shared, "--fd", str(sock.fileno()), "--public-url", public_url or url]
-            served += [word for issuer in oidc or () for word in ("--oidc", issuer)]
             api = url if engine == LOCAL else public_url or url
-            kind = sandbox_of(sandbox, engine, api)
-            worked = [*command, "dispatcher", *shared, "--api", api, "--folder", str(folder.work), "--engine", engine]
-            worked += [] if sandbox is None else ["--sandbox", sandbox]
-            worked += [] if keep_days is None else ["--keep-days", f"{keep_days:g}"]
-            parts = [
-                ServiceProcess("API", served, environment, [sock.fileno()]),
-                ServiceProcess("dispatcher", [*worked, "--jobs", str(jobs)], environment),
-            ]
-            with published_address(folder, url):
-                received = Supervisor(parts, _warn).run(
-                    lambda: _is_ready(url), lambda: _announce(folder, url, kind, as_json)
-                )
-    except ConfigurationError as error:
+            place = place_of(api=api, folder=folder.work, sandbox=sandbox_of(sandbox, engine, api))
+            print(f"Starting the service in {data}", file=sys.stderr, flush=True)
+            with opened_service(
+                str(folder.records),
+                str(folder.journals),
+                public_url or url,
+                allow_local=is_loopback(host) if local_repositories is None else local_repositories,
+                allow_networks=allow_network or (),
+                oidc=oidc or (),
+                master_key=folder.master_key,
+            ) as service:
+                received = _run(service, folder, sock, place, jobs, engine, keep_days, as_json)
+    except (ConfigurationError, EngineRefused, JournalError) as error:
         refuse(str(error))
-    except PartFailed as error:
-        refuse(f"{error}; the reason is in the lines above", FAILED)
     if not as_json:
         again = shlex.join(["evolverpc", "service", "up", "--data", str(data)])
         print(f"The service has ended. Its jobs continue with:\n  {again}")
@@ -132,34 +121,63 @@ def _check_sandbox(sandbox: str) -> None:
         ) from None
 
 
-def _check_database(folder: DataFolder, environment: Mapping[str, str]) -> None:
-    """Report a wrong master key or an unusable database here, once. Raises `ConfigurationError`."""
-    try:
-        with contextlib.closing(open_records(str(folder.records))) as records:
-            Vault(records, master_keys(environment)).verify()
-    except (MasterKeyError, RecordError) as error:
-        raise ConfigurationError(str(error)) from None
+def _run(
+    service: Service,
+    folder: DataFolder,
+    sock: socket.socket,
+    place: Place,
+    jobs: int,
+    engine: str,
+    keep_days: float | None,
+    as_json: bool,
+) -> int:
+    """Serve the API and dispatch beside it until a signal, which is returned. Work is handed back before the API ends.
+
+    A second signal ends this process at once.
+    """
+    from gepa_service.cli.api_server import served  # a second of imports, which `--help` does not need
+
+    url, stop, received = url_of(sock), threading.Event(), list[int]()
+
+    def signalled(number: int, _frame: object) -> None:
+        if received:
+            os._exit(128 + number)  # processes of work end with this one
+        received.append(number)
+        stop.set()
+
+    configure_logs("service", logging.WARNING)
+    with (
+        signals_handled(signalled, signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+        published_address(folder, url),
+        served(service, sock, stop.set),
+    ):
+        dispatch(service, place, jobs, stop, engine, keep_days, lambda: _announce(service, folder, url, place, as_json))
+    if not received:
+        refuse("the API has ended; the reason is in the lines above", FAILED)
+    return received[0]
 
 
-def _announce(folder: DataFolder, url: str, sandbox: str, as_json: bool) -> None:
-    with contextlib.closing(open_records(str(folder.records))) as records:
-        key = create_first_tenant(records)
+def _announce(service: Service, folder: DataFolder, url: str, place: Place, as_json: bool) -> None:
+    key = create_first_tenant(service.records)
     if as_json:
         print(json.dumps({"url": url, "data": str(folder.path), "key": key, "pid": os.getpid()}), flush=True)
     else:
-        print("\n".join(_lines(folder, url, sandbox, key)), flush=True)
+        print("\n".join(_lines(folder, url, place.sandbox, key)), flush=True)
+
+
+def create_first_tenant(records: RecordStore) -> str | None:
+    """Create a tenant with a key of an owner, unless there is a tenant; return the key, which is stored nowhere."""
+    if records.page(Tenant, TENANTS, limit=1):
+        return None
+    tenant = Tenant(tenant=TENANTS, id=new_id("tenant"), name=NAME)
+    key, record = make_key(tenant.id, "first key", "owner")
+    records.insert(record)  # before its tenant: a start that is cut off here is made up for by the next one
+    records.insert(tenant)
+    return key
 
 
 def _warn(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr, flush=True)
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/ready", timeout=ANSWER_S):  # noqa: S310  of this machine
-            return True
-    except (OSError, http.client.HTTPException):
-        return False
 
 
 def _lines(folder: DataFolder, url: str, sandbox: str, key: str | None) -> Iterator[str]:

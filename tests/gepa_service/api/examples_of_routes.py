@@ -16,7 +16,7 @@ from gepa_service.api.app_state import Service
 from gepa_service.auth.keys import make_key
 from gepa_service.auth.members import make_member
 from gepa_service.model.job_log import LogChunk, LogLine
-from gepa_service.model.program_version import ActiveVersion, Program, Promotion, Repository
+from gepa_service.model.program_version import Program, Promotion, Repository
 from gepa_service.model.tenant import AuditEntry
 from gepa_service.model.webhook import Webhook, WebhookDelivery
 from gepa_service.model.work import ProgramWork, Status, TaskResult, Work, task_result_id
@@ -142,14 +142,8 @@ def _program(service: Service, tenant: str) -> str:
 
 
 def _active(service: Service, tenant: str) -> str:
-    made = _program(service, tenant)
-    line = text_for(tenant)
-    id_ = new_id("promotion")
-    service.records.insert(Promotion(tenant=tenant, id=id_, line=line, program_id=made, actor=line))
-    active = ActiveVersion(
-        tenant=tenant, id=new_id("active"), line=line, program_id=made, promotion_id=id_, since=now()
-    )
-    service.records.insert(active)
+    made, line = _program(service, tenant), text_for(tenant)
+    service.records.insert(Promotion(tenant=tenant, id=new_id("promotion"), line=line, program_id=made, actor=line))
     return made
 
 

@@ -21,7 +21,7 @@ from gepa_service.jobs.attempt import Place
 from gepa_service.jobs.job_environment import cache_of
 from gepa_service.jobs.month_spending import SpendingReader
 from gepa_service.model.job_log import LogChunk
-from gepa_service.model.program_version import ActiveVersion, Program, Promotion, Repository
+from gepa_service.model.program_version import Program, Promotion, Repository
 from gepa_service.model.tenant import TENANTS, ApiKey, AuditEntry, Tenant
 from gepa_service.model.work import Status, TaskResult, Work
 from gepa_service.operation.deleted_files import DeletedFiles
@@ -94,7 +94,7 @@ async def test_a_repository_whose_version_is_active_is_deleted_by_force_alone_wi
     assert (refused.status_code, f"version {version.id}" in refused.json()["detail"]) == (409, True)
     assert records.count(Work, "acme", {"client_id": repository.id}) == 1
     assert (await call("editor", "DELETE", f"{path}?force=true")).status_code == 204
-    for type_ in (Repository, Program, ActiveVersion, Promotion):
+    for type_ in (Repository, Program, Promotion):
         assert records.count(type_, "acme") == 0, type_
     assert records.count(Work, "acme", {"client_id": repository.id}) == 0
 

@@ -18,10 +18,10 @@ from gepa_service.jobs.dispatcher import Dispatcher
 from gepa_service.jobs.dispatcher_lease import LEASE_S, DispatcherLease, holder_in
 from gepa_service.jobs.queue import Queue
 from gepa_service.jobs.shared_processes import SharedProcesses
-from gepa_service.jobs.work_order import Ended, Spent, TaskDone
+from gepa_service.jobs.work_order import Ended, Spent
 from gepa_service.model.program_version import Program
 from gepa_service.model.tenant import Usage
-from gepa_service.model.work import LANES, ProgramWork, TaskResult, What, Work
+from gepa_service.model.work import LANES, ProgramWork, What, Work
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore, RecordsUnavailable
 from tests.gepa_service.conftest import Clock
@@ -308,15 +308,3 @@ def raising(error: Exception) -> Callable[..., None]:
         raise error
 
     return call
-
-
-def test_a_batch_stores_nothing_of_an_attempt_that_was_cut_off(service: Platform) -> None:
-    """Its process reports results after another attempt has begun."""
-    made = ProgramWork(tasks=({"text": "a"},))
-    batch = Work(tenant="acme", id=new_id("batch"), what="rollouts", repo_url="/r", created_by="k", program=made)
-    service.records.insert(batch.model_copy(update={"status": "running", "attempts": 2}))
-    late = AttemptRecords(service.parts(), "acme", batch.id, 1)
-    assert late.report(Report(message=TaskDone(index=0, result={"status": "ok"}))).is_over
-    assert late.report(Report(message=Ended(status="completed"))).is_over
-    assert (service.get(batch).status, service.get(batch).attempts) == ("running", 2)
-    assert service.records.page(TaskResult, "acme") == []

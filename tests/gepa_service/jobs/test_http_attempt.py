@@ -130,7 +130,7 @@ def test_the_api_keeps_no_result_in_memory_and_nothing_of_an_attempt_that_has_en
     assert kept() == []
 
 
-def test_an_attempt_gets_no_secret_once_its_work_is_cancelled_and_another_begins(
+def test_an_attempt_gets_no_secret_and_stores_nothing_once_its_work_is_cancelled_and_another_begins(
     service: Platform, attempt: tuple[Work, HttpAttemptService]
 ) -> None:
     work, http = attempt
@@ -140,11 +140,14 @@ def test_an_attempt_gets_no_secret_once_its_work_is_cancelled_and_another_begins
     assert service.get(work).cost_usd == 0.5, "what cancelled work has spent is counted"
     service.records.replace(service.get(work).model_copy(update={"status": "running", "attempts": 2}))
     assert http.begin() is None
-    assert http.report(Report(message=Spent(usd=0.9, unpriced=0))).is_over
-    assert service.get(work).cost_usd == 0.5
+    late = (Spent(usd=0.9, unpriced=0), TaskDone(index=0, result={"status": "ok"}), Ended(status="completed"))
+    assert all(http.report(Report(message=each)).is_over for each in late)
+    found = service.get(work)
+    assert (found.status, found.attempts, found.cost_usd) == ("running", 2, 0.5)
+    assert service.records.page(TaskResult, "acme") == []
 
 
-def test_a_paused_batch_has_its_attempt_stop_and_waits(
+def test_a_paused_batch_has_its_attempt_stop_waits_and_continues(
     service: Platform, attempt: tuple[Work, HttpAttemptService]
 ) -> None:
     work, http = attempt
@@ -153,6 +156,11 @@ def test_a_paused_batch_has_its_attempt_stop_and_waits(
     assert http.report(Report()).stop == "pause"
     assert http.report(Report(message=Ended(status="interrupted"), stopped="pause")).is_over
     assert service.get(work).status == "paused"
+    assert Queue(service.records).take() is None
+    control.resume(service.of("acme"), service.get(work))
+    again = Queue(service.records).take()
+    assert again is not None
+    assert (again.id, again.attempts) == (work.id, 2)
 
 
 def test_the_token_of_the_optimizer_gets_no_secret(service: Platform, attempt: tuple[Work, HttpAttemptService]) -> None:

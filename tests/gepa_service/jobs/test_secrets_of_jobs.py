@@ -14,7 +14,7 @@ from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.parts import Revealed
 from gepa_service.jobs.settings_of_jobs import SettingRefused, checked_settings
 from gepa_service.jobs.tenant_secrets import revealed
-from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
 from tests.gepa_client.scripted_server import chat_completion

@@ -22,7 +22,6 @@ from gepa_service.jobs.work_order import REPORTS, Begin, ProgramOrder, Reported,
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.tenant import TENANTS, Usage
 from gepa_service.model.work import PROMPT, ProgramWork, Work
-from gepa_service.records.every import every
 from gepa_service.records.record import new_id
 from tests.gepa_service.faults.processes import lineage_of
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
@@ -137,7 +136,7 @@ def done(service: Platform, work: Work) -> tuple[list[Any], bool]:
     ended = service.ended(work)
     assert ended.status == "completed", (ended.reason, service.log(work))
     assert ended.result is not None
-    chunks = every(service.records, LogChunk, "acme", {"job_id": work.id})
+    chunks = service.records.every(LogChunk, "acme", {"job_id": work.id})
     return ended.result["tried"][0]["after"]["output"], any(WARM in line.text for each in chunks for line in each.lines)
 
 
@@ -218,7 +217,7 @@ def test_calls_of_a_program_are_paid_by_its_own_work_whenever_they_come(
         third = begun(service, early, **options)
         assert done(service, third)[1]
         assert service.get(third).cost_usd == pytest.approx(CALL_USD)
-    [usage] = every(service.records, Usage, "acme")
+    [usage] = service.records.every(Usage, "acme")
     assert usage.work_usd == pytest.approx(len(calls) * CALL_USD, abs=2.5 * CALL_USD)
 
 

@@ -4,7 +4,6 @@ import threading
 
 import pytest
 
-from gepa_service.records.every import every
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
 from gepa_service.records.store import (
@@ -104,7 +103,7 @@ def test_pages_follow_each_other_in_the_order_of_ids_both_ways(records: RecordSt
     assert ids(records.page(Sample, "acme", after="s1x", limit=1)) == ["s2"]  # an id that is not there
     assert ids(records.page(Sample, None, after="s3", limit=3)) == ["s4", "t0", "t1"]
     assert records.page(Sample, "acme", limit=0) == []
-    assert ids(list(every(records, Sample, "acme"))) == [f"s{number}" for number in range(5)]
+    assert ids(list(records.every(Sample, "acme"))) == [f"s{number}" for number in range(5)]
 
 
 def test_records_are_selected_by_one_or_more_fields_and_by_lists_of_values(records: RecordStore) -> None:

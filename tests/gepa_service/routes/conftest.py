@@ -16,7 +16,7 @@ from gepa_service.auth.permissions import Principal
 from gepa_service.model.work import Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore, TenantRecords
-from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.repositories.repository_access import RepositoryPolicy
 from tests.gepa_client.conftest import Host, environment
 from tests.gepa_client.word_program import Script, rows
 from tests.gepa_service.github_server import LoopbackGitHub, loopback_github

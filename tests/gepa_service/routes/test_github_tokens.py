@@ -1,7 +1,6 @@
 """A GitHub App's tokens, made by a stand-in for GitHub that checks signatures as GitHub does."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ def app(github: LoopbackGitHub) -> App:
 
 
 def changed(app: App, **changes: Any) -> App:
-    return App(replace(app.settings, **changes))
+    return App(app.settings.model_copy(update=changes))
 
 
 async def test_the_token_may_only_read_one_repository(github: LoopbackGitHub, app: App) -> None:

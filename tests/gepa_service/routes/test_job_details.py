@@ -38,11 +38,3 @@ async def test_what_a_run_lacks_is_named(viewer: Caller, ended: Work) -> None:
         answer = await viewer("GET", f"/job/{ended.id}/{path}")
         assert answer.status_code == 404
         assert text in answer.json()["detail"]
-
-
-async def test_a_stream_continues_after_the_id_in_its_address(viewer: Caller, ended: Work) -> None:
-    last = (await viewer("GET", f"/job/{ended.id}/events")).json()["next"]
-    whole = await viewer("GET", f"/job/{ended.id}/stream")
-    rest = await viewer("GET", f"/job/{ended.id}/stream?after={last}")
-    assert whole.text.count("\nid: ") > rest.text.count("\nid: ")
-    assert "event: end" in rest.text and "event: reset" not in rest.text

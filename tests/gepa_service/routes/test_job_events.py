@@ -105,6 +105,11 @@ async def test_a_stream_has_every_event_once_and_ends_with_its_job(ended: Work, 
         assert set(rest.ids) <= set(whole.ids[cut:])
         assert state(whole.events[:cut] + rest.events) == state(whole.events)
         assert rest.named == ["end"]
+    async with httpx.AsyncClient(
+        base_url=url, headers={"Authorization": "Bearer acme-viewer"}, timeout=WAIT_S
+    ) as client:
+        by_address = await client.get(f"/job/{ended.id}/stream", params={"after": whole.ids[-1]})
+    assert "event: end" in by_address.text and "event: reset" not in by_address.text and "\nid: " not in by_address.text
 
 
 async def test_a_stream_shows_the_status_of_its_job_as_it_changes(url: str, acme: TenantRecords) -> None:

@@ -16,7 +16,7 @@ from gepa_service.auth.recognize import Recognizer
 from gepa_service.model.program_version import Installation, Program
 from gepa_service.model.work import ENDED, Work
 from gepa_service.records.store import TenantRecords
-from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.repositories.repository_access import RepositoryPolicy
 from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import LOOPBACK, platform, working
@@ -141,6 +141,13 @@ async def running(tmp_path: Path) -> AsyncIterator[tuple[Caller, TenantRecords]]
                 yield Caller(client, key), opened.of("acme")
 
 
+async def test_an_optimization_is_submitted(editor: Caller, tmp_path: Path) -> None:
+    commit(tmp_path / "program", {"program.py": "print('one')\n"})
+    submitted = await sent(editor, "optimize", repository=str(tmp_path / "program"))
+    has_fields(submitted, "optimize")
+    assert 0 < (await editor("GET", f"/job/{submitted['job_id']}")).json()["total_iterations"] < 1000
+
+
 async def test_a_repository_is_connected_by_the_number_of_an_installation(
     github: LoopbackGitHub, github_client: httpx.AsyncClient, acme: TenantRecords, tmp_path: Path
 ) -> None:
@@ -160,11 +167,6 @@ async def test_a_dspy_program_is_optimized_changed_by_steps_and_run_in_a_batch(
 ) -> None:
     editor, acme = running
     client_id = (await editor("POST", "/connect-git", {"repo_url": repository})).json()["client_id"]
-    submitted = await sent(editor, "optimize", repository=repository)
-    has_fields(submitted, "optimize")
-    begun = (await editor("GET", f"/job/{submitted['job_id']}")).json()
-    assert 0 < begun["total_iterations"] < 1000
-    assert (await editor("POST", f"/job/{submitted['job_id']}/cancel")).status_code == 200
     body = payload("optimize", repository=repository)["body"]
     with model(lambda _: None, lambda _: "Answer with one word.") as base_url:
         body["options"] = {"model_providers": {"openai": {"base_url": base_url}}}
@@ -203,7 +205,7 @@ async def test_a_dspy_program_is_optimized_changed_by_steps_and_run_in_a_batch(
     patch = (await editor("POST", "/program/prog_043/deliver", {"mode": "patch"})).json()["patch"]
     assert "text.strip()" in patch
 
-    accepted = await sent(editor, "rollouts-batch", program_id="prog_043")
+    accepted = await sent(editor, "rollouts-batch", program_id="prog_042")
     has_fields(accepted, "rollouts-batch")
     batch, results = await polled(editor, accepted["batch_id"])
     has_fields({**batch, "results": results}, "rollouts-batch-status")

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from gepa_service.api.routes import deliver
-from gepa_service.jobs.promotions import promote, promotions_of, roll_back
+from gepa_service.jobs.promotions import promote, promotions_of
 from gepa_service.model.program_version import Delivery, Installation, Program, Repository
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
@@ -36,18 +36,6 @@ def version(acme: TenantRecords, name: str, **fields: Any) -> Program:
 async def active(caller: Caller) -> str | None:
     items = (await caller("GET", "/programs/active", params={"line": "https://x/o/r"})).json()["items"]
     return items[0]["program_id"] if items else None
-
-
-def test_a_rollback_leads_to_the_version_before_also_if_ids_do_not_sort_by_time(
-    acme: TenantRecords, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = iter(["promotion_9", "promotion_5", "promotion_7", "promotion_1"])
-    monkeypatch.setattr("gepa_service.jobs.promotions.new_id", lambda _prefix: next(ids))
-    made = [version(acme, name, verdict="improved") for name in ("a", "b", "c")]
-    for each in made:
-        promote(acme, each, "key:k", None)
-    assert [each.program_id for each in promotions_of(acme, line="https://x/o/r")] == [each.id for each in made]
-    assert roll_back(acme, made[2], "key:k").program_id == made[1].id
 
 
 async def test_versions_are_listed_and_shown_with_who_promoted_them(editor: Caller, acme: TenantRecords) -> None:
@@ -109,6 +97,12 @@ async def test_promotions_at_once_come_one_after_the_other(editor: Caller, acme:
         chain.append(at)
     assert len(chain) == len(made)
     assert await active(editor) == chain[-1]
+    promote(acme, version(acme, "w", line="another", verdict="improved"), "key:k", None)
+    first = (await editor("GET", "/programs/active?limit=1")).json()
+    rest = (await editor("GET", f"/programs/active?after={first['next']}")).json()
+    found = {each["line"]: each["program_id"] for each in first["items"] + rest["items"]}
+    assert found == {"https://x/o/r": chain[-1], "another": "program_w"}
+    assert (len(first["items"]), rest["next"]) == (1, None)
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import pytest
 
 from gepa_service.repositories.destinations import DestinationRefused
 from gepa_service.repositories.github_installations import owner_and_name
-from gepa_service.repositories.policy import RepositoryPolicy
-from gepa_service.repositories.repository_access import allowed_repository, git_configuration
+from gepa_service.repositories.repository_access import RepositoryPolicy, allowed_repository, git_configuration
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit, git_host

@@ -102,26 +102,31 @@ async def polled(caller: Caller, batch_id: str) -> tuple[dict[str, Any], list[di
                 await asyncio.sleep(0.1)
 
 
-async def test_a_batch_returns_the_result_of_every_task_once(editor: Caller, program: str, dispatcher: None) -> None:
-    rows = [{"text": f"t{at}", "sleep": 0.3 if at == 0 else 0} for at in range(5)] + [{"text": "x", "fail": 1}]
+async def test_a_batch_returns_each_result_once_waits_in_no_task_and_shares_its_tasks_among_all_sandboxes(
+    editor: Caller, program: str, dispatcher: None
+) -> None:
+    rows: list[dict[str, Any]] = [{"text": f"t{at}"} for at in range(5)] + [{"text": "x", "fail": 1}]
+    rows += [{"text": "t", "sleep": 2, "pid": True} for _ in range(12)]
     body = {
         "repo_url": program,
         "tasks": of_rows(rows),
         "candidate": {"prompt": "better"},
-        "options": {"pass_env": ["OWN_KEY"]},
+        "config": {"parallelism": 12, "timeout_per_task_ms": 3500},
+        "options": {"pass_env": ["OWN_KEY"], "sandboxes": 2, "server_args": "--concurrency 2"},
     }
     accepted = await editor("POST", "/api/internal/rollouts/batch", body)
     assert (accepted.status_code, accepted.json()["status"]) == (202, "queued"), accepted.text
     ended, results = await polled(editor, accepted.json()["batch_id"])
-    progress = {"total": 6, "completed": 5, "failed": 1, "pending": 0}
-    assert (ended["status"], ended["progress"]) == ("partial", progress), ended
-    assert sorted(each["task_id"] for each in results) == list("012345")
-    assert results[0]["task_id"] != "0"
-    by_id = {each["task_id"]: each for each in results}
-    assert by_id["1"]["output"] == "better t1 [redacted]", "the program has its secret, and the result has not"
-    assert (by_id["1"]["score"], by_id["5"]["status"]) == (1.0, "failed")
-    assert by_id["5"]["error"] == "ValueError: no such word"
-    assert by_id["0"]["execution_time_ms"] >= 300
+    progress = {"total": 18, "completed": 17, "failed": 1, "pending": 0}
+    assert (ended["status"], ended["progress"]) == ("partial", progress), (ended, [each["error"] for each in results])
+    by_id = {int(each["task_id"]): each for each in results}
+    assert sorted(by_id) == list(range(len(results))) == list(range(18))
+    assert by_id[1]["output"] == "better t1 [redacted]", "the program has its secret, and the result has not"
+    assert (by_id[1]["score"], by_id[5]["status"]) == (1.0, "failed")
+    assert by_id[5]["error"] == "ValueError: no such word"
+    assert by_id[6]["execution_time_ms"] >= 2000
+    by_sandbox = Counter(by_id[at]["output"] for at in range(6, 18))
+    assert len(by_sandbox) == 2 and min(by_sandbox.values()) >= 3, by_sandbox  # the second may have started later
     listed = (await editor("GET", "/api/internal/rollouts/batch")).json()["items"]
     assert [(each["batch_id"], each["progress"]) for each in listed] == [(ended["batch_id"], progress)]
 
@@ -221,104 +226,58 @@ async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(
     assert ended["progress"] == {"total": 31, "completed": 1, "failed": 30, "pending": 0}
 
 
-async def test_what_a_failed_batch_states_has_no_secret(editor: Caller, tmp_path: Path, dispatcher: None) -> None:
-    shows = "import os\nraise SystemExit('the key is ' + os.environ['OPENAI_API_KEY'])\n"
-    commit(tmp_path / "program", {"program.py": shows, "gepa.toml": 'program = "program.py"\n'})
-    options = {"pass_env": ["OPENAI_API_KEY"]}
-    body = {"repo_url": str(tmp_path / "program"), "tasks": of_rows([{"text": "a"}]), "options": options}
-    ended, _ = await polled(editor, (await editor("POST", "/api/internal/rollouts/batch", body)).json()["batch_id"])
-    assert ended["status"] == "failed"
-    assert "the key is [redacted]" in ended["reason"]
-    assert "sk-of-acme" not in ended["reason"]
-
-
-async def test_a_cancelled_batch_ends_its_process(
-    editor: Caller, program: str, dispatcher: None, acme: TenantRecords
-) -> None:
-    tasks = of_rows([{"text": "a"}, {"text": "slow", "sleep": 90}])
-    body = {"repo_url": program, "tasks": tasks, "config": {"parallelism": 1}}
-    batch_id = (await editor("POST", "/api/internal/rollouts/batch", body)).json()["batch_id"]
-    await eventually(lambda: acme.count(TaskResult, {"work_id": batch_id}), WAIT_S)
-    await editor("POST", f"/api/internal/rollouts/batch/{batch_id}/cancel")
-    ended, results = await polled(editor, batch_id)
-    assert (ended["status"], [each["task_id"] for each in results]) == ("cancelled", ["0"])
-    await eventually(lambda: getattr(acme.get(Work, batch_id), "done", 0) == 1, WAIT_S)
-    assert (await editor("POST", f"/api/internal/rollouts/batch/{batch_id}/cancel")).status_code == 200
-
-
-async def test_batches_whose_process_is_killed_continue_with_the_tasks_that_are_left(
+async def test_batches_whose_process_is_killed_continue_with_the_tasks_that_are_left_and_one_is_cancelled(
     editor: Caller, program: str, dispatcher: None, acme: TenantRecords, tmp_path: Path
 ) -> None:
-    tasks = of_rows([{"text": f"t{at}", "sleep": 0 if at < 2 else 1} for at in range(6)])
-    body = {"repo_url": program, "tasks": tasks, "config": {"parallelism": 1}}
-    asked = [await editor("POST", "/api/internal/rollouts/batch", body) for _ in range(2)]
-    batches = [each.json()["batch_id"] for each in asked]
+    short = of_rows([{"text": f"t{at}", "sleep": 0 if at < 2 else 1} for at in range(6)])
+    slow = of_rows([{"text": "a"}, {"text": "b"}, {"text": "slow", "sleep": 90}])
+    batches = []
+    for tasks in (short, short, slow):
+        body = {"repo_url": program, "tasks": tasks, "config": {"parallelism": 1}}
+        batches.append((await editor("POST", "/api/internal/rollouts/batch", body)).json()["batch_id"])
     await eventually(lambda: all(acme.count(TaskResult, {"work_id": each}) > 1 for each in batches), WAIT_S)
     [process] = shared_processes_in(tmp_path / "works")
     os.kill(process, signal.SIGKILL)
-    for batch_id in batches:
+    *short_ones, cancelled = batches
+    for batch_id in short_ones:
         ended, results = await polled(editor, batch_id)
         assert (ended["status"], ended["progress"]["completed"]) == ("completed", 6), ended
         assert sorted(each["task_id"] for each in results) == list("012345")
         logs = (await editor("GET", f"/job/{batch_id}/logs")).json()["lines"]
         assert [line["text"] for line in logs if "begins" in line["text"]] == ["attempt 1 begins", "attempt 2 begins"]
-    assert [work.attempts for work in acme.page(Work)] == [2, 2]
+    for _ in range(2):
+        assert (await editor("POST", f"/api/internal/rollouts/batch/{cancelled}/cancel")).status_code == 200
+    ended, results = await polled(editor, cancelled)
+    assert (ended["status"], sorted(each["task_id"] for each in results)) == ("cancelled", ["0", "1"])
+    await eventually(lambda: not shared_processes_in(tmp_path / "works"), WAIT_S)
+    assert [work.attempts for work in acme.page(Work)] == [2, 2, 2]
 
 
-async def test_a_batch_waits_in_no_task_and_shares_its_tasks_among_all_sandboxes(
-    editor: Caller, program: str, dispatcher: None
-) -> None:
-    tasks = of_rows([{"text": "t", "sleep": 2, "pid": True} for _ in range(12)])
-    config = {"parallelism": 12, "timeout_per_task_ms": 3500}
-    options = {"sandboxes": 2, "server_args": "--concurrency 2"}
-    body = {"repo_url": program, "tasks": tasks, "config": config, "options": options}
-    ended, results = await polled(
-        editor, (await editor("POST", "/api/internal/rollouts/batch", body)).json()["batch_id"]
-    )
-    assert (ended["status"], ended["progress"]["completed"]) == ("completed", 12), [each["error"] for each in results]
-    by_sandbox = Counter(each["output"] for each in results)
-    assert len(by_sandbox) == 2 and min(by_sandbox.values()) >= 3, by_sandbox  # the second may have started later
-
-
-async def test_a_step_makes_a_version_of_texts_that_is_the_parent_of_the_next(
+async def test_a_step_makes_a_version_of_code_that_a_batch_runs_in_all_its_sandboxes(
     editor: Caller, program: str, dispatcher: None
 ) -> None:
     body = {
         "repo_url": program,
-        "mutation_type": "prompt",
-        "candidate": {"prompt": "better"},
+        "program_id": "next",
+        "mutation_type": "code",
+        "diff": patch_of(Path(program)),
         "test_examples": [{"text": "a"}, {"text": "b"}],
+        "candidate": {"prompt": "better"},
         "run_before": True,
         "wait_s": WAIT_S,
     }
     answered = await editor("POST", "/execute_step", body)
     step = answered.json()
     assert (answered.status_code, step["status"], step["error"]) == (200, "success", None), step
-    assert step["candidate"] == {"prompt": "better"}
-    outputs = [(each["before"]["score"], each["score"], each["output"]) for each in step["pipeline_outputs"]]
-    assert outputs == [(0.0, 1.0, "better a none"), (0.0, 1.0, "better b none")]
+    assert (step["branch_name"], len(step["commit"]), step["candidate"]) == ("program_next", 40, {"prompt": "better"})
+    assert "+    return" in step["diff"]
+    outputs = [(each["before"]["output"], each["output"], each["score"]) for each in step["pipeline_outputs"]]
+    assert outputs == [("better a none", "better a none!", 1.0), ("better b none", "better b none!", 1.0)]
     assert (await editor("GET", f"/execute_step/{step['step_id']}")).json() == step
     assert [each["step_id"] for each in (await editor("GET", "/execute_step")).json()["items"]] == [step["step_id"]]
-    version = (await editor("GET", f"/program/{step['program_id']}")).json()
-    assert (version["texts"], version["parents"], version["commit"]) == ({"prompt": "better"}, [], None)
-    patched = {
-        "parent_program_id": step["program_id"],
-        "program_id": "next",
-        "mutation_type": "code",
-        "diff": patch_of(Path(program)),
-        "test_examples": [{"text": "a"}],
-        "wait_s": WAIT_S,
-    }
-    step = (await editor("POST", "/execute_step", patched)).json()
-    assert (step["status"], step["error"], step["branch_name"]) == ("success", None, "program_next"), step
-    assert "+    return" in step["diff"]
-    assert len(step["commit"]) == 40
-    assert step["pipeline_outputs"][0]["output"] == "better a none!"
-    assert step["pipeline_outputs"][0]["before"] is None
-    second = (await editor("GET", "/program/next")).json()
-    assert (second["parents"], second["line"]) == ([version["program_id"]], version["line"])
-    assert (second["texts"], second["base_commit"]) == ({"prompt": "better"}, version["base_commit"])
-    again = await editor("POST", "/execute_step", patched)
+    version = (await editor("GET", "/program/next")).json()
+    assert (version["texts"], version["parents"], version["commit"]) == ({"prompt": "better"}, [], step["commit"])
+    again = await editor("POST", "/execute_step", body)
     assert (again.status_code, again.json()["field"]) == (409, "program_id")
     tasks = {
         "agent_id": "next",
