@@ -114,14 +114,6 @@ it("a failing seed function is reported with the program's own frames", async ()
   expect(message).not.toContain("/src/");
 });
 
-it("a score that is a text fails its example with a clear message", async () => {
-  const server = await served(programOf({ score: () => "0.5" as never }));
-  expect((await evaluate(server, [1]))[0]).toMatchObject({
-    status: "program_error",
-    error: { type: "invalid_result", message: 'the score must be a finite number, not "0.5"' },
-  });
-});
-
 it("a handler throws the same error when it is created", () => {
   expect(() => handler(programOf({ run: 1 as never }), { token: "t" })).toThrow(SetupError);
   expect(() => handler(programOf(), { token: "two words" })).toThrow("the option `token` must be a token");
