@@ -2,12 +2,11 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { SetupError } from "../src/base/configuration.js";
 import { handler } from "../src/server/handler.js";
 import { type ServeOptions, serve } from "../src/server/serve.js";
-import { started, startedNode } from "./processes.js";
+import { started } from "./processes.js";
 import { batchProgramOf, evaluate, programOf, served } from "./support.js";
 
 const quiet = { announce: () => {}, ownsProcess: false };
@@ -120,11 +119,10 @@ it("a handler throws the same error when it is created", () => {
 });
 
 it("a process that cannot start names its own line and exits with a status", async () => {
-  const file = fileURLToPath(new URL("programs/mistaken.ts", import.meta.url));
-  const child = startedNode(["--import", "tsx", file]);
+  const child = started("tests/programs/mistaken.ts");
   expect(await child.ended).toBe(1);
   expect(child.stderr()).toContain("SetupError: the program needs a function");
-  expect(child.stderr()).toContain("mistaken.ts:4");
+  expect(child.stderr()).toMatch(/mistaken\.js:\d+/);
   expect(child.stderr()).not.toContain("/src/");
 });
 
