@@ -93,12 +93,13 @@ async function types(): Promise<string> {
     properties: Object.fromEntries(Object.keys(wireTypes).map((name) => [name, { $ref: `${REFERENCE}${name}` }])),
     required: Object.keys(wireTypes),
   };
-  return compile(schema as JSONSchema, "WireTypes", {
-    additionalProperties: false,
-    bannerComment: banner.trimEnd(),
-    style: { printWidth: 120 },
-    unknownAny: true,
-  });
+  return `${banner}${await compiled(schema, "WireTypes")}`;
+}
+
+/** The types of a schema, as the package writes them. */
+function compiled(schema: unknown, name: string): Promise<string> {
+  const options = { additionalProperties: false, bannerComment: "", style: { printWidth: 120 }, unknownAny: true };
+  return compile(schema as JSONSchema, name, options);
 }
 
 function tables(): string {
@@ -242,30 +243,19 @@ async function optimizeTypes(): Promise<string> {
       }),
     ),
   };
-  const events = mapped({ description: "An event of a run.", ...optimizer.events }, forEvents) as JSONSchema;
-  const options = {
-    additionalProperties: false,
-    bannerComment: "",
-    style: { printWidth: 120 },
-    unknownAny: true,
-  };
+  const events = mapped({ description: "An event of a run.", ...optimizer.events }, forEvents);
   return [
     banner,
-    await compile(settings as JSONSchema, "OptimizeSettings", options),
+    await compiled(settings, "OptimizeSettings"),
     "\n/** Their names. */\n",
     `export const SETTINGS: readonly string[] = ${JSON.stringify(names, null, 2)};\n\n`,
-    await compile(events, "RunEvent", options),
+    await compiled(events, "RunEvent"),
   ].join("");
 }
 
 /** What the page of a run receives: events, or answers. */
 async function pageTypes(schema: JSONSchema, name: string, description: string): Promise<string> {
-  return compile(mapped({ description, ...schema }, forEvents) as JSONSchema, name, {
-    additionalProperties: false,
-    bannerComment: banner.trimEnd(),
-    style: { printWidth: 120 },
-    unknownAny: true,
-  });
+  return `${banner}${await compiled(mapped({ description, ...schema }, forEvents), name)}`;
 }
 
 const files: Record<string, string> = {

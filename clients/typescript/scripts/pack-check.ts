@@ -42,7 +42,7 @@ console.log(JSON.stringify({ score: results[0].score, health: health.status }));
 `;
 
 const TYPED = `
-import { type Candidate, type Program, RpcClient, serve, serveStdio, UnknownCandidate } from "evolverpc";
+import { type Candidate, type Program, RpcClient, serve } from "evolverpc";
 
 interface Ticket {
   text: string;
@@ -62,19 +62,9 @@ const program: Program<Ticket, string> = {
   datasets: { train: [{ text: "a", label: "b" }] },
 };
 
-export const inferred = () =>
-  serve({ name: "n", seedCandidate: { a: "" }, run: async (text: string) => text.length, score: (_, output) => output });
 export const listen = () => serve(program, { port: 0, exampleTimeoutS: 5 });
-export const pipe = () => serveStdio(program);
-export async function scores(candidate: Candidate): Promise<(number | null)[]> {
-  const client = new RpcClient("https://example.com");
-  try {
-    return (await client.evaluate({ candidate, batch: [] })).results.map(({ score }) => score);
-  } catch (error) {
-    if (error instanceof UnknownCandidate) return [];
-    throw error;
-  }
-}
+export const scores = async (candidate: Candidate): Promise<(number | null)[]> =>
+  (await new RpcClient("https://example.com").evaluate({ candidate, batch: [] })).results.map(({ score }) => score);
 // @ts-expect-error: a program needs something to run
 export const wrong: Program = { name: "n", seedCandidate: { a: "" } };
 `;

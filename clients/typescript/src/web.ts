@@ -22,12 +22,15 @@ export type {
   Program,
   ReflectiveDataset,
   RunContext,
+  RunStep,
   Score,
   ScoreContext,
   ScoreProgram,
+  StepHandle,
+  StepLabel,
+  StepResult,
 } from "./program/program.js";
 export { defineProgram } from "./program/program.js";
-export type { RunStep, StepHandle, StepLabel, StepResult } from "./program/run-step.js";
 export { type RowSource, readRows } from "./rows/row-sources.js";
 export { splitRows } from "./rows/split-rows.js";
 export type { StandardSchema } from "./rows/standard-schema.js";

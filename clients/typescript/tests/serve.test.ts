@@ -126,11 +126,11 @@ it("a missing token file is created for its owner only, and a later start has th
 it("processes that start at the same time share the token of a new file", async () => {
   const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
-  const children = [1, 2].map(() => started("tests/programs/token-files.ts", [folder, "400"]));
+  const children = [1, 2].map(() => started("tests/programs/token-files.ts", [folder, "100"]));
   for (const child of children) expect((await child.lines.next()).value).toBe("ready");
   for (const child of children) child.process.stdin.write("go");
   const [first, second] = await Promise.all(children.map(async (child) => (await child.lines.next()).value));
-  expect(JSON.parse(first).length).toBe(400);
+  expect(JSON.parse(first).length).toBe(100);
   expect(second).toBe(first);
   expect(readdirSync(folder).filter((name) => name.startsWith("."))).toEqual([]);
 });

@@ -7,7 +7,7 @@ import { Dispatcher } from "../src/server/dispatcher.js";
 import { HttpRouter } from "../src/server/http-router.js";
 import { listen } from "../src/server/node-http.js";
 import { ENDPOINT_OPTIONS } from "../src/server/options.js";
-import { httpTransport } from "../src/server/transports.js";
+import { httpTransport } from "../src/server/store.js";
 import { programOf } from "./support.js";
 
 const SILENCE_MS = 150;

@@ -3,7 +3,6 @@
 import { useMemo, useState } from "preact/hooks";
 import type uPlot from "uplot";
 import type { CertificateFound } from "../generated/events";
-import { Candidates } from "../panels/candidates";
 import { axisOf, Chart, steps } from "../parts/chart";
 import { Choice } from "../parts/choice";
 import { candidateName, counted, money, score, time } from "../parts/format";
@@ -30,7 +29,6 @@ const CROWD = 150;
 
 export function ProgressView({ view }: ViewProps) {
   const [axis, setAxis] = useState<Axis>("calls");
-  const [form, setForm] = useState<"plot" | "table">("plot");
   const found = useMemo(() => progress(view, axis), [view, axis]);
   return (
     <>
@@ -40,24 +38,13 @@ export function ProgressView({ view }: ViewProps) {
       </p>
       <div class="row tools">
         <Choice legend="Over" options={AXES} value={axis} onChange={setAxis} />
-        <Choice
-          legend="As"
-          options={[
-            ["plot", "plot"],
-            ["table", "table"],
-          ]}
-          value={form}
-          onChange={setForm}
-        />
       </div>
       {view.candidates.length === 0 ? (
         <p class="empty">
           No candidate yet: the first point is the seed, once it is scored on all {selectingRow(view)}s.
         </p>
-      ) : form === "plot" ? (
-        <Plot view={view} found={found} axis={axis} />
       ) : (
-        <Candidates view={view} candidates={view.candidates} />
+        <Plot view={view} found={found} axis={axis} />
       )}
     </>
   );
@@ -94,7 +81,7 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
   return (
     <figure class="panel">
       <Chart
-        label={`Best score over ${AXES.find(([name]) => name === axis)?.[1]}; the table has the same figures`}
+        label={`Best score over ${AXES.find(([name]) => name === axis)?.[1]}; the list of the Tree view has the same figures`}
         options={options}
         data={data}
       />

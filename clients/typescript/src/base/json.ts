@@ -24,47 +24,33 @@ const CLOSE_BRACE = 0x7d;
  * Throws `ParseError` unless the bytes are one JSON value in UTF-8 that nests no deeper than `MAX_DEPTH`.
  */
 export function parseJson(bytes: Uint8Array): unknown {
-  if (nestsTooDeep(bytes)) throw unreadable(`nested beyond ${MAX_DEPTH} levels`);
-  let text: string;
+  if (nestsTooDeep(bytes)) throw new ParseError(undefined, { reason: `nested beyond ${MAX_DEPTH} levels` });
+  let value: unknown;
   try {
-    text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    value = JSON.parse(withLargeIntegersMarked(text));
   } catch (error) {
-    if (error instanceof TypeError) throw unreadable("not UTF-8");
+    // The engine's own message quotes the body, which may hold what no log should.
+    if (error instanceof SyntaxError) throw new ParseError(undefined, { reason: "not JSON" });
+    if (error instanceof TypeError) throw new ParseError(undefined, { reason: "not UTF-8" });
     throw error;
   }
-  const value = parsed(text);
-  if (overflows(value)) throw unreadable("a number beyond what a double holds");
-  // Bytes that are UTF-8 hold half a surrogate pair only as an escape: most bodies need no look at their texts.
-  if (/\\u[dD][89a-fA-F]/.test(text) && hasHalfPair(value)) throw unreadable("half of a surrogate pair in a text");
+  const reason = faultIn(value);
+  if (reason !== undefined) throw new ParseError(undefined, { reason });
   return value;
 }
 
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(withLargeIntegersMarked(text));
-  } catch (error) {
-    // The engine's own message quotes the body, which may hold what no log should.
-    if (error instanceof SyntaxError) throw unreadable("not JSON");
-    throw error;
+/** Why what the engine has parsed is no message. */
+function faultIn(value: unknown): string | undefined {
+  if (typeof value === "string") return value.isWellFormed() ? undefined : "half of a surrogate pair in a text";
+  // `1e400` is JSON by its grammar, but the engine makes it Infinity, which is none.
+  if (typeof value === "number") return Number.isFinite(value) ? undefined : "a number beyond what a double holds";
+  if (typeof value !== "object" || value === null) return undefined;
+  for (const part of Array.isArray(value) ? value : Object.entries(value).flat()) {
+    const fault = faultIn(part);
+    if (fault !== undefined) return fault;
   }
-}
-
-function unreadable(reason: string): ParseError {
-  return new ParseError(undefined, { reason });
-}
-
-function hasHalfPair(value: unknown): boolean {
-  if (typeof value === "string") return !value.isWellFormed();
-  if (typeof value !== "object" || value === null) return false;
-  if (Array.isArray(value)) return value.some(hasHalfPair);
-  return Object.entries(value).some(([key, item]) => !key.isWellFormed() || hasHalfPair(item));
-}
-
-/** `1e400` is JSON by its grammar, but the engine makes it Infinity, which is none. */
-function overflows(value: unknown): boolean {
-  if (typeof value === "number") return !Number.isFinite(value);
-  if (typeof value !== "object" || value === null) return false;
-  return (Array.isArray(value) ? value : Object.values(value)).some(overflows);
+  return undefined;
 }
 
 /** Counted on the bytes, before anything is built: brackets inside strings do not count. */

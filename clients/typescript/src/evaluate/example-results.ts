@@ -12,6 +12,7 @@ import type { Call } from "../wire/call.js";
 import type { ExampleCalls } from "../wire/example-calls.js";
 import { judge } from "../wire/verdict.js";
 import { readComponentFeedback } from "./component-feedback.js";
+import type { Outcome } from "./deadline.js";
 import { withLog, writtenBy } from "./example-log.js";
 
 /** A score in the form of the contract. */
@@ -79,18 +80,18 @@ export function withoutModelResult(call: Call, output: JsonValue, attempt: Attem
   return { ...unscored("infra_error", { type: "model_unavailable", message: wellFormed(message) }, attempt), output };
 }
 
-/** The result of an example past its deadline; `fault`: what shows that the example itself took too long. */
-export function timedOutResult(timeoutS: number | undefined, fault: string, attempt: Attempt): ExampleResult {
-  const message = `ran longer than ${timeoutS} s ${fault}`;
+/** The result of an example that threw, was cancelled, or ran past its deadline. */
+export function unfinishedResult(
+  ending: Exclude<Outcome<unknown>, { kind: "done" }>,
+  timeoutS: number,
+  attempt: Attempt,
+): ExampleResult {
+  if (ending.kind === "cancelled") return cancelledResult(attempt);
+  if (ending.kind === "failed") return failedResult(ending.error, attempt);
+  const message = `ran longer than ${timeoutS} s ${ending.fault}`;
   const { openModelCall: call } = attempt.calls;
   if (call === undefined) return unscored("timeout", { type: "timeout", message }, attempt);
   return unscored("infra_error", { type: "timeout", message: wellFormed(`${message} [${call}]`) }, attempt);
-}
-
-/** The same result with its trajectory, if that is JSON. */
-export function withTrajectory(result: ExampleResult, trajectory: unknown): ExampleResult {
-  const steps = orUndefined(() => toJsonValue(trajectory));
-  return steps === undefined || steps === null ? result : { ...result, trajectory: steps };
 }
 
 /** The result of an example that was stopped, with its cost until then, or that was never started. */

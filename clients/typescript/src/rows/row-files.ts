@@ -5,7 +5,6 @@ import { nearest } from "../base/edit-distance.js";
 import { parseExactly } from "../base/exact-values.js";
 import { builtin } from "../base/runtime.js";
 import { isObject, shown } from "../base/values.js";
-import { csvRecords } from "./csv.js";
 
 export interface PlacedRow {
   row: unknown;
@@ -124,4 +123,42 @@ function checkedHeader(path: string, names: string[]): string[] {
     `${path}: one column, ${shown(first)}: is ${shown(other)} the separator? Columns are separated by commas: save the ` +
       "file with commas, or rename the column",
   );
+}
+
+/** A quoted or plain value, and what ends it. */
+const VALUE = /(?:"([^"]*(?:""[^"]*)*)"|([^",\r\n][^,\r\n]*|))(,|\r\n|\n|\r|$)/y;
+
+/**
+ * Yield the records of CSV by RFC 4180, each with the line that it begins on, empty lines excepted: columns separated by
+ * commas, values in quotes with `""` for a quote, lines of any ending. Throws `SetupError` at a quote that nothing ends.
+ */
+export function* csvRecords(path: string, text: string): Generator<{ values: string[]; line: number }> {
+  let [at, line] = [0, 1];
+  let record = { values: [] as string[], line };
+  while (at < text.length || record.values.length > 0) {
+    VALUE.lastIndex = at;
+    const found = VALUE.exec(text);
+    if (found === null) throw new SetupError(`${path}: line ${line}: ${faultAt(text, at)}`);
+    const [whole, quoted, plain = "", end] = found;
+    at += whole.length;
+    line += quoted === undefined ? 0 : lineEnds(quoted);
+    record.values.push(quoted?.replaceAll('""', '"') ?? plain);
+    if (end === ",") continue;
+    line++;
+    if (record.values.length > 1 || quoted !== undefined || plain !== "") yield record;
+    record = { values: [], line };
+    if (end === "") return;
+  }
+}
+
+function faultAt(text: string, at: number): string {
+  const isClosed = /"[^"]*(?:""[^"]*)*"/y;
+  isClosed.lastIndex = at;
+  return isClosed.test(text)
+    ? "a comma or the end of the line must follow a value in quotes; write a quote inside of it twice"
+    : "a value in quotes has no end";
+}
+
+function lineEnds(text: string): number {
+  return text.match(/\r\n|\n|\r/g)?.length ?? 0;
 }

@@ -6,18 +6,10 @@ import { runAfter } from "../base/timers.js";
 import { CallIdConflict, CallNotFound } from "../generated/errors.js";
 import type { CancelResult } from "../generated/types.js";
 import { type Answer, answerOf, type Job, sizeOf } from "./jobs.js";
+import type { CallBounds } from "./store.js";
 
 /** Approximate memory overhead of one stored answer, so that many small answers are bounded too. */
 const ENTRY_BYTES = 1024;
-
-export interface CallBounds {
-  /** Seconds after which a running call that no request waits for is cancelled. */
-  abandonAfterS: number;
-  /** Seconds for which an answer is kept after it was last requested. */
-  keepAnswersS: number;
-  /** Bytes of all stored answers; the least recently requested one is evicted first, the newest one is never evicted. */
-  maxAnswerBytes: number;
-}
 
 interface Call {
   readonly id: string;

@@ -6,7 +6,7 @@ import type { DiscoverResult } from "../generated/types.js";
 import { type Candidate, isScoreProgram, type Program, takesWholeBatches } from "../program/program.js";
 import type { Rows } from "../rows/rows.js";
 import type { Settings } from "./options.js";
-import type { Transport } from "./transports.js";
+import type { Transport } from "./store.js";
 
 /** Build the result of `discover`, which stays the same for the life of an instance. */
 export async function discoveryOf(

@@ -21,7 +21,7 @@ import { answerText, errorText, invalid, readEnvelope } from "./envelope.js";
 import { type Answer, answerOf, asRpcError, type Job } from "./jobs.js";
 import { type Jobs, jobsOf } from "./methods.js";
 import type { Settings } from "./options.js";
-import type { Transport } from "./transports.js";
+import type { Transport } from "./store.js";
 
 const LONGEST_ECHO = 100;
 

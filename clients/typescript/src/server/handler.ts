@@ -9,8 +9,7 @@ import type { Program } from "../program/program.js";
 import { Dispatcher } from "./dispatcher.js";
 import { HttpRouter } from "./http-router.js";
 import { ENDPOINT_OPTIONS } from "./options.js";
-import type { MemoryStore } from "./store.js";
-import { httpTransport } from "./transports.js";
+import { httpTransport, type MemoryStore } from "./store.js";
 
 const HANDLER_OPTIONS = {
   ...ENDPOINT_OPTIONS,

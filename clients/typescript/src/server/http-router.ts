@@ -18,9 +18,6 @@ export interface HttpRouterOptions {
   allowedOrigins: readonly string[];
 }
 
-/** The only value of `Expect` that HTTP defines. */
-const CONTINUE = "100-continue";
-
 const JSON_HEADERS = { "content-type": "application/json" };
 
 const PREFLIGHT = {
@@ -65,8 +62,6 @@ export class HttpRouter {
     if (type !== "application/json") return refusal(415, invalid("the content type must be application/json"));
     const encoding = headers.get("content-encoding")?.trim().toLowerCase() ?? "identity";
     if (encoding !== "identity") return refusal(415, invalid("the body must have no Content-Encoding"));
-    const expectation = headers.get("expect")?.trim().toLowerCase() ?? CONTINUE;
-    if (expectation !== CONTINUE) return refusal(417, invalid("the only Expect accepted is 100-continue"));
     const dispatcher = await this.#dispatcher();
     if (dispatcher instanceof RpcError) return refusal(200, dispatcher);
     const allowed = dispatcher.discovery.limits.max_request_bytes;

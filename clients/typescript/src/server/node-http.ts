@@ -45,8 +45,6 @@ export async function listen(router: HttpRouter, address: ListenAddress, silence
   const server = createServer(bounds, onRequest);
   // Without this Node sends 100-continue for every body, needed or not.
   server.on("checkContinue", onRequest);
-  // Without this Node refuses other expectations by itself, without a JSON-RPC error.
-  server.on("checkExpectation", onRequest);
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error) => reject(cannotListen(error, address)));
     if (address.descriptor === undefined) server.listen(address.port, address.host, resolve);

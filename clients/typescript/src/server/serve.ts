@@ -9,6 +9,7 @@ import { hostChecker, isLoopback } from "../base/hosts.js";
 import { MAX_TIMER_MS } from "../base/timers.js";
 import { PACKAGE_VERSION } from "../base/version.js";
 import { captureOutput } from "../evaluate/capture-output.js";
+import type { DiscoverResult } from "../generated/types.js";
 import { isBatchProgram, type Program } from "../program/program.js";
 import { Dispatcher } from "./dispatcher.js";
 import { HttpRouter } from "./http-router.js";
@@ -16,9 +17,8 @@ import { boundAddress, LISTEN_OPTIONS, type ListenAddress, listenAddressOf, urlO
 import { listen } from "./node-http.js";
 import { ENDPOINT_OPTIONS } from "./options.js";
 import { asSetupError } from "./start-error.js";
-import { MemoryStore, STORE_OPTIONS } from "./store.js";
+import { httpTransport, MemoryStore, STORE_OPTIONS } from "./store.js";
 import { type ServerToken, serverToken, tokenRequired } from "./token-file.js";
-import { httpTransport } from "./transports.js";
 
 /** How long a response may take to be sent after the server closes. */
 const CLOSE_GRACE_MS = 500;
@@ -86,10 +86,9 @@ export async function serve<Data, Output, Component extends string = string>(
     const address = listenAddressOf(settings);
     key = serverToken(address.host, settings.tokenFile);
     if (key.excludedBy !== undefined) console.error(exclusion(key));
-    const running = await start(program as Program, settings, key, address);
+    const { running, discovery } = await start(program as Program, settings, key, address);
     captureOutput();
-    if (settings.ownsProcess) running.ownProcess();
-    announce(running, key, settings);
+    announce(running, discovery, key, settings);
     if (!returnsScores(program as Program)) console.error(WITHOUT_SCORE);
     return running;
   } catch (error) {
@@ -103,11 +102,12 @@ async function start(
   given: ServeSettings,
   key: ServerToken,
   address: ListenAddress,
-): Promise<NodeServer> {
+): Promise<{ running: RunningServer; discovery: DiscoverResult }> {
   const settings = { ...given, digest: given.digest ?? digestOfScript() };
   const { allowedOrigins } = settings;
   const store = new MemoryStore(settings);
   const dispatcher = await Dispatcher.create(program, settings, httpTransport(store));
+  const { discovery } = dispatcher;
   let isOurs = hostChecker(address.host, address.allowedHosts);
   const allowsHost = (host: string | null): boolean => isOurs(host);
   const router = new HttpRouter(async () => dispatcher, { token: key.token, basePath: "", allowsHost, allowedOrigins });
@@ -120,71 +120,53 @@ async function start(
       throw new SetupError(tokenRequired(bound));
     }
   }
-  return new NodeServer(
-    urlOf(server, address),
-    key,
-    dispatcher,
-    store,
-    server,
-    Math.min(settings.drainS * 1000, MAX_TIMER_MS),
-  );
+  const end = async (): Promise<void> => {
+    disown?.();
+    dispatcher.draining = true;
+    store.calls.cancelAll();
+    await closeServer(server);
+    key.discard();
+  };
+  let ended: Promise<void> | undefined;
+  const close = (): Promise<void> => {
+    ended ??= end();
+    return ended;
+  };
+  const drain = async (): Promise<void> => {
+    const longestMs = Math.min(settings.drainS * 1000, MAX_TIMER_MS);
+    await Promise.race([dispatcher.drain(), delay(longestMs, undefined, { ref: false })]);
+    await close();
+  };
+  const instanceId = discovery.server.instance_id;
+  const running = { url: urlOf(server, address), token: key.token, instanceId, drain, close };
+  const disown = settings.ownsProcess ? ownProcess(running, key) : undefined;
+  return { running, discovery };
 }
 
-class NodeServer implements RunningServer {
-  readonly #disown: (() => void)[] = [];
-  #closed: Promise<void> | undefined;
+/** Let the process end as its server does; returns a function that undoes that. */
+function ownProcess({ drain, close }: RunningServer, { discard }: ServerToken): () => void {
+  const reactions = {
+    SIGTERM: () => drain().then(() => process.exit(0)),
+    SIGINT: () => close().then(() => process.exit(130)),
+    unhandledRejection: (error: unknown) =>
+      console.error("evolverpc: unhandled promise rejection in the program", error),
+    exit: discard,
+  };
+  for (const [event, react] of Object.entries(reactions)) process.on(event, react);
+  return () => {
+    for (const [event, react] of Object.entries(reactions)) process.off(event, react);
+  };
+}
 
-  constructor(
-    readonly url: string,
-    private readonly key: ServerToken,
-    readonly dispatcher: Dispatcher,
-    private readonly store: MemoryStore,
-    private readonly server: Server,
-    private readonly drainMs: number,
-  ) {}
-
-  get token(): string {
-    return this.key.token;
-  }
-
-  get instanceId(): string {
-    return this.dispatcher.discovery.server.instance_id;
-  }
-
-  async drain(): Promise<void> {
-    await Promise.race([this.dispatcher.drain(), delay(this.drainMs, undefined, { ref: false })]);
-    await this.close();
-  }
-
-  close(): Promise<void> {
-    this.#closed ??= this.#close();
-    return this.#closed;
-  }
-
-  ownProcess(): void {
-    const on = (event: string, action: (...details: unknown[]) => void): void => {
-      process.on(event, action);
-      this.#disown.push(() => process.off(event, action));
-    };
-    on("SIGTERM", () => this.drain().then(() => process.exit(0)));
-    on("SIGINT", () => this.close().then(() => process.exit(130)));
-    on("unhandledRejection", (error) => console.error("evolverpc: unhandled promise rejection in the program", error));
-    on("exit", this.key.discard);
-  }
-
-  async #close(): Promise<void> {
-    for (const disown of this.#disown) disown();
-    this.dispatcher.draining = true;
-    this.store.calls.cancelAll();
-    const closed = new Promise((resolve) => this.server.close(resolve));
-    // A connection becomes idle when its last response has been sent.
-    const sweep = setInterval(() => this.server.closeIdleConnections(), CLOSE_SWEEP_MS);
-    const force = setTimeout(() => this.server.closeAllConnections(), CLOSE_GRACE_MS);
-    await closed;
-    clearInterval(sweep);
-    clearTimeout(force);
-    this.key.discard();
-  }
+/** Close once the last responses have been sent, or soon. */
+async function closeServer(server: Server): Promise<void> {
+  const closed = new Promise((resolve) => server.close(resolve));
+  // A connection becomes idle when its last response has been sent.
+  const sweep = setInterval(() => server.closeIdleConnections(), CLOSE_SWEEP_MS);
+  const force = setTimeout(() => server.closeAllConnections(), CLOSE_GRACE_MS);
+  await closed;
+  clearInterval(sweep);
+  clearTimeout(force);
 }
 
 function exclusion({ file, excludedBy }: ServerToken): string {
@@ -199,10 +181,13 @@ function returnsScores(program: Program): boolean {
   return program.score !== undefined || isBatchProgram(program);
 }
 
-function announce(running: NodeServer, key: ServerToken, settings: ServeSettings): void {
+function announce(
+  { url, instanceId }: RunningServer,
+  { program, datasets = {} }: DiscoverResult,
+  key: ServerToken,
+  settings: ServeSettings,
+): void {
   const print = settings.announce ?? ((line: string) => process.stdout.write(`${line}\n`));
-  const { url, instanceId, dispatcher } = running;
-  const { program, datasets = {} } = dispatcher.discovery;
   if (settings.json ?? process.env.GEPA_READY_JSON === "1") {
     const ready = { event: "ready", url, token: key.given ? null : key.token, token_file: key.file ?? null };
     print(JSON.stringify({ ...ready, instance_id: instanceId, pid: process.pid }));

@@ -12,7 +12,7 @@ import { Dispatcher } from "./dispatcher.js";
 import { errorText } from "./envelope.js";
 import { ENDPOINT_OPTIONS, type EndpointOptions, type Settings } from "./options.js";
 import { asSetupError } from "./start-error.js";
-import { stdioTransport } from "./transports.js";
+import { stdioTransport } from "./store.js";
 
 const NEWLINE = 0x0a;
 const DEFAULT_MAX_LINE_BYTES = 512 * 2 ** 20;

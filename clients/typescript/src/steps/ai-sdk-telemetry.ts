@@ -1,7 +1,7 @@
 /** Steps of the AI SDK by itself, from version 7 on: it reports its calls to integrations that are registered globally. */
 
 import { isObject } from "../base/values.js";
-import type { StepHandle } from "../program/run-step.js";
+import type { StepHandle } from "../program/program.js";
 import { answered } from "./ai-sdk-answers.js";
 import { isTraced, ModelCall } from "./model-calls.js";
 import { step } from "./steps.js";

@@ -7,8 +7,7 @@ import type { Notices } from "../base/notices.js";
 import { faults } from "../base/validate.js";
 import { isObject } from "../base/values.js";
 import type { Step, Usage } from "../generated/types.js";
-import type { Candidate } from "../program/program.js";
-import type { StepHandle, StepLabel } from "../program/run-step.js";
+import type { Candidate, StepHandle, StepLabel } from "../program/program.js";
 import { PARSE_FAILURE, ParseFailure, partsOf, titleOf, unknownComponent } from "./steps.js";
 
 /** Parse failures that a step has recorded: the steps around it get an ordinary error. */

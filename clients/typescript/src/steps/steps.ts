@@ -3,7 +3,7 @@
 import { nearest } from "../base/edit-distance.js";
 import { isObject, shown } from "../base/values.js";
 import type { Step } from "../generated/types.js";
-import type { RunStep, StepLabel } from "../program/run-step.js";
+import type { RunStep, StepLabel } from "../program/program.js";
 import { currentPlace } from "../wire/place.js";
 
 /** The type of an error for a model's answer without the expected structure. */

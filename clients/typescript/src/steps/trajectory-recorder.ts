@@ -2,8 +2,7 @@
 
 import type { Notices } from "../base/notices.js";
 import type { Step } from "../generated/types.js";
-import type { Candidate } from "../program/program.js";
-import type { RunStep } from "../program/run-step.js";
+import type { Candidate, RunStep } from "../program/program.js";
 import { currentPlace, inPlace } from "../wire/place.js";
 import { activeContext, spanContextOf } from "./opentelemetry.js";
 import type { Span } from "./span-attributes.js";

@@ -32,6 +32,11 @@ const MAX_COMPRESSED = 256 * 1024;
 
 export type Header = (name: string) => string | undefined;
 
+/** Headers that are the properties of an object. */
+export function headerOf(headers: unknown): Header {
+  return (name) => read(headers, name)?.toString();
+}
+
 interface Zlib {
   unzipSync(bytes: Uint8Array, options: object): Uint8Array;
   brotliDecompressSync(bytes: Uint8Array, options: object): Uint8Array;

@@ -70,7 +70,9 @@ export class Call {
     return this.method === "GET" && this.#answer?.isStream === true;
   }
 
-  sent(part: string | Uint8Array): void {
+  /** A part of the body; what is neither text nor bytes is none. */
+  sent(part: unknown): void {
+    if (typeof part !== "string" && !(part instanceof Uint8Array)) return;
     this.#sentBytes += part.length;
     if (this.#sentBytes - part.length <= MAX_KEPT) this.#sent.push(part);
   }

@@ -1,6 +1,7 @@
 /** Watch the requests of `node:http` and `node:https`, which axios, node-fetch, got and the SDK of AWS send. */
 
 import { builtin } from "../base/runtime.js";
+import { headerOf } from "./answer-reader.js";
 import type { Call } from "./call.js";
 import { isTimeout } from "./failures.js";
 import { intercept } from "./intercept.js";
@@ -38,7 +39,7 @@ export function watchHttp(): void {
   intercept(request.prototype, "emit", onEvent);
   intercept(request.prototype, "destroy", ({ [watched]: call }, error: unknown) => stop(call, error));
   intercept(response.prototype, "push", ({ [watched]: call, trailers }, part: Uint8Array | string | null) => {
-    if (part === null) call?.completed((name) => trailers[name]);
+    if (part === null) call?.completed(headerOf(trailers));
     else call?.received(part);
   });
   intercept(response.prototype, "destroy", ({ [watched]: call }, error: unknown) => stop(call, error));
@@ -46,7 +47,7 @@ export function watchHttp(): void {
 
 function onSent(request: ClientRequest, part: unknown): void {
   if (request[watched] === undefined) request[watched] = begun(request) ?? null;
-  if (typeof part === "string" || part instanceof Uint8Array) request[watched]?.sent(part);
+  request[watched]?.sent(part);
 }
 
 function begun(request: ClientRequest): Call | undefined {
@@ -60,14 +61,10 @@ function onEvent({ [watched]: call }: ClientRequest, event: string, given: unkno
   if (event === "response") {
     const response = given as IncomingMessage;
     response[watched] = call;
-    call.answered(response.statusCode, (name) => response.headers[name]?.toString());
+    call.answered(response.statusCode, headerOf(response.headers));
   } else if (event === "error") call.broke(given);
   else if (event === "close") call.fail({ reason: "cut off" });
-  else if (event === "upgrade") {
-    call.answered((given as IncomingMessage).statusCode, () => undefined);
-    call.completed();
-    watchWebSocket(socket, call.host);
-  }
+  else if (event === "upgrade") watchWebSocket(call, (given as IncomingMessage).statusCode, socket);
 }
 
 /** The client ends a call before its answer has ended: a reset of the connection comes this way too. */

@@ -1,6 +1,7 @@
 /** Watch the streams of `node:http2`, over which grpc-js and the SDK of AWS call. */
 
 import { builtin } from "../base/runtime.js";
+import { headerOf } from "./answer-reader.js";
 import type { Call } from "./call.js";
 import { intercept, oncePerPrototype } from "./intercept.js";
 import { beginCall } from "./place.js";
@@ -45,16 +46,12 @@ const watchRequests = oncePerPrototype<Session>((prototype) => {
 
 function watch(stream: object, call: Call): void {
   let trailers: Headers = {};
-  for (const name of ["write", "end"]) {
-    intercept(stream, name, (_, part: unknown) => {
-      if (typeof part === "string" || part instanceof Uint8Array) call.sent(part);
-    });
-  }
+  for (const name of ["write", "end"]) intercept(stream, name, (_, part: unknown) => call.sent(part));
   intercept(stream, "push", (_, part: Uint8Array | null) => {
     if (part !== null) call.received(part);
   });
   intercept(stream, "emit", (_, event: string, given: unknown) => {
-    if (event === "response") call.answered(Number((given as Headers)[":status"]), headerOf(given as Headers));
+    if (event === "response") call.answered(Number((given as Headers)[":status"]), headerOf(given));
     else if (event === "trailers") trailers = given as Headers;
     else if (event === "error") call.broke(given);
     else if (event === "end") call.completed(headerOf(trailers));
@@ -70,8 +67,4 @@ function closed({ rstCode = 0 }: { rstCode?: number }, call: Call, trailers: Hea
   if (TRANSIENT_RESETS.has(rstCode)) call.fail({ reason: "cut off" });
   else if (rstCode === 0) call.completed(headerOf(trailers));
   else call.broke();
-}
-
-function headerOf(headers: Headers): (name: string) => string | undefined {
-  return (name) => headers[name]?.toString();
 }

@@ -2,7 +2,7 @@
 
 import { read } from "../base/error-values.js";
 import { builtin } from "../base/runtime.js";
-import type { Header } from "./answer-reader.js";
+import { type Header, headerOf } from "./answer-reader.js";
 import type { Call } from "./call.js";
 import { intercept, oncePerPrototype } from "./intercept.js";
 import { beginCall } from "./place.js";
@@ -46,16 +46,14 @@ const watchMethods = oncePerPrototype<UndiciRequest>((prototype) => {
   };
   on(["onBodySent"], (call, part: Uint8Array) => call.sent(part));
   on(["onHeaders", "onResponseStart"], (call, status: number, headers: unknown) => {
-    call.answered(status, headerOf(headers));
+    call.answered(status, undiciHeader(headers));
   });
   on(["onData", "onResponseData"], (call, part: Uint8Array) => call.received(part));
-  on(["onComplete", "onResponseEnd"], (call, trailers: unknown) => call.completed(headerOf(trailers)));
+  on(["onComplete", "onResponseEnd"], (call, trailers: unknown) => call.completed(undiciHeader(trailers)));
   on(["onError", "onResponseError"], (call, error: unknown) => call.broke(error));
-  on(["onUpgrade", "onRequestUpgrade"], (call, status: number, _headers: unknown, socket: FrameSocket) => {
-    call.answered(status, () => undefined);
-    call.completed();
-    watchWebSocket(socket, call.host);
-  });
+  on(["onUpgrade", "onRequestUpgrade"], (call, status: number, _headers: unknown, socket: FrameSocket) =>
+    watchWebSocket(call, status, socket),
+  );
 });
 
 function hostOf(origin: string | URL): string {
@@ -63,13 +61,8 @@ function hostOf(origin: string | URL): string {
 }
 
 /** Headers as undici has them: a list of names and values in turn, of bytes, or an object. */
-function headerOf(headers: unknown): Header {
-  if (!Array.isArray(headers)) {
-    return (name) => {
-      const value = read(headers, name);
-      return value === undefined ? undefined : String(value);
-    };
-  }
+function undiciHeader(headers: unknown): Header {
+  if (!Array.isArray(headers)) return headerOf(headers);
   return (name) => {
     for (let at = 0; at < headers.length; at += 2) {
       const key: Uint8Array | string = headers[at]; // its length alone rules most out

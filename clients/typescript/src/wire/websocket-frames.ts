@@ -1,5 +1,6 @@
 /** Watch a WebSocket after its handshake: a server that closes it with a code of 1011 to 1013 fails transiently. */
 
+import type { Call } from "./call.js";
 import { intercept } from "./intercept.js";
 import { beginCall } from "./place.js";
 
@@ -10,9 +11,11 @@ export interface FrameSocket {
 
 const CLOSE = 8;
 
-/** Watch what the host sends; the connection is a call of its own, which has no end but these. */
-export function watchWebSocket(socket: FrameSocket, host: string): void {
-  const call = beginCall(host, "WEBSOCKET", "");
+/** End the handshake, and watch what the host sends; the connection is a call of its own, which has no end but these. */
+export function watchWebSocket(handshake: Call, status: number, socket: FrameSocket): void {
+  handshake.answered(status, () => undefined);
+  handshake.completed();
+  const call = beginCall(handshake.host, "WEBSOCKET", "");
   if (call === undefined) return;
   const frames = new FrameReader((opcode, code) => {
     if (opcode === CLOSE && code >= 1011 && code <= 1013) call.fail({ reason: `closed with ${code}`, status: code });

@@ -108,8 +108,6 @@ function Commit({ id, branch = null }: { id: string; branch?: string | null }) {
 }
 
 function CertificatePanel({ version: { certificate } }: { version: Version }) {
-  const test = certificate?.test as Record<string, unknown> | undefined;
-  const number = (name: string) => (typeof test?.[name] === "number" ? score(test[name]) : "unknown");
   return (
     <section class="panel">
       <h2>Is the gain real?</h2>
@@ -118,20 +116,6 @@ function CertificatePanel({ version: { certificate } }: { version: Version }) {
       ) : (
         <>
           <Inline as="p" text={String(certificate.statement ?? certificate.verdict ?? "")} length={2_000} />
-          {test !== undefined && (
-            <Facts
-              facts={[
-                ["test rows", number("rows")],
-                ["seed", number("seed")],
-                ["best", number("best")],
-                [
-                  "difference",
-                  `${number("difference")}, between ${number("low")} and ${number("high")} at a confidence of ${number("confidence")}`,
-                ],
-                ["p-value", number("p_value")],
-              ]}
-            />
-          )}
           <details>
             <summary>The whole certificate</summary>
             <Block text={JSON.stringify(certificate, null, 2)} label="The whole certificate" />
