@@ -9,9 +9,10 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from typing import Literal, Self
 
+from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import MutationRejected
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.repository import LINK, SUBMODULE
@@ -55,6 +56,9 @@ def _matches(path: Sequence[str], names: Sequence[str]) -> bool:
         return any(_matches(path[at:], names[1:]) for at in range(len(path) + 1))
     return bool(path) and fnmatchcase(path[0], names[0]) and _matches(path[1:], names[1:])
 
+
+_NEVER = "(?!)"
+"""What Python makes of a range that is written backwards."""
 
 _MOST_BYTES = 4095
 
@@ -193,7 +197,14 @@ class Rules:
 
     @classmethod
     def of(cls, settings: Settings, prefix: str) -> Self:
-        """Return the rules of the settings; `prefix` leads from the repository's top to the settings' root."""
+        """Return the rules of the settings; `prefix` leads from the repository's top to the settings' root.
+
+        Raises:
+            SettingsError: a glob matches nothing.
+        """
+        for pattern in (*settings.allow, *settings.deny):
+            if _NEVER in translate(pattern):
+                raise SettingsError(f"`allow` or `deny`: {pattern!r} matches nothing: write a range as [a-z]")
         return cls(
             allow=Globs(settings.allow),
             deny=Globs(settings.deny),

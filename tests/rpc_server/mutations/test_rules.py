@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import MutationRejected
 from rpc_server.mutations.rules import Globs, Rules, link_fault, protected_globs
 from rpc_server.settings.settings import Settings
@@ -25,7 +26,6 @@ MEANT = [
     ("[!ab].py", "c.py", "a.py b.py /.py"),
     ("[a-c]", "b", "d -"),
     ("[]]", "]", "["),
-    ("[z-a]", "", "a z m"),
     ("[", "[", "a"),
     ("a.b", "a.b", "aXb"),
     ("**a", "xa a", "x/a"),
@@ -40,6 +40,12 @@ def test_a_glob_means_paths_from_the_top(glob: str, meant: str, others: str) -> 
     globs = Globs([glob])
     assert [path for path in meant.split() if globs.matching(path) is None] == []
     assert [path for path in others.split() if globs.matching(path) is not None] == []
+
+
+def test_a_glob_that_matches_nothing_is_a_fault_of_the_settings() -> None:
+    settings = Settings(program="app.py", allow_mutations=True, deny=("src/[z-a].py",))
+    with pytest.raises(SettingsError, match="z-a"):
+        Rules.of(settings, "")
 
 
 JUDGES = {
