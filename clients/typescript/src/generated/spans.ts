@@ -22,7 +22,6 @@ export const SPANS = {
   ],
   "CALL_TYPES": [
     "tool_call",
-    "tool-call",
     "tool_use"
   ],
   "TEXT_TYPES": [
@@ -43,14 +42,12 @@ export const SPANS = {
     ],
     "cached_input_tokens": [
       "gen_ai.usage.cache_read.input_tokens",
-      "llm.token_count.prompt_details.cache_read",
-      "ai.usage.cachedInputTokens"
+      "llm.token_count.prompt_details.cache_read"
     ],
     "cache_write_tokens": [
       "gen_ai.usage.cache_creation.input_tokens",
       "gen_ai.usage.cache_write.input_tokens",
-      "llm.token_count.prompt_details.cache_write",
-      "ai.usage.inputTokenDetails.cacheWriteTokens"
+      "llm.token_count.prompt_details.cache_write"
     ]
   },
   "SHORTEST_TEXT": 8,

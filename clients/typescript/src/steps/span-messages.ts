@@ -6,7 +6,7 @@ import { type Attributes, firstOf, parsed, type Span } from "./span-attributes.j
 
 const SYSTEM_ROLES: readonly string[] = SPANS.SYSTEM_ROLES;
 const TEXT_TYPES: readonly string[] = SPANS.TEXT_TYPES;
-const CALL_TYPES: readonly string[] = SPANS.CALL_TYPES;
+const CALL_TYPES: readonly string[] = [...SPANS.CALL_TYPES, "tool-call"]; // the last is the AI SDK's
 const ROLES = [...SYSTEM_ROLES, "user", "assistant", "tool"];
 
 /** A message of a model, as steps have it. */

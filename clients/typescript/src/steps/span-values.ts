@@ -14,8 +14,13 @@ const STATUS_UNSET = 0;
 
 const { OPERATIONS, OPENINFERENCE_KINDS, SHORTEST_TEXT, LONGEST_MODEL } = SPANS;
 
-/** The names of counts, in the order in which they are looked for; the last is one of `ModelCall`. */
-export const TOKENS = { ...SPANS.TOKENS, cache_write_hour_tokens: ["evolverpc.usage.cache_write_hour_tokens"] };
+/** The names of counts, in the order in which they are looked for: also those of the AI SDK, and one of `ModelCall`. */
+export const TOKENS = {
+  ...SPANS.TOKENS,
+  cached_input_tokens: [...SPANS.TOKENS.cached_input_tokens, "ai.usage.cachedInputTokens"],
+  cache_write_tokens: [...SPANS.TOKENS.cache_write_tokens, "ai.usage.inputTokenDetails.cacheWriteTokens"],
+  cache_write_hour_tokens: ["evolverpc.usage.cache_write_hour_tokens"],
+} as const;
 
 /** Whether a span is one of a model call, a tool, an agent or a chain; undefined for any other. */
 export function spanKind(attributes: Attributes): Kind | undefined {
