@@ -1,4 +1,4 @@
-"""A server on loopback that answers as a language model does, by a function: parts of OpenAI's, Anthropic's and Gemini's APIs."""
+"""A server on loopback that answers by a function, as a model: parts of OpenAI's, Anthropic's and Gemini's APIs."""
 
 import json
 import re
