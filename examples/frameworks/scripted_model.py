@@ -1,8 +1,9 @@
 """A scripted stand-in for a language model, in this process: for the program and for reflection.
 
-As the program's model it answers by `answer(conversation)` of an example's `knowledge.py`, which follows a rule only if
-the instructions of that call hold it. As the reflection model it answers the call of `evolverpc check`, reads the
-records that it is sent, and adds to the instructions each rule that their feedback names (`Rule: ...`).
+As the program's model it answers by `answer(conversation)` of an example's `knowledge.py` or else of `help_desk.py`,
+which knows a rule only if the instructions of that call hold it. As the reflection model it answers the call of
+`evolverpc check`, reads the records that it is sent, and adds to the instructions each rule that their feedback names
+(`Rule: ...`).
 """
 
 import contextlib

@@ -1,6 +1,7 @@
-"""A server on loopback that answers as a language model does, by a function: parts of OpenAI's and Anthropic's APIs."""
+"""A server on loopback that answers by a function, as a model: parts of OpenAI's, Anthropic's and Gemini's APIs."""
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -55,9 +56,12 @@ class ModelServer(ThreadingHTTPServer):
         url = f"http://127.0.0.1:{self.server_port}"
         self.variables = {
             "OPENAI_BASE_URL": f"{url}/v1",
+            "OPENAI_API_BASE": f"{url}/v1",
             "OPENAI_API_KEY": "none",
             "ANTHROPIC_BASE_URL": url,
             "ANTHROPIC_API_KEY": "none",
+            "GOOGLE_GEMINI_BASE_URL": url,
+            "GEMINI_API_KEY": "none",
         }
         """The environment variables by which clients find it."""
 
@@ -85,7 +89,9 @@ class _ModelHandler(BaseHTTPRequestHandler):
             self.close_connection = True
             return self._refuse(413, f"a request has a Content-Length of at most {MOST_BYTES} bytes")
         body = self.rfile.read(int(length))
-        interface = _INTERFACES.get(self.path.partition("?")[0])
+        path = self.path.partition("?")[0]
+        in_path = _MODEL_IN_PATH.search(path)
+        interface = _INTERFACES.get(_MODEL_IN_PATH.sub("MODEL", path))
         if interface is None:
             return self._refuse(404, f"a scripted model answers {', '.join(f'POST {path}' for path in _INTERFACES)}")
         read, write = interface
@@ -93,11 +99,13 @@ class _ModelHandler(BaseHTTPRequestHandler):
             request = json.loads(body)
             if request.get("stream"):
                 return self._refuse(400, "a scripted model does not stream: ask without `stream`")
-            model, conversation = str(request["model"]), read(request)
+            model, conversation = in_path[0] if in_path else str(request["model"]), read(request)
             if not conversation.messages:
                 raise ValueError("no message")
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-            return self._refuse(400, "the body must be JSON with `model` and `messages` or `input`, of texts")
+            return self._refuse(
+                400, "the body must be JSON with `model` and `messages` or `input`, or `contents`, of texts"
+            )
         answer = self.server.answer(conversation)
         asked = _tokens(conversation.instructions, *(text for _, text in conversation.messages))
         written = _tokens(answer if isinstance(answer, str) else _arguments(answer))
@@ -223,8 +231,35 @@ def _write_message(answer: Answer, call_id: str, read: int, written: int) -> dic
     }
 
 
+def _read_contents(request: Any) -> Conversation:
+    messages = [("system", _parts(request.get("systemInstruction") or {"parts": []}))]
+    for content in request["contents"]:
+        returned = [part["functionResponse"]["response"] for part in content["parts"] if "functionResponse" in part]
+        messages += [("tool", json.dumps(value)) for value in returned]
+        if not returned:
+            messages.append((content["role"], _parts(content)))
+    tools = [one for tool in request.get("tools") or [] for one in tool["functionDeclarations"]]
+    return _conversation(messages, tools, (request.get("generationConfig") or {}).get("responseJsonSchema", {}))
+
+
+def _parts(content: Any) -> str:
+    return "\n".join(part["text"] for part in content["parts"] if "functionCall" not in part)
+
+
+def _write_candidate(answer: Answer, call_id: str, read: int, written: int) -> dict[str, Any]:
+    part: dict[str, Any] = {"text": answer}
+    if isinstance(answer, ToolCall):
+        part = {"functionCall": {"id": call_id, "name": answer.name, "args": dict(answer.arguments)}}
+    usage = {"promptTokenCount": read, "candidatesTokenCount": written, "totalTokenCount": read + written}
+    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
+    return {"candidates": [candidate], "usageMetadata": usage}
+
+
+_MODEL_IN_PATH = re.compile(r"(?<=/models/)[^/:]+")
 _INTERFACES: dict[str, tuple[Callable[[Any], Conversation], Callable[[Answer, str, int, int], dict[str, Any]]]] = {
     "/v1/chat/completions": (_read_chat, _write_chat),
     "/v1/responses": (_read_response, _write_response),
     "/v1/messages": (_read_message, _write_message),
+    "/v1/models/MODEL:generateContent": (_read_contents, _write_candidate),
+    "/v1beta/models/MODEL:generateContent": (_read_contents, _write_candidate),
 }
