@@ -114,10 +114,12 @@ def optimize(
         given |= {name: name if name in held else _rows(name, value) for name, value in given_rows.items()}
         _check_program(program)
         if callable(settings.get("reflection_lm")):
-            raise SettingsError(
-                '`reflection_lm` is the name of a model, such as "openai/gpt-5": give a function that returns new '
-                "texts as `propose`"
+            other = (
+                'a `dspy.LM` belongs into the program: {"student": ..., "metric": ..., "reflection_lm": lm}'
+                if is_dspy(program)
+                else "give a function that returns new texts as `propose`"
             )
+            raise SettingsError(f'`reflection_lm` is the name of a model, such as "openai/gpt-5": {other}')
         if is_dspy(program):
             own["dspy"] = {"seed": settings.get("seed", 0), **own.get("dspy", {})}
         if propose is not None and settings.get("reflection_lm") is not None:

@@ -293,10 +293,7 @@ def scores_verdict(
     if failed / len(results) > TOLERATED:
         return "skipped", f"not judged: {failed} of {len(results)} examples failed, and the others score 0"
     if (fault := output_fault(results)) is not None:
-        return "failed", (
-            f"every score is 0 and {fault}: look at the outputs above and at the score function. If both are right, "
-            "`check` set to warn starts a run all the same"
-        )
+        return "failed", f"every score is 0 and {fault}: look at the outputs above and at the score function"
     feedback = {result.get("feedback") for result in results}
     same = (
         f", and every feedback is {one_line(feedback.pop() or '', 60)!r}"

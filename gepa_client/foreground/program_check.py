@@ -92,6 +92,8 @@ def run_check(
             _show_logs(console, report.examples)
         if report.passed:
             echo_next(console, _next(report, typed))
+        elif not brief:
+            echo(console, f"No run would be started{_otherwise(report)}.")
         if brief:
             for_program = on_failure is not fail or by_typescript.get()
             findings = _findings(report) if for_program else ""

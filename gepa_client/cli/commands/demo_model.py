@@ -2,7 +2,8 @@
 
 With `--local`: a small open model instead. The scripted one answers a message about a topic with the team that the
 prompt names for this topic, in a line such as `- dock: deliveries, returns`, else with a team as other companies have
-it. If it is asked for better instructions, it adds the teams that the feedback of the records expected.
+it. If it is asked for better instructions, it adds the teams that the feedback of the records expected; of other
+programs' records it adds the feedback itself.
 """
 
 import itertools
@@ -38,7 +39,8 @@ ELSEWHERE = {
 """Topic -> the team of other companies."""
 
 SCRIPTED = """A scripted stand-in, no language model: it knows the rows of examples/quickstart
-and costs nothing. A run prints what the model that it names would have cost."""
+and costs nothing. For other programs it adds the feedback of failed examples to
+the text. A run prints what the model that it names would have cost."""
 
 LOCAL = """SmolLM2-135M-Instruct, on this machine's processors: it answers requests for any model
 and costs nothing. Its answers are real, and those of a very small model."""
@@ -48,6 +50,7 @@ TEAM = re.compile(r"^- (\S+): (.+)$", re.MULTILINE)
 REFLECTION = re.compile(r"the following instructions.*?```\n(.*?)\n```\n", re.DOTALL)
 RECORD = re.compile(r"### text\n(.*?)\n\n.*?## Feedback\nexpected (\S+),", re.DOTALL)
 NEXT_RECORD = re.compile(r"^# Example \d+$", re.MULTILINE)
+FEEDBACK = re.compile(r"^## Feedback\n(.+?)(?=\n\n|\n```|\n#|\Z)", re.MULTILINE | re.DOTALL)
 
 
 def demo_model(
@@ -57,8 +60,9 @@ def demo_model(
 ) -> None:
     """Serve a scripted stand-in for a language model, so that examples/quickstart runs without a key.
 
-    It is no model: it knows the topics of that example's rows and nothing else. With --local, SmolLM2-135M-Instruct
-    answers: a real model, which shows that a program and its run cope with real answers, but too small to gain much.
+    It is no model: it knows the topics of that example's rows, and adds the feedback of other programs' examples to
+    their texts. With --local, SmolLM2-135M-Instruct answers: a real model, which shows that a program and its run cope
+    with real answers, but too small to gain much.
     """
     try:
         server = LocalModel(port) if local else ModelServer(answer, port)
@@ -105,7 +109,11 @@ def topic_of(message: str) -> str:
 
 
 def better_instructions(instructions: str, request: str) -> str:
-    """Return the instructions with the teams that the records of GEPA's request for reflection expected."""
+    """Return the instructions with what the records of GEPA's request for reflection expected, or their feedback."""
+    if RECORD.search(request) is None:
+        given = dict.fromkeys(" ".join(text.split()) for text in FEEDBACK.findall(request))
+        added = [f"- {text}" for text in given if " " in text and f"- {text}" not in instructions]
+        return "\n".join([instructions, *added])
     teams: dict[str, list[str]] = {name: topics.split(", ") for name, topics in TEAM.findall(instructions)}
     for message, expected in itertools.chain(*map(RECORD.findall, NEXT_RECORD.split(request))):
         topic = topic_of(message)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 CLIENT = str(Path(sys.executable).with_name("evolverpc"))
 SEED = "Which team should answer this message? Answer with one word."
@@ -74,6 +75,17 @@ def test_an_answer_is_right_if_the_prompt_names_the_team(variables: dict[str, st
     assert answers(variables, f"{SEED}\n- dock: returns, deliveries", "Where is my parcel?") == "dock"
     assert answers(variables, f"{SEED}\n- lab: defects", "Where is my parcel?") == "shipping"
     assert answers(variables, SEED, "Hello!") == "support"
+
+
+def test_to_the_texts_of_other_programs_it_adds_their_feedback(variables: dict[str, str]) -> None:
+    records = [
+        {"Inputs": {"order": f"a {thing}"}, "Generated Outputs": "post", "Feedback": feedback}
+        for thing, feedback in (("piano", "piano means freight,\nnot post"), ("letter", "right"))
+    ]
+    shown = {"current_instruction_doc": "Choose.", "dataset_with_feedback": records, "prompt_template": None}
+    request = InstructionProposalSignature.prompt_renderer(shown)
+    assert isinstance(request, str)
+    assert answers(variables, "", request) == "```\nChoose.\n- piano means freight, not post\n```"
 
 
 @pytest.mark.parametrize(

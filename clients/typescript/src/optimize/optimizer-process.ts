@@ -72,10 +72,7 @@ export async function runOptimizer(command: string, words: string[], options: Pr
         summary = event;
         continue;
       }
-      if (event.event === "started") {
-        runId = event.run_id;
-        if (onEvent === undefined) print(printed);
-      }
+      if (event.event === "started") runId = event.run_id;
       await onEvent?.(event);
     }
   } catch (error) {
@@ -85,5 +82,7 @@ export async function runOptimizer(command: string, words: string[], options: Pr
     await closed;
     process.off("exit", onExit);
   }
+  // What came before the run started would have broken the display, which is drawn in place.
+  if (runId !== undefined && onEvent === undefined) process.stderr.write(printed);
   return { runId, summary, printed: printed.trim() };
 }
