@@ -20,6 +20,8 @@ from collections.abc import Awaitable, Callable
 HEAD = struct.Struct(">IBI")
 WINDOW = 256 * 1024
 PIECE = 32 * 1024
+MOST_OPENED = 512
+"""Streams that the other side has begun and that are open: a further one is ended at once, as each takes memory."""
 
 READY, OPEN, DATA, ERRORS, END, CONSUMED, STOP, STATUS = range(8)
 """Kinds: process 1 is up; a stream begins, with its purpose as JSON; output or input, and stderr; it ends; so many
@@ -135,7 +137,9 @@ class Channels:
                 if kind > STATUS or size > 16 * 2**20:
                     raise BrokenChannels("what arrives is no frame")
                 content = await self._reader.readexactly(size)
-                if kind == OPEN:
+                if kind == OPEN and len(self._tasks) >= MOST_OPENED:
+                    await self.write(number, STOP, b"")
+                elif kind == OPEN:
                     channel = self._channels[number] = Channel(self, number)
                     task = asyncio.create_task(self._handle(channel, json.loads(content)))
                     self._tasks.add(task)
