@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -410,6 +411,11 @@ def parse_secret_header(text: str) -> tuple[str, str, str, str]:
     return match["host"].lower(), match["header"], f"{scheme} " if scheme else "", match["variable"]
 
 
+def _sandbox_here() -> SandboxKind:
+    """Return Docker if it is installed and bubblewrap is not."""
+    return "docker" if shutil.which("bwrap") is None and shutil.which("docker") is not None else "bubblewrap"
+
+
 class SandboxSettings(SettingsGroup, title="Sandboxes"):
     """Sandboxes: servers that are started for the run, from the program's repository."""
 
@@ -421,7 +427,11 @@ class SandboxSettings(SettingsGroup, title="Sandboxes"):
         anchor=_repo,
     )
     ref: str | None = setting(None, "Commit, tag or branch of repo.", metavar="COMMIT", shown="what is checked out")
-    sandbox: SandboxKind = setting("bubblewrap", "Sandbox backend; `process` isolates nothing, for development.")
+    sandbox: SandboxKind = setting(
+        _sandbox_here,
+        "Sandbox backend; `process` isolates nothing, for development.",
+        shown="bubblewrap, or docker where that alone is installed",
+    )
     sandboxes: PositiveInt = setting(1, "Sandboxes that run at the same time.")
     allow_hosts: Texts = setting(
         (), "Host that the program may reach besides models; repeatable.", metavar="HOST|CIDR|*"

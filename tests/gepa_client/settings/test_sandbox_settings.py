@@ -113,3 +113,15 @@ def test_other_servers_take_the_place_of_recorded_sandboxes() -> None:
 def test_a_run_from_elsewhere_does_not_choose_what_is_started_here() -> None:
     taken = imported_settings(loaded(pass_env=["MY_KEY"], allow_hosts=["*"]).recorded())
     assert not set(SandboxSettings.model_fields) & set(taken)
+
+
+@pytest.mark.parametrize(
+    ("installed", "chosen"), [("bwrap docker", "bubblewrap"), ("docker", "docker"), ("", "bubblewrap")]
+)
+def test_the_backend_is_the_one_that_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: str, chosen: str
+) -> None:
+    for name in installed.split():
+        (tmp_path / name).touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert RunConfig(repo="/program").sandbox == chosen
