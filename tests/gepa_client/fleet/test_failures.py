@@ -18,10 +18,13 @@ from tests.support.waiting import eventually
 async def test_calls_of_a_killed_endpoint_go_elsewhere_and_it_rejoins_automatically(cluster, opened, watch):
     doomed, other = cluster.start(4, held=True), cluster.start(4)
     async with opened(doomed, other) as fleet:
-        tasks = [begin(fleet, f"{number}") for number in range(12)]
+        ledgers = [Ledger(f"{number}") for number in range(12)]
+        tasks = [begin(fleet, ledger.name, ledger) for ledger in ledgers]
         await eventually(lambda: doomed._running == 4)
         cluster.kill(doomed)
         assert len(await results(*tasks)) == 12
+        repeated = [ledger.outcomes for ledger in ledgers if len(ledger.outcomes) > 1]
+        assert repeated == [["lost", "ok"]] * 4, "what was sent once may have run, though nothing listens there then"
         assert sum(other.runs.values()) == 12
         assert [endpoint.resting for endpoint in fleet.endpoints] == [True, False]
         doomed.evaluate_one = lambda *_: ok()

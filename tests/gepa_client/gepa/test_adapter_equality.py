@@ -110,18 +110,3 @@ def test_an_adapter_whose_state_decides_its_scores_gives_the_same_run_too(task, 
     assert_same(theirs, ours)
     stateless = in_one_process(task, kind(step=0.0), task.STATEFUL_SEED, **options)
     assert stateless.val_aggregate_scores != theirs.val_aggregate_scores  # the state did matter
-
-
-def test_the_state_of_a_served_adapter_is_what_gepa_would_have_checkpointed(task, gepa_server):
-    with (
-        gepa_server(SERVED, *adapter_flags("equality_task:StatefulAdapter", {"step": 0.01}, task.STATEFUL_SEED)) as url,
-        RemoteAdapter(url) as adapter,
-    ):
-        rows = [Row(str(number), row) for number, row in enumerate(task.ROWS[:3])]
-        batch = adapter.evaluate(rows, task.STATEFUL_SEED, capture_traces=True)
-        adapter.make_reflective_dataset(task.STATEFUL_SEED, batch, ["low"])
-        local = task.StatefulAdapter(step=0.01)
-        same = local.evaluate(task.ROWS[:3], task.STATEFUL_SEED, capture_traces=True)
-        local.make_reflective_dataset(task.STATEFUL_SEED, same, ["low"])
-        assert adapter.get_adapter_state() == {"adapter_state": local.get_adapter_state()}
-        assert batch.num_metric_calls == same.num_metric_calls

@@ -209,7 +209,6 @@ def test_changed_files_of_a_program_are_warned_of_while_it_runs_and_refused_once
     made.replies["discover"] = discover
     warning = "program.py and 1 more changed after the server started, which runs the program as it was then: start it"
     assert warning in cli("optimize", host.serve(made.handle), "--max-metric-calls", 30, "--check", "off").stdout
-    assert warning in cli("resume", "last", "--max-metric-calls", 60).stdout
     identity |= {"digest": "two", "files": {"program.py": "2", "new.py": "1", "same.py": "1"}, "changed_files": []}
     refused = cli("resume", "last", "--max-metric-calls", 90)
     assert refused.status == 2
@@ -217,18 +216,6 @@ def test_changed_files_of_a_program_are_warned_of_while_it_runs_and_refused_once
     del identity["files"]
     refused = cli("resume", "last", "--max-metric-calls", 90)
     assert "\n  the program's code or its settings have changed\n" in refused.stderr
-
-
-def test_the_time_of_an_example_and_how_many_are_in_flight_are_recorded_and_may_change(serve: Serve, cli: Cli) -> None:
-    words = program(capabilities=("proposals", "finalize", "datasets", "example_timeout"))
-    limits = ("--concurrency", 2, "--example-timeout-s", 9)
-    first = cli("optimize", serve(words), "--max-metric-calls", 30, *limits, "--check", "off", "--json")
-    run_id = first.event("started")["run_id"]
-    sent = {params["_meta"]["example_timeout_s"] for params in words.calls("evaluate")}
-    again = cli("resume", run_id, "--max-metric-calls", 60, "--json", "--example-timeout-s", 8, "--concurrency", 5)
-    assert (first.status, again.status) == (0, 0), again.stderr
-    assert sent == {9.0}
-    assert {params["_meta"]["example_timeout_s"] for params in words.calls("evaluate")} == {9.0, 8.0}
 
 
 # --- stops by hand ----------------------------------------------------------------------------------------------------
