@@ -313,37 +313,3 @@ def test_a_run_with_a_live_driver_cannot_be_resumed_and_is_ended_by_another_comm
     assert [event["event"] for event in events][:2] == ["phase", "started"]
     numbers, attempts = evaluations(tmp_path)
     assert len(words.calls("evaluate")) == len(numbers) == attempts
-
-
-def test_a_run_stopped_while_its_test_rows_were_scored_has_only_the_rest_of_them_left(
-    serve: Serve, cli: Cli, start: Start
-) -> None:
-    words = Script(
-        datasets={"train": rows(30), "val": rows(12, 100), "test": rows(12, 200)}, max_concurrency=2, delay_s=0.02
-    )
-
-    def slow_at_test(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        words.delay_s = 0.4 if int(row["text"].split()[1]) >= 200 else words.delay_s
-        return scored(row, candidate)
-
-    words.evaluate = slow_at_test
-    process = start("optimize", serve(words), "--max-metric-calls", 40, "--check", "off")
-    until(lambda: any(params["batch"][0]["split"] == "test" for params in words.calls("evaluate")))
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(TIMEOUT_S)
-    assert process.returncode == 130, stdout + stderr
-    spent = len(words.calls("evaluate"))
-    assert spent < 60
-    words.evaluate, words.delay_s = scored, 0.0
-    more = cli("resume", "last", "--json")
-    assert more.status == 0, more.stdout
-    assert {event["rows"] for event in more.events if event["event"] == "tested"} == {12}
-    phases = [event["phase"] for event in more.events if event["event"] == "phase"]
-    assert phases == ["connecting", "replaying", "testing", "finalizing"]
-    on_test = [
-        (params["candidate"]["rules"], params["batch"][0]["id"])
-        for params in words.calls("evaluate")
-        if params["batch"][0]["split"] == "test"
-    ]
-    assert len(on_test) == len(set(on_test)) == 24
-    assert len(words.calls("finalize")) == 1

@@ -54,6 +54,9 @@ def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_th
     assert "the run was steered by 2 requests of users, and the best candidate has" in certificate["statement"]
     report = page_text(folder / "report.html")
     assert "2 requests by hand: 1 propose, 1 budget" in report
+    over = cli("steer", "pin", run, 0)
+    assert (over.status, over.stdout) == (2, "")
+    assert "is completed, and no process drives it" in over.stderr
 
 
 def test_a_candidate_that_is_dropped_is_neither_a_parent_nor_the_best_anywhere(
