@@ -271,7 +271,8 @@ def test_rows_come_from_stdin_and_from_the_configuration_and_a_resume_needs_neit
     assert again.event("started")["splits"] == started["splits"]
     array = json.dumps(rows(10))
     assert cli("resume", run_id, "--max-metric-calls", 70, "--trainset", "-", stdin=array).status == 0
-    other = cli("resume", run_id, "--max-metric-calls", 80, "--trainset", "-", stdin=as_lines(rows(9)))
+    (tmp_path / "other.jsonl").write_text(as_lines(rows(9)))
+    other = cli("resume", run_id, "--max-metric-calls", 80, "--trainset", "other.jsonl")
     assert other.status == 2
     assert "data.train" in other.stderr
     forked = json.loads(cli("fork", run_id, "--at", 5, "--json").stdout)["id"]
