@@ -21,6 +21,7 @@ from gepa_client.settings.run_settings import RECORDED_ROWS
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve, Start, environment
 from tests.gepa_client.exported_page import page_text
+from tests.gepa_client.run.conftest import model_arguments
 from tests.gepa_client.run_folder import best_so_far, driver_of, only_run, stored
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, rows, scored
@@ -120,12 +121,8 @@ def test_a_key_that_the_model_refuses_ends_the_run_at_the_first_response_with_on
         words.seen.append(("complete", {}))
         return web.json_response({"error": {"message": "Incorrect API key", "type": "x", "code": None}}, status=401)
 
-    model = host.serve(refuse, "/v1/chat/completions").removesuffix("/chat/completions")
-    kwargs = json.dumps({"api_base": model, "api_key": "hush"})
-    ended = cli(
-        "optimize", serve(words), "--max-metric-calls", 500, "--reflection-lm", "openai/x",
-        "--reflection-lm-kwargs", kwargs, "--check", "off",
-    )  # fmt: skip
+    model = model_arguments(host, refuse)
+    ended = cli("optimize", serve(words), "--max-metric-calls", 500, *model, "--check", "off")
     assert ended.status == 1
     assert len(words.calls("complete")) == 1
     assert re.search("failed: reflection: AuthenticationError: .*Incorrect API key", ended.stdout)

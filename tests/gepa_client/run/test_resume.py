@@ -6,7 +6,6 @@ import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from gepa_client.journal.entries import CONTROL, SEARCH
 from gepa_client.run.output_folder import remove_reports
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Serve, Start, commands_in
 from tests.gepa_client.page.page_state import read_run
+from tests.gepa_client.run.conftest import run_alone
 from tests.gepa_client.run_folder import best_so_far, driver_of, only_run, stored
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, rows, scored
@@ -34,12 +34,8 @@ def program(**more: Any) -> Script:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> list[tuple[Any, ...]]:
     """The candidates of the run that the tests interrupt and extend."""
-    host = Host()
-    cli = commands_in(tmp_path_factory.mktemp("undisturbed"), fork_server)
-    ended = cli("optimize", host.serve(program().server().handle), "--max-metric-calls", LIMIT, *SETTINGS, "--json")
-    host.close()
-    assert ended.status == 0, ended.stderr
-    return ended.found
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return run_alone(program(), folder, fork_server, "--max-metric-calls", LIMIT, *SETTINGS).found
 
 
 def evaluations(folder: Path) -> tuple[set[int], int]:
@@ -54,17 +50,11 @@ def evaluations(folder: Path) -> tuple[set[int], int]:
 
 
 @pytest.fixture(scope="module")
-def complete(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Iterator[tuple[Path, Ran]]:
+def complete(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> tuple[Path, Ran]:
     """The folder of the run, and what its command returned."""
-    folder, host = tmp_path_factory.mktemp("complete"), Host()
+    folder = tmp_path_factory.mktemp("complete")
     script = Script(datasets={"train": rows(30), "val": rows(12, 100), "test": rows(6, 200)})
-    url = host.serve(script.server().handle)
-    ran = commands_in(folder, fork_server)(
-        "optimize", url, "--max-metric-calls", 120, "--proposals", "2x2", "--check", "off", "--json"
-    )
-    host.close()
-    assert ran.status == 0, ran.stderr
-    yield folder, ran
+    return folder, run_alone(script, folder, fork_server, "--max-metric-calls", 120, "--proposals", "2x2")
 
 
 @pytest.fixture
