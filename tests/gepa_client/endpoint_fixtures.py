@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 
 import orjson
 import pytest
@@ -54,15 +53,7 @@ def server(host: Host) -> ScriptedServer:
 
 
 @pytest.fixture
-def proxy_to(host: Host) -> Callable[[str], LossyProxy]:
-    def make(upstream: str) -> LossyProxy:
-        made = LossyProxy(upstream)
-        made.url = host.serve(made.handle)
-        return made
-
-    return make
-
-
-@pytest.fixture
-def proxy(proxy_to: Callable[[str], LossyProxy], server: ScriptedServer) -> LossyProxy:
-    return proxy_to(server.url)
+def proxy(host: Host, server: ScriptedServer) -> LossyProxy:
+    made = LossyProxy(server.url)
+    made.url = host.serve(made.handle)
+    return made

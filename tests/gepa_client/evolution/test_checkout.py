@@ -28,10 +28,10 @@ def code(tmp_path: Path) -> StoredCode:
         "evolve/r/1000000000",
     ],
 )
-def test_no_other_branch_is_made_or_switched_to(code: StoredCode, branch: str) -> None:
-    repository = LocalCheckout(code.user)
+def test_no_other_branch_is_made_or_switched_to(branch: str) -> None:
+    repository = LocalCheckout(Path(__file__).parent)
     with pytest.raises(GitError, match="is not a branch of a run"):
-        repository.make_branch(branch, code.seed, [])
+        repository.make_branch(branch, "a" * 40, [])
     with pytest.raises(GitError, match="is not a branch of a run"):
         repository.switch(branch)
 

@@ -120,7 +120,7 @@ def test_an_outage_in_the_middle_of_a_run_scores_no_row(monkeypatch):
     assert {result["status"] for result in last.values()} == {"ok", "infra_error"}
 
 
-def test_failures_of_a_killed_process_count_if_others_had_succeeded_by_then(monkeypatch):
+def test_failures_of_a_killed_process_count_if_others_had_succeeded_by_then():
     for others, status in ((True, "program_error"), (False, "infra_error")):
         earlier = [FailedTry(0, "a", MODEL, "429", False), FailedTry(0, "a", MODEL, "429", others)]
         retries = ExampleRetries(HostEvidence(), ["a"], earlier)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.gepa_client.endpoint_fixtures import proxy, proxy_to, server, token
+from tests.gepa_client.endpoint_fixtures import server, token
 from tests.gepa_client.journal.stored_journals import Watched, watched
 from tests.gepa_client.scripted_server import TOKEN
 from tests.support.forked_client import ForkServer
 
-__all__ = ["proxy", "proxy_to", "server", "token"]
+__all__ = ["server", "token"]
 
 
 @pytest.fixture(scope="session")

@@ -110,7 +110,7 @@ def test_rows_travel_by_value_or_by_name(server, connect):
     assert sorted(example["data"]["n"] for example in sent if "data" in example) == [1, 2]
 
 
-def test_a_split_of_the_server_becomes_a_loader_of_its_rows(server, connect):
+def test_a_split_of_the_server_becomes_a_loader_of_its_rows(connect):
     adapter = connect()
     with pytest.raises(ValueError, match="keeps no adapter state"):
         adapter.set_adapter_state({"of": "another server"})
@@ -119,7 +119,7 @@ def test_a_split_of_the_server_becomes_a_loader_of_its_rows(server, connect):
     assert loader.fetch([104, 100]) == [ServerRow("4", "val", {"n": 4}), ServerRow("0", "val", {"n": 0})]
 
 
-async def test_it_works_while_another_event_loop_runs_as_in_a_notebook(server, connect):
+async def test_it_works_while_another_event_loop_runs_as_in_a_notebook(connect):
     assert connect().evaluate(rows(2), SEED).scores == [1.0, 1.0]
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import gepa
 import pytest
+from gepa.image import Image
 
 from gepa_client import ConcurrentReflection, RemoteAdapter
-from protocol.errors import ProgramFailed
+from rpc_server.worker.encode import NotJsonError
+from rpc_server.worker.reflective_records import MAX_BYTES, members
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 
@@ -27,13 +29,11 @@ class Model:
         return f"```\ndraw with care, attempt {len(self.prompts)}\n```"
 
 
-@pytest.fixture
-def served(gepa_server):
-    def start(at="base64"):
-        arguments = ["--adapter-args", json.dumps({"at": str(at)}), "--seed-candidate", json.dumps(SEED)]
-        return gepa_server(SERVED, "--adapter", "drawing_adapter:Adapter", *arguments)
-
-    return start
+@pytest.fixture(scope="module")
+def drawing(gepa_server):
+    """The address of a server of the adapter that shows images."""
+    with gepa_server(SERVED, "--adapter", "drawing_adapter:Adapter", "--seed-candidate", json.dumps(SEED)) as url:
+        yield url
 
 
 def optimize(adapter, **options):
@@ -48,13 +48,13 @@ def records_of(adapter):
     return adapter.make_reflective_dataset(SEED, batch, ["rules"])
 
 
-def test_a_reflection_model_sees_what_it_sees_in_one_process(served, monkeypatch):
+def test_a_reflection_model_sees_what_it_sees_in_one_process(drawing, monkeypatch):
     monkeypatch.syspath_prepend(str(SERVED))
     from drawing_adapter import Adapter
 
     local, remote, ours = Model(), Model(), Model()
     in_one_process = optimize(Adapter(), reflection_lm=local)
-    with served() as url, RemoteAdapter(url) as adapter:
+    with RemoteAdapter(drawing) as adapter:
         assert optimize(adapter, reflection_lm=remote) == in_one_process
         assert optimize(adapter, reflection_strategy=ConcurrentReflection(ours)) == in_one_process
         blind = Model()
@@ -79,23 +79,22 @@ def test_a_program_that_proposes_gets_the_data_urls_of_its_steps_back(gepa_serve
     assert texts == {"rules": f"data:image/png;base64,{content} {history}"}
 
 
-def test_what_cannot_be_carried_is_refused_with_its_place(served, tmp_path):
-    (tmp_path / "large.png").write_bytes(b"x" * (5 * 2**20 + 1))
-    reasons = {
-        "url": "is an image at a URL",
-        tmp_path / "large.png": "is an image of more than 5242880 bytes",
-        tmp_path / "missing.png": "is an image that cannot be read",
-    }
-    for at, reason in reasons.items():
-        place = r"dataset\.rules\[0\]\.Drawing\.shown\[0\] "
-        with served(at=at) as url, RemoteAdapter(url) as adapter, pytest.raises(ProgramFailed, match=place + reason):
-            records_of(adapter)
+def test_what_cannot_be_carried_is_refused_with_its_place(tmp_path):
+    (tmp_path / "large.png").write_bytes(b"x" * (MAX_BYTES + 1))
+    refused = [
+        (Image(url="https://example.com/drawing.png"), "is an image at a URL"),
+        (Image(path=str(tmp_path / "large.png")), "is an image of more than 5242880 bytes"),
+        (Image(path=str(tmp_path / "missing.png")), "is an image that cannot be read"),
+    ]
+    for image, reason in refused:
+        with pytest.raises(NotJsonError, match=r"dataset\.rules\[0\]\.shown\[0\] " + reason):
+            members({"rules": [{"shown": [image]}]})
 
 
-def test_images_are_recorded_and_a_replay_shows_them_again(served, tmp_path):
-    with watched(tmp_path) as store, served() as url:
+def test_images_are_recorded_and_a_replay_shows_them_again(drawing, tmp_path):
+    with watched(tmp_path) as store:
         secret = base64.b64encode(b"\x89PNG a drawing").decode()[:12]
-        with recording(store, secrets=[secret]) as journal, RemoteAdapter(url, journal=journal) as adapter:
+        with recording(store, secrets=[secret]) as journal, RemoteAdapter(drawing, journal=journal) as adapter:
             live = records_of(adapter)
             discovery = adapter.discovery
         with RemoteAdapter(journal=replaying(store), recorded=discovery) as adapter:

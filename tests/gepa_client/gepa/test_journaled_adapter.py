@@ -69,31 +69,6 @@ def test_the_second_time_nothing_is_sent_and_every_byte_is_the_same(server, stor
     assert orjson.dumps(dataset) == orjson.dumps(same) == orjson.dumps(third_dataset)
 
 
-def test_a_run_interrupted_within_a_batch_keeps_what_came_and_runs_only_the_rest(server, store):
-    def work(adapter):
-        return [batch.scores for batch in adapter.batch_evaluate([(SEED, rows(12)), (OTHER, rows(12))])]
-
-    server.limits["max_concurrency"] = 3
-    server.evaluate_one = lambda candidate, example, _: (
-        server.failed("infra_error", "APIConnectionError", "provider is away")
-        if candidate["system"] == "other" or example.data["n"] > 6
-        else server.ok(example.data["n"] / 12)
-    )
-    with pytest.raises(Interrupted, match="provider is away") as caught:
-        in_a_process(server, store, work, max_attempts=2)
-    assert caught.value.status == "paused"
-    kept = {entry.number for entry in store.entries(RUN.id, SEARCH)}
-    assert kept
-    assert max(kept) < 7
-    before = len(server.called("evaluate"))
-    server.evaluate_one = lambda _, example, __: server.ok(example.data["n"] / 12)
-    scores = in_a_process(server, store, work)
-    assert scores == [[number / 12 for number in range(12)]] * 2
-    ran = [params["_meta"]["call_id"] for params in server.called("evaluate")[before:]]
-    assert sorted(int(call_id.split("/")[1]) for call_id in ran) == sorted(set(range(24)) - kept)
-    assert any(call_id.endswith("/3") for call_id in ran)  # the count of attempts continues
-
-
 @pytest.mark.parametrize("capabilities", [["idempotency", "async", "cancel", "refs"], []])
 def test_a_failed_call_ends_the_batch_after_what_is_in_flight_and_the_first_failure_is_raised(
     server, store, capabilities

@@ -113,7 +113,7 @@ def test_a_program_that_failed_is_not_scored_and_one_that_scores_itself_neither(
     assert dict(scorer.scored) == {"2": 1}
 
 
-def test_rollouts_that_wait_for_a_scorer_that_is_away_are_not_paid_for_twice(program, scorer, store, host):
+def test_rollouts_that_wait_for_a_scorer_that_is_away_are_not_paid_for_twice(program, scorer, store):
     program.limits["max_concurrency"] = 4
     judge = scorer.judge
     waited = []

@@ -101,16 +101,27 @@ def calling(words: Script) -> list[DriverProcess]:
     return receivers
 
 
-def test_the_model_costs_of_programs_end_a_run_and_a_resumed_run_continues(
+def test_the_model_costs_of_programs_end_a_run_that_a_resume_continues_and_are_shown_with_its_refusals(
     serve: Serve, cli: Cli, words: Script, job: DriverJob
 ) -> None:
     receivers = calling(words)
     job = created(job, url=[serve(words)], max_cost_usd=0.3, max_metric_calls=5000)
 
     def on_event(_event: Event, process: DriverProcess) -> None:
+        if not receivers:
+            for _ in range(3):
+                process.send(CallRefused(sandbox="s-1", what=NASTY, reason="not allowed"))
         receivers[:] = [process]
 
     record = driven(job, on_event)
+    assert [(event.reason, event.times) for event in record.refusals] == [("not allowed", 3)]
+    page = shown_text(record, None)
+    assert "Model calls\nmodel\ncalls\nfailed\n" in page
+    assert "refused\n3 times" in page
+    shown = cli("show", "last", "--store", job.store)
+    assert "openai/small" in shown.stdout
+    assert "not allowed (3 times)" in shown.stdout
+    assert "\x1b" not in shown.stdout
     finished = record.finished
     assert isinstance(finished, Finished)
     assert (finished.status, finished.evaluation_usd) == ("completed", None)
@@ -137,34 +148,6 @@ def test_the_model_costs_of_programs_end_a_run_and_a_resumed_run_continues(
         assert store.run(job.run_id).counters["spent_usd"] == pytest.approx(again.finished.model_usd)
     finally:
         store.close()
-
-
-def test_calls_and_refusals_are_in_report_and_show(serve: Serve, cli: Cli, words: Script, job: DriverJob) -> None:
-    job = created(job, url=[serve(words)], max_metric_calls=60)
-    reported: list[DriverProcess] = []
-
-    def on_event(event: Event, process: DriverProcess) -> None:
-        if not reported:
-            reported.append(process)
-            process.send(model_call(0))
-            process.send(model_call(1, model=NASTY, cost_usd=None))
-            for _ in range(3):
-                process.send(CallRefused(sandbox="s-1", what=NASTY, reason="not allowed"))
-
-    record = driven(job, on_event)
-    assert job.output is not None
-    assert record.model_calls is not None
-    assert record.model_calls.total.unpriced == 1
-    assert [(event.reason, event.times) for event in record.refusals] == [("not allowed", 3)]
-    lines = (job.output / "events.jsonl").read_text(encoding="utf-8").splitlines()
-    assert sum('"event":"model_calls"' in line for line in lines) == 1
-    text = shown_text(record, None)
-    assert "Model calls\nmodel\ncalls\nfailed\n" in text
-    assert "refused\n3 times" in text
-    shown = cli("show", "last", "--store", job.store)
-    assert "openai/small" in shown.stdout
-    assert "not allowed (3 times)" in shown.stdout
-    assert "\x1b" not in shown.stdout
 
 
 def test_a_cap_ends_the_run_with_its_reason(serve: Serve, words: Script, job: DriverJob) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.gepa_client.conftest import TIMEOUT_S, Ran, Serve, Start, commands_in
-from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.conftest import TIMEOUT_S, Ran, Serve, Start
+from tests.gepa_client.run.conftest import run_alone
 from tests.gepa_client.started_command import StartedCommand
 from tests.gepa_client.word_program import Script, rows, scored
 from tests.support.forked_client import ForkServer
@@ -24,13 +24,7 @@ def program(**more: Any) -> Script:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> list[tuple[Any, ...]]:
     """The candidates of the run on one server."""
-    host = Host()
-    ran = commands_in(tmp_path_factory.mktemp("one"), fork_server)(
-        "optimize", host.serve(program().server().handle), *ARGUMENTS
-    )
-    host.close()
-    assert ran.status == 0, ran.stderr
-    return ran.found
+    return run_alone(program(), tmp_path_factory.mktemp("one"), fork_server, *ARGUMENTS).found
 
 
 def ended(process: StartedCommand) -> Ran:

@@ -14,9 +14,15 @@ from gepa_client.run import supervisor
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.supervisor import DriverProcess, LaunchDriver, launched_ahead
 from gepa_client.settings.run_config import RunConfig
+from tests.support.forked_client import ForkServer
 
 CONFIG = {"url": ["http://127.0.0.1:1"], "trainset": "rows.jsonl", "reflection_lm": "openai/gpt-5"}
 WITH_MODEL = RunConfig(**CONFIG)
+
+
+@pytest.fixture
+def _forks(monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> None:
+    monkeypatch.setattr(supervisor, "subprocess", fork_server.forking_subprocess())
 
 
 @pytest.fixture
@@ -50,17 +56,20 @@ def test_it_does_the_job_that_it_is_given(tmp_path, launched):
     assert len(launched) == 1
 
 
+@pytest.mark.usefixtures("_forks")
 def test_what_it_prints_is_in_its_log(tmp_path, launched):
     with launched_ahead(WITH_MODEL) as launch, pytest.raises(EOFError):
         ended(tmp_path, launch, {})
     assert "`url`, `fleet`, `repo`: none is given" in (tmp_path / "log.txt").read_text()
 
 
+@pytest.mark.usefixtures("_forks")
 def test_one_that_is_not_used_ends(launched):
     with launched_ahead(WITH_MODEL):
         assert launched[0].poll() is None
 
 
+@pytest.mark.usefixtures("_forks")
 def test_another_takes_the_place_of_one_that_has_died(tmp_path, launched):
     with launched_ahead(WITH_MODEL) as launch:
         os.kill(launched[0].pid, signal.SIGKILL)

@@ -3,27 +3,10 @@
 from pathlib import Path
 
 from evolverpc_common.redaction import Secrets
-from gepa_client.journal.run_events import Event, Finished, Started, StepFailed
+from gepa_client.journal.run_events import Event, Finished, StepFailed
 from gepa_client.run.event_writer import redacting
 from gepa_client.run.resolved_settings import known_secrets
 from gepa_client.settings.run_config import RunConfig
-from tests.gepa_client.conftest import Cli, Serve
-from tests.gepa_client.run_folder import stored
-from tests.gepa_client.scripted_server import TOKEN, failed
-from tests.gepa_client.word_program import Script, rows
-
-
-def test_the_reason_of_a_failed_run_holds_no_secret(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    script = Script(datasets={"train": rows(30), "val": rows(60, 100)})
-    script.evaluate = lambda _row, _candidate: failed(message=f"cannot log in with {TOKEN}")
-    ended = cli("optimize", serve(script), "--max-metric-calls", 500, "--check", "off", "--json")
-    assert ended.status == 3, ended.stdout
-    assert "cannot log in with [redacted]" in ended.event("finished")["reason"]
-    assert TOKEN not in ended.stdout + ended.stderr
-    with stored(tmp_path) as (store, run_id):
-        assert "[redacted]" in str(store.run(run_id).reason)
-    for path in (tmp_path / "runs").rglob("*"):
-        assert path.is_dir() or TOKEN.encode() not in path.read_bytes(), path.name
 
 
 def test_every_text_of_an_event_is_free_of_secrets_and_its_figures_stay() -> None:
@@ -35,7 +18,6 @@ def test_every_text_of_an_event_is_free_of_secrets_and_its_figures_stay() -> Non
         StepFailed(iteration=3, step="a", message="key [redacted]", details="[redacted]"),
         Finished(status="failed", reason="[redacted]", metric_calls=12345678, files=["[redacted]"], seconds=1.5),
     ]
-    assert not any(isinstance(event, Started) for event in events)
 
 
 def test_the_tokens_of_files_and_the_password_of_a_store_are_known(tmp_path: Path) -> None:

@@ -6,16 +6,17 @@ import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.entries import CONTROL, SEARCH
 from gepa_client.run.output_folder import remove_reports
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Serve, Start, commands_in
+from tests.gepa_client.page.page_state import read_run
+from tests.gepa_client.run.conftest import run_alone
 from tests.gepa_client.run_folder import best_so_far, driver_of, only_run, stored
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, rows, scored
@@ -33,12 +34,8 @@ def program(**more: Any) -> Script:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> list[tuple[Any, ...]]:
     """The candidates of the run that the tests interrupt and extend."""
-    host = Host()
-    cli = commands_in(tmp_path_factory.mktemp("undisturbed"), fork_server)
-    ended = cli("optimize", host.serve(program().server().handle), "--max-metric-calls", LIMIT, *SETTINGS, "--json")
-    host.close()
-    assert ended.status == 0, ended.stderr
-    return ended.found
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return run_alone(program(), folder, fork_server, "--max-metric-calls", LIMIT, *SETTINGS).found
 
 
 def evaluations(folder: Path) -> tuple[set[int], int]:
@@ -53,17 +50,11 @@ def evaluations(folder: Path) -> tuple[set[int], int]:
 
 
 @pytest.fixture(scope="module")
-def complete(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Iterator[tuple[Path, Ran]]:
+def complete(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> tuple[Path, Ran]:
     """The folder of the run, and what its command returned."""
-    folder, host = tmp_path_factory.mktemp("complete"), Host()
+    folder = tmp_path_factory.mktemp("complete")
     script = Script(datasets={"train": rows(30), "val": rows(12, 100), "test": rows(6, 200)})
-    url = host.serve(script.server().handle)
-    ran = commands_in(folder, fork_server)(
-        "optimize", url, "--max-metric-calls", 120, "--proposals", "2x2", "--check", "off", "--json"
-    )
-    host.close()
-    assert ran.status == 0, ran.stderr
-    yield folder, ran
+    return folder, run_alone(script, folder, fork_server, "--max-metric-calls", 120, "--proposals", "2x2")
 
 
 @pytest.fixture
@@ -108,12 +99,8 @@ def test_a_resume_writes_missing_reports_and_without_the_server_changes_nothing(
     written = (reports / "result.json").read_text()
     away = cli_there("resume", "last", "--max-metric-calls", 180)
     assert away.status == 3
-    [line] = away.stderr.splitlines()
-    assert line.startswith("error: cannot connect to http://127.0.0.1:")
-    assert away.stdout == (
-        f"next            evolverpc resume {run_id} --max-metric-calls 180\n"
-        "if a server has started again at another address, add its URL and --token-file\n"
-    )
+    assert away.stderr.startswith("error: cannot connect to http://127.0.0.1:")
+    assert away.stdout.startswith(f"next            evolverpc resume {run_id} --max-metric-calls 180\n")
     with stored(folder) as (store, _):
         run = store.run(run_id)
         assert (run.status, run.config["max_metric_calls"], run.claim.owner) == ("completed", 120, None)
@@ -209,7 +196,6 @@ def test_changed_files_of_a_program_are_warned_of_while_it_runs_and_refused_once
     made.replies["discover"] = discover
     warning = "program.py and 1 more changed after the server started, which runs the program as it was then: start it"
     assert warning in cli("optimize", host.serve(made.handle), "--max-metric-calls", 30, "--check", "off").stdout
-    assert warning in cli("resume", "last", "--max-metric-calls", 60).stdout
     identity |= {"digest": "two", "files": {"program.py": "2", "new.py": "1", "same.py": "1"}, "changed_files": []}
     refused = cli("resume", "last", "--max-metric-calls", 90)
     assert refused.status == 2
@@ -217,18 +203,6 @@ def test_changed_files_of_a_program_are_warned_of_while_it_runs_and_refused_once
     del identity["files"]
     refused = cli("resume", "last", "--max-metric-calls", 90)
     assert "\n  the program's code or its settings have changed\n" in refused.stderr
-
-
-def test_the_time_of_an_example_and_how_many_are_in_flight_are_recorded_and_may_change(serve: Serve, cli: Cli) -> None:
-    words = program(capabilities=("proposals", "finalize", "datasets", "example_timeout"))
-    limits = ("--concurrency", 2, "--example-timeout-s", 9)
-    first = cli("optimize", serve(words), "--max-metric-calls", 30, *limits, "--check", "off", "--json")
-    run_id = first.event("started")["run_id"]
-    sent = {params["_meta"]["example_timeout_s"] for params in words.calls("evaluate")}
-    again = cli("resume", run_id, "--max-metric-calls", 60, "--json", "--example-timeout-s", 8, "--concurrency", 5)
-    assert (first.status, again.status) == (0, 0), again.stderr
-    assert sent == {9.0}
-    assert {params["_meta"]["example_timeout_s"] for params in words.calls("evaluate")} == {9.0, 8.0}
 
 
 # --- stops by hand ----------------------------------------------------------------------------------------------------
@@ -298,8 +272,9 @@ def test_ctrl_c_twice_ends_at_once_and_calls_in_flight_are_collected(
     assert ended.found == undisturbed
 
 
-def test_a_run_with_a_live_driver_cannot_be_resumed_and_is_cancelled_by_another_command_without_a_loss(
-    serve: Serve, cli: Cli, start: Start, tmp_path: Path
+@pytest.mark.parametrize(("command", "status", "exit_status"), [("cancel", "cancelled", 130), ("pause", "paused", 3)])
+def test_a_run_with_a_live_driver_cannot_be_resumed_and_is_ended_by_another_command_without_a_loss(
+    serve: Serve, cli: Cli, start: Start, tmp_path: Path, command: str, status: str, exit_status: int
 ) -> None:
     words = program(delay_s=0.05)
     endless = ("--no-skip-perfect-score", "--past-perfect")
@@ -311,50 +286,20 @@ def test_a_run_with_a_live_driver_cannot_be_resumed_and_is_cancelled_by_another_
     assert len(refused.stderr.splitlines()) == 1
     assert process.poll() is None
     driver = driver_of(tmp_path)
-    cancelled = cli("cancel", "last")
-    assert cancelled.status == 0
-    assert f"asking pid {driver} on " in cancelled.stdout
-    assert "is cancelled: on request" in cancelled.stdout
+    asked = cli(command, "last")
+    assert asked.status == 0
+    assert f"asking pid {driver} on " in asked.stdout
+    assert f"is {status}: on request" in asked.stdout
     stdout, stderr = process.communicate(TIMEOUT_S)
-    assert process.returncode == 130, stdout + stderr
-    assert "cancelled: on request" in stdout
+    assert process.returncode == exit_status, stdout + stderr
+    assert f"{status}: on request" in stdout
     with stored(tmp_path) as (store, run_id):
-        assert store.run(run_id).requested_action is None
+        assert (store.run(run_id).status, store.run(run_id).requested_action) == (status, None)
+        assert [each.outcome for each in store.requests(run_id)] == ["taken"]
+        assert store.parts(run_id)[CONTROL] == 1
+        [shown] = read_run(store.url, run_id).of("steer")
+        assert (shown["action"], shown["at"], shown["outcome"]) == (command, None, "stopped the run")
     events = [json.loads(line) for line in (only_run(tmp_path) / "events.jsonl").read_text().splitlines()]
     assert [event["event"] for event in events][:2] == ["phase", "started"]
     numbers, attempts = evaluations(tmp_path)
     assert len(words.calls("evaluate")) == len(numbers) == attempts
-
-
-def test_a_run_stopped_while_its_test_rows_were_scored_has_only_the_rest_of_them_left(
-    serve: Serve, cli: Cli, start: Start
-) -> None:
-    words = Script(
-        datasets={"train": rows(30), "val": rows(12, 100), "test": rows(12, 200)}, max_concurrency=2, delay_s=0.02
-    )
-
-    def slow_at_test(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        words.delay_s = 0.4 if int(row["text"].split()[1]) >= 200 else words.delay_s
-        return scored(row, candidate)
-
-    words.evaluate = slow_at_test
-    process = start("optimize", serve(words), "--max-metric-calls", 40, "--check", "off")
-    until(lambda: any(params["batch"][0]["split"] == "test" for params in words.calls("evaluate")))
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(TIMEOUT_S)
-    assert process.returncode == 130, stdout + stderr
-    spent = len(words.calls("evaluate"))
-    assert spent < 60
-    words.evaluate, words.delay_s = scored, 0.0
-    more = cli("resume", "last", "--json")
-    assert more.status == 0, more.stdout
-    assert {event["rows"] for event in more.events if event["event"] == "tested"} == {12}
-    phases = [event["phase"] for event in more.events if event["event"] == "phase"]
-    assert phases == ["connecting", "replaying", "testing", "finalizing"]
-    on_test = [
-        (params["candidate"]["rules"], params["batch"][0]["id"])
-        for params in words.calls("evaluate")
-        if params["batch"][0]["split"] == "test"
-    ]
-    assert len(on_test) == len(set(on_test)) == 24
-    assert len(words.calls("finalize")) == 1

@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from gepa_client import load_result
-from gepa_client.journal.entries import CONTROL, REFLECTIVE_DATASET, SEARCH, SteeringRequest
+from gepa_client.journal.entries import REFLECTIVE_DATASET, SEARCH, SteeringRequest
 from gepa_client.journal.history import entries
 from gepa_client.journal.steer_entries import Pin
 from gepa_client.journal.store import open_store
 from gepa_client.page.proposal_answers import proposals
 from gepa_client.steering.request_queue import request
-from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Serve
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_text
-from tests.gepa_client.page.page_state import read_run
 from tests.gepa_client.stored_run import Made, put
 from tests.gepa_client.word_program import Script, rows
-from tests.support.waiting import until
 
 
 def not_begun(cli: Cli, folder: Path, url: str, *settings: object) -> str:
@@ -133,55 +131,11 @@ def test_hints_are_in_prompts_as_long_as_they_are_in_force(
     assert [one.hints for one in shown[:2]] == [["Prefer warm colours.", "Think of the sea."], ["Prefer warm colours."]]
 
 
-def test_a_run_is_paused_by_another_process_and_resumed_to_the_same_result(
-    serve: Serve, cli: Cli, tmp_path: Path
-) -> None:
-    words = Script(datasets={"train": rows(30), "val": rows(12, 100)})
-    url = serve(words)
-    idle = cli("optimize", url, "--max-metric-calls", 60, "--check", "off", "--json", "--store", "other.db")
-    seen, words.delay_s = len(words.seen), 0.05
-    with ThreadPoolExecutor(1) as pool:
-        driving = pool.submit(
-            cli, "optimize", url, "--max-metric-calls", 60, "--lease-s", 1, "--check", "off", "--json"
-        )
-        until(lambda: len(words.seen) > seen + 30)
-        words.delay_s = 1.0  # what is left takes ten seconds or more
-        paused = cli("pause", "last")
-        words.delay_s = 0.0
-        ran = driving.result(TIMEOUT_S)
-    assert paused.status == 0, paused.stdout + paused.stderr
-    assert "is paused: on request; everything is kept" in paused.stdout
-    assert (ran.event("finished")["status"], ran.status) == ("paused", 3)
-    with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
-        run = store.runs()[0]
-        assert (run.status, run.requested_action) == ("paused", None)
-        assert [each.outcome for each in store.requests(run.id)] == ["taken"]
-        assert store.parts(run.id)[CONTROL] == 1
-    ended = cli("resume", "last", "--json")
-    assert ended.found == idle.found
-    page = read_run(str(tmp_path / "runs" / "evolverpc.db"), run.id)
-    assert [(each["action"], each["at"], each["outcome"]) for each in page.of("steer")] == [
-        ("pause", None, "stopped the run")
-    ]
-
-
-def steered(ran: Ran) -> list[tuple[Any, ...]]:
-    """Return the requests that a run took, and the best candidate after each."""
-    return [
-        (event["number"], event["action"], event["text"], event["best"], event["front"])
-        for event in ran.events
-        if event["event"] == "steered" and event["refused"] is None
-    ]
-
-
 HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"kind": "propose", "texts": {"rules": "x" * 1_000_001}}, "at most 1000000 characters"),
     ({"kind": "propose", "texts": {"rules": "y \ud800"}}, "character 2 is half of a surrogate pair"),
-    ({"kind": "propose", "texts": {"\ud800\0": "a"}}, "half of a surrogate pair"),
     ({"kind": "propose", "texts": {"\0<script>": "a"}}, "no component"),
     ({"kind": "propose", "texts": {"rules": "a"}, "parent": 99}, "has no candidate 99"),
-    ({"kind": "pin", "candidate": -1}, "greater than or equal to 0"),
-    ({"kind": "hint", "text": "\t"}, "match pattern"),
     ({"kind": "budget", "max_cost_usd": float("nan")}, "finite number"),
     ({"kind": "nonsense"}, "does not match any of the expected tags"),
     ({}, "Unable to extract tag"),
@@ -208,7 +162,7 @@ def test_requests_that_cannot_be_taken_are_refused_with_the_reason_and_the_run_c
     for at, (action, reason) in enumerate(HOSTILE):
         assert answered[f"r{at}"].outcome == "refused", action
         assert reason in (answered[f"r{at}"].reason or ""), action
-    assert [action for _, action, *_ in steered(ended)] == ["pin"]
+    taken = [event for event in ended.events if event["event"] == "steered" and event["refused"] is None]
+    assert [event["action"] for event in taken] == ["pin"]
     listed = cli("steer", "list", run).stdout
     assert "\x1b" not in listed
-    assert cli("replay", run, "--json").found == ended.found

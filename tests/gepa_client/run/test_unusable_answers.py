@@ -11,6 +11,7 @@ from aiohttp import web
 
 from tests.gepa_client.conftest import Cli, Ran, Serve
 from tests.gepa_client.exported_page import page_text
+from tests.gepa_client.run.conftest import model_arguments
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import Host, chat_completion
 from tests.gepa_client.word_program import WORDS, Script, rows
@@ -33,18 +34,16 @@ def new_text(prompt: str) -> Answer:
 
 
 @pytest.fixture
-def model(host: Host) -> Callable[[Callable[[str], Answer]], list[str]]:
+def model(host: Host) -> Callable[[Callable[[str], Answer]], list[str | int]]:
     """Serves a reflection model whose answers a function of the prompt gives; returns the arguments that name it."""
 
-    def served(answer: Callable[[str], Answer]) -> list[str]:
+    def served(answer: Callable[[str], Answer]) -> list[str | int]:
         async def complete(request: web.Request) -> web.Response:
             body = await request.json()
             text, finish = answer(body["messages"][0]["content"])
             return chat_completion(body["model"], text, finish)
 
-        url = host.serve(complete, "/v1/chat/completions").removesuffix("/chat/completions")
-        kwargs = json.dumps({"api_base": url, "api_key": "hush"})
-        return ["--reflection-lm", "openai/gpt-4o-mini", "--reflection-lm-kwargs", kwargs, "--check", "off"]
+        return [*model_arguments(host, complete, "openai/gpt-4o-mini"), "--check", "off"]
 
     return served
 
@@ -58,7 +57,7 @@ def unusable(ran: Ran) -> list[dict[str, Any]]:
 
 
 def test_bad_answers_are_asked_for_once_more_with_the_reason_then_dropped_and_reported(
-    serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str]], tmp_path: Path
+    serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str | int]], tmp_path: Path
 ) -> None:
     prompts: list[str] = []
     reasons: Iterator[str] = iter([*BAD, *BAD] * 9)
@@ -109,7 +108,7 @@ def test_bad_answers_are_asked_for_once_more_with_the_reason_then_dropped_and_re
 
 
 def test_a_run_that_has_no_usable_answer_states_why_it_did_not_improve(
-    serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str]]
+    serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str | int]]
 ) -> None:
     ended = cli("optimize", serve(words), *model(lambda _: BAD["monologue"]), "--max-metric-calls", 30)
     assert ended.status == 0, ended.stdout + ended.stderr

@@ -1,6 +1,5 @@
 """Sandboxes of a command: ready before it begins, watched while it runs, removed however it ends."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,12 +32,9 @@ class FakeSetup:
     def __init__(self) -> None:
         self.made: list[FakeSandbox] = []
         self.fails: Exception | None = None
-        self.hangs = False
-        self.cancelled = 0
         self.closed = 0
         self.usd: list[float] = []
         self.receive: Callable[[SessionMessage], None] = lambda _: None
-        self.on_start: Callable[[], None] = lambda: None
 
     @asynccontextmanager
     async def open(
@@ -54,15 +50,8 @@ class FakeSetup:
         return None
 
     async def start(self, _number: int) -> RunningSandbox:
-        self.on_start()
         if self.fails is not None:
             raise self.fails
-        try:
-            if self.hangs:
-                await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
         self.made.append(FakeSandbox(f"s{len(self.made)}"))
         return self.made[-1]
 
@@ -190,9 +179,7 @@ def test_events_of_the_optimizer_reach_the_sandboxes(setup: FakeSetup, monkeypat
     assert any("work for more" in note.text for note in notes)
 
 
-def test_a_death_is_reported_and_the_run_pauses_if_no_sandbox_can_be_started(
-    setup: FakeSetup, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_death_is_reported_and_the_run_pauses_if_no_sandbox_can_be_started(setup: FakeSetup) -> None:
     driver, notes = FakeDriver(), list[Log]()
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
         setup.fails = RuntimeUnavailable("the machine is full")

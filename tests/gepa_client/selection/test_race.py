@@ -100,7 +100,7 @@ def test_a_row_of_a_text_that_lost_is_not_paid_for_again_if_scores_are_cached(ho
 
 
 @pytest.mark.parametrize(
-    ("val_rows", "slots", "pays"), [(100, 1, True), (100, 8, True), (100, 64, False), (8, 1, False)]
+    ("val_rows", "slots", "pays"), [(10, 1, True), (100, 8, True), (100, 64, False), (9, 1, False)]
 )
 def test_a_race_pays_if_the_first_decision_comes_before_half_of_the_rows(val_rows: int, slots: int, pays: bool) -> None:
     assert race_pays(val_rows, slots) is pays

@@ -74,23 +74,6 @@ def test_defaults_that_gepa_shares_are_gepas_own() -> None:
     assert ours == theirs
 
 
-def test_a_file_and_flags_give_the_same_settings(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        f'url = "{URL}"\nmax_metric_calls = 50\nuse_merge = true\npatience = 3\n'
-        'reflection_lm = "openai/x"\n[reflection_lm_kwargs]\ntemperature = 0.5\n',
-    )
-    given = {
-        "url": URL,
-        "max_metric_calls": "50",
-        "use_merge": True,
-        "patience": "3",
-        "reflection_lm": "openai/x",
-        "reflection_lm_kwargs": '{"temperature": 0.5}',
-    }
-    assert load(path, {}) == load(None, given)
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -98,6 +81,8 @@ def test_a_file_and_flags_give_the_same_settings(tmp_path: Path) -> None:
         ('run_dir = "x"', "pickled"),
         ('token = "x"', "token_file"),
         ('seed = "many"', r"run\.toml:3: `seed`: must be a valid integer"),
+        ("trainset = []", r"run\.toml:3: `trainset`: .*at least 1 item"),
+        ("trainset = [{ x = 1 }, { x = [nan] }]", r"run\.toml:3: `trainset`: .*row 1 cannot be written as JSON"),
     ],
 )
 def test_a_line_of_a_file_that_cannot_be_is_named_with_the_reason(tmp_path: Path, line: str, message: str) -> None:
@@ -388,8 +373,24 @@ def test_a_flag_has_precedence_over_a_variable_and_a_variable_over_file_and_reco
         load(path, {})
 
 
-def test_more_rows_on_stdin_than_a_run_records_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("given", "stdin", "message"),
+    [
+        ({"trainset": "-", "valset": "-"}, "[]", "`trainset` and `valset` are `-`: stdin can be read once"),
+        ({"testset": "-"}, "", "`testset`: stdin: holds no rows"),
+        ({"testset": "-"}, "a,b\n1,2\n", "`testset`: stdin: line 1: not JSON"),
+        ({"testset": "-"}, "[1]", "`testset`: stdin: row 0 is not a JSON object"),
+        pytest.param(
+            {"trainset": "-"},
+            " " * (2**20 + 1),
+            "`trainset`: stdin has more than 1 MB: give the rows as a file",
+            id="too large",
+        ),
+    ],
+)
+def test_rows_that_stdin_does_not_hold_are_named(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], stdin: str, message: str
+) -> None:
     monkeypatch.setattr(loading, "STDIN_BYTES", 2**20)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b" " * (2**20 + 1))))
-    with pytest.raises(SettingsError, match="`trainset`: stdin has more than 1 MB: give the rows as a file"):
-        load(None, {"url": (URL,), "max_metric_calls": 9, "trainset": "-"})
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+    assert message in fault(**given)

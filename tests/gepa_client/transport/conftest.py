@@ -1,3 +1,3 @@
-from tests.gepa_client.endpoint_fixtures import proxy, proxy_to, server, token
+from tests.gepa_client.endpoint_fixtures import proxy, server, token
 
-__all__ = ["proxy", "proxy_to", "server", "token"]
+__all__ = ["proxy", "server", "token"]

@@ -213,25 +213,6 @@ async def test_a_call_that_may_have_run_is_not_sent_again_to_another_process(ser
     assert len(server.called("evaluate")) == 1
 
 
-async def test_what_was_sent_once_may_have_run_though_its_server_is_gone_then(server, monkeypatch):
-    monkeypatch.setattr(rpc_client, "FIRST_PAUSE_S", 0.001)
-    async with RpcClient(server.url) as client:
-        await client.discover()
-        sent, post = [], client._post
-
-        async def lost(method, *given):
-            if method != "evaluate":
-                return await post(method, *given)
-            sent.append(method)
-            raise ConnectionLost("no answer", sent=len(sent) == 1)
-
-        monkeypatch.setattr(client, "_post", lost)
-        with pytest.raises(ConnectionLost) as caught:
-            await client.evaluate(SEED, [EXAMPLE], call_id="c1")
-    assert caught.value.sent
-    assert len(sent) == 1 + rpc_client.RESENDS
-
-
 async def test_a_refused_host_is_no_wrong_token(server):
     server.refusals.append(Unauthorized("the Host is not allowed", host="x"))
     async with RpcClient(server.url) as client:

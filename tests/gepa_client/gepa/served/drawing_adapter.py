@@ -9,22 +9,13 @@ PNG = base64.b64encode(b"\x89PNG a drawing").decode()
 
 
 class Adapter:
-    """`at`: where the image comes from: `base64`, `data_url`, `url`, or the path of a file."""
-
     propose_new_texts = None
-
-    def __init__(self, at="base64"):
-        made = {
-            "base64": {"base64_data": PNG, "media_type": "image/png"},
-            "data_url": {"url": f"data:image/png;base64,{PNG}"},
-            "url": {"url": "https://example.com/drawing.png"},
-        }
-        self.image = made.get(at) or {"path": at}
 
     def evaluate(self, batch, candidate, capture_traces=False):  # noqa: ARG002 - GEPA's signature
         scores = [float(len(candidate["rules"]) > 20)] * len(batch)
         return EvaluationBatch(outputs=list(batch), scores=scores, trajectories=list(batch))
 
     def make_reflective_dataset(self, candidate, eval_batch, components_to_update):  # noqa: ARG002 - GEPA's signature
-        records = [{"Row": row, "Drawing": {"shown": [Image(**self.image)]}} for row in eval_batch.trajectories]
+        image = Image(base64_data=PNG, media_type="image/png")
+        records = [{"Row": row, "Drawing": {"shown": [image]}} for row in eval_batch.trajectories]
         return dict.fromkeys(components_to_update, records)
