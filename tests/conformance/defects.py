@@ -271,9 +271,7 @@ DEFECTS = (
     Defect("shared_steps", "keeps steps on the program", "steps.own"),
     Defect("drops_component_feedback", "drops feedback on components", "steps.component_feedback"),
     Defect(
-        "trajectories_unread",
-        "scores without trajectories",
-        "score_trajectories.read score_trajectories.evaluated",
+        "trajectories_unread", "scores without trajectories", "score_trajectories.read score_trajectories.evaluated"
     ),
     Defect("needs_trajectories", "fails without a trajectory", "score_trajectories.none"),
     Defect("score_drops_trajectories", "drops the trajectory that it scored", "score_trajectories.kept"),
