@@ -115,10 +115,6 @@ class Calls:
         results = [{"index": index, "result": found[index]} for index in order]
         if self.bad("partial_counted"):
             results = [{**each, "index": at} for at, each in enumerate(results)]
-        if self.bad("partial_delivered_once"):
-            call.progress["results"] = {}
-        if not results and self.bad("partial_null_at_first"):
-            return {}
         return {"results": results}
 
     def no_progress(self) -> dict[str, int]:

@@ -37,16 +37,14 @@ class Commits:
         self.first = identified({"program.txt": "conformance\n"}, [])
         self.files: dict[str, Files] = {self.first: {"program.txt": "conformance\n"}}
         self.made: dict[str, Made] = {}
-        self.head = self.first
 
     @property
     def seed(self) -> Candidate:
         """The seed candidate: the program's own components, and those two beside them."""
         if not self.offered:
             return dict(SEED)
-        commit = self.head[:7] if self.bad("short_commits") else self.head
         added = {} if self.bad("nothing_to_add_to") else {ADDED_COMPONENTS: "{}"}
-        return SEED | {GIT_BRANCH: git_branch("main", commit)} | added
+        return SEED | {GIT_BRANCH: git_branch("main", self.first)} | added
 
     def check(self, candidate: Candidate) -> dict[str, str]:
         """The added texts of a candidate; refuses it if its commit is unknown or one of the two is malformed."""
@@ -65,7 +63,7 @@ class Commits:
             raise UnknownCandidate(str(error)) from error
         if added.keys() - SEED and self.bad("unused_are_unknown"):
             raise UnknownCandidate(unknown=sorted(added.keys() - SEED))
-        if commit is not None and commit not in self.files and not self.bad("runs_the_seed_instead"):
+        if commit is not None and commit not in self.files:
             raise UnknownCandidate(**({} if self.bad("unknown_commit_unnamed") else {"commit": commit}))
         return added
 
@@ -73,10 +71,8 @@ class Commits:
         """What the program is given of a candidate."""
         if not self.offered or self.bad("gives_everything"):
             return candidate
-        first, then = candidate, added_to(candidate)
-        if self.bad("added_first"):
-            first, then = then, first
-        return {name: first.get(name, then.get(name, text)) for name, text in SEED.items()}
+        added = added_to(candidate)
+        return {name: candidate.get(name, added.get(name, text)) for name, text in SEED.items()}
 
     def outline(self, candidate: Candidate) -> str:
         return "" if self.bad("empty_outline") else "\n".join(self.files[self.at(candidate)])
@@ -100,8 +96,6 @@ class Commits:
         except MutationRejected:
             if self.bad("keeps_rejected_names"):
                 self.made[branch] = Made(asked, {})
-            if self.bad("rejection_spoils"):
-                del self.files[self.first]
             raise
         answer = self.committed(candidate, files, branch, len(self.made))
         self.made[branch] = Made(asked, answer)
@@ -111,44 +105,37 @@ class Commits:
         """The files of the candidate's commit, changed."""
         files = self.files[self.at(candidate)]
         if mutation.get("kind") == "merge":
-            if not self.bad("merges_with_anything"):
-                self.check(mutation["other"])
-            theirs = self.files.get(self.at(mutation["other"]), {})
+            self.check(mutation["other"])
+            theirs = self.files[self.at(mutation["other"])]
             return {**files} if self.bad("keeps_ours") else {**theirs, **files}
         diff = mutation.get("diff", "")
         added = dict(NEW_FILE.findall(diff))
         if any(OUTSIDE.search(path) for path in added) and not self.bad("writes_anywhere"):
-            raise self.rejected("paths", "outside of the tree")
+            raise MutationRejected(stage="paths", reason="outside of the tree")
         if added or (self.bad("takes_empty_patches") and "@@" not in diff):
             return {**files, **added}
         if "@@" in diff and self.bad("ignores_misfits"):
             return dict(files)
-        raise self.rejected("edit" if "@@" in diff else "empty", "it does not apply, or changes nothing")
-
-    def rejected(self, stage: str, reason: str) -> MutationRejected:
-        known = "patching" if self.bad("stage_of_its_own") else stage
-        return MutationRejected(stage=known, **({} if self.bad("no_reason") else {"reason": reason}))
+        stage = "edit" if "@@" in diff else "empty"
+        raise MutationRejected(stage=stage, reason="it does not apply, or changes nothing")
 
     def committed(self, candidate: Candidate, files: Files, branch: str, count: int) -> dict[str, Any]:
         parent = self.at(candidate)
         commit = identified(files, [parent, str(count)] if self.bad("makes_again") else [parent])
         if not self.bad("forgets_new_commits"):
             self.files[commit] = files
-        if self.bad("mutates_the_seed"):
-            self.head = commit
         changed = {path: text for path, text in files.items() if self.files[parent].get(path) != text}
         texts = SEED if self.bad("texts_of_the_seed") else {}
-        label = "evolve/latest" if self.bad("branch_of_its_own") else branch
         held = json.dumps({"files": files, "parents": [parent]})
         bundle = f"# v2 git bundle\n-{parent} \n{commit} refs/heads/{branch}\n\n{held}"
         return {
-            "candidate": candidate | texts | {GIT_BRANCH: git_branch(label, commit)},
+            "candidate": candidate | texts | {GIT_BRANCH: git_branch(branch, commit)},
             "commit": commit,
             "parent": parent,
             "diff": "".join(f"--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+{text}\n" for path, text in changed.items()),
             "files": list(changed),
             "summary": "as asked",
-            "branch": label,
+            "branch": branch,
             "bundle": base64.b64encode(b"PACK" if self.bad("half_bundles") else bundle.encode()).decode(),
         }
 

@@ -235,7 +235,7 @@ class Methods:
         refs = params["refs"]
         self.check_kept(refs)
         found = [{"trajectory": None if self.bad("refs_unread") else self.traces.get(ref)} for ref in refs]
-        return {"traces": found[::-1] if self.bad("traces_reversed") else found}
+        return {"traces": found}
 
     async def list_examples(self, params: dict[str, Any]) -> JsonValue:
         split = params["split"]
@@ -270,8 +270,6 @@ class Methods:
             scored = self.program.score(self.data(example), result.get("trajectory")) if waits else {}
             if waits and result.get("trajectory_ref") is not None and not self.bad("scores_without_trajectories"):
                 scored = failed("invalid_result", "the trajectory is at another server")
-            if scored.get("status") == "program_error" and self.bad("bad_scores_are_zero"):
-                scored = {"status": "ok", "score": 0.0}
             log = None if self.bad("scoring_drops_logs") else result.get("log")
             if scored.get("error") and log is not None:
                 scored["error"]["log"] = log

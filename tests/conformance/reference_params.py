@@ -62,8 +62,7 @@ class ParamChecks:
         self.check_version(params)
         self.check_fields(method, params)
         meta: dict[str, Any] = params["_meta"] if isinstance(params.get("_meta"), dict) else {}
-        overlooked = self.bad("wait_without_call_id") or (self.bad("wait_of_evaluate") and method != "evaluate")
-        if meta.get("wait_s") is not None and "call_id" not in meta and not overlooked:
+        if meta.get("wait_s") is not None and "call_id" not in meta and not self.bad("wait_without_call_id"):
             raise invalid("_meta.wait_s", "needs a call_id")
         if meta.keys() - {"protocol_version", "call_id", "wait_s", "group"} and self.bad("closed_meta"):
             raise invalid("_meta", "unknown key")

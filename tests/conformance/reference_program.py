@@ -73,7 +73,7 @@ class ReferenceProgram:
             printed = printed[-MAX_LOG:]
         if printed:
             holder = result.get("error", result)
-            if not self.bad("logs_failures_only" if holder is result else "logs_successes_only"):
+            if holder is not result or not self.bad("logs_failures_only"):
                 holder["log"] = printed
         result["seconds"] = 0.0 if self.bad("no_seconds") else time.monotonic() - started
         return result | {"trajectory": trajectory}
@@ -88,8 +88,6 @@ class ReferenceProgram:
             score = float(score)
         if self.bad("infinite_is_large") and score == math.inf:
             score = 1e308
-        if self.bad("clamps_scores") and isinstance(score, float | int):
-            score = min(max(score, 0), 1)
         if isinstance(score, bool) and not self.bad("refuses_booleans"):
             score = int(score)
         good = isinstance(score, float | int) and not isinstance(score, bool) and math.isfinite(score)
@@ -109,8 +107,6 @@ class ReferenceProgram:
         """The reflective dataset."""
         made = []
         for data, result in zip(batch, results, strict=True):
-            if result["status"] != "ok" and self.bad("skips_failures"):
-                continue
             record = {"Inputs": data, "Generated Outputs": result.get("output") or "", "Feedback": _feedback(result)}
             trace = {"Trace": result["trajectory"]} if result.get("trajectory") else {}
             made.append({"Record": json.dumps(record)} if self.bad("bare_records") else record | trace)

@@ -63,7 +63,6 @@ class Reference:
         self.methods = Methods(self.bad, self.capabilities, commits, self.program_name, self.example_timeout_s)
         self.calls = Calls(self.bad, lambda *call: self.start(self.methods.run(*call, keep=True)))
         self.work: set[asyncio.Task[Any]] = set()
-        self.unreadable = 0
         self.dead = False
 
     async def __aenter__(self) -> Self:
@@ -112,12 +111,9 @@ class Reference:
             body = await self.http.body(request)
         except LimitExceeded as error:
             return self.http.refuse(413, error)
-        if self.unreadable > 5 and self.bad("dies_of_bad_requests"):
-            return web.Response(status=500, text="Internal Server Error")
         try:
             message = self.http.read(body)
         except (ParseError, InvalidRequest) as error:
-            self.unreadable += 1
             if self.bad("parse_error_is_500"):
                 return web.Response(status=500, text="Traceback (most recent call last):")
             return self.http.refuse(400, error)
@@ -171,8 +167,6 @@ class Reference:
             answer["id"] = int(request_id)
         if self.bad("ids_as_text") and isinstance(request_id, int):
             answer["id"] = str(request_id)
-        if self.bad("ids_as_floats") and isinstance(request_id, int):
-            answer["id"] = float(request_id)
         try:
             answer["result"] = await self.dispatch(*self.envelope(message))
         except InvalidRequest as error:
@@ -225,8 +219,7 @@ class Reference:
                 return {}
             known = None
         if known is None:
-            if not self.bad("methods_before_versions"):
-                self.params.check_version(params)
+            self.params.check_version(params)
             if self.bad("unknown_method_is_internal"):
                 raise InternalError
             raise MethodNotFound if self.bad("unknown_method_unnamed") else MethodNotFound(method=method)

@@ -15,10 +15,8 @@ async def run_steps(bad: Bad, wanted: list[dict[str, Any]], recorded: list[dict[
         if bad("tools_are_components"):
             name = {"component": one.get("component") or one["name"]}
         step: dict[str, Any] = {**name, "inputs": one.get("inputs", {}), "outputs": None}
-        if bad("steps_without_inputs"):
-            del step["inputs"]
         if not (bad("caps_steps") and len(recorded) >= 100):
-            recorded.insert(0 if bad("steps_backwards") else len(recorded), step)
+            recorded.append(step)
         within = one.get("steps", [])
         inner: list[dict[str, Any]] = recorded if bad("flattens_steps") else step.setdefault("steps", [])
         await asyncio.sleep(0)
@@ -29,15 +27,11 @@ async def run_steps(bad: Bad, wanted: list[dict[str, Any]], recorded: list[dict[
             if "raise" in one:
                 raise ValueError(one["raise"])
         except ValueError as error:
-            if not bad("drops_errors_of_steps"):
-                step["error"] = {"type": type(error).__name__, "message": str(error)}
+            step["error"] = {"type": type(error).__name__, "message": str(error)}
             raise
         if failure is None:
             step["outputs"] = json.dumps(one.get("outputs")) if bad("outputs_as_text") else one.get("outputs")
         else:
             kind = "ValueError" if bad("parse_failures_are_errors") else "parse_failure"
             step["error"] = {"type": kind, "message": failure["message"]}
-            if not bad("drops_raw_answers"):
-                step |= {"raw": failure["raw"], "expected": failure["expected"]}
-            if bad("parse_failures_end_examples"):
-                raise ValueError(failure["message"])
+            step |= {"raw": failure["raw"], "expected": failure["expected"]}

@@ -1,4 +1,4 @@
-"""Every check passes a correct server and catches at least one broken one."""
+"""Every check passes a correct server and catches a broken one."""
 
 import shlex
 import sys
@@ -52,5 +52,5 @@ async def test_a_broken_server_is_caught(defect: str, check_id: str) -> None:
     assert report.outcomes[0].verdict is (Verdict.FAILED if check.level == "must" else Verdict.WARNED)
 
 
-def test_no_check_is_without_a_broken_server() -> None:
-    assert set(CHECKS) == {check_id for _, check_id in CAUGHT}
+def test_each_check_has_one_broken_server() -> None:
+    assert sorted(CHECKS) == sorted(check_id for _, check_id in CAUGHT)

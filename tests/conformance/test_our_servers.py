@@ -81,12 +81,14 @@ async def test_a_server_that_only_scores_passes_every_check_that_applies(name: s
     if "node" in command and (shutil.which("node") is None or not PACKAGE.is_file()):
         pytest.skip("node is not installed, or the TypeScript package has not been built")
     (tmp_path / ("judge.py" if source is PYTHON else "judge.mjs")).write_text(source)
+    checks = [
+        check for check in load_checks() if check.id.startswith(("core.", "scoring.", "reflection.", "datasets."))
+    ]
     with running_server(command, cwd=tmp_path) as server:
-        report = await run_conformance(server.url, server.token)
+        report = await run_conformance(server.url, server.token, checks=checks)
     assert wrong(report, Verdict.WARNED) == []
     passed = {outcome.check.id for outcome in report.outcomes if outcome.verdict is Verdict.PASSED}
     assert {"scoring.lengths", "core.evaluate.empty", "core.candidate.unknown", "core.discover.digest"} <= passed
-    assert len(passed) >= 60
 
 
 async def test_a_served_adapter_passes_the_checks_of_several_candidates_and_images() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sandbox_runtime import ServerEndpoint
-from tests.evolution.scenario import CHANGES, TESTS, Reflection, changes, scripts_of
+from tests.evolution.scenario import CHANGES, TESTS, Reflection, scripts_of
 from tests.gepa_client.scripted_server import Host
 from tests.support import scripted_anthropic
 from tests.support.forked_client import ForkServer
@@ -103,10 +103,10 @@ class Worlds:
     models: ExitStack
     fork_server: ForkServer
 
-    def __call__(self, language: str, *, short: bool = False) -> World:
-        """The example in a language; `short`: with the changes of a shorter run."""
+    def __call__(self, language: str) -> World:
+        """The example in a language."""
         scripts = scripts_of(CHANGES[language], TESTS[language])
-        return self.of(Reflection(changes(language, short=short)), scripts, lambda at: evolve.prepare(language, at))
+        return self.of(Reflection(CHANGES[language]), scripts, lambda at: evolve.prepare(language, at))
 
     def of(self, reflection: Reflection, scripts: Sequence[dict[str, Any]], prepare: Callable[[Path], Path]) -> World:
         """A program whose repository `prepare` makes in a folder, beside its rows; `scripts`: of the agent's model."""

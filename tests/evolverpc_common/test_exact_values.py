@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolverpc_common import exact_values
@@ -15,7 +15,9 @@ from evolverpc_common.exact_values import InexactValueError, loads, packed, plac
 from evolverpc_common.rows import RowFileError, read_rows
 from rpc_server.worker import encode
 from rpc_server.worker import exact_values as of_worker
+from tests.support.rounds import ALL
 
+DRAWN = settings(max_examples=100 if ALL else 25)
 KEYS = st.one_of(st.text(), st.integers(), st.none(), st.booleans(), st.just("$exact"))
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text()
@@ -33,6 +35,8 @@ PLAIN = st.recursive(
 ).filter(lambda value: "inf" not in repr(value))
 
 
+@pytest.mark.repeated
+@DRAWN
 @given(VALUES)
 def test_a_value_comes_back_with_its_types_after_any_reader_of_json(value: Any) -> None:
     carried = orjson.loads(orjson.dumps(packed(value)))
@@ -41,6 +45,8 @@ def test_a_value_comes_back_with_its_types_after_any_reader_of_json(value: Any) 
     orjson.dumps(readable(carried))
 
 
+@pytest.mark.repeated
+@DRAWN
 @given(PLAIN)
 def test_what_every_reader_keeps_is_carried_as_it_is(value: Any) -> None:
     assert packed(value) == value

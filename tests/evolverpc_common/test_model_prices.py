@@ -39,7 +39,6 @@ def cost(models: dict[str, dict[str, Any]], given: dict[str, tuple[float, float]
         ({"gpt-x": TAKEN}, 0.0028),
         ({"openai/gpt-x": TAKEN}, 0.0028),
         ({"gpt-x": {**TAKEN, "cached_input_tokens": 400}}, 0.0024),
-        ({"gpt-x": {**TAKEN, "cache_write_tokens": 400}}, 0.0032),
         ({"gpt-x": {**TAKEN, "cache_write_tokens": 400, "cache_write_hour_tokens": 300}}, 0.0038),
         ({"gpt-x": {**TAKEN, "cache_write_tokens": 400, "cache_write_hour_tokens": 500}}, 0.004),
         ({"gpt-x": TAKEN, "groq/llama": TAKEN}, 0.0039),

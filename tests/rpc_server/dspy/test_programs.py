@@ -49,10 +49,16 @@ async def test_the_usage_of_models_that_report_none_is_unknown(codes):
     assert "usage" not in await codes.one(row(2))
 
 
-async def test_eight_examples_run_at_once_and_each_has_its_own_prints_and_warnings(opened):
-    async with opened("variants.Together") as running:
-        results = await running.evaluate(*[row(2)] * 8)
-        assert [result["status"] for result in results] == ["ok"] * 8
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def odd(tmp_path_factory, dspy_python):
+    """`variants.Odd`."""
+    async with opener(made_project(tmp_path_factory.mktemp("odd") / "project"), dspy_python)("variants.Odd") as running:
+        yield running
+
+
+async def test_eight_examples_run_at_once_and_each_has_its_own_prints_and_warnings(odd):
+    results = await odd.evaluate(*[row(2)] * 8)
+    assert [result["status"] for result in results] == ["ok"] * 8
     for result in results:
         assert result["log"].startswith("[[ not a frame ]]\n")
         assert result["log"].count("[[ not a frame ]]") == 1
@@ -110,38 +116,31 @@ async def test_answers_that_do_not_parse_are_reflected_on_only_if_set_as_in_dspy
     assert [record["Feedback"][:13] for record in answer["dataset"]["look"]] == ["word2 is abcd"]
 
 
-async def test_a_programs_errors_are_its_failures_and_a_providers_are_infrastructure_failures(opened):
-    async with opened("variants.Crashing") as running:
-        crashed, limited = await running.evaluate(row(4), row(5), capture_traces=True)
-        assert (crashed["status"], crashed["error"]["type"]) == ("program_error", "ValueError")
-        assert "variants.py" in crashed["error"]["traceback"]
-        assert "trajectory_ref" not in crashed
-        assert (limited["status"], limited["error"]["type"]) == ("infra_error", "LMRateLimitError")
-        shapeless = await running.one(["word5"])
-        assert "must be an object" in shapeless["error"]["message"]
+async def test_a_programs_errors_are_its_failures_and_a_providers_are_infrastructure_failures(odd):
+    crashed, limited = await odd.evaluate(row(4), row(5), capture_traces=True)
+    assert (crashed["status"], crashed["error"]["type"]) == ("program_error", "ValueError")
+    assert "variants.py" in crashed["error"]["traceback"]
+    assert "trajectory_ref" not in crashed
+    assert (limited["status"], limited["error"]["type"]) == ("infra_error", "LMRateLimitError")
+    shapeless = await odd.one(["word5"])
+    assert "must be an object" in shapeless["error"]["message"]
 
 
-async def test_predictors_of_one_signature_have_records_of_their_own_calls_with_feedback_of_the_score_that_counts(
-    opened,
-):
+async def test_predictors_of_one_signature_have_records_of_their_own_calls_with_feedback_as_from_dspy_gepa(opened):
     questions = [{"question": str(number)} for number in range(12)]
     own = {"first": {"copy of first", "shared with first", "first"}, "second": {"second"}, "listed[0]": {"listed"}}
     async with opened("one_signature.Several", metric="one_signature.judged") as running:
         results = await running.evaluate(*questions, capture_traces=True)
         dataset = (await running.reflect(results, *own))["dataset"]
+        [scored_alike] = await running.evaluate({"question": "why"}, capture_traces=True)
+        with_traces = (await running.reflect([scored_alike], "first", "second"))["dataset"]
     asked = {name: {each["Inputs"]["question"].partition(" ")[2] for each in dataset[name]} for name in dataset}
     assert asked == own
-    for name in own:
+    for name in own:  # that of the score that counts
         assert [record["Feedback"] for record in dataset[name]] == [result["feedback"] for result in results]
-
-
-async def test_the_metric_gets_a_trace_for_feedback_alone_as_from_dspy_gepa(opened):
-    async with opened("one_signature.Several", metric="one_signature.by_predictor") as running:
-        results = await running.evaluate({"question": "why"}, capture_traces=True)
-        dataset = (await running.reflect(results, "first", "second"))["dataset"]
-    assert results[0]["score"] == 0.25
-    feedback = [dataset[name][0]["Feedback"] for name in ("first", "second")]
-    assert feedback == ["on first, 6 calls", "on second, 6 calls"]
+    assert scored_alike["score"] == 0.25
+    feedback = [with_traces[name][0]["Feedback"] for name in ("first", "second")]
+    assert feedback == ["on first, 6 calls", "on second, 6 calls"], "the metric gets a trace for feedback alone"
 
 
 async def test_an_empty_state_begins_anew(codes):
@@ -161,32 +160,30 @@ WRITTEN = repr([*LABELS.values(), "007"])
 READ = "[3, False, ['a', 'b'], <Team.BILLING: 'billing'>, None, '', '007']"
 
 
-async def test_labels_of_json_stay_as_written_and_fields_of_texts_have_the_declared_types(opened):
-    async with opened("typed.Reviews", metric="typed.labels", inputs=("text", "on")) as running:
-        written = await running.one(REVIEW | LABELS)
-        read = await running.one(REVIEW | LABELS, untyped=True)
-        [wrong] = await running.evaluate({"text": "late", "stars": "many"}, untyped=True)
-    assert (written["feedback"], read["feedback"]) == (WRITTEN, READ)
-    # `notes` is a parameter of the program, but not among the `inputs`.
-    assert written["output"] == read["output"] == {"on": "datetime.date(2026, 1, 31)", "notes": "none"}
-    assert wrong["error"]["message"].startswith("the row's field 'stars' is not a int: ")
-
-
-TALK = {"history": {"messages": [{"question": "word1", "code": "a"}]}, "on": "2026-01-31", "names": ["a"], "code": "x"}
+TALK = {"text": "", "history": {"messages": [{"question": "word1", "code": "a"}]}, "on": "2026-01-31", "names": ["a"]}
 PICTURE = "data:image/png;base64,AAAA"
 
 
-async def test_a_rows_fields_have_the_types_that_the_signature_declares(opened):
-    async with opened("variants.Talks", metric="variants.plain") as running:
-        results = await running.evaluate(*[{**TALK, "picture": given} for given in (PICTURE, {"url": PICTURE}, None)])
-        [wrong] = await running.evaluate({**TALK, "picture": None, "on": "someday"})
-    assert [result["output"]["code"] for result in results] == [
+async def test_labels_of_json_stay_as_written_and_fields_of_texts_and_inputs_have_the_declared_types(opened):
+    inputs = ("text", "on", "history", "picture", "names")
+    async with opened("typed.Reviews", metric="typed.labels", inputs=inputs) as running:
+        written = await running.one(REVIEW | LABELS)
+        read = await running.one(REVIEW | LABELS, untyped=True)
+        [wrong] = await running.evaluate({"text": "late", "stars": "many"}, untyped=True)
+        talks = await running.evaluate(*[{**TALK, "picture": given} for given in (PICTURE, {"url": PICTURE}, None)])
+        [no_date] = await running.evaluate({**TALK, "on": "someday"})
+    assert (written["feedback"], read["feedback"]) == (WRITTEN, READ)
+    # `notes` is a parameter of the program, but not among the `inputs`.
+    kinds = "NoneType NoneType date NoneType"
+    assert written["output"] == read["output"] == {"on": "datetime.date(2026, 1, 31)", "notes": "none", "kinds": kinds}
+    assert wrong["error"]["message"].startswith("the row's field 'stars' is not a int: ")
+    assert [result["output"]["kinds"] for result in talks] == [
         "History Image date list",
         "History Image date list",
         "History NoneType date list",
     ]
-    assert (wrong["status"], wrong["error"]["type"]) == ("program_error", "invalid_result")
-    assert wrong["error"]["message"].startswith("the row's field 'on' is not a date: ")
+    assert (no_date["status"], no_date["error"]["type"]) == ("program_error", "invalid_result")
+    assert no_date["error"]["message"].startswith("the row's field 'on' is not a date: ")
 
 
 async def test_dspys_own_proposer_gets_the_records_as_the_objects_that_they_were(opened):

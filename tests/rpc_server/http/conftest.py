@@ -39,8 +39,6 @@ class FakeProgram:
         self.splits: dict[str, int] = {}
         self.ready = True
         self.gates: dict[str, asyncio.Event] = {}
-        self.ran: list[Any] = []
-        self.candidates: list[dict[str, str]] = []
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.answers: dict[str, Any] = {}
         self.cancelled = asyncio.Event()
@@ -51,7 +49,7 @@ class FakeProgram:
 
     async def evaluate(
         self,
-        candidate: dict[str, str],
+        candidate: dict[str, str],  # noqa: ARG002  # see the interface
         batch: Sequence[Example],
         *,
         capture_traces: bool,
@@ -62,8 +60,6 @@ class FakeProgram:
     ) -> None:
         for position, example in enumerate(batch):
             data = example.data if isinstance(example.data, dict) else {}
-            self.ran.append(example.data)
-            self.candidates.append(candidate)
             if "open" in data:
                 self.gate(data["open"]).set()
             if "wait" in data:

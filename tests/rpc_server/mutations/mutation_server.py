@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -107,6 +107,3 @@ async def served(project: Project, **given: Any) -> AsyncIterator[Served]:
         yield Served(project, program, await open_mutations(program.instances))
     finally:
         await program.close()
-
-
-Serve = Callable[..., Any]

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-import urllib.request
 import uuid
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,11 +17,11 @@ from tests.rpc_server.mutations.mutation_server import SCRIPTED, served
 from tests.rpc_server.mutations.patches import added, changed
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.mutations.test_transaction import GREETING
+from tests.rpc_server.server_process import asked
 from tests.support.forked_client import ForkServer
 from tests.support.processes import processes_with
 from tests.support.waiting import until
 
-WAIT_S = 30.0
 MARK = "MUTATION_TEST_MARK"
 ROOT = Path(__file__).parents[3]
 
@@ -80,20 +79,16 @@ class Served:
         return processes_with(f"{MARK}={self._mark}")
 
 
-def ask(endpoint: ServerEndpoint, method: str, params: dict[str, Any] | None = None) -> Any:
+async def ask(endpoint: ServerEndpoint, method: str, params: dict[str, Any] | None = None) -> Any:
     """The result; raises the error."""
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}}).encode()
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {endpoint.token}"}
-    request = urllib.request.Request(endpoint.url, body, headers)  # noqa: S310  # a server of ours
-    with urllib.request.urlopen(request, timeout=WAIT_S) as response:  # noqa: S310  # as above
-        answer = json.load(response)
+    _, answer = await asked(endpoint.url, method, params or {}, Authorization=f"Bearer {endpoint.token}")
     if "error" in answer:
         raise RpcError.from_wire(answer["error"])
     return answer["result"]
 
 
-def seed_of(endpoint: ServerEndpoint) -> dict[str, str]:
-    seed: dict[str, str] = ask(endpoint, "discover")["program"]["seed_candidate"]
+async def seed_of(endpoint: ServerEndpoint) -> dict[str, str]:
+    seed: dict[str, str] = (await ask(endpoint, "discover"))["program"]["seed_candidate"]
     return seed
 
 
@@ -102,12 +97,12 @@ def server(tmp_path: Path, fork_server: ForkServer) -> Served:
     return Served(tmp_path, fork_server)
 
 
-def test_a_server_without_the_flag_changes_nothing(server: Served, fork_server: ForkServer) -> None:
+async def test_a_server_without_the_flag_changes_nothing(server: Served, fork_server: ForkServer) -> None:
     flags = ("--trees", "--program", "app.py", "--tree-dir", str(server.state))
     with fork_server.running_server(*flags, env=server.env, cwd=server.project.folder) as endpoint:
-        assert "mutations" not in ask(endpoint, "discover")["capabilities"]
+        assert "mutations" not in (await ask(endpoint, "discover"))["capabilities"]
         with pytest.raises(RpcError) as caught:
-            ask(endpoint, "apply_mutation", {"candidate": seed_of(endpoint), "mutation": PATCH})
+            await ask(endpoint, "apply_mutation", {"candidate": await seed_of(endpoint), "mutation": PATCH})
         assert caught.value.code == -32601
     assert server.project.branches() == {}
 
@@ -121,8 +116,8 @@ async def test_a_server_killed_in_the_middle_leaves_nothing_after_the_next_start
     before = server.project.digest()
     name = {"run": "r", "number": 1}
     with server.running(**settings) as endpoint:
-        params = {"candidate": seed_of(endpoint), "mutation": mutation, "name": name}
-        ask(endpoint, "apply_mutation", {**params, "_meta": {"call_id": "c", "wait_s": 0}})
+        params = {"candidate": await seed_of(endpoint), "mutation": mutation, "name": name}
+        await ask(endpoint, "apply_mutation", {**params, "_meta": {"call_id": "c", "wait_s": 0}})
         until(server.at.exists)
         os.kill(endpoint.pid, signal.SIGKILL)
         until(lambda: not server.processes())
@@ -130,7 +125,7 @@ async def test_a_server_killed_in_the_middle_leaves_nothing_after_the_next_start
         (state,) = (server.state / "servers").iterdir()
         assert list((state / "drafts").iterdir()) == []
         assert (server.project.digest(), server.project.branches()) == (before, {})
-        made = ask(endpoint, "apply_mutation", params)
+        made = await ask(endpoint, "apply_mutation", params)
         assert server.project.branches()["refs/heads/evolve/r/1"] == made["commit"]
     assert server.project.digest() == before
     for ref in server.project.branches():

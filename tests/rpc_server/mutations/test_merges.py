@@ -1,9 +1,11 @@
 """Merges of two candidates' code: by git, by an agent if both changed the same lines, or rejected."""
 
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to
 from tests.rpc_server.mutations.mutation_server import Served, served
@@ -29,34 +31,43 @@ def first_line(text: str) -> str:
 LAST_LINE = "--- a/notes/one.txt\n+++ b/notes/one.txt\n@@ -7,4 +7,4 @@\n seven\n eight\n nine\n-ten\n+zehn\n"
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(tmp_path_factory.mktemp("merges"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(project: Project) -> AsyncIterator[Served]:
+    async with served(project) as running:
+        yield running
 
 
 async def _both(server: Served, ours: str, theirs: str) -> tuple[dict[str, str], dict[str, str]]:
     return (
-        (await server.apply("patch", diff=ours, name="ours/1")).candidate,
-        (await server.apply("patch", diff=theirs, name="theirs/1")).candidate,
+        (await server.apply("patch", diff=ours)).candidate,
+        (await server.apply("patch", diff=theirs)).candidate,
     )
 
 
-async def test_git_joins_what_does_not_conflict_and_what_was_added_to_either_stays(project: Project) -> None:
-    async with served(project) as server:
-        ours, theirs = await _both(server, first_line("uno"), greets("bye", tone="kind"))
-        ours = {**ours, "greeting": "own", ADDED_COMPONENTS: added_components({"mine": "1", "both": "ours"})}
-        theirs = {**theirs, ADDED_COMPONENTS: added_components({"both": "theirs", "tone": "evolved"})}
-        result = await server.apply("merge", candidate=ours, other=theirs)
+async def test_git_joins_what_does_not_conflict_and_what_was_added_to_either_stays(server: Served) -> None:
+    ours, theirs = await _both(server, first_line("uno"), greets("bye", tone="kind"))
+    ours = {**ours, "greeting": "own", ADDED_COMPONENTS: added_components({"mine": "1", "both": "ours"})}
+    theirs = {**theirs, ADDED_COMPONENTS: added_components({"both": "theirs", "tone": "evolved"})}
+    result = await server.apply("merge", candidate=ours, other=theirs)
     assert result.parent == ours[GIT_BRANCH].partition("@")[2]
-    parents = project.git("rev-parse", f"{result.commit}^1", f"{result.commit}^2").split()
+    parents = server.project.git("rev-parse", f"{result.commit}^1", f"{result.commit}^2").split()
     assert parents == [ours[GIT_BRANCH].partition("@")[2], theirs[GIT_BRANCH].partition("@")[2]]
-    assert project.git("show", f"{result.commit}:notes/one.txt").startswith("uno\ntwo")
+    assert server.project.git("show", f"{result.commit}:notes/one.txt").startswith("uno\ntwo")
     assert result.candidate["greeting"] == "own"
     assert list(added_to(result.candidate).items()) == [("mine", "1"), ("both", "ours"), ("tone", "evolved")]
     assert result.usage is None
 
 
-async def test_a_merge_driver_that_the_user_configured_does_not_run_on_what_agents_wrote(project: Project) -> None:
+async def test_a_merge_driver_that_the_user_configured_does_not_run_on_what_agents_wrote(tmp_path: Path) -> None:
+    project = Project(tmp_path)
     ran = project.folder.parent / "ran"
     project.git("config", "merge.own.driver", f"touch {ran} && git merge-file %A %O %B")
     attributes = project.folder / ".git/info/attributes"
@@ -94,18 +105,15 @@ async def test_conflict_markers_that_are_left_reject(project: Project) -> None:
         assert (project.branches(), server.left()) == (before, [])
 
 
-async def test_what_is_part_of_it_already_is_nothing_to_merge(project: Project) -> None:
-    async with served(project) as server:
-        child = (await server.apply("patch", diff=greets("bye"))).candidate
-        for other in (server.seed, child):
-            assert (await server.rejected("merge", candidate=child, other=other))["stage"] == "empty"
+async def test_what_is_part_of_it_already_is_nothing_to_merge(server: Served) -> None:
+    child = (await server.apply("patch", diff=greets("bye"))).candidate
+    for other in (server.seed, child):
+        assert (await server.rejected("merge", candidate=child, other=other))["stage"] == "empty"
 
 
-async def test_a_merge_that_does_not_start_is_rejected(project: Project) -> None:
+async def test_a_merge_that_does_not_start_is_rejected(server: Served) -> None:
     uses = added("uses.py", "from texts import TEXTS\nLOUD = TEXTS['greeting'].upper()\n")
     uses += f"--- a/app.py\n+++ b/app.py\n@@ -1,3 +1,4 @@\n {APP_LINE}\n \n+import uses\n from texts import TEXTS\n"
-    async with served(project) as server:
-        ours, theirs = await _both(
-            server, uses, changed("texts.py", 'TEXTS = {"greeting": "hello"}', 'TEXTS = {"hi": "x"}')
-        )
-        assert (await server.rejected("merge", candidate=ours, other=theirs))["stage"] == "start"
+    renames = changed("texts.py", 'TEXTS = {"greeting": "hello"}', 'TEXTS = {"hi": "x"}')
+    ours, theirs = await _both(server, uses, renames)
+    assert (await server.rejected("merge", candidate=ours, other=theirs))["stage"] == "start"

@@ -109,7 +109,6 @@ async def test_a_check_at_the_start_ends_by_a_signal(project: Project) -> None:
 REFUSED = {
     "python3 ../agent.py": "`agent_command`: there is no ../agent.py in {root}",
     "": "`agent_command` is empty: name a command, or leave it out for Claude",
-    "' ' --quiet": "`agent_command` is empty: name a command, or leave it out for Claude",
 }
 
 

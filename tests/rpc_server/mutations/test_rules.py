@@ -13,21 +13,15 @@ from rpc_server.worktrees.staging import ChangedFile
 
 MEANT = [
     ("**", "a.py a/b/c .x", ""),
-    ("*", "a.py a/b .x", ""),
     ("src", "src src/a src/a/b", "srcs a/src src.py"),
-    ("src/", "src/a src/a/b", "srcs/a"),
     ("/src/**", "src/a src/a/b", "x/src/a"),
-    ("src/*", "src/a src/a/b", "src srcs/a"),
     ("src/*.py", "src/a.py src/.py", "src/a.pyc src/b/a.py a.py"),
     ("**/*.py", "a.py src/a.py src/b/a.py", "a.pyc src/py"),
     ("src/**/test", "src/test src/a/test src/a/b/test src/test/x", "test src/atest"),
     ("a?c", "abc a-c", "ac abbc a/c"),
     ("[ab].py", "a.py b.py", "c.py ab.py"),
     ("[!ab].py", "c.py", "a.py b.py /.py"),
-    ("[a-c]", "b", "d -"),
     ("[]]", "]", "["),
-    ("[", "[", "a"),
-    ("a.b", "a.b", "aXb"),
     ("**a", "xa a", "x/a"),
     ("(a|b)+$", "(a|b)+$", "a aa"),
     ("Read*", "Readme", "README"),
@@ -53,12 +47,11 @@ JUDGES = {
     "node --test dist/": "app.test.ts web/app.spec.js __tests__/a.js vitest.config.ts",
     "sh checks/run.sh": "checks/run.sh",
     "./verify": "verify",
+    "npm test": "package.json",
     "sh -c 'python tools/lint.py && make -s test'": "tools/lint.py Makefile sub/Makefile",
-    "sh -c make": "Makefile",
     """sh -c "grep -q 'a;b' x.log; python tools/lint.py" """: "tools/lint.py",
     'sh -c "python tools/lint.py>/dev/null"': "tools/lint.py",
     """sh -c 'python "a;b.py"'""": "a;b.py b.py",
-    "npm test": "package.json",
     "env A=1 bash scripts/ci": "scripts/ci",
 }
 FREE = "app.py src/testing.py notes/latest.txt contest.py web/attest/x pyproject.toml dist/x src/app.ts"
@@ -90,12 +83,9 @@ def test_the_program_itself_may_change_though_the_check_runs_it() -> None:
 
 LINKS = [
     ("a", "b", True),
-    ("a", ".gitignore", True),
-    ("a/b", "../c", True),
     ("a/b", "./.././c/", True),
     ("deep/er/one", "../..", True),
     ("a/b", "../../c", False),
-    ("a", "..", False),
     ("a", "/x", False),
     ("a", "", False),
     ("a", "b/../../x", False),

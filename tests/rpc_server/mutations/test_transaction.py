@@ -5,12 +5,13 @@ import base64
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from evolverpc_common.git import Git
 from evolverpc_common.settings.sources import SettingsError
@@ -22,6 +23,8 @@ from tests.rpc_server.mutations.project import FILES, Project
 
 GREETING = 'TEXTS = {"greeting": "hello"}'
 WAIT_S = 20
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 MOST_STEPS = 100
 
 
@@ -35,9 +38,9 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-@pytest.fixture
-async def serve(project: Project) -> AsyncIterator[Callable[..., Any]]:
-    """`await serve(setting=value)`: a server's mutations; in the end nothing of it is left, nothing else changed."""
+@asynccontextmanager
+async def serving(project: Project) -> AsyncIterator[Callable[..., Any]]:
+    """`await start(setting=value)`: a server's mutations; in the end nothing of it is left, nothing else changed."""
     before = project.digest()
     async with AsyncExitStack() as stack:
 
@@ -49,10 +52,17 @@ async def serve(project: Project) -> AsyncIterator[Callable[..., Any]]:
     assert list((project.folder.parent / "state" / "servers").iterdir()) == []
 
 
-@pytest.fixture
-async def server(serve: Callable[..., Any]) -> Served:
-    running: Served = await serve()
-    return running
+@pytest_asyncio.fixture(loop_scope="module")
+async def serve(project: Project) -> AsyncIterator[Callable[..., Any]]:
+    async with serving(project) as start:
+        yield start
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    """A server with the usual settings, whose project several tests change by names of their own."""
+    async with serving(Project(tmp_path_factory.mktemp("shared"))) as start:
+        yield await start()
 
 
 async def test_a_patch_becomes_a_commit_on_a_branch_and_a_candidate_whose_bundle_brings_it_to_a_clone(
@@ -77,11 +87,11 @@ async def test_a_patch_becomes_a_commit_on_a_branch_and_a_candidate_whose_bundle
 
 async def test_a_name_stands_for_one_request_and_a_text_that_the_commit_does_not_change_stays(server: Served) -> None:
     own = {**server.seed, "greeting": "evolved"}
-    result = await server.apply("patch", candidate=own, diff=added("notes/new.txt"), name="r/1")
+    result = await server.apply("patch", candidate=own, diff=added("notes/new.txt"), name="one/1")
     assert result.candidate["greeting"] == "evolved"
     assert result.components_added == []
     with pytest.raises(InvalidParams):
-        await server.apply("patch", candidate=own, diff=greets("hi"), name="r/1")
+        await server.apply("patch", candidate=own, diff=greets("hi"), name="one/1")
 
 
 async def test_the_commit_states_its_reason_and_names_no_machine(server: Served) -> None:
@@ -109,9 +119,9 @@ async def test_a_repeated_call_is_given_the_same_answer_and_costs_nothing(
 async def test_a_missing_commit_a_branch_from_elsewhere_and_a_program_that_does_not_start_are_reported(
     server: Served,
 ) -> None:
-    server.project.git("-c", "core.logAllRefUpdates=false", "update-ref", "refs/heads/evolve/r/1", "HEAD")
+    server.project.git("-c", "core.logAllRefUpdates=false", "update-ref", "refs/heads/evolve/elsewhere/1", "HEAD")
     with pytest.raises(InvalidParams):
-        await server.apply("patch", diff=greets("bye"), name="r/1")
+        await server.apply("patch", diff=greets("bye"), name="elsewhere/1")
     elsewhere = {**server.seed, GIT_BRANCH: git_branch("main", "1" * 40)}
     for kind, given in (("patch", {"diff": greets("bye"), "candidate": elsewhere}), ("merge", {"other": elsewhere})):
         with pytest.raises(UnknownCandidate) as caught:
@@ -195,8 +205,10 @@ async def test_cancelling_leaves_nothing(serve: Callable[..., Any], stage: str, 
 
 
 @pytest.mark.long
-async def test_cancelling_at_any_git_command_leaves_nothing(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Git.__call__
+async def test_cancelling_at_any_git_command_leaves_nothing(
+    serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, run = await serve(), Git.__call__
     loop = asyncio.get_running_loop()
     for step in range(MOST_STEPS):
         call = asyncio.ensure_future(server.apply("patch", diff=greets("bye"), name=f"r/{step}"))
@@ -218,11 +230,12 @@ async def test_a_defect_leaves_nothing_and_is_no_rejection(server: Served, monke
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
+    before = server.project.branches()
     monkeypatch.setattr(server.program.instances.repository, "publish", full)
     with pytest.raises(OSError, match="No space"):
         await server.apply("patch", diff=greets("bye"))
     assert server.left() == []
-    assert server.project.branches() == {}
+    assert server.project.branches() == before
 
 
 async def test_only_what_is_allowed_may_change(serve: Callable[..., Any]) -> None:
@@ -261,13 +274,10 @@ async def test_a_filter_that_the_user_configured_does_not_run_what_an_agent_wrot
     assert not (tmp_path / "ran").exists()
 
 
-async def test_a_change_of_the_tests_that_judge_it_is_rejected_unless_that_is_allowed(project: Project) -> None:
-    weaken = "mkdir -p tests; echo pass > tests/test_app.py"
-    async with served(project, check_command=("true",)) as server:
-        rejected = await server.rejected("change_request", request=weaken)
-        assert (rejected["stage"], "may not change without `allow_tests`" in rejected["reason"]) == ("paths", True)
-    async with served(project, check_command=("true",), allow_tests=True) as server:
-        assert (await server.change(weaken)).files == ["tests/test_app.py"]
+async def test_a_change_of_the_tests_that_judge_it_is_rejected(serve: Callable[..., Any]) -> None:
+    server = await serve(check_command=("true",))
+    rejected = await server.rejected("patch", diff=added("tests/test_app.py"))
+    assert (rejected["stage"], "may not change without `allow_tests`" in rejected["reason"]) == ("paths", True)
 
 
 async def test_an_unknown_remote_is_reported_at_the_start(project: Project) -> None:

@@ -3,18 +3,28 @@
 import asyncio
 
 import pytest
+import pytest_asyncio
 
 from protocol.errors import ProgramFailed, TrajectoryExpired
 
 SEED = {"prompt": "seed"}
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
+
+@pytest.fixture(scope="module")
 def served(opened):
     def open_adapter(name, **settings):
         return opened(adapter=f"adapters:{name}", seed_candidate=SEED, **settings)
 
     return open_adapter
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(served):
+    """`adapters.Adapter` with the usual settings, which several tests ask."""
+    async with served("Adapter") as running:
+        yield running
 
 
 def reflection(results, rows, **more):
@@ -53,36 +63,33 @@ async def test_an_adapter_is_made_with_its_arguments_imports_included(served):
         assert (await running.one({"text": "abc"}))["score"] == 60.0
 
 
-async def test_a_batch_is_one_call_and_its_metric_calls_are_spread_without_loss(served):
-    async with served("Adapter") as running:
-        results = await running.evaluate({"text": "a"}, {"text": "bb"}, {"text": "ccc"})
-        assert [result["score"] for result in results] == [1.0, 2.0, 3.0]
-        assert [result["metric_calls"] for result in results] == [4, 3, 3]
+async def test_a_batch_is_one_call_and_its_metric_calls_are_spread_without_loss(running):
+    results = await running.evaluate({"text": "a"}, {"text": "bb"}, {"text": "ccc"})
+    assert [result["score"] for result in results] == [1.0, 2.0, 3.0]
+    assert [result["metric_calls"] for result in results] == [4, 3, 3]
 
 
-async def test_trajectories_stay_in_the_process_and_come_back_as_they_were(served):
+async def test_trajectories_stay_in_the_process_and_come_back_as_they_were(running):
     rows = [{"text": "a"}, {"text": "bb"}]
-    async with served("Adapter") as running:
-        results = await running.evaluate(*rows, capture_traces=True)
-        assert all("trajectory" not in result for result in results)
-        answer = await running.program.call("make_reflective_dataset", reflection(results, rows))
-        assert answer["dataset"]["prompt"] == [
-            {"Inputs": "seeda", "Score": 1.0, "Output": "a"},
-            {"Inputs": "seedbb", "Score": 2.0, "Output": "bb"},
-        ]
-        other = await running.evaluate({"text": "ccc"}, capture_traces=True)
-        mixed = reflection([results[1], *other], [rows[1], {"text": "ccc"}])
-        answer = await running.program.call("make_reflective_dataset", mixed)
-        assert [record["Output"] for record in answer["dataset"]["prompt"]] == ["bb", "ccc"]
+    results = await running.evaluate(*rows, capture_traces=True)
+    assert all("trajectory" not in result for result in results)
+    answer = await running.program.call("make_reflective_dataset", reflection(results, rows))
+    assert answer["dataset"]["prompt"] == [
+        {"Inputs": "seeda", "Score": 1.0, "Output": "a"},
+        {"Inputs": "seedbb", "Score": 2.0, "Output": "bb"},
+    ]
+    other = await running.evaluate({"text": "ccc"}, capture_traces=True)
+    mixed = reflection([results[1], *other], [rows[1], {"text": "ccc"}])
+    answer = await running.program.call("make_reflective_dataset", mixed)
+    assert [record["Output"] for record in answer["dataset"]["prompt"]] == ["bb", "ccc"]
 
 
-async def test_the_refs_of_a_process_that_ended_have_expired(served):
-    async with served("Adapter") as running:
-        results = await running.evaluate({"text": "a"}, capture_traces=True)
-        assert (await running.one({"do": "exit"}))["error"]["type"] == "process_died"
-        with pytest.raises(TrajectoryExpired) as expired:
-            await running.program.call("make_reflective_dataset", reflection(results, [{"text": "a"}]))
-        assert expired.value.details["refs"] == [results[0]["trajectory_ref"]]
+async def test_the_refs_of_a_process_that_ended_have_expired(running):
+    results = await running.evaluate({"text": "a"}, capture_traces=True)
+    assert (await running.one({"do": "exit"}))["error"]["type"] == "process_died"
+    with pytest.raises(TrajectoryExpired) as expired:
+        await running.program.call("make_reflective_dataset", reflection(results, [{"text": "a"}]))
+    assert expired.value.details["refs"] == [results[0]["trajectory_ref"]]
 
 
 async def test_trajectories_are_kept_up_to_so_many_bytes_whole_batches_oldest_first(served):
@@ -99,23 +106,21 @@ async def test_trajectories_are_kept_up_to_so_many_bytes_whole_batches_oldest_fi
         assert expired.value.details["refs"] == [result["trajectory_ref"] for result in first]
 
 
-async def test_an_exception_fails_every_example_of_the_batch_with_its_traceback(served):
-    async with served("Adapter") as running:
-        results = await running.evaluate({"text": "a"}, {"do": "raise"})
-        assert [result["status"] for result in results] == ["program_error"] * 2
-        assert results[0]["error"]["type"] == "ValueError"
-        assert "adapters.py" in results[0]["error"]["traceback"]
-        assert [result["status"] for result in await running.evaluate({"text": "a"}, {"do": "outage"})] == [
-            "infra_error"
-        ] * 2
+async def test_an_exception_fails_every_example_of_the_batch_with_its_traceback(running):
+    results = await running.evaluate({"text": "a"}, {"do": "raise"})
+    assert [result["status"] for result in results] == ["program_error"] * 2
+    assert results[0]["error"]["type"] == "ValueError"
+    assert "adapters.py" in results[0]["error"]["traceback"]
+    assert [result["status"] for result in await running.evaluate({"text": "a"}, {"do": "outage"})] == [
+        "infra_error"
+    ] * 2
 
 
 @pytest.mark.parametrize(("do", "message"), [("short", "0 outputs for 2 examples"), ("nothing", "without `outputs`")])
-async def test_a_batch_of_the_wrong_shape_is_an_invalid_result_for_all(served, do, message):
-    async with served("Adapter") as running:
-        for result in await running.evaluate({"do": do}, {"text": "a"}):
-            assert result["error"]["type"] == "invalid_result"
-            assert message in result["error"]["message"]
+async def test_a_batch_of_the_wrong_shape_is_an_invalid_result_for_all(running, do, message):
+    for result in await running.evaluate({"do": do}, {"text": "a"}):
+        assert result["error"]["type"] == "invalid_result"
+        assert message in result["error"]["message"]
 
 
 async def test_the_deadline_of_a_batch_is_that_of_its_examples_together(served):

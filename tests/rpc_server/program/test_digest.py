@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.program.open_program import open_program
+from rpc_server.program.open_program import digest_settings, open_program
 from rpc_server.settings.settings import Settings
 
 MAIN = (
@@ -56,23 +56,35 @@ async def test_the_same_code_gives_the_same_digest_in_each_place_and_however_it_
     assert await digest(tmp_path / "copy") == first
 
 
-async def test_an_edited_module_of_the_program_gives_another(folder):
+async def test_an_edited_module_of_the_program_gives_another_and_so_does_another_setting(folder):
     first = await digest(folder)
+    for given in ({"env": {"MODEL": "b"}}, {"seed_candidate": {"prompt": "y"}}):
+        assert await digest(folder, **given) != first
     for name, changes in (("unused.py", False), ("parts/deep.py", True)):
         with (folder / name).open("a") as file:
             file.write("# edited\n")
         assert (await digest(folder) != first) is changes
 
 
-async def test_a_setting_that_changes_what_it_does_gives_another(folder):
-    settings = (
-        {},
-        {"env": {"MODEL": "b"}},
-        {"seed_candidate": {"prompt": "y"}},
-        {"model_hosts": ("127.0.0.1:8000",)},
-        {"datasets": {"val": Path("rows.jsonl")}},
-    )
-    assert len({await digest(folder, **given) for given in settings}) == len(settings)
+PROGRAM = {"program": "main.py"}
+DSPY = {"kind": "dspy", "program": "codes.Codes", "metric": "codes.metric"}
+
+
+@pytest.mark.parametrize(
+    ("given", "changed"),
+    [
+        (PROGRAM, {"env": {"MODEL": "b"}}),
+        (PROGRAM, {"model_hosts": ("127.0.0.1:8000",)}),
+        (PROGRAM, {"datasets": {"val": Path("rows.jsonl")}}),
+        (DSPY, {"metric": "codes.other"}),
+        *((DSPY, {"dspy": {name: True}}) for name in ("field_descriptions", "demos", "add_format_failure_as_feedback")),
+        (DSPY, {"dspy": {"seed": 1}}),
+    ],
+    ids=str,
+)
+def test_a_setting_that_changes_what_it_does_is_digested(given, changed):
+    assert digest_settings(Settings(**given | changed), None) != digest_settings(Settings(**given), None)
+    assert digest_settings(Settings(**given, concurrency=3), None) == digest_settings(Settings(**given), None)
 
 
 async def test_an_adapter_counts_with_its_arguments_and_what_it_imports_when_it_is_made(folder):
@@ -92,9 +104,9 @@ COMMAND = (sys.executable, str(Path(__file__).parent / "data" / "stdio.py"))
 
 async def test_a_command_counts_with_its_words_and_the_files_they_name(folder):
     (folder / "rules.json").write_text("{}")
-    for words in (("rules.json",), ("--rules=rules.json",)):
-        first = await digest(folder, command=(*COMMAND, *words))
-        assert await digest(folder, command=(*COMMAND, *words)) == first
-        assert await digest(folder, command=(*COMMAND, *words, "more")) != first
-        (folder / "rules.json").write_text(str(words))
-        assert await digest(folder, command=(*COMMAND, *words)) != first
+    commands = [(*COMMAND, *words) for words in (("rules.json",), ("--rules=rules.json",), ("rules.json", "more"))]
+    before = [await digest(folder, command=command) for command in commands]
+    assert len(set(before)) == 3
+    assert await digest(folder, command=commands[0]) == before[0]
+    (folder / "rules.json").write_text("{}\n")
+    assert not {await digest(folder, command=command) for command in commands[:2]} & set(before)

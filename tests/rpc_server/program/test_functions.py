@@ -76,27 +76,21 @@ async def test_an_exception_in_a_method_is_program_failed_with_stage_and_traceba
         assert (await running.one({"output": "x"}))["status"] == "ok"
 
 
-async def test_new_texts_that_are_no_texts_by_component_are_the_programs_failure(opened, tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "seed_candidate = {'a': 'b'}\n"
-        "def run(example, candidate): return 1\n"
-        "def propose_new_texts(candidate, reflective_dataset, components_to_update): return {'b': 'new'}\n"
-    )
-    async with opened("mine.py", root=tmp_path) as running:
-        params = {"candidate": {"a": "b"}, "reflective_dataset": {}, "components_to_update": ["a"]}
-        with pytest.raises(ProgramFailed, match="returned a text for 'b'"):
-            await running.program.call("propose_new_texts", params)
-
-
-async def test_a_new_text_that_is_no_text_of_unicode_is_refused_by_its_component(opened, tmp_path):
+async def test_new_texts_of_no_component_fail_and_one_that_is_no_text_of_unicode_is_refused_by_its_component(
+    opened, tmp_path
+):
     (tmp_path / "mine.py").write_text(
         "seed_candidate = dict.fromkeys('abc', '')\n"
         "def run(example, candidate): return 1\n"
-        "def propose_new_texts(*_): return {'a': 'new', 'b': {'text': 'new'}, 'c': 'half ' + chr(0xD83D)}\n"
+        "def propose_new_texts(candidate, reflective_dataset, components_to_update):\n"
+        "    new = {'a': 'new', 'b': {'text': 'new'}, 'c': 'half ' + chr(0xD83D)}\n"
+        "    return new if components_to_update == ['a', 'b', 'c'] else {'b': 'new'}\n"
     )
+    params = {"candidate": dict.fromkeys("abc", ""), "reflective_dataset": {}}
     async with opened("mine.py", root=tmp_path) as running:
-        params = {"candidate": dict.fromkeys("abc", ""), "reflective_dataset": {}, "components_to_update": list("abc")}
-        assert await running.program.call("propose_new_texts", params) == {
+        with pytest.raises(ProgramFailed, match="returned a text for 'b'"):
+            await running.program.call("propose_new_texts", {**params, "components_to_update": ["a"]})
+        assert await running.program.call("propose_new_texts", {**params, "components_to_update": list("abc")}) == {
             "texts": {"a": "new"},
             "refused": {"b": "a dict is no text", "c": "character 5 is half of a surrogate pair"},
         }

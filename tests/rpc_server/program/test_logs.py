@@ -3,8 +3,14 @@
 import logging
 import re
 
+import pytest
+import pytest_asyncio
+
 from rpc_server.program.process_output import MAX_LOG_BYTES, written_output
 from tests.rpc_server.program.conftest import DATA, PACKAGE, needs_node
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 WORDS = [[f"{name}{number}" for number in range(20)] for name in "abcd"]
 
@@ -13,10 +19,15 @@ def _lines(words: list[str]) -> str:
     return "".join(f"{word}\n" for word in words)
 
 
-async def test_examples_in_threads_have_logs_of_their_own_with_all_kinds_of_output_in_order(opened):
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(opened):
     async with opened("writes.py", workers=1, concurrency=4) as running:
-        results = await running.evaluate(*[{"print": words} for words in WORDS])
-        result = await running.one({"print": ["é"], "log": "mind"})
+        yield running
+
+
+async def test_examples_in_threads_have_logs_of_their_own_with_all_kinds_of_output_in_order(running):
+    results = await running.evaluate(*[{"print": words} for words in WORDS])
+    result = await running.one({"print": ["é"], "log": "mind"})
     assert [result["log"] for result in results] == [_lines(words) for words in WORDS]
     printed, logged, warning, source, after = result["log"].splitlines()
     assert (printed, logged) == ("é", "mind")
@@ -32,21 +43,19 @@ async def test_examples_on_one_event_loop_have_logs_of_their_own(opened):
     assert [result["log"] for result in results] == [_lines([*words, "and a thread"]) for words in WORDS]
 
 
-async def test_output_of_threads_subprocesses_and_forks_belongs_to_the_only_open_example(opened):
-    async with opened("writes.py", workers=1, concurrency=2) as running:
-        result = await running.one({"thread": "from a thread", "subprocess": "from echo", "fork": "from a fork"})
+async def test_output_of_threads_subprocesses_and_forks_belongs_to_the_only_open_example(running):
+    result = await running.one({"thread": "from a thread", "subprocess": "from echo", "fork": "from a fork"})
     assert result["log"] == "from a thread\nfrom echo\nfrom a fork\n"
 
 
-async def test_output_that_may_be_of_several_examples_is_of_none_and_is_not_lost(opened, caplog):
+async def test_output_that_may_be_of_several_examples_is_of_none_and_is_not_lost(running, caplog):
     with caplog.at_level(logging.INFO, written_output.name):
-        async with opened("writes.py", workers=1, concurrency=2) as running:
-            results = await running.evaluate(
-                {"meet": True, "print": ["a"], "thread": "from a thread", "subprocess": "from echo"},
-                {"meet": True, "print": ["b"]},
-            )
+        results = await running.evaluate(
+            {"meet": True, "print": ["a"], "thread": "from a thread", "subprocess": "from echo"},
+            {"meet": True, "print": ["b"]},
+        )
     assert [result["log"] for result in results] == ["a\n", "b\n"]
-    assert {"from a thread", "from echo"} <= set("\n".join(caplog.messages).splitlines())
+    await eventually(lambda: {"from a thread", "from echo"} <= set("\n".join(caplog.messages).splitlines()))
 
 
 async def test_a_failure_a_time_out_and_a_death_keep_their_own_logs(opened):
@@ -66,9 +75,8 @@ async def test_a_failure_a_time_out_and_a_death_keep_their_own_logs(opened):
     assert not any("log" in result for result in (failed, late, dead))
 
 
-async def test_a_long_log_keeps_its_first_and_last_lines_and_states_what_is_left_out(opened):
-    async with opened("writes.py", workers=1, concurrency=2) as running:
-        log = (await running.one({"flood": 20_000}))["log"]
+async def test_a_long_log_keeps_its_first_and_last_lines_and_states_what_is_left_out(running):
+    log = (await running.one({"flood": 20_000}))["log"]
     first, left_out, last = re.split("(?<=\n)… (.*) bytes left out …\n", log)
     assert first.startswith("first\n000000000\n")
     assert last.endswith("\n000019999\nlast\n")

@@ -34,9 +34,7 @@ async def hasty(opened):
     [
         ("{1, 2}", "output is a set"),
         ("{'deep': [1, Opaque()]}", "output.deep[1] is a behaves.Opaque"),
-        ("[float('nan')]", "output[0] is NaN"),
         ("{'a': {'b': float('-inf')}}", "output.a.b is infinite"),
-        ("{(1, 2): 3}", "key of type tuple"),
         ("(lambda a: a.append(a) or a)([])", "contains itself"),
         ("Hostile(a=1)", "reading it raises KeyError"),
     ],

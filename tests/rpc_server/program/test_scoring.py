@@ -12,7 +12,7 @@ from tests.support.waiting import eventually
 WANT = {"want": "x"}
 
 
-async def test_a_module_with_score_and_no_run_is_a_program_that_only_scores(opened):
+async def test_a_module_with_score_and_no_run_only_scores_and_refuses_to_run_an_example(opened):
     async with opened("judge.py") as running:
         assert running.program.capabilities == {"scoring", "exact_values"}
         assert running.program.info.components == []
@@ -20,10 +20,6 @@ async def test_a_module_with_score_and_no_run_is_a_program_that_only_scores(open
         right, wrong = await running.score((WANT, "x"), (WANT, "y"))
         assert (right["status"], right["score"], right["feedback"]) == ("ok", 1.0, "right")
         assert (wrong["status"], wrong["score"], wrong["feedback"]) == ("ok", 0.0, "wanted x")
-
-
-async def test_running_an_example_there_is_refused_in_plain_words(opened):
-    async with opened("judge.py") as running:
         assert await running.evaluate() == []
         with pytest.raises(ProgramFailed) as failed:
             await running.evaluate({})
@@ -72,13 +68,9 @@ async def test_an_async_score_alone_runs_many_at_once_and_is_cancelled(opened, t
         await eventually(cancelled.exists)
 
 
-async def test_a_command_without_components_that_scores_is_served(opened):
+async def test_what_a_command_without_components_answers_to_score_is_checked(opened):
     async with opened(command=(sys.executable, "stdio.py", "seedless", "scoring")) as running:
         assert running.program.capabilities == {"scoring"}
-
-
-async def test_what_a_command_answers_to_score_is_checked(opened):
-    async with opened(command=(sys.executable, "stdio.py", "scoring")) as running:
         (good,) = await running.score(([{"status": "ok", "score": 0.5, "seconds": 0.1}], "x"))
         assert good["status"] == "ok"
         for answer in ([], [{"status": "ok", "score": None, "seconds": 0.1}], "no list"):

@@ -1,11 +1,20 @@
 """Programs of several components: steps, feedback and records by component, and scorers that read trajectories."""
 
 import pytest
+import pytest_asyncio
 
 from tests.rpc_server.program.data import parts_without_trace
 from tests.rpc_server.program.test_spans import without_seconds
 
 SEEN = {"question": "q"}
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(opened):
+    async with opened("parts.py") as running:
+        yield running
 
 
 async def test_async_steps_nest_in_their_own_task_and_stand_in_the_order_in_which_they_started(opened):
@@ -76,20 +85,18 @@ async def test_a_mistake_in_a_name_is_reported_once_on_the_log_and_loses_nothing
     assert "log" not in again
 
 
-async def test_feedback_that_is_no_text_fails_its_example(opened):
-    async with opened("parts.py") as running:
-        result = await running.one({**SEEN, "component_feedback": {"solver": 3}})
+async def test_feedback_that_is_no_text_fails_its_example(running):
+    result = await running.one({**SEEN, "component_feedback": {"solver": 3}})
     assert result["error"] == {
         "type": "invalid_result",
         "message": 'component_feedback.solver is a int; it must be text, or {"feedback": text, "score": number}',
     }
 
 
-async def test_steps_that_are_unfinished_many_deep_or_not_json_are_all_recorded(opened):
-    async with opened("parts.py") as running:
-        unfinished, many, deep, odd = await running.evaluate(
-            *({"do": wanted} for wanted in ("unfinished", "many", "deep", "not json")), capture_traces=True
-        )
+async def test_steps_that_are_unfinished_many_deep_or_not_json_are_all_recorded(running):
+    unfinished, many, deep, odd = await running.evaluate(
+        *({"do": wanted} for wanted in ("unfinished", "many", "deep", "not json")), capture_traces=True
+    )
     assert unfinished["trajectory"]["steps"][0]["error"]["type"] == "unfinished"
     assert [step["outputs"] for step in many["trajectory"]["steps"]] == list(range(10_000))
     assert str(deep["trajectory"]).count("'component'") == 150
@@ -100,15 +107,13 @@ async def test_steps_that_are_unfinished_many_deep_or_not_json_are_all_recorded(
     assert [each["status"] for each in (unfinished, many, deep, odd)] == ["ok"] * 4
 
 
-async def test_a_step_keeps_its_values_as_they_were(opened):
-    async with opened("parts.py") as running:
-        result = await running.one({"do": "changed"}, capture_traces=True)
+async def test_a_step_keeps_its_values_as_they_were(running):
+    result = await running.one({"do": "changed"}, capture_traces=True)
     [step] = result["trajectory"]["steps"]
     hello = {"role": "user", "content": "hello"}
     assert (step["inputs"], step["outputs"]) == ({"messages": [hello]}, [hello])
 
 
-async def test_a_step_in_a_thread_of_its_own_stands_beside_the_step_that_started_it(opened):
-    async with opened("parts.py") as running:
-        result = await running.one({"do": "thread"}, capture_traces=True)
+async def test_a_step_in_a_thread_of_its_own_stands_beside_the_step_that_started_it(running):
+    result = await running.one({"do": "thread"}, capture_traces=True)
     assert [step["component"] for step in result["trajectory"]["steps"]] == ["planner", "solver"]

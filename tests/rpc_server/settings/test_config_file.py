@@ -63,13 +63,9 @@ def test_flags_override_the_file_and_their_paths_start_where_they_are_typed(tmp_
     ("text", "key"),
     [
         ('port = "80"', "port"),
-        ("port = 70000", "port"),
-        ("workers = 0", "workers"),
         ("trust_results = 1", "trust_results"),
         ("datasets = ['a']", "datasets"),
-        ("env = { A = 1 }", "env"),
         ("command = 'node p.js'", "command"),
-        ("example_timeout_s = 0", "example_timeout_s"),
     ],
 )
 def test_a_value_of_the_wrong_kind_names_key_and_file(tmp_path: Path, text: str, key: str) -> None:
@@ -129,7 +125,6 @@ def test_a_program_given_by_flag_ignores_the_settings_of_the_files_program(tmp_p
         (["--port", "1"], ["--port", "1"]),
         (["--port", "1", "--command", "node", "p.js", "--port", "2"], ["--port", "1", "--command=node p.js --port 2"]),
         (["--command", "node 'my p.js'", "--port", "1"], ["--command=node 'my p.js'", "--port", "1"]),
-        (["--command", "node", "my p.js"], ["--command=node 'my p.js'"]),
         (["--command=node p.js", "--port", "1"], ["--command=node p.js", "--port", "1"]),
         (["--command"], ["--command"]),
     ],

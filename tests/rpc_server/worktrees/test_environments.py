@@ -202,8 +202,11 @@ async def test_a_path_that_a_build_prints_is_on_no_path_unless_the_commit_has_fi
     "act",
     [
         "venv.joinpath('bin').rename(outside); venv.joinpath('bin').symlink_to(outside)",
-        "venv.rename(outside); venv.symlink_to(outside)",
-        "outside.mkdir(); venv.joinpath('bin/python').unlink(); venv.joinpath('bin/python').symlink_to(outside)",
+        pytest.param("venv.rename(outside); venv.symlink_to(outside)", marks=pytest.mark.long),
+        pytest.param(
+            "outside.mkdir(); venv.joinpath('bin/python').unlink(); venv.joinpath('bin/python').symlink_to(outside)",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 async def test_an_environment_whose_folders_a_build_replaced_by_links_is_refused_before_it_is_used(

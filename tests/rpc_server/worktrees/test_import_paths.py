@@ -7,21 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.worktrees.conftest import Open
+from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
 
-APP = """
-import parts
-
-seed_candidate = {"greeting": "hello"}
-
-
-def run(example, candidate):
-    return {"answer": parts.ANSWER, "file": parts.__file__, "paths": __import__("sys").path}
-
-
-def score(example, output):
-    return 1.0
-"""
+HELPER = "import parts\nANSWER = [parts.ANSWER, parts.__file__]\n"
 FINDER = """
 import importlib.util, sys
 
@@ -41,13 +29,9 @@ sys.meta_path.append(Finder)
 
 def project_of(place: Path, package: str) -> tuple[Project, str]:
     """One whose package is in the folder; and a commit that changes it, the user's folder being at the first again."""
-    files: dict[str, str | bytes] = {"app.py": APP, f"{package}/__init__.py": "ANSWER = 1\n", ".gitignore": ".venv/\n"}
+    files = {**FILES, "helper.py": HELPER, f"{package}/__init__.py": "ANSWER = 1\n", ".gitignore": ".venv/\n"}
     project = Project(place, files)
-    project.git("checkout", "--quiet", "-b", "other")
-    project.write({f"{package}/__init__.py": "ANSWER = 2\n"})
-    other = project.commit("other")
-    project.git("checkout", "--quiet", "main")
-    return project, other
+    return project, second(project, {f"{package}/__init__.py": "ANSWER = 2\n"})
 
 
 def virtual_environment(project: Project, **installed: str) -> Path:
@@ -79,6 +63,6 @@ async def test_a_tree_imports_its_own_files_where_the_project_is_installed_edita
             __editable___parts_finder_py=FINDER % str(place),
         )
     here = await opened(project, python=python)
-    one, two = await here.output(here.seed), await here.output(here.at(other))
-    assert (one["answer"], two["answer"]) == (1, 2)
-    assert Path(two["file"]).is_relative_to(here.state)
+    [one, _], [two, file] = [(await here.output(candidate))["answer"] for candidate in (here.seed, here.at(other))]
+    assert (one, two) == (1, 2)
+    assert Path(file).is_relative_to(here.state)

@@ -12,6 +12,7 @@ from protocol.code import by_requested_component
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
 from rpc_server.worktrees.instances import LruPool
 from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.program.conftest import DATA
 from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
 from tests.support.waiting import eventually
 
@@ -147,81 +148,49 @@ async def test_a_call_that_is_cancelled_leaves_no_half_made_tree(project: Projec
     await eventually(lambda: here.folders <= 1)
 
 
-REFS = """
-import json, sys
-made = 0
-for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" not in asked:
-        continue
-    method, params = asked["method"], asked.get("params", {})
-    answer = {"jsonrpc": "2.0", "id": asked["id"]}
-    if method == "discover":
-        answer["result"] = {
-            "protocol_versions": ["1"],
-            "server": {"name": "s", "version": "1", "language": "x", "instance_id": "i"},
-            "program": {"name": "p", "components": [{"name": "a"}], "seed_candidate": {"a": "x"}},
-            "datasets": {},
-            "capabilities": ["refs", "reflective_datasets"],
-            "limits": {"max_concurrency": 1, "max_batch_size": 10, "max_request_bytes": 1000000},
-        }
-    elif method == "evaluate":
-        results = []
-        for _ in params["batch"]:
-            made += 1
-            results.append({"status": "ok", "score": 1.0, "output": 1, "seconds": 0.0, "trajectory_ref": str(made)})
-        if "error" not in answer:
-            answer["result"] = {"results": results}
-    else:
-        given = [result["trajectory_ref"] for result in params["eval_batch"]["results"]]
-        lost = [ref for ref in given if int(ref) > made]
-        if lost:
-            answer["error"] = {"code": -32024, "message": "lost", "data": {"refs": lost, "retryable": False}}
-        else:
-            answer["result"] = {"dataset": {"a": [{"refs": given}]}}
-    print(json.dumps(answer), flush=True)
-"""
-
-
-REFUSES = 'answer["error"] = {"code": -32602, "message": "no more"}'
+STDIO = (DATA / "stdio.py").read_text()
+COMMAND = (sys.executable, "p.py", "refs", "reflective_datasets")
+REFUSES = 'answer(request, error={"code": -32602, "message": "no more"})'
 DIES = 'open("died", "w"), sys.exit("no more")'
 
 
 def failing(fault: str) -> str:
     """A program that starts, and then not once more where it died."""
-    starts = "import os\nmade = 0\nif os.path.exists('died'): sys.exit('no more')"
-    return REFS.replace("made = 0", starts).replace("results = []", f"results = []\n        {fault}")
+    starts = "import os\nif os.path.exists('died'): __import__('sys').exit('no more')\nimport sys\n"
+    return STDIO.replace("import os\nimport sys\n", starts).replace(
+        "    (example,) =", f"    return {fault}\n    (example,) ="
+    )
 
 
 @pytest.mark.parametrize("fault", [REFUSES, DIES])
 async def test_a_program_that_starts_and_then_does_not_work_is_its_candidates_fault(
     tmp_path: Path, opened: Open, fault: str
 ) -> None:
-    project = Project(tmp_path, {"p.py": REFS})
+    project = Project(tmp_path, {"p.py": STDIO})
     other = second(project, {"p.py": failing(fault)})
-    here = await opened(project, command=(sys.executable, "p.py"), workers=None)
+    here = await opened(project, command=COMMAND, workers=None)
     results = await here.results(here.at(other), {}, {})
     assert [result["status"] for result in results] == ["program_error"] * 2
     assert "no more" in str(results)
 
 
 async def test_a_seed_that_starts_and_then_does_not_work_is_no_candidates_fault(tmp_path: Path, opened: Open) -> None:
-    here = await opened(Project(tmp_path, {"p.py": failing(DIES)}), command=(sys.executable, "p.py"), workers=None)
+    here = await opened(Project(tmp_path, {"p.py": failing(DIES)}), command=COMMAND, workers=None)
     with pytest.raises(ProgramFailed, match=r"no more|before it answered"):
         await here.results(here.seed, {})
 
 
 async def test_trajectories_of_an_evicted_instance_have_expired(tmp_path: Path, opened: Open) -> None:
-    project = Project(tmp_path, {"p.py": REFS})
+    project = Project(tmp_path, {"p.py": STDIO})
     other = second(project, {"other.py": ""})
-    here = await opened(project, command=(sys.executable, "p.py"), workers=None, max_trees=1)
-    results = await here.results(here.seed, {}, {}, capture_traces=True)
-    found = await here.records(here.seed, results, "a")
-    assert found["dataset"] == {"a": [{"refs": ["1", "2"]}]}
-    await here.results(here.at(other))
-    await here.results(here.seed, {}, {}, capture_traces=True)
+    here = await opened(project, command=COMMAND, workers=None, max_trees=1)
+    rows = [{"do": "result", "result": {"trajectory_ref": ref}} for ref in ("1", "2")]
+    results = await here.results(here.seed, *rows, capture_traces=True)
+    assert (await here.records(here.seed, results, "prompt"))["dataset"] == {"prompt": [{"refs": ["1", "2"]}]}
+    await here.results(here.at(other), {"do": "good"})
+    await here.results(here.seed, *rows, capture_traces=True)
     with pytest.raises(TrajectoryExpired) as lost:
-        await here.records(here.seed, results, "a")
+        await here.records(here.seed, results, "prompt")
     assert lost.value.details["refs"] == [result["trajectory_ref"] for result in results]
 
 

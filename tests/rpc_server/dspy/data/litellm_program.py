@@ -5,25 +5,22 @@ import tempfile
 
 import dspy
 
+URL = os.environ["PROVIDER_URL"]
 dspy.configure_cache(disk_cache_dir=tempfile.mkdtemp(), enable_disk_cache=False)
-dspy.configure(lm=dspy.LM("openai/gpt-4o-mini", api_base=os.environ["PROVIDER_URL"], api_key="x"))
+dspy.configure(lm=dspy.LM("openai/gpt-4o-mini", api_base=URL, api_key="x"))
+refusing = dspy.LM("openai/gpt-4o-mini", api_base=URL.replace("/v1", "/refused/v1"), api_key="x")
 
 
 class Ask(dspy.Module):
+    """Answers by itself where the model refuses."""
+
     def __init__(self):
         super().__init__()
         self.ask = dspy.Predict(dspy.Signature("question -> answer", "Answer."))
 
     def forward(self, question):
-        return self.ask(question=question)
-
-
-class Hiding(Ask):
-    """Answers nothing where the model does not."""
-
-    def forward(self, question):
         try:
-            return super().forward(question)
+            return self.ask(question=question, lm=refusing if question == "refused?" else None)
         except Exception:  # noqa: BLE001  # that is what it shows
             return dspy.Prediction(answer="so")
 

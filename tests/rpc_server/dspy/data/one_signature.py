@@ -40,12 +40,10 @@ verdicts = itertools.count(1)
 
 
 def judged(example, prediction, trace=None, pred_name=None, pred_trace=None):
-    """Score each call differently, as a model may that judges."""
-    number = next(verdicts)
-    return dspy.Prediction(score=number / 100, feedback=f"verdict {number}")
-
-
-def by_predictor(example, prediction, trace=None, pred_name=None, pred_trace=None):
+    """Score each call differently, as a model may that judges; of the question `why`, each predictor on its own."""
+    if example.question != "why":
+        number = next(verdicts)
+        return dspy.Prediction(score=number / 100, feedback=f"verdict {number}")
     if pred_name is None:
         return 0.25
     return dspy.Prediction(score=0.25 if pred_name == "first" else 0.5, feedback=f"on {pred_name}, {len(trace)} calls")

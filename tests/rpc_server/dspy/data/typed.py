@@ -17,6 +17,9 @@ class Review(dspy.Signature):
     text: str = dspy.InputField()
     on: datetime.date = dspy.InputField()
     notes: str = dspy.InputField()
+    history: dspy.History = dspy.InputField()
+    picture: dspy.Image | None = dspy.InputField()
+    names: list[str] = dspy.InputField()
     stars: int = dspy.OutputField()
     urgent: bool = dspy.OutputField()
     tags: list[str] = dspy.OutputField()
@@ -26,14 +29,16 @@ class Review(dspy.Signature):
 
 
 class Reviews(dspy.Module):
-    """Returns the date and the notes that it is called with."""
+    """Returns the date and the notes that it is called with, and the types of its inputs."""
 
     def __init__(self):
         super().__init__()
         self.read = dspy.Predict(Review)
 
-    def forward(self, text, on=None, notes="none"):  # noqa: ARG002  # a row's fields
-        return dspy.Prediction(on=repr(on), notes=notes)
+    def forward(self, text, on=None, history=None, picture=None, names=None, notes="none"):  # noqa: ARG002
+        assert history is None or history.messages == [{"question": "word1", "code": "a"}]
+        kinds = " ".join(type(value).__name__ for value in (history, picture, on, names))
+        return dspy.Prediction(on=repr(on), notes=notes, kinds=kinds)
 
 
 def labels(example, prediction, trace=None):

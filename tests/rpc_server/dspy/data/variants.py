@@ -1,6 +1,5 @@
 """DSPy programs and metrics in further forms, some of them wrong."""
 
-import datetime
 import json
 import threading
 
@@ -10,44 +9,18 @@ import dspy
 _TOGETHER = threading.Barrier(8)
 
 
-class Together(codes.Codes):
-    """Waits until eight examples run at once, prints, and has DSPy warn of an unknown input."""
+class Odd(codes.Codes):
+    """Waits until eight examples run at once, prints, and has DSPy warn of an unknown input; raises for two words."""
 
     def forward(self, word):
+        if word == "word5":
+            raise dspy.LMRateLimitError("too many")
+        if word == "word4":
+            raise ValueError(f"{word} is too much")
         _TOGETHER.wait(20)
         print("[[ not a frame ]]")
         self.look(word=word, other=1)
         return super().forward(word)
-
-
-class Crashing(codes.Codes):
-    def forward(self, word):
-        if word == "word5":
-            raise dspy.LMRateLimitError("too many")
-        raise ValueError(f"{word} is too much")
-
-
-class Talk(dspy.Signature):
-    """Continue the conversation."""
-
-    history: dspy.History = dspy.InputField()
-    picture: dspy.Image | None = dspy.InputField()
-    on: datetime.date = dspy.InputField()
-    names: list[str] = dspy.InputField()
-    code: str = dspy.OutputField()
-
-
-class Talks(dspy.Module):
-    """Returns the types of its inputs."""
-
-    def __init__(self):
-        super().__init__()
-        self.answer = dspy.Predict(Talk)
-
-    def forward(self, history, picture, on, names):
-        assert history.messages == [{"question": "word1", "code": "a"}]
-        kinds = [type(value).__name__ for value in (history, picture, on, names)]
-        return dspy.Prediction(code=" ".join(kinds))
 
 
 class Codeful(codes.Codes):

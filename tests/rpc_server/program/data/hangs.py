@@ -1,6 +1,5 @@
 """Rows that hold the interpreter's lock for ever or for some seconds, that wait for ever, or that behave."""
 
-import os
 import re
 import threading
 import time
@@ -35,10 +34,6 @@ def do_hold_for(example):
 
 def do_wait(example):
     threading.Event().wait()
-
-
-def do_exit(example):
-    os._exit(1)
 
 
 class Adapter:

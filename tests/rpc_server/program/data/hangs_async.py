@@ -8,9 +8,6 @@ seed_candidate = {"prompt": "seed"}
 
 async def run(example, candidate, usage):
     usage.update(calls=1, models={"openai/gpt-5": {"calls": 1, "input_tokens": 7}})
-    if "begun" in example:
-        with open(example["begun"], "a") as begun:
-            begun.write("x")
     await asyncio.sleep(example["seconds"])
     return await globals()["do_" + example["do"]](example)
 

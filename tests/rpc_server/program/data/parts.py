@@ -7,8 +7,6 @@ seed_candidate = {"planner": "Plan.", "solver": "Solve.", "checker": "Check."}
 
 def run(example, candidate, trace):
     wanted = example.get("do")
-    if wanted == "nothing":
-        return "nothing"
     if wanted == "misspelt":
         with trace.step("planer", question="q") as step:
             step.outputs = "plan"

@@ -33,18 +33,20 @@ def discovery():
             "components": [] if "seedless" in MANNERS else [{"name": "prompt", "kind": "text"}],
             "seed_candidate": {} if "seedless" in MANNERS else SEED,
         },
-        "datasets": {"train": {"size": 3, "digest": "1"}},
+        "datasets": {
+            split: {"size": 3, "digest": "1"} for split in ("train", "secret") if split in ("train", *MANNERS)
+        },
         "capabilities": capabilities,
         "limits": {"max_concurrency": 4, "max_batch_size": 10, "max_request_bytes": 100000, **limit_s},
     }
 
 
 def list_examples(request):
-    """Two rows a page, of three; `few` runs out early, `texts` has no objects."""
-    offset = request["params"]["offset"]
+    """Two rows a page, of three; `few` runs out early, `texts` has no objects, those of `secret` stay here."""
+    split, offset = request["params"]["split"], request["params"]["offset"]
     ids = [str(number) for number in range(2 if "few" in MANNERS else 3)][offset : offset + 2]
-    data = {"data": "held" if "texts" in MANNERS else {"output": "held"}}
-    answer(request, result={"examples": [{"id": name, "split": "train", **data} for name in ids], "total": 3})
+    data = {} if split == "secret" else {"data": "held" if "texts" in MANNERS else {"output": "held"}}
+    answer(request, result={"examples": [{"id": name, "split": split, **data} for name in ids], "total": 3})
 
 
 def evaluate(request):
@@ -104,6 +106,8 @@ for line in sys.stdin:
         answer(request, result={"results": request["params"]["batch"][0]["data"]})
     elif request["method"] == "make_reflective_dataset":
         params = request["params"]
-        answer(request, result=params.get("answer", {"dataset": {}, "adapter_state": params.get("adapter_state")}))
+        refs = [result.get("trajectory_ref") for result in params.get("eval_batch", {}).get("results", [])]
+        made = {"dataset": {"prompt": [{"refs": refs}]}, "adapter_state": params.get("adapter_state")}
+        answer(request, result=params.get("answer", made))
     else:
         answer(request, error={"code": -32601, "message": "Method not found"})

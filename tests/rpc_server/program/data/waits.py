@@ -27,12 +27,6 @@ async def run(example, candidate):
             raise ValueError("async failure")
         elif do == "cancel_myself":
             raise asyncio.CancelledError
-        elif do == "stubborn":
-            while True:
-                try:
-                    await asyncio.sleep(60)
-                except asyncio.CancelledError:
-                    pass
         if "started" in example:
             open(example["started"], "a").close()
         for _ in range(10):

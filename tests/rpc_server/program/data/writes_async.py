@@ -1,7 +1,6 @@
 """Writes between awaits while other examples run on the same loop."""
 
 import asyncio
-import threading
 
 seed_candidate = {"prompt": "p"}
 
@@ -12,10 +11,6 @@ async def run(example, candidate):
         await asyncio.sleep(0.01)
     if "in_thread" in example:
         await asyncio.to_thread(print, example["in_thread"])
-    if "raw_thread" in example:
-        thread = threading.Thread(target=print, args=(example["raw_thread"],))
-        thread.start()
-        thread.join()
     return "done"
 
 

@@ -10,11 +10,10 @@ import urllib.error
 import urllib.request
 
 import aiohttp
-import anthropic
 import httpx
 import openai
 import requests
-from clients import ASKED, MESSAGES, deltas, text_of
+from clients import ASKED, MESSAGES, deltas
 
 seed_candidate = {"prompt": "Hi"}
 
@@ -35,17 +34,8 @@ async def ask_async(client, **asked):
     return (await client.chat.completions.create(**{**ASKED, **asked})).choices[0].message.content
 
 
-def answered(url, name):
-    return ask(sdk(url("ok")))
-
-
 def retried_by_the_sdk(url, name):
     return ask(sdk(url("503x2-" + name)))
-
-
-def retried_after_a_limit(url, name):
-    client = anthropic.Anthropic(api_key="k", base_url=url("429x1-" + name), max_retries=2)
-    return client.messages.create(**ASKED, max_tokens=9).content[0].text
 
 
 def retried_by_hand_with_another_prompt(url, name):
@@ -78,25 +68,11 @@ async def retried_after_a_cut_stream(url, name):
         return await asyncio.wait_for(once(), 30)
 
 
-def retried_with_requests(url, name):
-    for _ in range(3):
-        answer = requests.post(url("502x2-" + name) + "/chat/completions", json=ASKED)
-        if answer.ok:
-            return text_of(answer.json())
-
-
 def another_host_answers(url, name):
     try:
         return ask(sdk(url("503"), 0))
     except openai.InternalServerError:
         return ask(sdk(url("ok").replace("127.0.0.1", "localhost")))
-
-
-def failed_tool(url, name):
-    try:
-        requests.get(url("503") + "/tool").raise_for_status()
-    except requests.HTTPError:
-        return ask(sdk(url("ok")))
 
 
 def failed_tool_at_the_end(url, name):
@@ -124,10 +100,6 @@ def refused_tool(url, name):
 
 def posted_to_a_site(url, name):
     return requests.post(url("503") + "/messages", json={"text": "hello"}).status_code
-
-
-def not_found(url, name):
-    return requests.get(url("404") + "/page").status_code
 
 
 def rejected(url, name):
@@ -253,9 +225,9 @@ def own_code(url, name):
 WAYS = {
     **dict.fromkeys(
         (
-            *(answered, retried_by_the_sdk, retried_after_a_limit, retried_by_hand_with_another_prompt),
-            *(retried_after_a_cut_stream, retried_with_requests, another_host_answers, failed_tool),
-            *(failed_tool_at_the_end, refused_tool, posted_to_a_site, not_found, rejected_and_handled, slow_stream),
+            *(retried_by_the_sdk, retried_by_hand_with_another_prompt, retried_after_a_cut_stream),
+            *(another_host_answers, failed_tool_at_the_end, refused_tool, posted_to_a_site, rejected_and_handled),
+            slow_stream,
             *(stream_left_early, text_about_errors, cancelled_branch, own_limit, hedged, branches_that_retry),
             *(threads_that_retry, a_pool_whose_first_fails, hedged_over_two_hosts, stream_of_another_protocol),
             *(stream_with_a_reason_to_end, failed_tool_of_a_model, posted_a_form_to_a_chat),
