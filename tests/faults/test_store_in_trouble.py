@@ -47,7 +47,7 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-@pytest.mark.variant(0, 2)
+@pytest.mark.long
 def test_a_full_disk_pauses_the_run_until_there_is_room(
     number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected, tmp_path: Path
 ) -> None:
@@ -76,7 +76,6 @@ def locked(store: str) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-@pytest.mark.variant(1, 2)
 def test_a_store_locked_beyond_the_lease_pauses_the_run(
     number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected
 ) -> None:
@@ -95,6 +94,7 @@ def test_a_store_locked_beyond_the_lease_pauses_the_run(
     check(made, expected, lost_examples=PROCESSES, lost_calls=PROCESSES)
 
 
+@pytest.mark.long
 def test_a_mongodb_that_restarts_costs_nothing_but_time(
     number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected, mongo: Mongo
 ) -> None:
