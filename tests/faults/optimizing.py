@@ -233,9 +233,15 @@ class Run:
     def _opened(self) -> contextlib.closing[Any]:
         return contextlib.closing(open_store(self.store))
 
-    def reached(self, executions: int) -> bool:
-        """Whether so much has been noted by the program."""
-        return execution_log.noted(self.log) >= executions
+    def wait_for(self, executions: int, driver: Driver | None = None) -> None:
+        """Wait until so much has been noted by the program, or the driver has ended."""
+        execution_log.until(
+            lambda: (
+                execution_log.noted(self.log) >= executions
+                or (driver is not None and driver.process.poll() is not None)
+            ),
+            f"line {executions}",
+        )
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
