@@ -176,6 +176,7 @@ def test_a_candidate_is_shown_with_the_change_of_code_that_made_it(cli: Cli, cod
         f"code {BEST}@",
         "change of code 3: +1 -1 in 1 file",
         "why print it louder",
+        "summary as asked: print it louder",
         "-    return text + text",
     ):
         assert part in shown

@@ -63,7 +63,7 @@ def test_sandboxes_in_use_are_ended_only_with_a_second_flag(cli: Cli) -> None:
 
 
 def test_contradicting_flags_are_refused(cli: Cli) -> None:
-    for given in (["--all"], ["--publish"], ["--publish", "--repo", ".", "--sweep"]):
+    for given in (["--all"], ["--sweep", "--yes"], ["--publish"], ["--publish", "--repo", ".", "--sweep"]):
         assert cli("sandboxes", *given).status == 2, given
 
 
