@@ -140,7 +140,10 @@ RULES_ROWS = [
 
 @pytest.mark.parametrize(
     ("page", "program", "first"),
-    [("python", "rules.py", "evolverpc optimize"), ("other-languages", "router.pl", "evolverpc check")],
+    [
+        pytest.param("python", "rules.py", "evolverpc optimize", marks=pytest.mark.long),
+        ("other-languages", "router.pl", "evolverpc check"),
+    ],
 )
 def test_a_guides_rules_improve_by_its_commands(
     tmp_path: Path, fork_server: ForkServer, page: str, program: str, first: str
@@ -201,26 +204,45 @@ def test_the_call_in_the_readme_shows_what_the_program_learnt(tmp_path: Path) ->
     ]
 
 
-def compile_strictly(folder: Path, *names: str) -> None:
-    """Compile TypeScript files, with the package `evolverpc` installed."""
-    (folder / "package.json").write_text('{"type": "module"}')
-    (folder / "node_modules").mkdir(exist_ok=True)
+def compile_strictly(folder: Path, **programs: str) -> None:
+    """Compile programs, named without `.ts`, beside the package `evolverpc` and a stand-in for `openai`."""
+    openai = folder / "node_modules" / "openai"
+    openai.mkdir(parents=True)
+    (openai / "index.ts").write_text(TYPESCRIPT_CLIENT)
+    (openai / "package.json").write_text('{"name": "openai", "type": "module", "exports": "./index.js"}')
     (folder / "node_modules" / "evolverpc").symlink_to(PACKAGE)
+    (folder / "package.json").write_text('{"type": "module"}')
+    for name, text in programs.items():
+        (folder / f"{name}.ts").write_text(text)
     options = ("--strict", "--noUncheckedIndexedAccess", "--module", "nodenext", "--target", "es2022", "--types", "")
+    names = ("node_modules/openai/index.ts", *(f"{name}.ts" for name in programs))
     compiled = subprocess.run(
-        [str(TSC), *options, *names], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        [str(TSC), *options, *names], cwd=folder, capture_output=True, text=True, timeout=100, check=False
     )
     assert compiled.returncode == 0, compiled.stdout
+    (openai / "index.ts").unlink()
+
+
+def of_guide(*names: str) -> dict[str, str]:
+    """The programs of the guide about TypeScript, by these names without `.ts`."""
+    return {name: pages.block("docs/guides/typescript.md", f"// {name}.ts").text for name in names}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with those programs of the guide that are tested in every run, compiled at once."""
+    folder = tmp_path_factory.mktemp("compiled")
+    loads = pages.block("docs/guides/typescript.md", "import { loadCandidate }").text
+    use = f"{loads}\nconsole.log(JSON.stringify([candidate, answer]));\n"
+    compile_strictly(folder, use=use, **of_guide("rules", "serve", "optimize"))
+    return folder
 
 
 @needs_typescript
 def test_the_typescript_rules_compile_strictly_and_improve_without_a_model(
-    tmp_path: Path, fork_server: ForkServer
+    compiled: Path, tmp_path: Path, fork_server: ForkServer
 ) -> None:
-    for name in ("rules.ts", "serve.ts"):
-        (tmp_path / name).write_text(pages.block("docs/guides/typescript.md", f"// {name}").text)
-    compile_strictly(tmp_path, "serve.ts")
-    with running_server(["node", "serve.js"], cwd=tmp_path) as endpoint:
+    with running_server(["node", "serve.js"], cwd=compiled) as endpoint:
         (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in RULES_ROWS))
         command = ["optimize", endpoint.url, "--trainset", "rows.jsonl", "--max-metric-calls", "30", "--output", "run"]
         environment = os.environ | {"GEPA_TOKEN": endpoint.token}
@@ -233,11 +255,7 @@ def test_the_typescript_rules_compile_strictly_and_improve_without_a_model(
 @pytest.mark.long
 @needs_typescript
 def test_the_typescript_rules_improve_in_one_call_without_a_model(tmp_path: Path, fork_server: ForkServer) -> None:
-    for name in ("rules.ts", "improve.ts"):
-        (tmp_path / name).write_text(pages.block("docs/guides/typescript.md", f"// {name}").text)
-    with (tmp_path / "improve.ts").open("a") as program:
-        program.write("declare const console: { log(text: string): void };\n")
-    compile_strictly(tmp_path, "improve.ts")
+    compile_strictly(tmp_path, **of_guide("rules", "improve"))
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in RULES_ROWS))
     environment = os.environ | {"GEPA_CLIENT": str(write_commands(fork_server, tmp_path))}
     done = subprocess.run(
@@ -248,18 +266,13 @@ def test_the_typescript_rules_improve_in_one_call_without_a_model(tmp_path: Path
 
 
 @needs_typescript
-def test_both_languages_load_the_result_of_a_run(tmp_path: Path) -> None:
+def test_both_languages_load_the_result_of_a_run(compiled: Path, tmp_path: Path) -> None:
     texts = {"words": "refund invoice charged"}
     (tmp_path / "best_candidate.json").write_text(json.dumps(texts))
     loaded = pages.block("docs/guides/python.md", "import evolverpc").text
     (tmp_path / "rules.py").write_text(pages.block("docs/guides/python.md", "# rules.py").text)
     (tmp_path / "use.py").write_text(f"import json\n{loaded}\nprint(json.dumps([candidate, answer]))\n")
-    loaded = pages.block("docs/guides/typescript.md", "import { loadCandidate }").text
-    (tmp_path / "rules.ts").write_text(pages.block("docs/guides/typescript.md", "// rules.ts").text)
-    printed = "declare const console: { log(text: string): void };\nconsole.log(JSON.stringify([candidate, answer]));\n"
-    (tmp_path / "use.ts").write_text(f"{loaded}\n{printed}")
-    compile_strictly(tmp_path, "use.ts")
-    for command in ([sys.executable, "use.py"], ["node", "use.js"]):
+    for command in ([sys.executable, "use.py"], ["node", compiled / "use.js"]):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
         assert json.loads(done.stdout) == [texts, "billing"]
 
@@ -274,49 +287,33 @@ def test_the_same_program_stands_on_each_page() -> None:
         path = example / name.replace("program.py", "with_openai.py")
         shown = pages.block(page, f"# {name}").text.removeprefix(f"# {name}\n")
         assert shown == path.read_text(encoding="utf-8").partition("\n\n")[2], f"{page}: {name}"
-    of_guide = pages.block("docs/guides/typescript.md", "// optimize.ts").text
-    assert pages.block("README.md", "// optimize.ts").text == of_guide
-
-
-def compile_with_openai(folder: Path, page: str, name: str) -> None:
-    """Compile a page's program, with a stand-in for the package `openai`."""
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(pages.block(page, f"// {name}").text)
-    openai = folder / "node_modules" / "openai"
-    openai.mkdir(parents=True)
-    (openai / "index.ts").write_text(TYPESCRIPT_CLIENT)
-    (openai / "package.json").write_text('{"name": "openai", "type": "module", "exports": "./index.js"}')
-    compile_strictly(folder, name, "node_modules/openai/index.ts")
-    (openai / "index.ts").unlink()
+    assert pages.block("README.md", "// optimize.ts").text == of_guide("optimize")["optimize"]
 
 
 @pytest.mark.long
 @needs_typescript
 def test_the_typescript_program_compiles_strictly_and_is_optimized(tmp_path: Path) -> None:
-    compile_with_openai(tmp_path / "answer", "docs/guides/typescript.md", "answer.ts")
-    compile_with_openai(tmp_path, "docs/guides/typescript.md", "program.ts")
+    compile_strictly(tmp_path, **of_guide("answer", "program"))
     with running_server(["node", "program.js"], cwd=tmp_path) as endpoint:
         assert optimized(endpoint, tmp_path) == [0.0, 0.5]
 
 
 @needs_typescript
-def test_the_typescript_program_optimizes_itself(tmp_path: Path, fork_server: ForkServer) -> None:
-    compile_with_openai(tmp_path, "docs/guides/typescript.md", "optimize.ts")
+def test_the_typescript_program_optimizes_itself(compiled: Path, tmp_path: Path, fork_server: ForkServer) -> None:
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    program = (tmp_path / "optimize.js").read_text()
+    program = (compiled / "optimize.js").read_text()
     program = program.replace('reflectionLm: "openai/gpt-5"', 'propose: () => ({ prompt: "billing" })')
-    (tmp_path / "optimize.js").write_text(program.replace("maxMetricCalls: 300", 'maxMetricCalls: 8, check: "off"'))
+    (compiled / "itself.js").write_text(program.replace("maxMetricCalls: 300", 'maxMetricCalls: 8, check: "off"'))
     environment = os.environ | {"GEPA_CLIENT": str(write_commands(fork_server, tmp_path))}
-    done = subprocess.run(
-        ["node", "optimize.js"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
-    )
+    command = ["node", str(compiled / "itself.js")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (0, "0 -> 0.5: billing\n"), done.stderr
 
 
 @pytest.mark.long
 @needs_typescript
 def test_the_typescript_program_of_several_components_has_records_of_its_steps(tmp_path: Path) -> None:
-    compile_with_openai(tmp_path, "docs/guides/typescript.md", "team.ts")
+    compile_strictly(tmp_path, **of_guide("team"))
     routes = {"not JSON": 'I would answer {"team"}', "right": '{"team": "billing"}'}
     with (
         running_server(["node", "team.js"], cwd=tmp_path) as endpoint,

@@ -51,9 +51,11 @@ def fill(store: Store) -> None:
         store.create(run("another program", 2, 0.9, 1500, program="other"))
 
 
-@pytest.fixture
-def mongo(tmp_path: Path) -> Iterator[str]:
-    process = MongoProcess(tmp_path)
+@pytest.fixture(scope="module")
+def mongo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A MongoDB with these runs."""
+    process = MongoProcess(tmp_path_factory.mktemp("mongo"))
+    fill(open_store(process.url))
     yield process.url
     process.kill()
 
@@ -81,7 +83,6 @@ def test_the_sql_of_the_guide_finds_the_runs_it_describes(tmp_path: Path) -> Non
 
 
 def test_the_python_of_the_guide_finds_the_runs_it_describes(mongo: str) -> None:
-    fill(open_store(mongo))
     code = pages.block(PAGE, "from pymongo").text.replace("mongodb://127.0.0.1:27017", mongo)
     names: dict[str, Any] = {}
     exec(code, names)  # noqa: S102 - the page's own code
@@ -96,7 +97,6 @@ def test_the_table_of_the_guide_has_every_field_with_its_types(tmp_path: Path, m
     described = {name: (sqlite_type, mongo_type) for name, sqlite_type, mongo_type in columns()}
     assert described.keys() == {field.name for field in fields(StoredRun)} - HIDDEN
     fill(open_store(str(tmp_path / "store.db")))
-    fill(open_store(mongo))
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, MongoClient[dict[str, Any]](mongo) as client:
         connection.row_factory = sqlite3.Row
         row = connection.execute("SELECT * FROM runs WHERE id = 'late'").fetchone()

@@ -263,7 +263,6 @@ def test_a_mistake_is_named_and_nothing_is_begun(case: str) -> None:
 
 
 FAILED: dict[str, tuple[dict[str, Any], str]] = {
-    "no file": ({"trainset": "nope.jsonl"}, "rows: nope.jsonl: no such file in"),
     "zeros": ({"program": counting(lambda *_: 0) | {"score": lambda *_: 0}}, "`check` set to warn starts"),
     "errors": ({"program": counting(lambda *_: 1 // 0)}, "row 0: ZeroDivisionError"),
 }
@@ -282,11 +281,6 @@ def test_a_failed_check_starts_no_run_and_its_exception_names_its_findings_and_n
     assert not [*folder.glob("runs/2*")]
 
 
-def test_every_public_name_is_there_and_a_result_is_loaded_without_the_optimizer() -> None:
+def test_every_public_name_is_there() -> None:
     assert all(getattr(evolverpc, name) is not None for name in evolverpc.__all__)
     assert dir(evolverpc) == sorted(evolverpc.__all__)
-    code = (
-        "import sys, evolverpc; evolverpc.load_candidate; print(sorted(set(sys.modules) & {'pydantic', 'gepa_client'}))"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
-    assert ended.stdout == "[]\n"

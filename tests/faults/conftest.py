@@ -117,6 +117,18 @@ def undisturbed(shared_server: Serve, tmp_path_factory: pytest.TempPathFactory, 
     return expect
 
 
+@pytest.fixture
+def setup(number: int) -> Setup:
+    """The usual run of a round; ten rounds have the same."""
+    return Setup(seed=number // 10)
+
+
+@pytest.fixture
+def expected(setup: Setup, undisturbed: Expected) -> Undisturbed:
+    """What the usual run of a round comes to when nothing happens."""
+    return undisturbed(setup)
+
+
 def _run_quietly(setup: Setup, folder: Path, server: Server, forks: ForkServer | None) -> Undisturbed:
     run = Run(setup, folder, [server.url], lease_s=LONG_LEASE_S, fork_server=forks)
     try:

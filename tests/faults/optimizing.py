@@ -193,11 +193,8 @@ class Run:
         if not self.id:
             if not self.store.startswith("mongodb") and not Path(self.store).exists():
                 return ""
-            store = open_store(self.store)
-            try:
+            with self._opened() as store:
                 found = [run.id for run in store.runs() if run.output and self.folder in Path(run.output).parents]
-            finally:
-                store.close()
             assert len(found) <= 1, f"one run was started, and there are {found}"
             self.id = found[0] if found else ""
         return self.id
@@ -212,42 +209,39 @@ class Run:
 
     def retracing(self) -> bool:
         """Whether examples run only for traces that were lost."""
-        store = open_store(self.store)
-        try:
+        with self._opened() as store:
             attempts = store.attempts(self.find(), SEARCH)
-        finally:
-            store.close()
         return any(attempt.kind == "retrace" and attempt.outcome is None for attempt in attempts)
 
     def last_part(self) -> str:
         """The kind of the part that the journal has reached: `search`, `ties` or `test`."""
-        store = open_store(self.store)
-        try:
+        with self._opened() as store:
             found = {part.partition("-")[0] for part in store.parts(self.find())}
-        finally:
-            store.close()
         return next(kind for kind in ("test", "ties", "search") if kind in found)
 
     def mismatches(self) -> list[str]:
         """What `evolverpc verify` finds of the run's certificate."""
-        store = open_store(self.store)
-        try:
+        with self._opened() as store:
             run = store.run(self.find())
             certificate = json.loads((self.folder / str(run.output) / "certificate.json").read_text())
             return mismatches(store, run, certificate)
-        finally:
-            store.close()
 
     def _stored(self) -> Any:
-        store = open_store(self.store)
-        try:
+        with self._opened() as store:
             return store.run(self.find())
-        finally:
-            store.close()
 
-    def reached(self, executions: int) -> bool:
-        """Whether so much has been noted by the program."""
-        return execution_log.noted(self.log) >= executions
+    def _opened(self) -> contextlib.closing[Any]:
+        return contextlib.closing(open_store(self.store))
+
+    def wait_for(self, executions: int, driver: Driver | None = None) -> None:
+        """Wait until so much has been noted by the program, or the driver has ended."""
+        execution_log.until(
+            lambda: (
+                execution_log.noted(self.log) >= executions
+                or (driver is not None and driver.process.poll() is not None)
+            ),
+            f"line {executions}",
+        )
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

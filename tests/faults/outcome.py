@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,7 @@ def faults(executions: Executions, *, in_flight: int) -> list[str]:
 def outcome_of(store_url: str, run_id: str, folder: Path) -> Outcome:
     """What a run came to, by its store and by `result.json` in its folder, which must agree."""
     result: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    store = open_store(store_url)
-    try:
+    with closing(open_store(store_url)) as store:
         run = store.run(run_id)
         kept = store.candidates(run_id)
         entries = Counter(
@@ -113,8 +113,6 @@ def outcome_of(store_url: str, run_id: str, folder: Path) -> Outcome:
             for part in {*store.parts(run_id)} - {PROCESSES}
             for entry in _entries(store, run_id, part)
         )
-    finally:
-        store.close()
     found = Outcome(
         status=run.status,
         candidates=result["candidates"],
@@ -146,13 +144,10 @@ def _certificate(file: Path) -> dict[str, Any] | None:
 
 def executions_of(store_url: str, run_id: str, log: Path) -> Executions:
     """What ran for a run, and which of it the store keeps."""
-    store = open_store(store_url)
-    try:
+    with closing(open_store(store_url)) as store:
         parts = list(store.parts(run_id))
         answers = [entry.answer for part in parts for entry in _entries(store, run_id, part)]
         retraces = sum(attempt.kind == "retrace" for part in parts for attempt in store.attempts(run_id, part))
-    finally:
-        store.close()
     return Executions(
         ran=execution_log.executions(log),
         recorded=frozenset(ran.decode() for answer in answers for ran in RAN.findall(answer)),

@@ -4,9 +4,8 @@ import time
 
 import pytest
 
-from tests.faults import execution_log
-from tests.faults.checking import check
-from tests.faults.conftest import Expected, Runs, Serve
+from tests.faults.checking import Undisturbed, check
+from tests.faults.conftest import Runs, Serve
 from tests.faults.optimizing import LONG_LEASE_S
 from tests.faults.proxy import FAULTS, Proxy
 from tests.faults.runs import Setup, seeded
@@ -19,10 +18,8 @@ KINDS = 4
 
 @pytest.mark.variant(0, 2)
 def test_a_network_that_loses_and_repeats_costs_nothing(
-    number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected
+    number: int, calm_run: Runs, shared_server: Serve, setup: Setup, expected: Undisturbed
 ) -> None:
-    setup = Setup(seed=number // 10)
-    expected = undisturbed(setup)
     with Proxy(shared_server(setup.components).port, seeded("proxy", number), RATE) as proxy:
         made = calm_run(setup, [proxy.url], lease_s=LONG_LEASE_S)
         made.finish(made.start())
@@ -32,10 +29,8 @@ def test_a_network_that_loses_and_repeats_costs_nothing(
 
 @pytest.mark.variant(1, 2)
 def test_everything_at_once_costs_what_was_in_flight(
-    number: int, run: Runs, own_server: Serve, undisturbed: Expected
+    number: int, run: Runs, own_server: Serve, setup: Setup, expected: Undisturbed
 ) -> None:
-    setup = Setup(seed=number // 10)
-    expected = undisturbed(setup)
     rng = seeded("everything", number)
     server = own_server(setup.components)
     accidents = ["optimizer", "program", *rng.choices(["optimizer", "server", "program"], k=2)]
@@ -45,9 +40,7 @@ def test_everything_at_once_costs_what_was_in_flight(
         driver = made.start()
         moments = sorted(rng.randint(1, int(expected.lines * 0.9)) for _ in accidents)
         for moment, accident in zip(moments, accidents, strict=True):
-            execution_log.until(
-                lambda at=moment, by=driver: made.reached(at) or by.process.poll() is not None, f"line {moment}"
-            )
+            made.wait_for(moment, driver)
             if accident == "optimizer":
                 driver.kill("both")
                 driver = made.begin_again()

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.faults.checking import check
-from tests.faults.conftest import Expected, Runs, Serve
+from tests.faults.checking import Undisturbed, check
+from tests.faults.conftest import Runs, Serve
 from tests.faults.runs import Setup
 from tests.faults.serving import PROCESSES
 from tests.faults.test_killed_optimizer import kill_and_resume
@@ -12,10 +12,8 @@ CLOCK = Path(__file__).parent / "jumping_clock"
 
 
 def test_a_clock_that_jumps_changes_nothing(
-    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
+    number: int, run: Runs, shared_server: Serve, setup: Setup, expected: Undisturbed
 ) -> None:
-    setup = Setup(seed=number // 10)
-    expected = undisturbed(setup)
     made = run(setup, [shared_server(setup.components).url], environment={"PYTHONPATH": str(CLOCK)})
     kills = kill_and_resume(made, expected.lines, number, most=1)
     check(made, expected, lost_examples=kills * PROCESSES, lost_calls=kills * PROCESSES)

@@ -1,6 +1,5 @@
 """Merge walks sets of names: with five components a run must not depend on the hash seed of the process."""
 
-from tests.faults import execution_log
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
 from tests.faults.runs import Setup, seeded
@@ -18,7 +17,7 @@ def test_merge_with_five_components_is_the_same_under_any_hash_seed(
     made = run(setup, [shared_server(setup.components).url], environment={"PYTHONHASHSEED": seeds[0]})
     driver = made.start()
     moment = rng.randint(1, int(expected.lines * 0.9))
-    execution_log.until(lambda: made.reached(moment) or driver.process.poll() is not None, f"line {moment}")
+    made.wait_for(moment, driver)
     driver.kill("both")
     made.environment["PYTHONHASHSEED"] = seeds[1]
     made.finish(made.begin_again())

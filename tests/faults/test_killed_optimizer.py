@@ -33,7 +33,7 @@ def test_an_optimizer_killed_at_ties_and_at_test_rows_certifies_the_same(
     run_ = run(setup, [shared_server(setup.components).url])
     driver = run_.start()
     for part, moment in moments.items():
-        execution_log.until(lambda at=moment: run_.reached(at), f"line {moment}")
+        run_.wait_for(moment)
         assert driver.kill(cast("Victim", rng.choice(("both", "child"))))
         driver.process.wait(execution_log.LONGEST_WAIT_S)
         assert run_.last_part() == part
@@ -51,9 +51,7 @@ def kill_and_resume(run: Run, lines: int, number: int, most: int = MOST_KILLS) -
     kills = 0
     driver = run.start()
     for moment in moments:
-        execution_log.until(
-            lambda at=moment, by=driver: run.reached(at) or by.process.poll() is not None, f"line {moment}"
-        )
+        run.wait_for(moment, driver)
         time.sleep(rng.uniform(0, 0.05))  # between two lines, too
         if driver.kill(cast("Victim", rng.choice(VICTIMS))):
             kills += 1

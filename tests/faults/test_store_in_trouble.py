@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import execution_log
-from tests.faults.checking import check
-from tests.faults.conftest import Expected, Runs, Serve
+from tests.faults.checking import Undisturbed, check
+from tests.faults.conftest import Runs, Serve
 from tests.faults.mongo import Mongo
 from tests.faults.optimizing import LEASE_S, LONG_LEASE_S, PAUSED
 from tests.faults.runs import Setup, seeded
@@ -47,17 +46,15 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-@pytest.mark.variant(0, 2)
+@pytest.mark.long
 def test_a_full_disk_pauses_the_run_until_there_is_room(
-    number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected, tmp_path: Path
+    number: int, calm_run: Runs, shared_server: Serve, setup: Setup, expected: Undisturbed, tmp_path: Path
 ) -> None:
-    setup = Setup(seed=number // 10)
-    expected = undisturbed(setup)
     moment = seeded("disk", number).randint(1, int(expected.lines * 0.8))
     with small_disk(tmp_path / "disk") as disk:
         made = calm_run(setup, [shared_server(setup.components).url], store=str(disk / "store.db"))
         driver = made.start()
-        execution_log.until(lambda: made.reached(moment), f"line {moment}")
+        made.wait_for(moment)
         filler = fill(disk)
         ended = driver.wait()
         assert ended.status == PAUSED, str(ended)
@@ -76,16 +73,13 @@ def locked(store: str) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-@pytest.mark.variant(1, 2)
 def test_a_store_locked_beyond_the_lease_pauses_the_run(
-    number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected
+    number: int, calm_run: Runs, shared_server: Serve, setup: Setup, expected: Undisturbed
 ) -> None:
-    setup = Setup(seed=number // 10)
-    expected = undisturbed(setup)
     moment = seeded("long lock", number).randint(1, int(expected.lines * 0.8))
     made = calm_run(setup, [shared_server(setup.components).url])
     driver = made.start()
-    execution_log.until(lambda: made.reached(moment), f"line {moment}")
+    made.wait_for(moment)
     with locked(made.store):
         time.sleep(2 * LEASE_S)
     ended = driver.wait()
@@ -95,18 +89,17 @@ def test_a_store_locked_beyond_the_lease_pauses_the_run(
     check(made, expected, lost_examples=PROCESSES, lost_calls=PROCESSES)
 
 
+@pytest.mark.long
 def test_a_mongodb_that_restarts_costs_nothing_but_time(
-    number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected, mongo: Mongo
+    number: int, calm_run: Runs, shared_server: Serve, setup: Setup, expected: Undisturbed, mongo: Mongo
 ) -> None:
     if not mongo.restarts:
         pytest.skip("MONGODB_URI names a server that is not ours to restart")
-    setup = Setup(seed=number // 10)
-    expected = undisturbed(setup)
     rng = seeded("mongo", number)
     moment = rng.randint(1, int(expected.lines * 0.8))
     made = calm_run(setup, [shared_server(setup.components).url], store=mongo.url, lease_s=LONG_LEASE_S)
     driver = made.start()
-    execution_log.until(lambda: made.reached(moment), f"line {moment}")
+    made.wait_for(moment)
     mongo.kill()
     time.sleep(rng.uniform(0.0, 0.5))
     mongo.start()

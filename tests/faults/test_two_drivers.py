@@ -2,24 +2,21 @@
 
 import time
 
-from tests.faults import execution_log
-from tests.faults.checking import check
-from tests.faults.conftest import Expected, Runs, Serve
+from tests.faults.checking import Undisturbed, check
+from tests.faults.conftest import Runs, Serve
 from tests.faults.optimizing import LEASE_S
 from tests.faults.runs import Setup, seeded
 from tests.faults.serving import PROCESSES
 
 
 def test_of_two_that_resume_a_dead_ones_run_one_takes_over_after_its_lease_and_the_other_names_it(
-    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
+    number: int, run: Runs, shared_server: Serve, setup: Setup, expected: Undisturbed
 ) -> None:
-    setup = Setup(seed=number // 10)
-    expected = undisturbed(setup)
     rng = seeded("two", number)
     made = run(setup, [shared_server(setup.components).url])
     first = made.start()
     moment = rng.randint(1, int(expected.lines * 0.7))
-    execution_log.until(lambda: made.reached(moment), f"line {moment}")
+    made.wait_for(moment)
     first.kill("both")
     assert (made.status(), made.claimed()) == ("running", True)
     before = time.monotonic()

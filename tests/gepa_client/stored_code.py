@@ -49,7 +49,7 @@ def new_repository(folder: Path) -> str:
 class StoredCode:
     """Builds a run of four changes: 1 kept, 3 (from 1) kept and the best, 4 (from 1) dropped, 6 rejected.
 
-    `bundles`: what is recorded in place of each. `also`: further executable files of the best change, content by path.
+    `also`: further executable files of the best change, content by path.
 
     They are made in a server's repository; `user` is a clone from before them, as on the machine of a user.
     """
@@ -58,7 +58,6 @@ class StoredCode:
     run_id: str = RUN_ID
     status: str = "completed"
     texts_evolved: bool = False
-    bundles: str | None = None
     also: dict[str, str] = field(default_factory=dict)
     seed: str = field(init=False)
     commits: dict[int, str] = field(default_factory=dict, init=False)
@@ -148,7 +147,7 @@ class StoredCode:
                 "files": ["program.py"],
                 "summary": f"as asked: {request}",
                 "branch": branch,
-                "bundle": self.bundles or bundle,
+                "bundle": bundle,
             }
         }
 

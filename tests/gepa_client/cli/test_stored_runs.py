@@ -83,14 +83,6 @@ def test_a_running_run_without_a_heartbeat_is_marked_and_its_takeover_is_printed
     assert cli("show", "last").stdout.splitlines()[-1] == f"next: evolverpc resume {RUN_ID}"
 
 
-def test_no_larger_limit_is_proposed_for_a_run_that_evaluated_nothing_new(cli: Cli, store: Path) -> None:
-    reason = "the last 100 iterations evaluated nothing new: all their results were known"
-    put(store, Made(reason=reason))
-    complete, following = cli("resume", "last").stdout.splitlines()
-    assert complete == f"{RUN_ID}: this run is completed ({reason}); no limit ended it, so no flag continues it"
-    assert following == f"next: evolverpc watch {RUN_ID}"
-
-
 # --- show ------------------------------------------------------------------------------------------------------------
 
 

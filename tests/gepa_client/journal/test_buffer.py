@@ -6,9 +6,9 @@ import pytest
 
 from gepa_client.errors import Interrupted, StoreUnavailable
 from gepa_client.journal.buffer import JournalBuffer
-from gepa_client.journal.entries import SEARCH, Row
+from gepa_client.journal.entries import SEARCH
 from gepa_client.transport.event_loop import CancelToken
-from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, entry, sent
+from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, entry
 from tests.gepa_client.journal.stored_journals import Watched, watched
 
 LONG_S = 5.0
@@ -58,21 +58,6 @@ def test_the_second_drivers_write_fences_out_the_first(tmp_path: Path) -> None:
         assert caught.value.status == "paused"
         assert cancel_token.reason is not None
         assert len(store.entries(RUN.id, SEARCH)) == 2
-
-
-@pytest.mark.parametrize("row", [entry(0), sent(0)])
-def test_a_number_that_is_taken_pauses_the_run_naming_it(tmp_path: Path, row: Row) -> None:
-    with watched(tmp_path) as store:
-        buffer = taped(store, CancelToken())
-        store.write(RUN.id, OWNER, [row])
-        store.release(RUN.id, OWNER)
-        buffer.close()
-        late = taped(store, CancelToken(), owner="owner-2")
-        late.write(row)
-        with pytest.raises(Interrupted, match=r"another process drives this run now: .*\b0\b") as caught:
-            late.written().result(LONG_S)
-        late.close()
-    assert caught.value.status == "paused"
 
 
 def test_a_gap_in_the_record_is_a_request_without_an_answer(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 from gepa_client.journal import Store
 from gepa_client.journal.entries import SEARCH, Entry, Row
 from gepa_client.journal.history import all_rows, entries_at
-from tests.gepa_client.journal.conftest import DATABASES
 from tests.gepa_client.journal.sample_runs import OWNER, RUN, driven, ended, entry, sent
 
 GROUP = 256
@@ -19,7 +18,9 @@ ROUNDS = 7
 SHORT = "20260101-120000-efgh-short"
 
 
-@pytest.mark.parametrize("store_url", [*DATABASES, pytest.param("http", marks=pytest.mark.long)], indirect=True)
+@pytest.mark.parametrize(
+    "store_url", ["mongo", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("sqlite", "http"))], indirect=True
+)
 def test_an_answer_beyond_the_limit_of_a_document_comes_back(store: Store, another: Callable[[], Store]) -> None:
     driven(store)
     huge = base64.b64encode(os.urandom(18_000_000))  # compressed, still longer than a document

@@ -16,7 +16,7 @@ from gepa_client.journal import Store, open_store
 from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.journal.mongo import MongoDatabase, without_secrets
 from gepa_client.journal.soundness import damage
-from tests.gepa_client.journal.cutting_proxy import cutting
+from tests.gepa_client.journal.cutting_proxy import CuttingProxy
 from tests.gepa_client.journal.mongo_process import MongoProcess
 from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN, driven, ended, entry, sent
 
@@ -137,11 +137,13 @@ def write_until_accepted(store: Store, rows: list[Row]) -> None:
     [b"entries", *(pytest.param(each, marks=pytest.mark.long) for each in (b"attempts", b"chunks", b"candidates"))],
 )
 def test_a_write_whose_response_was_lost_differs_from_a_foreign_one(process: MongoProcess, lost: bytes) -> None:
-    with cutting(process.port) as proxy:
-        store = open_store(f"mongodb://127.0.0.1:{proxy.port}/runs")
+    with (
+        CuttingProxy(process.port) as proxy,
+        closing(open_store(f"{proxy.url.replace('http', 'mongodb')}/runs")) as store,
+    ):
         driven(store)
         long = entry(1, os.urandom(3_000_000))
-        proxy.cut(lost)
+        proxy.cut = lost
         store.write(RUN.id, OWNER, [sent(0), ended(0), KEPT, entry(0), long])
         assert proxy.cuts == 1
         assert store.entries(RUN.id, SEARCH) == [entry(0), long]
@@ -151,7 +153,6 @@ def test_a_write_whose_response_was_lost_differs_from_a_foreign_one(process: Mon
         assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 2")
         with pytest.raises(NumberTaken):
             store.write(RUN.id, "another", [entry(0)])
-        store.close()
 
 
 def test_a_writer_killed_before_it_ends_attempts_has_written_their_entries(

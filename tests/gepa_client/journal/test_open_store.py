@@ -1,12 +1,13 @@
 """Which store a command uses, and which run a few letters mean."""
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal import Store, default_store, find_run, open_store
-from tests.gepa_client.journal.conftest import DATABASES
 from tests.gepa_client.journal.sample_runs import run
 
 
@@ -29,11 +30,12 @@ def test_what_is_no_store_is_refused_and_nothing_is_made(
 
 
 @pytest.fixture
-def runs(store: Store) -> Store:
+def runs(tmp_path: Path) -> Iterator[Store]:
     """Three runs, two of one name."""
-    for day, (run_id, name) in enumerate([("20260101-1", "words"), ("20260102-1", "words"), ("20260103-1", "intents")]):
-        store.create(run(run_id, name=name, created=f"2026-01-{day + 1:02}"))
-    return store
+    with closing(open_store(str(tmp_path / "store.db"))) as store:
+        for day, run_id, name in ((1, "20260101-1", "words"), (2, "20260102-1", "words"), (3, "20260103-1", "intents")):
+            store.create(run(run_id, name=name, created=f"2026-01-{day:02}"))
+        yield store
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,6 @@ def runs(store: Store) -> Store:
         ("last", "20260103-1"),
     ],
 )
-@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_a_run_is_found_by_any_part_of_its_id_or_name_or_as_the_last(runs: Store, text: str, found: str) -> None:
     assert find_run(runs, text).id == found
 
@@ -60,7 +61,6 @@ def test_a_run_is_found_by_any_part_of_its_id_or_name_or_as_the_last(runs: Store
         ("", "holds no run ''"),
     ],
 )
-@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_a_run_that_is_not_the_only_one_meant_is_an_error_with_candidates(runs: Store, text: str, message: str) -> None:
     with pytest.raises(NoSuchRun, match=message):
         find_run(runs, text)

@@ -82,10 +82,10 @@ def test_a_full_disk_loses_nothing_and_the_write_can_be_repeated(tmp_path: Path)
 
 def test_several_processes_open_and_write_one_new_file(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    writers = [start("write", path, f"run-{index}", 60) for index in range(4)]
+    writers = [start("write", path, f"run-{index}", 20) for index in range(3)]
     for writer in writers:
         writer.communicate(timeout=WAIT_S)
         assert writer.returncode == 0
     store = Store(SqliteDatabase(path))
-    assert {run.id: store.parts(run.id) for run in store.runs()} == {f"run-{index}": {SEARCH: 60} for index in range(4)}
+    assert {run.id: store.parts(run.id) for run in store.runs()} == {f"run-{index}": {SEARCH: 20} for index in range(3)}
     store.close()

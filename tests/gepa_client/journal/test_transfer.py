@@ -2,7 +2,6 @@
 
 import copy
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,12 +60,9 @@ def export_of(store: Store) -> dict[str, Any]:
     return json.loads("".join(export_run(store, RUN.id)))
 
 
-@pytest.mark.parametrize(
-    "through", [lambda document: orjson.loads(orjson.dumps(document)), lambda d: json.loads(json.dumps(d))]
-)
-def test_a_run_is_the_same_in_another_store(store: Store, target: Store, through: Callable[[Any], Any]) -> None:
+def test_a_run_is_the_same_in_another_store(store: Store, target: Store) -> None:
     document = export_of(store)
-    imported = import_run(target, through(document))
+    imported = import_run(target, document)
     original = store.run(RUN.id)
     assert imported == replace(
         original,
@@ -103,23 +99,17 @@ def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[st
         (("run", "id"), "../../elsewhere", r"run\.id"),
         (("run", "id"), "x\ud800", r"run\.id"),
         (("run", "config", "seed"), [1], r"run\.config: .*seed"),
-        (("run", "counters", "metric_calls"), "many", r"run\.counters\.metric_calls"),
         (("run", "best", "score"), float("inf"), r"run\.best\.score"),
         (("run", "identity", "hash_seed"), "-1", r"run\.identity\.hash_seed"),
-        (("run", "parent", "at"), 2**63, r"run\.parent\.at"),
         (("rows", FIRST + 1, "number"), 2**63, r"rows\.3\.entry\.number"),
         (("rows", FIRST + 1, "kind"), "weather", r"rows\.3: kind: `weather` is none of evaluate"),
         (("rows", FIRST, "answer"), "[1]", r"rows\.2: no answer to `evaluate`"),
         (("rows", FIRST, "answer"), '{"status":"ok","score":1%s,"seconds":0}' % ("0" * 400), r"rows\.2"),
-        (("rows", FIRST, "answer"), [1], r"rows\.2\.entry\.answer"),
-        (("rows", 0, "seconds"), float("inf"), r"rows\.0\.attempt\.seconds"),
         (("rows", 1, "usage", "cost_usd"), "x", r"rows\.1: usage\.cost_usd"),
         (("rows", -1, "index"), 7, "numbered from 0 to 1"),
         (("rows", -1, "parents"), [1], "candidate 1 cannot come from"),
-        (("rows", -1, "score"), float("nan"), r"rows\.11\.candidate\.score"),
         (("rows", FIRST, "answer"), "{", r"rows\.2: `answer` cannot be read"),
         (("rows", FIRST, "answer"), "\ud800", r"rows\.2"),
-        (("rows", FIRST), 7, r"rows\.2"),
         (("rows", FIRST + 1, "number"), 0, "two different rows of one number"),
     ],
 )

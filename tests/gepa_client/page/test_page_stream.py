@@ -11,8 +11,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -23,12 +22,12 @@ from gepa_client.journal.entries import PROCESSES, SEARCH, Attempt, Claim, Entry
 from gepa_client.journal.run_events import Finalized
 from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import open_store
-from gepa_client.page.event_log import EventLog
 from gepa_client.steering.request_queue import request
 from tests.gepa_client.conftest import Cli, Serve, Start
 from tests.gepa_client.page.browsing import Browser
 from tests.gepa_client.page.page_state import PageState, begun, read_run
 from tests.gepa_client.page.test_time_travel import half_scored, wavering
+from tests.gepa_client.stored_code import StoredCode
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows
 from tests.support.rounds import rounds
@@ -142,21 +141,10 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
     assert {each["outcome"] for each in proposals} <= {"kept", "rejected", "empty"}
 
 
-@pytest.mark.parametrize(
-    ("key", "kinds"),
-    [
-        ("at", "budget mutation"),
-        ("number", "steered"),
-        ("index", "candidate"),
-        ("key", "proposal steer"),
-    ],
-)
-def test_a_page_that_comes_later_gets_an_event_of_each_key(key: str, kinds: str) -> None:
-    for kind in kinds.split():
-        log = EventLog()
-        for value in (1, 2):
-            log.add(cast("Any", SimpleNamespace(event=kind, model_dump={key: value}.copy, **{key: value})))
-        assert len(log.since(0, 1000)[0]) == 2, kind
+def test_a_page_has_each_change_of_code(tmp_path: Path) -> None:
+    url = str(tmp_path / "runs.db")
+    StoredCode(tmp_path).into(url)
+    assert len(read_run(url, RUN_ID).of("mutation")) == 4
 
 
 @pytest.mark.parametrize(("status", "claim"), [("running", Claim("one", 1)), ("completed", Claim(None, 0))])
@@ -184,6 +172,14 @@ def test_failures_of_a_known_kind_are_counted_while_the_run_continues_and_at_eac
         return shown is not None and shown["failed"] == 2 and is_summed_up and warned
 
     read_run(url, RUN_ID, until=has_both)
+
+
+def test_what_was_spent_is_listed_by_the_kind_of_call(tmp_path: Path) -> None:
+    url = str(tmp_path / "runs.db")
+    put(url, Made())
+    spent = read_run(url, RUN_ID).one("spending")
+    assert spent is not None
+    assert [row[:2] for row in spent["table"]["rows"]] == [["completion", "4"], ["evaluate", "20"]]
 
 
 def test_a_page_states_that_its_run_is_not_there_until_it_is(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The test with several looks: its error by simulation, its chances by counting every choice of signs."""
 
 import itertools
-import random
 from collections.abc import Sequence
 
 from gepa_client.analysis.statistics.sequential_test import last_look
@@ -30,12 +29,3 @@ def test_a_look_is_open_while_the_chance_is_above_what_is_left() -> None:
     assert (look.better, look.chance, look.allowed) == (None, 0.125, 0.1)
     assert last_look([1, 1, 0], SIZES, 0.2).better is None
     assert last_look([1, 1, -1, -1, 0, 0], SIZES, 0.2).better is False
-
-
-def test_a_better_candidate_is_found_more_often_with_more_rows() -> None:
-    def power(sizes: Sequence[int]) -> float:
-        rng = random.Random(5)
-        pairs = ([(rng.random() < 0.8) - (rng.random() < 0.5) for _ in range(sizes[-1])] for _ in range(600))
-        return sum(decision(each, sizes, 0.1) for each in pairs) / 600
-
-    assert power((3, 6)) + 0.1 < power((3, 6, 12)) < power((3, 6, 12, 24))
