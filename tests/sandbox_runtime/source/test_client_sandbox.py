@@ -124,12 +124,13 @@ async def test_a_prebuilt_command_is_found_by_scripts_and_by_the_server_also_aft
     await sandbox.start()
     await sandbox.add_command("late", b"#!/bin/sh\necho late\n")
     await sandbox.add_command("git", b"#!/bin/sh\necho ours goes first\n")
-    for _ in range(2):
+    for is_first in (True, False):
         assert await shell_output(sandbox, "early one; before; late; git") == "early one\nbefore\nlate\nours goes first"
         for command in ("early", "before", "late"):
             assert (await asked(sandbox, f"/{command}")).endswith(f"/bin/{command}")
-        await sandbox.stop()
-        await sandbox.start()
+        if is_first:
+            await sandbox.stop()
+            await sandbox.start()
 
 
 async def test_a_command_has_a_name_for_a_command(make: Make) -> None:
