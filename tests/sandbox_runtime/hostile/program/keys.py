@@ -51,9 +51,3 @@ def key_by_other_methods(example):
         with contextlib.suppress(OSError, http.client.HTTPException):
             text += ask(method, base + "/chat/completions")
     return seen(example, text)
-
-
-@attempt
-def key_by_headers(example):
-    sent = {"X-Forwarded-Host": "127.0.0.1:%d" % example["port"], "Host": "127.0.0.1:%d" % example["port"]}
-    return seen(example, chat(sent)) or seen(example, chat({"Authorization": "Bearer x"}))
