@@ -5,7 +5,6 @@ import pickle
 import threading
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
 from evolverpc_common.installation import installed_version
@@ -161,13 +160,6 @@ def test_a_paused_batch_has_its_attempt_stop_waits_and_continues(
     again = Queue(service.records).take()
     assert again is not None
     assert (again.id, again.attempts) == (work.id, 2)
-
-
-def test_the_token_of_the_optimizer_gets_no_secret(service: Platform, attempt: tuple[Work, HttpAttemptService]) -> None:
-    work, _ = attempt
-    for role, status in (("job", 403), ("attempt", 200)):
-        headers = {"Authorization": f"Bearer {service.tokens.issue(work, role=role)}"}  # type: ignore[arg-type]
-        assert httpx.post(f"{service.api}/job/{work.id}/attempt/begin", headers=headers).status_code == status
 
 
 def test_an_api_that_is_away_is_asked_again(service: Platform) -> None:

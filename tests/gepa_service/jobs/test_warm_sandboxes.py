@@ -14,7 +14,6 @@ import pytest
 
 from gepa_service.jobs import shared_processes
 from gepa_service.jobs.dispatcher_lease import ID, LeaseRecord
-from gepa_service.jobs.dispatcher_lease import ID as LEASE
 from gepa_service.jobs.ended_by import STOPPED
 from gepa_service.jobs.parts import Revealed
 from gepa_service.jobs.process_works import ProcessWorks
@@ -297,7 +296,7 @@ def until_warm(service: Platform) -> None:
     """Wait until a dispatcher that was asked from now on states that a sandbox waits."""
 
     def lease() -> LeaseRecord:
-        found = service.records.get(LeaseRecord, TENANTS, LEASE)
+        found = service.records.get(LeaseRecord, TENANTS, ID)
         assert found is not None
         return found
 
