@@ -9,20 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
-from gepa_service.api.app_state import Service
-from gepa_service.auth.keys import make_key
-from gepa_service.auth.oidc import OidcTokens
-from gepa_service.auth.recognize import Recognizer
 from gepa_service.model.program_version import Installation, Program
 from gepa_service.model.work import ENDED, Work
 from gepa_service.records.store import TenantRecords
-from gepa_service.repositories.repository_access import RepositoryPolicy
 from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import LOOPBACK, platform, working
+from tests.gepa_service.platform import platform, whole_api, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.gepa_service.routes.test_rollouts import polled
-from tests.gepa_service.serving import served
 from tests.rpc_server.dspy.conftest import dspy_python
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.waiting import eventually
@@ -126,17 +120,8 @@ def repository(tmp_path: Path, dspy_python: Path) -> str:
 async def running(tmp_path: Path) -> AsyncIterator[tuple[Caller, TenantRecords]]:
     """An editor of a whole service with a worker, and the editor's records."""
     with platform(tmp_path) as opened:
-        opened.tenant("acme")
-        key, record = make_key("acme", "payloads", "editor")
-        opened.records.insert(record)
-        service = Service(
-            records=opened.records,
-            journals=opened.journals_url,
-            recognize=Recognizer(opened.records, opened.tokens, OidcTokens([])),
-            public_url="http://127.0.0.1",
-            repositories=RepositoryPolicy(allow_local=True, allow_networks=LOOPBACK),
-        )
-        with served(service) as url, working(opened.parts(), opened.place()):
+        key = opened.key("acme", "editor")
+        with whole_api(opened) as url, working(opened.parts(), opened.place()):
             async with httpx.AsyncClient(base_url=url, timeout=WAIT_S) as client:
                 yield Caller(client, key), opened.of("acme")
 

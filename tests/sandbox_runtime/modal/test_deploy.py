@@ -122,7 +122,7 @@ def test_a_git_token_is_passed_in_a_file_that_only_its_owner_reads(
     assert "GIT_TOKEN" not in os.environ
 
 
-async def test_the_functions_have_a_timeout_retries_the_store_and_a_volume_for_results(
+async def test_the_functions_have_the_store_a_volume_for_results_and_what_they_import(
     cloud: Cloud, deployed: ModuleType
 ) -> None:
     cloud.control.secrets["evolverpc"] = {"GEPA_STORE": "mongodb://db.example/evolverpc"}
@@ -130,8 +130,6 @@ async def test_the_functions_have_a_timeout_retries_the_store_and_a_volume_for_r
     functions = cloud.control.functions
     assert functions.keys() == {"optimize", "publish"}
     optimize = functions["optimize"]
-    assert optimize.timeout_secs == 24 * 3600
-    assert optimize.retry_policy.retries == 10
     assert list(optimize.secret_ids) == ["st-evolverpc"]
     assert [(mount.volume_id, mount.mount_path) for mount in optimize.volume_mounts] == [("vo-evolverpc-runs", "/runs")]
     installed = cloud.control.images[optimize.image_id].dockerfile_commands
