@@ -24,7 +24,7 @@ from gepa_service.jobs.month_spending import SpendingReader, month_limit
 from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.tenant import TENANTS, Quotas, Role, Tenant
-from gepa_service.model.work import ENDED, Work
+from gepa_service.model.work import ENDED, ProgramWork, What, Work
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore, TenantRecords
@@ -93,6 +93,13 @@ class Platform:
         )
         self.records.insert(job)
         return job
+
+    def work(self, what: What, repo: Path, program: ProgramWork, **settings: Any) -> Work:
+        """Submit a batch or a step of acme."""
+        given = {"repo_url": str(repo), "settings": {"repo": str(repo), **settings}, "created_by": "key:test"}
+        made = Work(tenant="acme", id=new_id(what), what=what, program=program, **given)
+        self.records.insert(made)
+        return made
 
     def begun(self, tenant: str) -> Work:
         """Return a job of the tenant whose first attempt was placed, with an empty run."""

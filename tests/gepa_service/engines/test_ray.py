@@ -98,16 +98,8 @@ def test_sandboxes_on_a_node_reach_no_port_of_ray_and_see_none_of_its_variables_
     row = {"ports": [cluster.port, cluster.client_port], "token": cluster.variables["RAY_AUTH_TOKEN_PATH"]}
     for port in row["ports"]:
         socket.create_connection(("127.0.0.1", port), 10).close()
-    batch = Work(
-        tenant="acme",
-        id=new_id("batch"),
-        what="rollouts",
-        repo_url=str(service.folder / "looks"),
-        settings={"repo": str(service.folder / "looks"), "pass_env": ["OWN_KEY"]},
-        created_by="key:test",
-        program=ProgramWork(tasks=({"row": row, "task_id": "0"},)),
-    )
-    service.records.insert(batch)
+    task = ProgramWork(tasks=({"row": row, "task_id": "0"},))
+    batch = service.work("rollouts", service.folder / "looks", task, pass_env=["OWN_KEY"])
     with working(service.parts(), service.place(), engine=cluster.address):
         ended = service.ended(batch)
     assert ended.status == "completed", f"{ended!r}\n{service.log(batch)}"

@@ -42,18 +42,8 @@ def score(row, output):
 def placed(service: Platform, tasks: int) -> Work:
     """The first attempt at a batch, which no process makes yet."""
     commit(service.folder / "repo", {"program.py": PROGRAM, "gepa.toml": 'program = "program.py"\n'})
-    repo = str(service.folder / "repo")
     rows = tuple({"row": {"text": f"t{at}"}, "task_id": str(at)} for at in range(tasks))
-    batch = Work(
-        tenant="acme",
-        id=new_id("batch"),
-        what="rollouts",
-        repo_url=repo,
-        settings={"repo": repo, "pass_env": ["OWN_KEY"]},
-        created_by="key:test",
-        program=ProgramWork(tasks=rows),
-    )
-    service.records.insert(batch)
+    service.work("rollouts", service.folder / "repo", ProgramWork(tasks=rows), pass_env=["OWN_KEY"])
     found = Queue(service.records).take()
     assert found is not None
     return found

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.modal_cloud import Cloud
+from tests.support.waiting import until
 
 SOURCE = Path(__file__).parents[3] / "deploy" / "modal_app.py"
 CLIENT = """#!{python}
@@ -198,11 +198,7 @@ def test_an_optimizer_whose_machine_is_preempted_is_signalled_and_awaited(deploy
         f"module.run_to_its_end([sys.executable, '-c', {script!r}], Path({str(tmp_path)!r}))\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True) as function:
-        up = threading.Event()
-        for _ in range(1000):
-            if (tmp_path / "up").exists():
-                break
-            up.wait(0.01)
+        until((tmp_path / "up").exists)
         function.send_signal(signal.SIGINT)
         function.wait(15)
     assert (tmp_path / "kept").exists()
