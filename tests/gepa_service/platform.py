@@ -11,7 +11,11 @@ from typing import Any
 from evolverpc_common.network_addresses import parse_networks
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, open_store
+from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.auth.keys import make_key
+from gepa_service.auth.oidc import OidcTokens
+from gepa_service.auth.recognize import Recognizer
 from gepa_service.cli.arguments import LOCAL
 from gepa_service.cli.dispatcher_parts import opened_dispatcher
 from gepa_service.jobs.attempt import Place
@@ -19,8 +23,8 @@ from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.month_spending import SpendingReader, month_limit
 from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.jobs.queue import Queue
-from gepa_service.model.tenant import TENANTS, Quotas, Tenant
-from gepa_service.model.work import ENDED, Work
+from gepa_service.model.tenant import TENANTS, Quotas, Role, Tenant
+from gepa_service.model.work import ENDED, ProgramWork, What, Work
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore, TenantRecords
@@ -59,6 +63,13 @@ class Platform:
     def tenant(self, id_: str, **quotas: Any) -> None:
         self.records.insert(Tenant(tenant=TENANTS, id=id_, name=id_, quotas=Quotas(**quotas)))
 
+    def key(self, tenant: str, role: Role) -> str:
+        """A key of a new tenant."""
+        self.tenant(tenant)
+        key, record = make_key(tenant, "test", role)
+        self.records.insert(record)
+        return key
+
     def parts(self) -> AttemptParts:
         return AttemptParts(
             records=self.records,
@@ -82,6 +93,13 @@ class Platform:
         )
         self.records.insert(job)
         return job
+
+    def work(self, what: What, repo: Path, program: ProgramWork, **settings: Any) -> Work:
+        """Submit a batch or a step of acme."""
+        given = {"repo_url": str(repo), "settings": {"repo": str(repo), **settings}, "created_by": "key:test"}
+        made = Work(tenant="acme", id=new_id(what), what=what, program=program, **given)
+        self.records.insert(made)
+        return made
 
     def begun(self, tenant: str) -> Work:
         """Return a job of the tenant whose first attempt was placed, with an empty run."""
@@ -132,6 +150,21 @@ def platform(folder: Path, journals: str | None = None, records: str | None = No
     finally:
         store.close()
         opened.close()
+
+
+@contextmanager
+def whole_api(opened: Platform, **parts: Any) -> Iterator[str]:
+    """Serve the whole API of a platform while the block runs; yield its URL. `parts`: further ones of the service."""
+    service = Service(
+        records=opened.records,
+        journals=opened.journals_url,
+        recognize=Recognizer(opened.records, opened.tokens, OidcTokens([])),
+        public_url="http://127.0.0.1",
+        repositories=opened.parts().git.policy,
+        **parts,
+    )
+    with served(service) as url:
+        yield url
 
 
 @contextmanager

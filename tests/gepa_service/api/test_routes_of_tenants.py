@@ -229,12 +229,12 @@ async def test_figures_are_for_the_operator_alone_and_state_requests_work_its_qu
 
 
 async def test_each_log_line_is_json_with_the_request_its_tenant_and_its_work(
-    call: Client, caplog: pytest.LogCaptureFixture, records: RecordStore
+    call: Client, caplog: pytest.LogCaptureFixture, records: RecordStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = job()
     records.insert(made)
     lines: list[str] = []
-    caplog.handler.format = lambda record: lines.append(JsonLines("api").format(record)) or ""  # type: ignore[method-assign,func-returns-value]
+    monkeypatch.setattr(caplog.handler, "format", lambda record: lines.append(JsonLines("api").format(record)) or "")
     with caplog.at_level("INFO", logger="gepa_service"):
         response = await call("viewer", "GET", f"/job/{made.id}", X_Request_ID="given-1")
         other = await call(None, "GET", "/health", X_Request_ID="not one\\n")

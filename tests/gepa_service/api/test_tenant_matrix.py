@@ -124,13 +124,14 @@ async def ask_as_everyone(call: Client, service: Service, records: Path, name: s
     example, required = EXAMPLES[name], TABLE[name]
     for kind in (NO_KEY, *ROLES) if required is not None else (NO_KEY, "viewer", "other tenant's owner"):
         responses: dict[str, httpx.Response] = {}
+        before = foreign_records(records)
         for resource, owner in OWNERS.items():
             if example.resource is None and resource != "own":
                 continue
             id_ = ABSENT
             if owner is not None and example.resource is not None:
                 id_ = RESOURCES[example.resource](service, owner)
-            before = foreign_records(records)
+                before = foreign_records(records)
             headers = {key.replace("-", "_"): value for key, value in example.headers.items()}
             response = await call(
                 kind, method, example.path(path, id_) + example.query, example.content(id_), **headers

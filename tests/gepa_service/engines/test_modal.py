@@ -48,7 +48,7 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
         yield cloud
 
 
-def test_a_further_dispatcher_finds_a_running_call_and_one_that_was_killed_is_continued_by_another(
+def test_a_further_dispatcher_finds_a_running_call_one_that_was_killed_is_continued_and_one_cancelled_ends_at_once(
     service: Platform, cloud: Cloud
 ) -> None:
     repo = word_repository(service.folder / "repo")
@@ -68,6 +68,7 @@ def test_a_further_dispatcher_finds_a_running_call_and_one_that_was_killed_is_co
         control.cancel(service.of("acme"), service.journals, service.get(job), "key:ann")
         until(lambda: not processes_of(job))
         until(lambda: cloud.control.calls[str(found.call)].process.poll() is not None)
+    assert (service.get(job).status, service.journals.run(job.id).status) == ("cancelled", "cancelled")
     assert len(cloud.control.calls) == 2
 
 

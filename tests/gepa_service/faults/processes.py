@@ -54,20 +54,20 @@ class Processes:
             process.wait()
 
     def start(self, name: str) -> None:
-        words = (
-            ["-m", "tests.gepa_service.faults.api_process", str(self.port), self.records, self.journals]
+        flags = (
+            ["--port", str(self.port)]
             if name == "api"
             else [
-                *("-c", "from gepa_service.cli import main; main()", "dispatcher", "--database", self.records),
-                *("--journals", self.journals, "--api", f"http://127.0.0.1:{self.reached_at or self.port}"),
+                *("--api", f"http://127.0.0.1:{self.reached_at or self.port}", "--jobs", "4"),
                 *("--folder", str(self.folder / name.replace(" ", "-")), "--sandbox", self.sandbox, "--allow-local"),
                 *("--allow-network", "127.0.0.0/8"),
-                *("--jobs", "4"),
             ]
         )
+        databases = ["--database", self.records, "--journals", self.journals]
+        command = ["-m", "gepa_service.cli", name.partition(" ")[0]]
         with (self.folder / f"{name.replace(' ', '-')}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
-                [sys.executable, *words],
+                [sys.executable, *command, *databases, *flags],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

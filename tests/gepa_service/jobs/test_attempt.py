@@ -110,14 +110,3 @@ def test_the_end_of_a_job_is_recorded_once_the_database_is_there_again(
 
     assert attempted(service, process).status == "failed"
     assert next(away, None) is None
-
-
-def test_an_attempt_writes_nothing_once_another_has_begun(service: Platform) -> None:
-    def process(_: AttemptRecords, run_id: str) -> Ended:
-        found = service.records.get(Work, "acme", run_id)
-        assert found is not None
-        service.records.replace(found.model_copy(update={"attempts": 3}))
-        return Ended(status="failed", reason="too late")
-
-    job = attempted(service, process)
-    assert (job.status, job.attempts, job.reason) == ("running", 3, None)

@@ -1,56 +1,22 @@
 """A dispatcher has jobs run to their ends, and leaves them whole when it is stopped."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gepa_service.jobs import attempt_records, control
-from gepa_service.model.work import Work
-from tests.faults.execution_log import executions, until
-from tests.gepa_service.platform import (
-    Platform,
-    processes_of,
-    word_repository,
-    word_settings,
-    working,
-)
+from tests.gepa_service.platform import Platform, processes_of, word_repository, word_settings, working
 from tests.sandbox_runtime.source.repositories import commit
-
-
-def slow(service: Platform, folder: Path, slower: int = 10, **given: Any) -> Work:
-    """A job whose examples take long enough for something to happen meanwhile."""
-    settings = word_settings(folder / "log", metric_calls=200, slower=slower)
-    return service.submit(word_repository(folder / "repo"), {**settings, **given})
-
-
-def begun(job: Work) -> bool:
-    return job.progress.metric_calls > 10
-
-
-def test_a_cancelled_job_ends_at_once_and_its_token_with_it(service: Platform, tmp_path: Path) -> None:
-    job = slow(service, tmp_path)
-    with working(service.parts(), service.place()):
-        service.until(job, begun)
-        token = (tmp_path / "jobs" / f"{job.id}-1" / "token").read_text().strip()
-        assert service.tokens.check(token) is not None
-        cancelled = control.cancel(service.of("acme"), service.journals, service.get(job), "key:ann")
-        assert cancelled.status == "cancelled"
-        assert service.tokens.check(token) is None
-        until(lambda: not processes_of(job), "the processes of the job to end")
-        rows = len(executions(tmp_path / "log"))
-    assert len(executions(tmp_path / "log")) == rows
-    assert service.journals.run(job.id).status == "cancelled"
-    assert service.get(job).status == "cancelled"
 
 
 def test_a_job_that_is_handed_over_continues_where_it_was_and_a_new_budget_reaches_it_while_it_runs(
     service: Platform, tmp_path: Path
 ) -> None:
     # What is left takes longer than the way of the new budget.
-    job = slow(service, tmp_path, slower=30, max_metric_calls=400)
+    settings = word_settings(tmp_path / "log", metric_calls=400, slower=30)
+    job = service.submit(word_repository(tmp_path / "repo"), settings)
     with working(service.parts(), service.place()):
-        service.until(job, begun)
+        service.until(job, lambda found: found.progress.metric_calls > 10)
     left = service.get(job)
     assert (left.status, left.reason) == ("pending", "the service was stopped")
     assert not processes_of(job)

@@ -5,7 +5,6 @@ import pickle
 import threading
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
 from evolverpc_common.installation import installed_version
@@ -43,18 +42,8 @@ def score(row, output):
 def placed(service: Platform, tasks: int) -> Work:
     """The first attempt at a batch, which no process makes yet."""
     commit(service.folder / "repo", {"program.py": PROGRAM, "gepa.toml": 'program = "program.py"\n'})
-    repo = str(service.folder / "repo")
     rows = tuple({"row": {"text": f"t{at}"}, "task_id": str(at)} for at in range(tasks))
-    batch = Work(
-        tenant="acme",
-        id=new_id("batch"),
-        what="rollouts",
-        repo_url=repo,
-        settings={"repo": repo, "pass_env": ["OWN_KEY"]},
-        created_by="key:test",
-        program=ProgramWork(tasks=rows),
-    )
-    service.records.insert(batch)
+    service.work("rollouts", service.folder / "repo", ProgramWork(tasks=rows), pass_env=["OWN_KEY"])
     found = Queue(service.records).take()
     assert found is not None
     return found
@@ -119,7 +108,8 @@ def test_the_api_keeps_no_result_in_memory_and_nothing_of_an_attempt_that_has_en
     work, http = attempt
 
     def kept() -> list[KeptResults]:
-        return [each for each in gc.get_objects() if isinstance(each, KeptResults) and each._work.id == work.id]
+        present = gc.get_objects()  # proxies of other tests are among them, whose objects may be gone
+        return [each for each in present if type(each) is KeptResults and each._work.id == work.id]
 
     assert http.begin() is not None
     http.report(Report(message=TaskDone(index=0, result={"status": "ok", "output": 100_000 * "x"})))
@@ -161,13 +151,6 @@ def test_a_paused_batch_has_its_attempt_stop_waits_and_continues(
     again = Queue(service.records).take()
     assert again is not None
     assert (again.id, again.attempts) == (work.id, 2)
-
-
-def test_the_token_of_the_optimizer_gets_no_secret(service: Platform, attempt: tuple[Work, HttpAttemptService]) -> None:
-    work, _ = attempt
-    for role, status in (("job", 403), ("attempt", 200)):
-        headers = {"Authorization": f"Bearer {service.tokens.issue(work, role=role)}"}  # type: ignore[arg-type]
-        assert httpx.post(f"{service.api}/job/{work.id}/attempt/begin", headers=headers).status_code == status
 
 
 def test_an_api_that_is_away_is_asked_again(service: Platform) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from gepa_service.jobs import shared_processes
 from gepa_service.jobs.dispatcher_lease import ID, LeaseRecord
-from gepa_service.jobs.dispatcher_lease import ID as LEASE
 from gepa_service.jobs.ended_by import STOPPED
 from gepa_service.jobs.parts import Revealed
 from gepa_service.jobs.process_works import ProcessWorks
@@ -107,20 +106,10 @@ def warm(service: Platform) -> int:
 
 def begun(service: Platform, program: Path, row: dict[str, Any] | None = None, **settings: Any) -> Work:
     """Submit a step on a row."""
-    id_ = new_id("step")
     mutation = {"kind": PROMPT, "texts": {"prompt": "better"}}
     tasks = ({"task_id": "0", "row": row or {"text": "t"}},)
-    work = Work(
-        tenant="acme",
-        id=id_,
-        what="step",
-        repo_url=str(program),
-        settings={"repo": str(program), **settings},
-        program=ProgramWork(mutation=mutation, tasks=tasks, makes=f"program_{id_}"),
-        created_by="key:test",
-    )
-    service.records.insert(work)
-    return work
+    made = ProgramWork(mutation=mutation, tasks=tasks, makes=new_id("program"))
+    return service.work("step", program, made, **settings)
 
 
 def priced(base_url: str) -> dict[str, Any]:
@@ -297,7 +286,7 @@ def until_warm(service: Platform) -> None:
     """Wait until a dispatcher that was asked from now on states that a sandbox waits."""
 
     def lease() -> LeaseRecord:
-        found = service.records.get(LeaseRecord, TENANTS, LEASE)
+        found = service.records.get(LeaseRecord, TENANTS, ID)
         assert found is not None
         return found
 

@@ -1,7 +1,5 @@
 """What every store of records promises."""
 
-import threading
-
 import pytest
 
 from gepa_service.records.open_records import open_records
@@ -164,27 +162,6 @@ def test_a_change_is_made_on_top_of_what_others_wrote(records: RecordStore, anot
     records.delete(after)
     with pytest.raises(RecordChanged):
         changed(records, after, lambda found: found.model_copy(update={"number": 0}))
-
-
-def test_of_many_inserts_at_once_one_succeeds(records: RecordStore) -> None:
-    start, outcomes = threading.Barrier(8), []
-
-    def insert(number: int) -> None:
-        start.wait(10)
-        try:
-            records.insert(sample("s1", number=number))
-            outcomes.append(number)
-        except RecordExists:
-            outcomes.append(None)
-
-    threads = [threading.Thread(target=insert, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    (winner,) = [number for number in outcomes if number is not None]
-    assert len(outcomes) == 8
-    assert records.get(Sample, "acme", "s1").number == winner
 
 
 def test_a_closed_store_is_unavailable_and_may_be_closed_again(records: RecordStore) -> None:

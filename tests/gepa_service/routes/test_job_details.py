@@ -26,15 +26,3 @@ async def test_each_detail_of_a_run_is_there_for_its_tenant_alone(
         assert answer.status_code == 200, (path, answer.text)
         assert answer.json()[member] is not None
         assert (await stranger("GET", f"/job/{ended.id}/{path}")).status_code == 404
-
-
-async def test_what_a_run_lacks_is_named(viewer: Caller, ended: Work) -> None:
-    for path, text in (
-        ("cell?candidate=9999&row=0", "no candidate 9999"),
-        ("cell?candidate=0&row=9999", "no validation row at place 9999"),
-        ("text?candidate=0&component=absent", "no component 'absent'"),
-        ("transcript?at=0", "no change of code"),
-    ):
-        answer = await viewer("GET", f"/job/{ended.id}/{path}")
-        assert answer.status_code == 404
-        assert text in answer.json()["detail"]

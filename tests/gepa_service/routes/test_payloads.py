@@ -9,20 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
-from gepa_service.api.app_state import Service
-from gepa_service.auth.keys import make_key
-from gepa_service.auth.oidc import OidcTokens
-from gepa_service.auth.recognize import Recognizer
 from gepa_service.model.program_version import Installation, Program
 from gepa_service.model.work import ENDED, Work
 from gepa_service.records.store import TenantRecords
-from gepa_service.repositories.repository_access import RepositoryPolicy
 from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import LOOPBACK, platform, working
+from tests.gepa_service.platform import platform, whole_api, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.gepa_service.routes.test_rollouts import polled
-from tests.gepa_service.serving import served
 from tests.rpc_server.dspy.conftest import dspy_python
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.waiting import eventually
@@ -126,17 +120,8 @@ def repository(tmp_path: Path, dspy_python: Path) -> str:
 async def running(tmp_path: Path) -> AsyncIterator[tuple[Caller, TenantRecords]]:
     """An editor of a whole service with a worker, and the editor's records."""
     with platform(tmp_path) as opened:
-        opened.tenant("acme")
-        key, record = make_key("acme", "payloads", "editor")
-        opened.records.insert(record)
-        service = Service(
-            records=opened.records,
-            journals=opened.journals_url,
-            recognize=Recognizer(opened.records, opened.tokens, OidcTokens([])),
-            public_url="http://127.0.0.1",
-            repositories=RepositoryPolicy(allow_local=True, allow_networks=LOOPBACK),
-        )
-        with served(service) as url, working(opened.parts(), opened.place()):
+        key = opened.key("acme", "editor")
+        with whole_api(opened) as url, working(opened.parts(), opened.place()):
             async with httpx.AsyncClient(base_url=url, timeout=WAIT_S) as client:
                 yield Caller(client, key), opened.of("acme")
 
@@ -222,15 +207,11 @@ async def test_a_dspy_program_is_optimized_changed_by_steps_and_run_in_a_batch(
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("execute-step-prompt", {"mutation_type": "merge"}, "mutation_type"),
-    ("execute-step-prompt", {"mutation_type": None}, "mutation_type"),
     ("execute-step-prompt", {"candidate": None}, "candidate"),
-    ("execute-step-prompt", {"candidate": {"judge.predict": 5}}, "candidate.judge.predict"),
     ("execute-step-prompt", {"candidate": {}}, "candidate"),
     ("execute-step-prompt", {"candidate": {"nonesuch": "a"}}, "candidate"),
     ("execute-step-prompt", {"candidate": {"git_branch": "a"}}, "candidate"),
     ("execute-step-prompt", {"change_request": "Strip."}, "change_request"),
-    ("execute-step-prompt", {"test_examples": [5]}, "test_examples.0"),
-    ("execute-step-prompt", {"capture_traces": "maybe"}, "capture_traces"),
     ("execute-step-prompt", {"program_id": "a b"}, "program_id"),
     ("execute-step-prompt", {"program_id": "program_1"}, "program_id"),
     ("execute-step-prompt", {"entry_point": "--help"}, "entry_point"),
@@ -241,22 +222,18 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("execute-step-prompt", {"repo_url": "https://example.org/a/b"}, "repo_url"),
     ("execute-step-prompt", {"options": {"seed": 1}}, "options.seed"),
     ("execute-step-code", {"change_request": None}, "change_request"),
-    ("execute-step-code", {"change_request": 5}, "change_request"),
     ("execute-step-code", {"diff": "--- a"}, "change_request"),
     ("execute-step-code", {"client_id": None, "parent_program_id": None}, "parent_program_id"),
     ("rollouts-batch", {"agent_id": None}, "agent_id"),
-    ("rollouts-batch", {"agent_id": 5}, "agent_id"),
     ("rollouts-batch", {"client_id": "another"}, "client_id"),
     ("rollouts-batch", {"agent_version_id": "of_another_line"}, "agent_version_id"),
     ("rollouts-batch", {"candidate": {"a": "b"}}, "system_prompt"),
-    ("rollouts-batch", {"system_prompt": 5}, "system_prompt"),
     ("rollouts-batch", {"tasks": []}, "tasks"),
     ("rollouts-batch", {"tasks": [{"task_id": "a"}]}, "tasks.0.user_message"),
     ("rollouts-batch", {"tasks": [{"user_message": "a", "row": {}}]}, "tasks.0.row"),
     ("rollouts-batch", {"tasks": [{"user_message": "a", "context": 5}]}, "tasks.0.context"),
     ("rollouts-batch", {"tasks": [{"task_id": "a", "user_message": "a"}] * 2}, "task_id"),
     ("rollouts-batch", {"config": {"parallelism": 0}}, "config.parallelism"),
-    ("rollouts-batch", {"config": {"timeout_per_task_ms": "soon"}}, "config.timeout_per_task_ms"),
     ("rollouts-batch", {"config": {"model_id": ""}}, "config.model_id"),
     ("rollouts-batch", {"parallelism": 5}, "parallelism"),
 ]

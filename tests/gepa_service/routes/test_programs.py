@@ -117,6 +117,16 @@ def changed(tmp_path: Path) -> tuple[Path, str, str]:
     return folder, base, patch
 
 
+def connected(acme: TenantRecords, github: LoopbackGitHub, folder: Path, base: str, path: str = "") -> dict[str, Any]:
+    """Serve the repository of a folder and connect it, or a path of it; return the fields of versions of `base`."""
+    github.add("owner/name", folder)
+    acme.insert(Installation(tenant="acme", id="42", installation_id=str(INSTALLATION), account="owner"))
+    url = github.url("owner/name") + path
+    given = {"installation_id": str(INSTALLATION), "default_branch": "trunk", "head": base}
+    acme.insert(Repository(tenant="acme", id="client_1", repo_url=url, **given))
+    return {"client_id": "client_1", "base_commit": base}
+
+
 async def test_a_version_is_delivered_as_a_pull_request_once(
     github: LoopbackGitHub,
     github_client: httpx.AsyncClient,
@@ -125,19 +135,9 @@ async def test_a_version_is_delivered_as_a_pull_request_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder, base, patch = changed
-    github.add("owner/name", folder)
-    acme.insert(Installation(tenant="acme", id="42", installation_id=str(INSTALLATION), account="owner"))
-    repository = Repository(
-        tenant="acme",
-        id="client_1",
-        repo_url=github.url("owner/name"),
-        installation_id=str(INSTALLATION),
-        default_branch="trunk",
-        head=base,
-    )
-    acme.insert(repository)
     certificate = {"statement": "It improved."}
-    version(acme, "a", client_id="client_1", base_commit=base, patch=patch, certificate=certificate, verdict="improved")
+    fields = {"patch": patch, "certificate": certificate, "verdict": "improved"}
+    version(acme, "a", **connected(acme, github, folder, base), **fields)
     editor = Caller(github_client, "acme-editor")
     acme.insert(Delivery(tenant="acme", id="program_a", branch="program_a", commit="", actor="key:gone"))
     assert (await editor("POST", "/program/program_a/deliver", {})).status_code == 409, "it is being delivered"
@@ -162,11 +162,7 @@ async def test_a_delivered_branch_has_the_files_from_which_the_program_reads_its
 ) -> None:
     config = 'saved_program_json_path = "saved.json"\nseed_candidate = "texts/seed.json"\n'
     base = commit(tmp_path / "program", {"app/gepa.toml": config, "app/saved.json": "{}\n"})
-    github.add("owner/name", tmp_path / "program")
-    acme.insert(Installation(tenant="acme", id="42", installation_id=str(INSTALLATION), account="owner"))
-    url = f"{github.url('owner/name')}#app"
-    acme.insert(Repository(tenant="acme", id="client_1", repo_url=url, installation_id="42", head=base))
-    saved: dict[str, Any] = {"program_json": {"judge": "b\u00e4r"}, "client_id": "client_1", "base_commit": base}
+    saved = {"program_json": {"judge": "b\u00e4r"}, **connected(acme, github, tmp_path / "program", base, "#app")}
     version(acme, "a", **saved)
     version(acme, "b", **saved, program_json_path="made/best.json", job_id="step_1")
     editor = Caller(github_client, "acme-editor")
@@ -185,12 +181,8 @@ async def test_a_patch_that_does_not_apply_is_reported_and_can_be_delivered_late
     github: LoopbackGitHub, github_client: httpx.AsyncClient, acme: TenantRecords, changed: tuple[Path, str, str]
 ) -> None:
     folder, base, patch = changed
-    github.add("owner/name", folder)
-    acme.insert(Installation(tenant="acme", id="42", installation_id=str(INSTALLATION), account="owner"))
-    url = github.url("owner/name")
-    acme.insert(Repository(tenant="acme", id="client_1", repo_url=url, installation_id="42", head=base))
     broken = patch.replace("print('one')", "print('none')")
-    version(acme, "a", client_id="client_1", base_commit=base, patch=broken)
+    version(acme, "a", patch=broken, **connected(acme, github, folder, base))
     editor = Caller(github_client, "acme-editor")
     for _ in range(2):
         refused = await editor("POST", "/program/program_a/deliver", {})

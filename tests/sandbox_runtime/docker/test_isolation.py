@@ -12,7 +12,8 @@ from sandbox_runtime.backends.docker.container import container_name
 from sandbox_runtime.backends.docker.docker_command import image_id, run_docker
 from tests.sandbox_runtime.backend import BackendUnderTest, parse_request
 from tests.sandbox_runtime.bubblewrap.test_gateway_session import Echoing
-from tests.sandbox_runtime.suite.acting import SOON_S, another_process, line_of, output, until, up
+from tests.sandbox_runtime.suite.acting import SOON_S, another_process, line_of, output, up
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.long
 
@@ -70,14 +71,7 @@ async def test_a_container_ends_with_the_process_that_started_it(backend: Backen
     with another_process(backend) as other:
         id_ = await line_of(other)
         other.send_signal(signal.SIGKILL)
-
-        async def gone() -> bool:
-            listed = await asyncio.to_thread(
-                run_docker, "ps", "--all", "--quiet", "--filter", f"name={container_name(id_)}"
-            )
-            return not listed
-
-        await until(gone)
+        await eventually(lambda: not run_docker("ps", "--all", "--quiet", "--filter", f"name={container_name(id_)}"))
         assert await backend.runtime.sweep({"suite": backend.run}) == [id_]
         assert await backend.left() == []
 

@@ -26,10 +26,16 @@ WORKSPACE = {
     "package.json": """{"name": "all", "workspaces": ["{apps,libs}/*"],
         "scripts": {"postinstall": "node apps/bot/patch.js"}}""",
     "apps/bot/package.json": '{"name": "bot", "dependencies": {"ms": "*"}}',
-    "apps/bot/patch.js": "require('fs').writeFileSync('node_modules/patched', require('ms'));",
+    "apps/bot/patch.js": """const fs = require('fs');
+        fs.writeFileSync('node_modules/patched', require('ms'));
+        fs.mkdirSync('node_modules/nameless');
+        fs.writeFileSync('node_modules/nameless/package.json', '{}');""",
+    "apps/bot/.npmrc": "unknown-key=1\nloglevel=warn\n",  # of which npm warns
     "libs/ms/package.json": '{"name": "ms", "version": "9.0.0"}',
     "libs/ms/index.js": "module.exports = 'ours';",
+    "demo/package.json": '{"dependencies": {"ms": "file:../libs/ms"}}',
 }
+"""Neither `demo` nor the package `nameless` has a name, by which a package is a copy of another."""
 
 
 def program(files: Mapping[str, str], folder: str) -> Recipe:
@@ -49,6 +55,7 @@ async def test_the_workspaces_own_packages_lead_to_the_files_of_each_sandbox(
     modules = Path(built.env["NODE_PATH"])
     assert (modules / "ms").readlink() == Path("/workspace/program/libs/ms")
     assert (modules / "patched").read_text() == "ours"
+    assert (modules / "nameless/package.json").exists()
     assert not (modules.parent / "libs/ms/index.js").exists()
     assert built.path[:2] == (f"{modules.parent}/apps/bot/node_modules/.bin", f"{modules}/.bin")
     assert built.python is None
@@ -62,8 +69,8 @@ async def test_the_workspaces_own_packages_lead_to_the_files_of_each_sandbox(
 async def test_a_package_outside_of_the_workspaces_has_packages_of_its_own(
     environments: EnvironmentCache, run: HostRun
 ) -> None:
-    files = {**WORKSPACE, "package-lock.json": "{}", "demo/package.json": '{"dependencies": {"ms": "file:../libs/ms"}}'}
-    built = await environments.ready(program(files, "demo"), run=run, on_progress=print)
+    recipe = program({**WORKSPACE, "package-lock.json": "{}"}, "demo")
+    built = await environments.ready(recipe, run=run, on_progress=print)
     modules = Path(built.env["NODE_PATH"]).parent / "demo/node_modules"
     assert (modules / "ms").readlink() == Path("/workspace/program/libs/ms")
 
@@ -87,15 +94,6 @@ async def test_a_package_that_cannot_lead_to_the_files_of_each_sandbox_is_named(
 
 
 @needs_npm
-async def test_a_package_without_a_name_is_no_copy_of_another(environments: EnvironmentCache, run: HostRun) -> None:
-    act = "mkdir -p node_modules/x && echo {} > node_modules/x/package.json"
-    files = {"package.json": json.dumps({"name": "x", "dependencies": {}, "scripts": {"postinstall": act}})}
-    files |= {"package-lock.json": "{}", "demo/package.json": "{}\n"}
-    built = await environments.ready(program(files, ""), run=run, on_progress=print)
-    assert exists(f"{built.env['NODE_PATH']}/x/package.json")
-
-
-@needs_npm
 async def test_a_folder_of_commands_that_leads_out_of_the_environment_is_refused(
     environments: EnvironmentCache, cache: Path, run: HostRun, tmp_path: Path
 ) -> None:
@@ -104,13 +102,6 @@ async def test_a_folder_of_commands_that_leads_out_of_the_environment_is_refused
     with pytest.raises(EnvironmentMissing, match=f"node_modules/.bin leads to {tmp_path}/outside, out of"):
         await environments.ready(program(files, ""), run=run, on_progress=print)
     assert places(cache) == []
-
-
-@needs_npm
-async def test_warnings_of_npm_do_not_move_the_installation(environments: EnvironmentCache, run: HostRun) -> None:
-    files = {**WORKSPACE, "apps/bot/.npmrc": "unknown-key=1\nloglevel=warn\n", ".npmrc": "unknown-key=1\n"}
-    built = await environments.ready(program(files, "apps/bot"), run=run, on_progress=print)
-    assert exists(f"{built.env['NODE_PATH']}/patched")
 
 
 @needs_npm

@@ -208,8 +208,8 @@ async def test_plain_http_is_forwarded_to_one_host_without_the_proxy_headers(ope
     async with opened() as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         reader, writer = await asyncio.open_connection("127.0.0.1", int(one.tunnel.rpartition(":")[2]))
-        proof = base64.b64encode(f"sandbox:{one.token}".encode()).decode()
-        head = f"GET http://127.0.0.1:{echo.port}/a?b HTTP/1.1\r\nHost: evil\r\nProxy-Authorization: Basic {proof}\r\n"
+        proof = base64.b64encode(f"any:{one.token}".encode()).decode()
+        head = f"GET http://127.0.0.1:{echo.port}/a?b HTTP/1.1\r\nHost: evil\r\nProxy-Authorization: basic {proof}\r\n"
         writer.write(f"{head}Connection: keep-alive\r\nX-Mine: 1\r\nContent-Length: 4\r\n\r\nbody".encode())
         writer.write_eof()
         received = (await asyncio.wait_for(reader.read(), 30)).decode()
@@ -222,7 +222,6 @@ async def test_plain_http_is_forwarded_to_one_host_without_the_proxy_headers(ope
     ("line", "expected"),
     [
         ("CONNECT {} HTTP/1.1", 200),
-        ("GET http://{}/ HTTP/1.1", 200),
         ("GET / HTTP/1.1", 400),
         ("GET https://{}/ HTTP/1.1", 400),
         ("GET http://user@{}/ HTTP/1.1", 400),
@@ -237,18 +236,9 @@ async def test_plain_http_is_forwarded_to_one_host_without_the_proxy_headers(ope
 async def test_requests_are_parsed_or_refused(opened: Opens, echo: Echo, line: str, expected: int) -> None:
     async with opened() as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
-        if line.startswith("GET http://{}") and expected == 200:
-            reader, writer = await asyncio.open_connection("127.0.0.1", int(one.tunnel.rpartition(":")[2]))
-            proof = base64.b64encode(f"any:{one.token}".encode()).decode()
-            writer.write(
-                f"{line.format(f'127.0.0.1:{echo.port}')}\r\nProxy-Authorization: basic {proof}\r\n\r\n".encode()
-            )
-            assert (await asyncio.wait_for(reader.readline(), 30)) == b"GET / HTTP/1.1\r\n"
-            writer.close()
-        else:
-            answered = await connect(one, f"127.0.0.1:{echo.port}", line=line)
-            answered.writer.close()
-            assert answered.status == expected
+        answered = await connect(one, f"127.0.0.1:{echo.port}", line=line)
+        answered.writer.close()
+        assert answered.status == expected
 
 
 async def test_a_token_is_valid_only_at_its_own_sandboxs_proxy(opened: Opens, echo: Echo) -> None:

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from sandbox_runtime.api.egress import Open
-from sandbox_runtime.gateway import configured
+from sandbox_runtime.gateway import configured, openai
 from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Recorded, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, chunk, events, replying
 
@@ -127,15 +127,9 @@ async def test_an_unreachable_provider_costs_nothing_and_its_error_hides_its_add
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    gone = configured("gone", f"http://127.0.0.1:{port}/v1", {"GONE": KEY}, key_env="GONE")
-    async with opened(providers=(gone,)) as gateway:
-        session = gateway.open_session("sandbox-1", Open())
-        models, tunnel = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
-        url = f"http://127.0.0.1:{models.getsockname()[1]}"
-        await session.serve(models, tunnel)
-        token = session.env(url, url)["GONE_API_KEY"]
-        headers = {"Authorization": f"Bearer {token}"}
-        async with http.post(f"{url}/gone/v1/chat/completions", json=ASKED, headers=headers) as response:
+    async with opened(providers=(openai(KEY, f"http://127.0.0.1:{port}/v1"),)) as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http) as response:
             assert response.status == 502 and str(port) not in await response.text()
     assert [(call.status, call.cost_usd) for call in recorded.calls] == [(None, 0.0)]
 

@@ -28,7 +28,7 @@ def attempts(*modules: str) -> list[str]:
     return found
 
 
-FLOODS = attempts("floods")
+FLOODS = [*attempts("floods"), "end_the_parent"]
 OTHERS = attempts("reading", "processes", "privileges", "writing", "network", "keys", "forging")
 
 
@@ -44,7 +44,7 @@ async def test_no_attempt_escapes_the_sandbox(hostile: HostileSetup) -> None:
 
     results = await hostile.evaluate(OTHERS)
 
-    assert len(OTHERS) >= 40
+    assert len(OTHERS) >= 30
     kept = dict(zip(OTHERS, results, strict=True))
     out = [f"{name}: {result}" for name, result in kept.items() if result["score"] != 1.0]
     assert not out, "these escaped, or did not finish:\n" + "\n".join(out)

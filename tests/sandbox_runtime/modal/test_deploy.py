@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.modal_cloud import Cloud
+from tests.support.waiting import until
 
 SOURCE = Path(__file__).parents[3] / "deploy" / "modal_app.py"
 CLIENT = """#!{python}
@@ -122,7 +122,7 @@ def test_a_git_token_is_passed_in_a_file_that_only_its_owner_reads(
     assert "GIT_TOKEN" not in os.environ
 
 
-async def test_the_functions_have_a_timeout_retries_the_store_and_a_volume_for_results(
+async def test_the_functions_have_the_store_a_volume_for_results_and_what_they_import(
     cloud: Cloud, deployed: ModuleType
 ) -> None:
     cloud.control.secrets["evolverpc"] = {"GEPA_STORE": "mongodb://db.example/evolverpc"}
@@ -130,8 +130,6 @@ async def test_the_functions_have_a_timeout_retries_the_store_and_a_volume_for_r
     functions = cloud.control.functions
     assert functions.keys() == {"optimize", "publish"}
     optimize = functions["optimize"]
-    assert optimize.timeout_secs == 24 * 3600
-    assert optimize.retry_policy.retries == 10
     assert list(optimize.secret_ids) == ["st-evolverpc"]
     assert [(mount.volume_id, mount.mount_path) for mount in optimize.volume_mounts] == [("vo-evolverpc-runs", "/runs")]
     installed = cloud.control.images[optimize.image_id].dockerfile_commands
@@ -200,11 +198,7 @@ def test_an_optimizer_whose_machine_is_preempted_is_signalled_and_awaited(deploy
         f"module.run_to_its_end([sys.executable, '-c', {script!r}], Path({str(tmp_path)!r}))\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True) as function:
-        up = threading.Event()
-        for _ in range(1000):
-            if (tmp_path / "up").exists():
-                break
-            up.wait(0.01)
+        until((tmp_path / "up").exists)
         function.send_signal(signal.SIGINT)
         function.wait(15)
     assert (tmp_path / "kept").exists()

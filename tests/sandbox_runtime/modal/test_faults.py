@@ -8,11 +8,11 @@ import pytest
 from grpclib import Status
 from modal_proto import api_pb2
 
-from sandbox_runtime import Command, RuntimeThrottled, RuntimeUnavailable, Sandbox, SandboxError, SandboxGone
+from sandbox_runtime import Command, RuntimeThrottled, RuntimeUnavailable, SandboxError, SandboxGone
 from sandbox_runtime.backends.modal import commands
 from sandbox_runtime.backends.modal.backend import ModalBackend
 from sandbox_runtime.runtime import Runtime
-from tests.sandbox_runtime.modal.echo_server import MAIN, WAIT_S, spec
+from tests.sandbox_runtime.modal.echo_server import WAIT_S, spec
 from tests.support.modal_cloud import Cloud
 from tests.support.waiting import eventually
 
@@ -128,31 +128,23 @@ async def test_a_close_that_modal_refuses_raises_and_can_be_repeated(cloud: Clou
     assert cloud.running == []
 
 
-async def test_a_sandbox_whose_process_was_killed_is_swept_and_no_other(cloud: Cloud, runtime: Runtime) -> None:
+async def test_a_sandbox_whose_process_was_killed_is_swept_and_none_of_another_owner(
+    cloud: Cloud, runtime: Runtime
+) -> None:
     mine = await runtime.start(spec(cloud, labels={"run": "r"}))
     async with Runtime(ModalBackend()) as another:
-        orphan = await another.start(spec(cloud, labels={"run": "r"}))
-        await sweeps_the_orphan_alone(cloud, runtime, mine, orphan)
-
-
-async def sweeps_the_orphan_alone(cloud: Cloud, runtime: Runtime, mine: Sandbox, orphan: Sandbox) -> None:
-    ended = await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", "")
-    await ended.wait()
-    tags = cloud.box(orphan.id).tags
-    _, _, rest = tags["evolverpc-owner"].partition(".")
-    tags["evolverpc-owner"] = f"{ended.pid}.{rest}"
-    listed = {of.id: of.orphan for of in await runtime.found({"run": "r"})}
-    assert listed == {mine.id: False, orphan.id: True}
-    assert await runtime.sweep({"run": "other"}) == []
-    assert await runtime.sweep() == [orphan.id]
-    assert cloud.running == [mine.id]
-    assert await runtime.sweep({"run": "r"}, orphans_only=False) == [mine.id]
-    assert (await asyncio.wait_for(mine.wait(), WAIT_S)).kind == "terminated"
-
-
-async def test_another_owners_sandbox_in_the_same_app_is_left_alone(cloud: Cloud, runtime: Runtime) -> None:
-    sandbox = await runtime.start(spec(cloud, main=MAIN))
-    cloud.box(sandbox.id).tags = {"purpose": "unknown"}
-    assert await runtime.found() == []
-    assert await runtime.sweep(orphans_only=False) == []
-    assert cloud.running == [sandbox.id]
+        orphan, foreign = [await another.start(spec(cloud, labels={"run": "r"})) for _ in range(2)]
+        cloud.box(foreign.id).tags = {"purpose": "unknown"}
+        ended = await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", "")
+        await ended.wait()
+        tags = cloud.box(orphan.id).tags
+        _, _, rest = tags["evolverpc-owner"].partition(".")
+        tags["evolverpc-owner"] = f"{ended.pid}.{rest}"
+        listed = {of.id: of.orphan for of in await runtime.found()}
+        assert listed == {mine.id: False, orphan.id: True}
+        assert await runtime.sweep({"run": "other"}) == []
+        assert await runtime.sweep() == [orphan.id]
+        assert cloud.running == [mine.id, foreign.id]
+        assert await runtime.sweep({"run": "r"}, orphans_only=False) == [mine.id]
+        assert (await asyncio.wait_for(mine.wait(), WAIT_S)).kind == "terminated"
+        assert cloud.running == [foreign.id]

@@ -11,10 +11,9 @@ from evolverpc_common.python_tools import PythonInstall
 from sandbox_runtime import Command, EnvironmentMissing, Recipe
 from sandbox_runtime.backends import image_setup
 from sandbox_runtime.backends.image_setup import install, read_recipe, write_recipe
-from sandbox_runtime.backends.modal import images
 from sandbox_runtime.backends.own_packages import name_of
 from sandbox_runtime.runtime import Runtime
-from tests.sandbox_runtime.modal.echo_server import published, spec
+from tests.sandbox_runtime.modal.echo_server import spec
 from tests.support.modal_cloud import Cloud
 
 RECIPE = Recipe(python=">=3.11", node="20", packages=("idna",))
@@ -38,7 +37,9 @@ async def test_start_builds_nothing(cloud: Cloud, runtime: Runtime) -> None:
     assert cloud.boxes == []
 
 
-async def test_a_published_image_is_found_by_its_recipe(cloud: Cloud, runtime: Runtime) -> None:
+async def test_a_published_image_is_found_by_its_recipe_and_built_again_only_on_demand(
+    cloud: Cloud, runtime: Runtime
+) -> None:
     progress: list[str] = []
     made = await runtime.prepare(RECIPE, on_progress=progress.append, rebuild=True)
     built = cloud.count("ImageGetOrCreate")
@@ -48,6 +49,8 @@ async def test_a_published_image_is_found_by_its_recipe(cloud: Cloud, runtime: R
     assert cloud.count("ImageGetOrCreate") == built
     assert cloud.control.published == {name_of(RECIPE): found.image}
     assert any(name_of(RECIPE) in line for line in progress)
+    forced = [asked.message.force_build for asked in cloud.asked if asked.method == "ImageGetOrCreate"]
+    assert forced == [False] * (built - 1) + [True]
     has_our_own_code_the_recipe_and_what_installs_it(cloud)
 
 
@@ -61,20 +64,6 @@ def has_our_own_code_the_recipe_and_what_installs_it(cloud: Cloud) -> None:
     assert {f"{site}/protocol/__init__.py", f"{site}/rpc_server/__main__.py"} <= mounted
     assert "/opt/recipe/recipe.json" in mounted
     assert not any("__pycache__" in name or "gepa_client" in name for name in mounted)
-
-
-async def test_a_recipe_is_published_again_only_on_demand(
-    cloud: Cloud, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(images, "PACKAGES", ("protocol",))  # that much is less to send
-    published(cloud, RECIPE)
-    prepared = await runtime.prepare(RECIPE, on_progress=lambda _: None)
-    assert cloud.count("ImagePublish") == 0
-    anew = await runtime.prepare(RECIPE, on_progress=lambda _: None, rebuild=True)
-    assert cloud.count("ImagePublish") == 1
-    assert anew.image != prepared.image
-    forced = [asked.message for asked in cloud.asked if asked.method == "ImageGetOrCreate"]
-    assert [one.force_build for one in forced] == [False] * (len(forced) - 1) + [True]
 
 
 def test_a_recipe_is_read_with_the_input_of_its_checkout(tmp_path: Path) -> None:

@@ -50,10 +50,13 @@ class FakeSandbox:
 
 
 class FakeStarter:
-    """Start fake sandboxes; `before` runs at each start and may raise or wait."""
+    """Start fake sandboxes of a kind; `before` runs at each start and may raise or wait."""
 
-    def __init__(self, before: Callable[[int], Any] | None = None) -> None:
+    def __init__(
+        self, before: Callable[[int], Any] | None = None, kind: Callable[[str], FakeSandbox] = FakeSandbox
+    ) -> None:
         self.before = before
+        self.kind = kind
         self.begun = 0
         self.cancelled = 0
         self.made: list[FakeSandbox] = []
@@ -68,7 +71,7 @@ class FakeStarter:
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        self.made.append(FakeSandbox(f"s{len(self.made)}-{number}"))
+        self.made.append(self.kind(f"s{len(self.made)}-{number}"))
         return self.made[-1]
 
     @property

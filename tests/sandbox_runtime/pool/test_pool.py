@@ -238,21 +238,14 @@ async def test_a_sandbox_that_cannot_be_freed_is_reported_and_replaced(tmp_path:
             await super().close()
             raise SandboxError("a process stays")
 
-    made: list[Sticky] = []
-
-    async def start(number: int) -> Sticky:
-        made.append(Sticky(f"m{number}-{len(made)}"))
-        return made[-1]
-
-    yard = FakeStarter()
-    yard.start = start  # type: ignore[method-assign,assignment]
+    yard = FakeStarter(kind=Sticky)
     async with pool_of(yard, 2, tmp_path) as (pool, watched):
         await watched.until(lambda: pool.ready == 2)
-        made[0].die()
-        await watched.until(lambda: pool.ready == 2 and len(made) == 3)
+        yard.made[0].die()
+        await watched.until(lambda: pool.ready == 2 and len(yard.made) == 3)
         (event,) = [one for one in watched.events if one.kind == "not_freed"]
-        assert (event.id, event.detail) == (made[0].id, "a process stays")
-        assert made[2].url in listed(tmp_path)
+        assert (event.id, event.detail) == (yard.made[0].id, "a process stays")
+        assert yard.made[2].url in listed(tmp_path)
     assert watched.kinds().count("not_freed") == 3
     assert "gave_up" not in watched.kinds()
 
@@ -262,14 +255,10 @@ async def test_closing_waits_no_longer_than_it_may_for_one_that_does_not_end(tmp
 
     class Stuck(FakeSandbox):
         async def close(self) -> None:
+            await super().close()
             await never.wait()
 
-    async def start(number: int) -> Stuck:
-        return Stuck(f"m{number}")
-
-    yard = FakeStarter()
-    yard.start = start  # type: ignore[method-assign,assignment]
-    async with pool_of(yard, 1, tmp_path, close_s=0.02) as (pool, watched):
+    async with pool_of(FakeStarter(kind=Stuck), 1, tmp_path, close_s=0.02) as (pool, watched):
         await pool.first_ready()
     assert watched.kinds()[-1] == "not_freed"
     assert "did not end" in watched.events[-1].detail

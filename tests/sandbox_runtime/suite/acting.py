@@ -7,7 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from sandbox_runtime import Command, Sandbox
@@ -24,16 +24,6 @@ async def up(backend: BackendUnderTest, **changes: object) -> AsyncIterator[Sand
         yield sandbox
     finally:
         await sandbox.close()
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(SOON_S):
-        while not await condition():  # noqa: ASYNC110  what is looked at is another process's
-            await asyncio.sleep(0.02)
-
-
-async def some(backend: BackendUnderTest, name: str) -> bool:
-    return bool(backend.processes(name))
 
 
 async def output(sandbox: Sandbox, argv: tuple[str, ...]) -> str:

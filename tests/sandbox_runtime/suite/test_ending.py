@@ -8,7 +8,8 @@ import pytest
 from sandbox_runtime import Command, ResourceLimits, SandboxGone
 from sandbox_runtime.api.sandbox import LOG_BYTES
 from tests.sandbox_runtime.backend import BackendUnderTest, parse_request
-from tests.sandbox_runtime.suite.acting import SOON_S, some, until, up
+from tests.sandbox_runtime.suite.acting import SOON_S, up
+from tests.support.waiting import eventually
 
 
 class TestEnding:
@@ -42,7 +43,7 @@ class TestEnding:
     async def test_closing_ends_commands_that_run(self, backend: BackendUnderTest) -> None:
         sandbox = await backend.runtime.start(backend.spec())
         running = asyncio.create_task(sandbox.exec(backend.shell("sleep 60", env={"BUSY": backend.run})))
-        await until(lambda: some(backend, "BUSY"))
+        await eventually(lambda: backend.processes("BUSY"))
         await sandbox.close()
         with pytest.raises(SandboxGone):
             await asyncio.wait_for(running, SOON_S)
@@ -59,12 +60,9 @@ class TestEnding:
     async def test_the_log_keeps_the_end_of_the_output_of_setup_and_server(self, backend: BackendUnderTest) -> None:
         flood = backend.python("print('x' * 2**20)")
         async with up(backend, setup=(backend.shell("echo first"), flood)) as sandbox:
-
-            async def result() -> bool:
-                return "serving" in await sandbox.logs()
-
-            await until(result)
-            logs = await sandbox.logs()
+            async with asyncio.timeout(SOON_S):
+                while "serving" not in (logs := await sandbox.logs()):  # noqa: ASYNC110  it is another process
+                    await asyncio.sleep(0.02)
             assert len(logs) <= LOG_BYTES
             assert "first" not in logs
         assert (await sandbox.logs()).endswith("serving\n")

@@ -9,7 +9,8 @@ import pytest
 from sandbox_runtime import Command
 from sandbox_runtime.api.sandbox import EXEC_BYTES
 from tests.sandbox_runtime.backend import BackendUnderTest, parse_request
-from tests.sandbox_runtime.suite.acting import SOON_S, some, until, up
+from tests.sandbox_runtime.suite.acting import SOON_S, up
+from tests.support.waiting import eventually
 
 
 class TestExecuting:
@@ -35,32 +36,27 @@ class TestExecuting:
             assert missing.status == 127
             assert b"no-such-command" in missing.stderr
 
-    async def test_a_command_that_times_out_is_ended_with_its_descendants(self, backend: BackendUnderTest) -> None:
+    async def test_a_command_that_times_out_or_ends_or_whose_caller_is_cancelled_ends_with_its_descendants(
+        self, backend: BackendUnderTest
+    ) -> None:
         async with up(backend) as sandbox:
             script = "echo begun; setsid sleep 60 & sleep 60 & sleep 60"
             result = await sandbox.exec(backend.shell(script, timeout_s=0.5, env={"LATE": backend.run}))
             assert (result.status, result.timed_out, result.stdout) == (None, True, b"begun\n")
             assert result.seconds < SOON_S
             assert await backend.outlived("LATE") == []
-            assert (await parse_request(await sandbox.endpoint()))[0] == 200
-
-    async def test_processes_that_a_command_leaves_running_are_ended_with_it(self, backend: BackendUnderTest) -> None:
-        async with up(backend) as sandbox:
             began = time.monotonic()
             result = await sandbox.exec(backend.shell("(setsid sleep 60 &); echo done", env={"DAEMON": backend.run}))
             assert (result.status, result.stdout) == (0, b"done\n")
             assert time.monotonic() - began < SOON_S
             assert await backend.outlived("DAEMON") == []
-            assert (await parse_request(await sandbox.endpoint()))[0] == 200
-
-    async def test_a_command_whose_caller_is_cancelled_is_ended(self, backend: BackendUnderTest) -> None:
-        async with up(backend) as sandbox:
             running = asyncio.create_task(sandbox.exec(backend.shell("sleep 60", env={"WANTED": backend.run})))
-            await until(lambda: some(backend, "WANTED"))
+            await eventually(lambda: backend.processes("WANTED"))
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
             assert await backend.outlived("WANTED") == []
+            assert (await parse_request(await sandbox.endpoint()))[0] == 200
 
     async def test_the_end_of_a_commands_output_is_kept(self, backend: BackendUnderTest) -> None:
         async with up(backend) as sandbox:

@@ -8,7 +8,9 @@ from tests.sandbox_runtime.suite.acting import SOON_S, another_process, line_of,
 
 
 class TestFinding:
-    async def test_sandboxes_are_found_by_their_labels(self, backend: BackendUnderTest) -> None:
+    async def test_sandboxes_are_found_and_swept_by_their_labels_and_by_default_orphans_only(
+        self, backend: BackendUnderTest
+    ) -> None:
         async with up(backend, labels={"name": "one"}) as one, up(backend, labels={"name": "two"}) as two:
             found = {each.id: each for each in await backend.runtime.found({"suite": backend.run})}
             assert set(found) == {one.id, two.id}
@@ -18,11 +20,6 @@ class TestFinding:
             named = await backend.runtime.found({"suite": backend.run, "name": "two"})
             assert [each.id for each in named] == [two.id]
             assert await backend.runtime.found({"suite": "another"}) == []
-
-    async def test_a_sweep_ends_sandboxes_with_the_labels_and_by_default_orphans_only(
-        self, backend: BackendUnderTest
-    ) -> None:
-        async with up(backend, labels={"name": "one"}) as one, up(backend, labels={"name": "two"}) as two:
             assert await backend.runtime.sweep({"suite": backend.run}) == []
             wanted = {"suite": backend.run, "name": "one"}
             assert await backend.runtime.sweep(wanted, orphans_only=False) == [one.id]

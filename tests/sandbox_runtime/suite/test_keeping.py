@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from tests.sandbox_runtime.backend import NAMES_OF_ANY_SHELL, BackendUnderTest, parse_request
-from tests.sandbox_runtime.suite.acting import command_lines, environment_of, output, records_of, some, until, up
+from tests.sandbox_runtime.suite.acting import command_lines, environment_of, output, records_of, up
+from tests.support.waiting import eventually
 
 ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 
@@ -37,7 +38,7 @@ class TestKeeping:
         try:
             token = (await sandbox.endpoint()).token
             running = asyncio.create_task(sandbox.exec(backend.shell("sleep 60", env={"BUSY": backend.run})))
-            await until(lambda: some(backend, "BUSY"))
+            await eventually(lambda: backend.processes("BUSY"))
             shown = [repr(spec), repr(sandbox), repr(await sandbox.endpoint()), *command_lines(), *records_of(backend)]
             assert not [text for text in shown if secret in text or token in text]
             running.cancel()

@@ -123,7 +123,7 @@ class Control(Calls):
         if box is None:
             box = self._by_key[metadata["x-idempotency-key"]] = Box(asked)
             self.boxes[box.id] = box
-            front = self.fronts[box.id] = Front(box, self._faults)
+            front = self.fronts[box.id] = Front(box)
             await front.open(f"127.9.{len(self.boxes) // 250}.{1 + len(self.boxes) % 250}")
             await box.begin(self.reachable)
         self._faults.created.set()

@@ -13,11 +13,10 @@ class Faults:
     """Set by tests at any time.
 
     `create_hangs`: a sandbox is made and its creation never answered; `created` is set when that has happened.
-    `never_listens`: the connect proxy answers 502 to everything. `exec_never_ends`: no end of a command is reported.
+    `exec_never_ends`: no end of a command is reported.
     """
 
     create_hangs: bool = False
-    never_listens: bool = False
     exec_never_ends: bool = False
     created: asyncio.Event = field(default_factory=asyncio.Event)
     seen: Counter[str] = field(default_factory=Counter)
@@ -27,7 +26,7 @@ class Faults:
     def fail(
         self, method: str, status: Status, times: int | None = 1, *, done: bool = False, retry_after_s: float = 0.0
     ) -> None:
-        """The next `times` calls of this RPC are answered with this status; None: every one until `heal`.
+        """The next `times` calls of this RPC are answered with this status; None: every one.
 
         `done`: what was asked is done all the same. `retry_after_s`: the delay that the client is asked for, if any.
         """
@@ -37,11 +36,6 @@ class Faults:
             self._always[method, done] = error
         else:
             self._failing.setdefault((method, done), []).extend([error] * times)
-
-    def heal(self) -> None:
-        """No RPC fails any more."""
-        self._failing.clear()
-        self._always.clear()
 
     def check(self, method: str, *, done: bool) -> None:
         """Raise what this call is to be answered with, if anything; asked before and after it is done."""

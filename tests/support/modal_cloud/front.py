@@ -10,7 +10,6 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from tests.support.modal_cloud.box import Box
-from tests.support.modal_cloud.faults import Faults
 
 _OF_ONE_HOP = ("Connection", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length")
 
@@ -18,11 +17,10 @@ _OF_ONE_HOP = ("Connection", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding",
 class Front:
     """Everything before one sandbox. `url`: its own; `tokens`: which of them are good, and for which port."""
 
-    def __init__(self, box: Box, faults: Faults) -> None:
+    def __init__(self, box: Box) -> None:
         self.tokens: dict[str, int] = {}
         self.url = ""
         self._box = box
-        self._faults = faults
         self._stack = AsyncExitStack()
 
     async def open(self, address: str) -> None:
@@ -55,7 +53,7 @@ class Front:
         port = self.tokens.get(token) if kind == "Bearer" else None
         if port is None:
             return web.Response(status=401, text="connect token invalid or expired")
-        if self._faults.never_listens or self._box.ended.done():
+        if self._box.ended.done():
             return web.Response(status=502)
         headers = CIMultiDict(request.headers)
         for name in (*_OF_ONE_HOP, "Authorization"):

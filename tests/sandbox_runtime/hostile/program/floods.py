@@ -1,19 +1,14 @@
 """Using up what there is: it ends with the example, and the next one finds everything as it was."""
 
 import contextlib
-import ctypes
-import errno
-import mmap
 import os
 import signal
 import socket
-import subprocess
 import tempfile
 import time
 import urllib.parse
-from pathlib import Path
 
-from registry import Kept, attempt
+from registry import attempt
 
 
 @attempt
@@ -55,16 +50,6 @@ def disk_bomb(example):
 
 
 @attempt
-def many_files(example):
-    folder = tempfile.mkdtemp()
-    with contextlib.suppress(OSError):
-        for number in range(20_000):
-            (Path(folder) / str(number)).touch()
-    subprocess.run(["rm", "-rf", folder], check=False)
-    return None
-
-
-@attempt
 def socket_flood(example):
     base = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
     held = []
@@ -94,24 +79,4 @@ def descriptor_flood(example):
 def log_flood(example):
     for _ in range(2000):
         os.write(2, b"x" * 65536)
-    return None
-
-
-@attempt
-def lock_memory(example):
-    with contextlib.suppress(OSError):
-        mmap.mmap(-1, 1 << 20)
-        if ctypes.CDLL(None, use_errno=True).mlockall(3) != 0:
-            raise Kept(errno.errorcode[ctypes.get_errno()])
-    return None
-
-
-@attempt
-def daemonise(example):
-    """What stays behind must not outlive the example."""
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            time.sleep(300)
-        os._exit(0)
     return None

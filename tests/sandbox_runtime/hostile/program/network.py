@@ -24,19 +24,6 @@ def host_loopback(example):
 
 
 @attempt
-def link_local(example):
-    return connect("169.254.169.254", 80)
-
-
-@attempt
-def private_network(example):
-    for host in ("10.0.0.1", "192.168.0.1", "172.17.0.1"):
-        with contextlib.suppress(OSError):
-            return connect(host, 80)
-    return None
-
-
-@attempt
 def public_network(example):
     return connect("1.1.1.1", 443)
 
@@ -58,12 +45,6 @@ def raw_socket(example):
         return str(sock)
 
 
-@attempt
-def packet_socket(example):
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
-        return str(sock)
-
-
 def tunnel(target, port):
     """Through the gateway's proxy."""
     proxy = urllib.parse.urlsplit(os.environ["HTTPS_PROXY"])
@@ -79,14 +60,6 @@ def tunnel(target, port):
 
 
 @attempt
-def tunnel_to_loopback(example):
-    for name in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "2130706433", "0x7f.1", "127.1", "[::ffff:127.0.0.1]"):
-        with contextlib.suppress(Kept, OSError):
-            return name, tunnel(name, example["port"])
-    return None
-
-
-@attempt
 def tunnel_to_metadata(example):
     for name in ("169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "metadata.google.internal"):
         with contextlib.suppress(Kept, OSError):
@@ -95,27 +68,9 @@ def tunnel_to_metadata(example):
 
 
 @attempt
-def tunnel_to_private(example):
-    for name in ("10.0.0.1", "192.168.1.1", "172.16.0.1", "100.64.0.1", "[fd00::1]", "224.0.0.1"):
-        with contextlib.suppress(Kept, OSError):
-            return name, tunnel(name, 443)
-    return None
-
-
-@attempt
 def tunnel_by_a_name_of_the_allowed(example):
     """A name that is allowed, and that was made to point at the host's loopback."""
     return tunnel(example["rebound"], example["port"])
-
-
-@attempt
-def tunnel_without_a_token(example):
-    proxy = urllib.parse.urlsplit(os.environ["HTTPS_PROXY"])
-    with socket.create_connection((proxy.hostname, proxy.port), timeout=LIMIT_S) as sock:
-        sock.settimeout(LIMIT_S)
-        sock.sendall(b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n")
-        answer = sock.recv(4096)
-    return answer if b" 200" in answer.split(b"\r\n")[0] else None
 
 
 @attempt

@@ -3,6 +3,10 @@
 `canary` in the example is a text that only the host has; an attempt that returns it has escaped.
 """
 
+import os
+import signal
+import time
+
 import floods  # noqa: F401
 import forging  # noqa: F401
 import keys  # noqa: F401
@@ -20,6 +24,12 @@ seed_candidate = {"text": ""}
 def honest(example):
     """What every other example must not keep from its answer."""
     raise Kept("honest")
+
+
+@attempt
+def end_the_parent(example):
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(30)
 
 
 def run(example, candidate):

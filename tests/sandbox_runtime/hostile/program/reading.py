@@ -24,30 +24,8 @@ def read_canary(example):
 
 
 @attempt
-def read_shadow(example):
-    return read("/etc/shadow", "/etc/gshadow", "/etc/sudoers")
-
-
-@attempt
-def list_homes(example):
-    private = (".ssh", ".aws", ".config", ".bash_history", ".bashrc", ".profile", ".netrc", ".gitconfig", ".npmrc")
-    found = [path for name in private for path in glob.glob("/root/" + name) + glob.glob("/home/*/" + name)]
-    return found or None
-
-
-@attempt
 def list_host_temporary(example):
     return [path for path in glob.glob("/tmp/*") + glob.glob("/var/tmp/*") if example["canary_name"] in path] or None
-
-
-@attempt
-def read_ssh_keys(example):
-    return read("/root/.ssh/id_rsa", "/root/.ssh/id_ed25519", "/etc/ssh/ssh_host_ed25519_key", "/root/.aws/credentials")
-
-
-@attempt
-def read_journal(example):
-    return read(example["journal"])
 
 
 @attempt

@@ -2,7 +2,6 @@
 
 import contextlib
 import glob
-import os
 import sys
 from pathlib import Path
 
@@ -23,23 +22,6 @@ def write_our_code(example):
     ]
     standard = [path for entry in sys.path[1:] for path in glob.glob(entry + "/*.py")]
     return can_write([*ours, *standard])
-
-
-@attempt
-def write_the_interpreter(example):
-    return can_write(
-        [sys.executable, os.path.realpath(sys.executable), "/usr/bin/env", "/bin/sh", "/etc/ld.so.preload"]
-    )
-
-
-@attempt
-def write_site_packages(example):
-    folders = [path for path in sys.path if path.endswith("site-packages")]
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            (Path(folder) / "sitecustomize.py").write_text("raise SystemExit")
-            return folder
-    return None
 
 
 def git_folders():
