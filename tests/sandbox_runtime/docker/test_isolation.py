@@ -96,8 +96,9 @@ async def test_old_images_of_ours_are_removed_and_no_others(backend: BackendUnde
         await asyncio.to_thread(run_docker, "build", "--tag", name, str(tmp_path))
     await images.remove_old()
     assert image_id("ours:old") is not None
-    await images.remove_old(hours=0)
-    assert image_id("ours:old") is None
+    async with asyncio.timeout(30):
+        while image_id("ours:old") is not None:  # the daemon counts whole seconds
+            await images.remove_old(hours=0)
     assert image_id("another:old") is not None
     assert backend.prepared.image is not None and image_id(backend.prepared.image) is not None
 
