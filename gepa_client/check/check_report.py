@@ -152,12 +152,14 @@ class RunEstimate(_ReportModel):
     of the seed's evaluation and of `proposals` proposals, if none is accepted and if all are; `proposals_usd`: what
     these cost. `race_rows`: on how many validation rows a search on a sample would score candidates, if on
     fewer; `race_calls`: what `proposals` proposals take then at most. `warm`: the calls that were measured are not the
-    first ones, with which the program also starts.
+    first ones, with which the program also starts. `again_s`: what an example took when its row was evaluated again, if
+    the first calls were measured.
     """
 
     example_s: float
     slowest_s: float
     warm: bool = False
+    again_s: float | None = None
     at_once: int
     budget: int | None
     run_s: tuple[float, float] | None

@@ -36,6 +36,8 @@ def run_estimate(timing: RunEstimate, evolve: Evolve) -> str:
     would_take = quick if quick == slow else f"{quick} to {slow}"
     if not timing.warm:
         would_take += " at the pace of these first calls, which include the program's start"
+    if timing.again_s is not None:
+        would_take += f" (evaluated again, {span(timing.again_s)} per call: they may be cached)"
     text += f"; {timing.budget:,} metric calls would take {would_take}, {uncounted} not counted"
     if timing.run_usd is not None and timing.example_usd is not None:
         text += f", and cost {about_usd(timing.run_usd)} ({_each(timing.example_usd)})"

@@ -107,15 +107,17 @@ class NoiseReport(BaseModel, frozen=True):
             score_range=score_range,
         )
 
-    @property
-    def about_noise(self) -> str:
-        """How much the score of a row, and of all validation rows, changes if it is evaluated again."""
+    def about_noise(self, *, stated: bool) -> str:
+        """Return how much the score of a row, and of all validation rows, changes if it is evaluated again.
+
+        `stated`: the program, or the run, is stated to be deterministic.
+        """
         if self.row_noise is None or self.mean_noise is None:
             return "noise not measured: each row was evaluated once"
         again = f"{counted(self.rows, 'row')} evaluated {self.repeats} times"
         if self.deterministic:
-            looks = "the program looks deterministic (`deterministic` reuses results)"
-            return f"none: {again} had the same scores and outputs, so {looks}"
+            looks = "" if stated else ", so the program looks deterministic (`deterministic` reuses results)"
+            return f"none: {again} had the same scores and outputs{looks}"
         if not self.row_noise:
             return f"no noise in the scores of {again}, but the outputs differ"
         changes = f"a row's score changes by {self._points(self.row_noise)}"

@@ -402,7 +402,9 @@ class _ServerCheck:
                 tries.append(await self._evaluate(rows, traced=False, again=True))
                 spent += tries[-1]
                 if self.seconds and (first is None or first.warm or first.example_s < STARTS_S):
-                    self._time(warm=True)  # longer ones are work, which may be cached now
+                    self._time(warm=True)
+                elif self.seconds and first is not None:  # longer ones are work, which may be cached now
+                    self.report.timing = first.model_copy(update={"again_s": mean(self.seconds)})
         except (BadResponse, RpcError) as error:
             self.failed("noise", error)
             return
@@ -423,11 +425,12 @@ class _ServerCheck:
             score_range=score_range_of(self.config.recorded()),
         )
         warnings = [noise_warning(row, scores) for (_, row), scores in zip(rows, scores_of, strict=True)]
-        found = next(filter(None, warnings), None) if is_deterministic(self.config, self.discovery) else None
-        if found is not None:
-            self.note("noise", "warning", f"{found}; {self.report.noise.about_noise}")
+        stated = is_deterministic(self.config, self.discovery)
+        about = self.report.noise.about_noise(stated=stated)
+        if stated and (found := next(filter(None, warnings), None)) is not None:
+            self.note("noise", "warning", f"{found}; {about}")
         else:
-            self.note("noise", "ok", self.report.noise.about_noise)
+            self.note("noise", "ok", about)
 
     def _judge_again(self, rows: list[Numbered], again: Sequence[list[Result]]) -> None:
         """Judge the examples once more if some failed when the rows were evaluated again."""

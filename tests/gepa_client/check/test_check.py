@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import time
 from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
@@ -508,6 +509,24 @@ def test_the_check_before_a_run_evaluates_each_row_once_and_states_what_the_rows
     assert "at the pace of these first calls, which include the program's start, reflection not counted" in text
     assert re.search(r"check: with 40 training rows, gains under \d+ points may be missed", text)
     assert len(script.calls("evaluate")) == 15 + 40
+
+
+def test_a_slow_start_is_stated_beside_the_time_of_later_calls(serve: Serve, cli: Cli) -> None:
+    tried = set()
+
+    def evaluate(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        if row["text"] not in tried:
+            time.sleep(1.2)
+        tried.add(row["text"])
+        return scored(row, candidate)
+
+    script = Script(seed={"rules": "red green"}, datasets={"train": rows(2)}, evaluate=evaluate)
+    text = " ".join(cli("check", serve(script), "--deterministic").stdout.split())
+    assert re.search(
+        r"these first calls, which include the program's start \(evaluated again, [0-9.]+ ms per call: ", text
+    )
+    assert "had the same scores and outputs" in text
+    assert "looks deterministic" not in text
 
 
 def test_test_rows_that_are_rows_of_another_split_are_named(serve: Serve, cli: Cli, tmp_path: Path) -> None:
