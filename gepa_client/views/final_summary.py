@@ -31,7 +31,7 @@ EXIT = {"completed": 0, "failed": 1, "paused": PAUSED, "cancelled": STOPPED, "re
 _NO_SEED = "the run ended before the seed was scored"
 
 LINES_SHOWN = 8
-"""Lines of the first failure's traceback, and of its log, from the end."""
+"""Lines of the details of a run's end, of the first failure's traceback, and of its log, from the end."""
 
 FACT_SHOWN, CHANGE_SHOWN = 1000, 60
 """Characters of a line, and of the change of one component."""
@@ -122,7 +122,8 @@ def show(ended: RunSummary, console: Console) -> None:
         state, _, reason = safe(f"{finished.status}: {finished.reason}").partition(":")
         echo(console, f"[{colour}]{state}:[/]{reason}")
         if finished.details:
-            console.print(f"[dim]{safe(finished.details.rstrip())}[/]", soft_wrap=True)
+            last = "\n".join(finished.details.rstrip().splitlines()[-LINES_SHOWN:])
+            console.print(f"[dim]{safe(last)}[/]", soft_wrap=True)
     if finished.status != "completed" and (failed := ended.view.failed_examples) is not None:
         for text in first_failure(failed.groups[0], LINES_SHOWN).splitlines():
             console.print(f"[dim]  {safe(text)}[/]", soft_wrap=True)
