@@ -79,20 +79,29 @@ def _key(records: RecordStore, tenant: str) -> str:
 @contextmanager
 def _api(folder: Path) -> Iterator[tuple[str, int]]:
     """Run the API; yield its URL and its process."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(2048)
-        shared = ["--database", str(folder / "records.db"), "--journals", str(folder / "journals.db"), "--allow-local"]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gepa_service.cli", "api", *shared, "--fd", str(listening.fileno())],
-            env={**os.environ, "GEPA_SERVICE_MASTER_KEY": base64.b64encode(os.urandom(32)).decode()},
-            pass_fds=[listening.fileno()],
-        )
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}", process.pid
-        finally:
-            process.terminate()
-            process.wait()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = ["--database", str(folder / "records.db"), "--journals", str(folder / "journals.db"), "--allow-local"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gepa_service.cli", "api", *shared, "--port", str(port)],
+        env={**os.environ, "GEPA_SERVICE_MASTER_KEY": base64.b64encode(os.urandom(32)).decode()},
+        stderr=subprocess.DEVNULL,  # a line for each request
+    )
+    try:
+        deadline = time.monotonic() + START_S
+        while not _listens(port):
+            assert process.poll() is None and time.monotonic() < deadline, "the API does not start"
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}", process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 async def _loaded(url: str, pid: int, keys: Sequence[str]) -> dict[str, Any]:

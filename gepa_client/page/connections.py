@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from evolverpc_common.http_connection import CountedConnection
 from evolverpc_common.open_connections import OpenConnections
 
 BACKLOG = 32
@@ -26,37 +27,21 @@ def connecting(server: web.Server, error: Answer) -> Callable[[], asyncio.Protoc
     return functools.partial(_PageConnection, server, OpenConnections(), error)
 
 
-class _PageConnection(web.RequestHandler):
+class _PageConnection(CountedConnection):
     """A connection that is closed if no head of a request arrives in time."""
 
-    __slots__ = ("_connections", "_error")
+    __slots__ = ("_error",)
 
     def __init__(self, server: web.Server, connections: OpenConnections, error: Answer) -> None:
         super().__init__(
+            connections,
             server,
             loop=asyncio.get_running_loop(),
-            access_log=None,  # type: ignore[arg-type]  # None turns it off
+            access_log=None,
             keepalive_timeout=REQUEST_S,
             lingering_time=LINGER_S,
         )
-        self._connections, self._error = connections, error
-
-    @property
-    def idle(self) -> bool:
-        """Whether none of its requests is being answered."""
-        return self._current_request is None and not self._messages
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._connections.opened(self)
-
-    def data_received(self, data: bytes) -> None:
-        self._connections.used(self)
-        super().data_received(data)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._connections.closed(self)
-        super().connection_lost(exc)
+        self._error = error
 
     def handle_error(
         self,

@@ -24,9 +24,11 @@ MOST_DESCRIPTORS = 2**20
 LOOK_S = 0.02
 
 
-def serve(service: Service, **listening: Any) -> None:
-    """Serve until SIGTERM or SIGINT. `listening`: where, as options of uvicorn."""
-    uvicorn.run(create_app(service), **listening, **_options())
+def serve(service: Service, host: str, port: int) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    app = create_app(service)
+    _prepare()
+    uvicorn.run(app, host=host, port=port, **_options())
 
 
 @contextmanager
@@ -44,6 +46,7 @@ def served(service: Service, sock: socket.socket, ended: Callable[[], None]) -> 
         finally:
             ended()
 
+    _prepare()
     thread = threading.Thread(target=run, name="api")
     thread.start()
     try:
@@ -57,9 +60,13 @@ def served(service: Service, sock: socket.socket, ended: Callable[[], None]) -> 
         thread.join()
 
 
-def _options() -> dict[str, Any]:
+def _prepare() -> None:
+    """Prepare this process, once the application is made."""
     gc.freeze()  # what is loaded now stays: a collection that looks through it stops all requests for 50 ms
     raise_descriptor_limit(MOST_DESCRIPTORS)
+
+
+def _options() -> dict[str, Any]:
     return {
         "http": functools.partial(BoundedConnection, OpenConnections()),
         "log_config": None,

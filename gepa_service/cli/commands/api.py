@@ -29,9 +29,6 @@ def api(
     journals: Journals = DEFAULT_JOURNALS,
     host: Host = "127.0.0.1",
     port: Port = 8600,
-    descriptor: Annotated[
-        int | None, typer.Option("--fd", min=3, help="A listening socket that it inherited, instead of both.")
-    ] = None,
     public_url: Annotated[
         str | None,
         typer.Option(
@@ -58,7 +55,7 @@ def api(
             github=None if github_app is None else partial(read_github_app, github_app),
             oidc=oidc or (),
         ) as service:
-            configure_logs("api", logging.INFO if descriptor is None else logging.WARNING)
-            serve(service, host=host, port=port, fd=descriptor)
+            configure_logs("api", logging.INFO)
+            serve(service, host, port)
     except ConfigurationError as error:
         refuse(str(error))
