@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from gepa_client.transport.calls import FailedTry
 from protocol import JsonValue
 
 SEARCH = "search"
@@ -34,9 +35,6 @@ PROBE = "probe"
 
 COMPARE = "compare"
 """The part, and the kind, of the attempts that evaluate rows with the seed to compare servers; it has no entries."""
-
-RETRY = "retry"
-"""The part, and the kind, of the entries that record which examples an attempt left to be tried again."""
 
 RACE = "race"
 """The kind of an entry that decides on proposals in a race: which are dropped, and which rows are evaluated next."""
@@ -162,7 +160,7 @@ class Attempt:
     `outcome`: a result's status, or `lost` (unknown), `refused` (it never ran), `error` (an error response).
     `usage`: the contract's `Usage`, None if none was reported. `examples`: how many results the attempt brought;
     `unpriced`: how many of them came without a `cost_usd`; 1 for an attempt that brought none, but whose agent may have
-    worked at an unknown price.
+    worked at an unknown price. `failed`: the examples that it left to be tried again.
     """
 
     __pydantic_config__ = READ_ROWS
@@ -178,6 +176,7 @@ class Attempt:
     usage: dict[str, Any] | None = None
     examples: Many = 1
     unpriced: Many = 0
+    failed: list[FailedTry] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,19 +221,14 @@ class Store:
         """Return the attempts for numbers from `start` on, by number and attempt."""
         return list(self._attempts(run_id, part, start))
 
-    def failed_attempts(self, run_id: str) -> list[tuple[str, int, int]]:
-        """`(part, number, examples)` of every attempt that may have a `program_error` or a `timeout` among its results.
+    def unsuccessful_attempts(self, run_id: str) -> list[Attempt]:
+        """Return the attempts whose outcome is not `ok`, by part, number and attempt.
 
-        By part, number and attempt. An attempt's outcome is that of one of its examples, so one with several is listed
-        unless it is `ok`. One without an outcome is listed too: a killed process may have written its entry alone.
+        An attempt's outcome is that of one of its examples, the first that is not `ok`. One without an outcome is
+        listed too: a killed process may have written its entry alone.
         """
-        where = {"outcome": Compared("!=", "ok")}
-        found = self._of_run(run_id, ATTEMPTS, where, ("part", *BY_ATTEMPT), ("part", "number", "outcome", "examples"))
-        return [
-            (each["part"], each["number"], 1 if each["examples"] is None else each["examples"])
-            for each in found
-            if each["outcome"] in (None, "program_error", "timeout") or each["examples"] > 1
-        ]
+        found = self._of_run(run_id, ATTEMPTS, {"outcome": Compared("!=", "ok")}, ("part", *BY_ATTEMPT))
+        return [attempt_of(each) for each in found]
 
     def spending(self, run_id: str) -> list[Spending]:
         """Return the totals of all attempts, by kind and outcome."""
