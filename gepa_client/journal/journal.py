@@ -74,8 +74,6 @@ class Journal:
     store: str | None = None
     """The store as a printed command names it; None for the default store."""
     next_number: int = field(default=0, init=False)
-    differs_at: int | None = field(default=None, init=False)
-    """The number of the first request that was not the recorded one."""
     numbers: dict[str, int] | None = field(default=None, init=False)
     """The number of the last request of each digest; None if they are not needed."""
     _on_first_write: list[Callable[[], None]] = field(default_factory=list, init=False)
@@ -187,7 +185,6 @@ class Journal:
         if entry.kind == STOP:
             raise _stop_of(entry)
         if entry.digest != request.key.digest or entry.kind not in (request.key.kind, FAILURE):
-            self.differs_at = request.number
             fork = command("fork", self.run_id, "--at", str(request.number), store=self.store)
             instead = (
                 f"`{fork}` makes a run of its own from here"

@@ -32,7 +32,6 @@ from gepa_client.run import initial_state, splits
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import placed, progress_reported, record, redacting
 from gepa_client.run.fingerprint import changed_code, changed_data, check_fingerprint, fingerprint_of
-from gepa_client.run.fork_point import fork_command
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.optimizer import Optimization
@@ -351,13 +350,7 @@ class _DriverRun:
             self.store.update(run.id, {"identity": found, **described}, owner=self.job.owner)
         else:
             recorded = (before or initial).discovery.program
-            code = changed_code(recorded, initial.discovery.program)
-            same_rows = run.identity.get("data") == found["data"]
-
-            def fork() -> str | None:
-                return fork_command(self.store, self.job.store, run, self.config, initial, seed) if same_rows else None
-
-            check_fingerprint(run.id, run.identity, found, fork, code)
+            check_fingerprint(self.store, run, found, changed_code(recorded, initial.discovery.program))
             self.store.update(run.id, described, owner=self.job.owner)
             self.store.drop(run.id, SEARCH, STOP)  # the run continues from before the stop that ended it
             for message in changed_data(recorded, initial.discovery.program):
