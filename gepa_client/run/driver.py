@@ -51,7 +51,7 @@ from gepa_client.run.run_errors import finished_by, stop_reason
 from gepa_client.run.score_export import score_export
 from gepa_client.run.seed_results import seed_comparison
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
-from gepa_client.run.strategies import late_drops, sampled_rows
+from gepa_client.run.strategies import sampled_rows
 from gepa_client.run.tie_break import final_rows
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.request_queue import WaitingRequests
@@ -355,12 +355,12 @@ class _DriverRun:
             self.store.drop(run.id, SEARCH, STOP)  # the run continues from before the stop that ended it
             for message in changed_data(recorded, initial.discovery.program):
                 self.emit(Warned(message=message))
-        self._warn(initial, adapter.slots)
+        self._warn(initial)
         comparison = seed_comparison(self.store, journal, self.config, adapter, initial)
         adapter.compare_servers(comparison, None if before is None else before.discovery)
         return initial
 
-    def _warn(self, initial: InitialState, slots: int) -> None:
+    def _warn(self, initial: InitialState) -> None:
         """Warn about rows, the budget, and a program whose changes would go unnoticed."""
         messages = splits.warnings(initial.splits, self.config)
         budget, rows = self.config.max_metric_calls, len(sampled_rows(self.config, initial.splits))
@@ -369,7 +369,6 @@ class _DriverRun:
             messages.append(
                 f"max_metric_calls is {budget}, and scoring the seed on {named} uses it up: no candidate will be tried"
             )
-        messages += late_drops(self.config, initial.discovery, len(initial.splits.val), rows, slots)
         limit = self.config.max_component_tokens
         messages += [
             f"component {name} of the seed has about {tokens_of(text):,} tokens, more than the {limit:,} of "
