@@ -216,12 +216,12 @@ def _continue(given: Mapping[str, Any], resume: str) -> ForegroundRun:
         raise SettingsError(f"no store at {where}: no run was started there; name another with `store`")
     with closing(open_store(where)) as kept:
         found: StoredRun = find_run(kept, resume)
-        end = end_of(kept, found.id, SEARCH)
+        end, before = end_of(kept, found.id, SEARCH), continued(kept, found)
     settings = settings_again(found, given, None, end)
     for name in ROW_SETTINGS:
         if getattr(settings, name) == name and given[name] is None:
             raise SettingsError(f"{name}: the rows of the run are objects of your script: give them again")
-    return _foreground(settings, where, found.id, output_again(found), **continued(found))
+    return _foreground(settings, where, found.id, output_again(found), **before)
 
 
 def _foreground(settings: RunConfig, store: str, run_id: str, output: Path, **more: Any) -> ForegroundRun:

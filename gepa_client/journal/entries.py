@@ -257,6 +257,12 @@ class SteeringRequest:
     number: int | None = None
     reason: str | None = None
 
+    @property
+    def stops(self) -> str | None:
+        """The action, `pause` or `cancel`, if it stops the run."""
+        kind = self.action.get("kind")
+        return kind if kind in ("pause", "cancel") else None
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -273,8 +279,8 @@ class StoredRun:
     `status`: `pending`, `running`, `paused`, `completed`, `failed` or `cancelled`; `reason`: why, in words.
     `config`: the settings, without secrets. `identity`: what must be the same for a replay; None until the first start.
     `program`: the name that the program gives itself; None until the first start. `counters`: iteration, metric_calls,
-    budget, spent_usd, active_seconds, ... `best`: index, score and texts. `requested_action`: requested of the driving
-    process (`cancel`). `driver`: the driving process in words (`pid 12 on host`).
+    budget, spent_usd, active_seconds, ... `best`: index, score and texts. `driver`: the
+    driving process in words (`pid 12 on host`).
 
     `created`, `updated`, `started`, `completed`: ISO 8601 in UTC, for display and queries only. `started`: when a
     process first drove it. `completed`: when it came to its status, None unless that is `completed`, `failed` or
@@ -292,7 +298,6 @@ class StoredRun:
     best: dict[str, Any] | None = None
     output: str | None = None
     parent: dict[str, JsonValue] | None = None
-    requested_action: str | None = None
     claim: Claim = Claim(None, 0)
     driver: str | None = None
     created: str = field(default_factory=now)

@@ -144,14 +144,14 @@ class Store:
         return self._database.write(work)
 
     def beat(self, run_id: str, owner: str, changes: Mapping[str, Any]) -> str | None:
-        """Write a heartbeat and the fields to replace; return the run's `requested_action`. Raises `ClaimLost`."""
+        """Write a heartbeat and the fields to replace; return what a user stops the run by. Raises `ClaimLost`."""
         record = changes_record(changes)
 
         def work(rows: Rows) -> str | None:
             if not rows.update(RUNS, {"id": run_id, "owner": owner}, record, counter="beat"):
                 self._lost(rows, run_id)
-            requested_action: str | None = self._found(rows, run_id, "requested_action")["requested_action"]
-            return requested_action
+            waiting = rows.find(REQUESTS, {"run": self._key(rows, run_id), "outcome": None}, ("place", "id"))
+            return next(filter(None, (request_of(found).stops for found in waiting)), None)
 
         return self._database.write(work)
 

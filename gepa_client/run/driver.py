@@ -145,7 +145,7 @@ class _DriverRun:
         self.emit = redacting(self.secrets, counters.observed(self.emit))  # what is noted is stored
         finished: Finished | None = None
         try:
-            self._check_requested_action(run)
+            self._check_stops(run)
             self._mark_running(run, counters)
             with LeaseHeartbeat(
                 self.store,
@@ -167,8 +167,7 @@ class _DriverRun:
         if self._is_taken_over():
             return Finished(status="refused", reason=TAKEN_OVER, infrastructure=True, metric_calls=0)
         self._record_stop(finished.status)
-        done = {"requested_action": None} if finished.status == "cancelled" or self._is_paused(finished.status) else {}
-        self._release(counters, status=finished.status, reason=finished.reason, **done)
+        self._release(counters, status=finished.status, reason=finished.reason)
         emit_analyses(self.store, job.run_id, self.emit)
         return finished.model_copy(update={"active_seconds": round(counters.active_seconds, 3)})
 
@@ -178,13 +177,6 @@ class _DriverRun:
             record_stop(self.store, self.job.run_id, self.job.owner, status)
         except JournalError as error:
             self.emit(Warned(message=f"the requests to the run could not be answered: {stop_reason(error)}"))
-
-    def _is_paused(self, status: str) -> bool:
-        """Return whether the run was paused as a user asked, so that the request is over."""
-        try:
-            return status == "paused" and self.store.run(self.job.run_id).requested_action == PAUSE
-        except StoreUnavailable:
-            return False
 
     def _is_taken_over(self) -> bool:
         """Return whether another process drives the run now; False if the store is unavailable."""
@@ -197,16 +189,18 @@ class _DriverRun:
         if self._is_taken_over():
             raise Interrupted("paused", TAKEN_OVER, infrastructure=True)
 
-    def _check_requested_action(self, run: StoredRun) -> None:
-        """Stop if an action was requested since this command began, while it waited for the lease.
+    def _check_stops(self, run: StoredRun) -> None:
+        """Stop if a user asked for it since this command began, while it waited for the lease.
 
-        If the lease moved by more than this process taking it, another process held it in between, and a cancellation
-        by that process applies to this one too.
+        Another process that held the lease in between may have taken the request: it applies to this one too. What was
+        asked for before is over.
         """
-        if run.status == "cancelled" and run.claim.beat > self.job.seen_beat + 1:
-            raise _requested("cancel")
-        if run.requested_action is not None and run.requested_action != self.job.seen_action:
-            raise _requested(run.requested_action)
+        for at, asked in enumerate(self.store.requests(run.id)):
+            if asked.stops is None or asked.outcome == "refused":
+                continue
+            if at >= self.job.seen_requests:
+                raise _requested(asked.stops)
+            self.store.answer_request(run.id, asked.id, "refused", reason="the run was resumed after it")
 
     def _mark_running(self, run: StoredRun, counters: RunCounters) -> None:
         counters.set(max_metric_calls=self.config.max_metric_calls)
@@ -216,10 +210,9 @@ class _DriverRun:
             "config": self._recorded(run),
             "started": run.started or now(),
         }
-        done = {"requested_action": None} if run.requested_action is not None else {}
         # a fork, or an imported run, has no folder until it is driven here
         folder = {} if run.output or self.job.output is None else {"output": str(self.job.output)}
-        self.store.update(run.id, {**changes, **done, **folder, **counters.changes()}, owner=self.job.owner)
+        self.store.update(run.id, {**changes, **folder, **counters.changes()}, owner=self.job.owner)
 
     def _release(self, counters: RunCounters, **last: Any) -> None:
         """Write the last state and release the lease; warn if another process has it, or the store is unavailable."""

@@ -54,7 +54,7 @@ def target(tmp_path: Path) -> Any:
 
 def export_of(store: Store) -> dict[str, Any]:
     driven(store)
-    changes = {"status": "running", "requested_action": "cancel", "config": CONFIG, "identity": IDENTITY, "best": BEST}
+    changes = {"status": "running", "config": CONFIG, "identity": IDENTITY, "best": BEST}
     store.update(RUN.id, changes)
     store.write(RUN.id, OWNER, ROWS)
     return json.loads("".join(export_run(store, RUN.id)))
@@ -70,7 +70,6 @@ def test_a_run_is_the_same_in_another_store(store: Store, target: Store) -> None
         reason=imported.reason,
         config={key: value for key, value in CONFIG.items() if key not in MACHINE_SETTINGS},
         output=None,
-        requested_action=None,
         driver=None,
         claim=Claim(None, 0),
     )
