@@ -215,18 +215,9 @@ def request_of(record: Mapping[str, Any]) -> SteeringRequest:
     return SteeringRequest(**{name: record[name] for name in REQUEST_FIELDS if name != "action"}, action=action)
 
 
-def candidate_json(kept: CandidateRecord) -> Record:
-    """Return a candidate as JSON; `dropped` only if it is, so that others are as earlier versions wrote them."""
-    return {
-        field.name: getattr(kept, field.name)
-        for field in fields(kept)
-        if field.name != "dropped" or kept.dropped is not None
-    }
-
-
 def candidate_bytes(kept: CandidateRecord) -> bytes:
     """Return a candidate as it is stored."""
-    return to_json(candidate_json(kept)).encode()
+    return to_json(asdict(kept)).encode()
 
 
 def candidate_of(data: bytes) -> CandidateRecord:
