@@ -125,7 +125,7 @@ class ModelCalls(_Event):
 class CallRefused(_Event):
     """A gateway did not let something through: `what` a program in `sandbox` asked for, and why; the first few.
 
-    A repeated one is reported with its `times` when the run ends.
+    A repeated one is reported again, with all its `times`, when its sandbox ends.
     """
 
     event: Literal["call_refused"] = "call_refused"

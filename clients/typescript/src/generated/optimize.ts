@@ -389,7 +389,7 @@ export interface ModelTally {
 /**
  * A gateway did not let something through: `what` a program in `sandbox` asked for, and why; the first few.
  *
- * A repeated one is reported with its `times` when the run ends.
+ * A repeated one is reported again, with all its `times`, when its sandbox ends.
  */
 export interface CallRefused {
   seconds: number;
