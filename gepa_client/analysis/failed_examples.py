@@ -9,10 +9,9 @@ from typing import Any
 import orjson
 
 from gepa_client.analysis.proposals import ProposalHistory
-from gepa_client.journal.entries import EVALUATE, RETRY, ROLLOUT, SEARCH, CandidateRecord, Entry
+from gepa_client.journal.entries import EVALUATE, ROLLOUT, SEARCH, CandidateRecord, Entry
 from gepa_client.journal.history import RecordedRow, entries, selection_rows
 from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of
-from gepa_client.journal.retries import RetryEntry
 from gepa_client.journal.run_events import FailedExamples, FailureGroup, RetriedExamples, RetryGroup
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
@@ -123,11 +122,12 @@ def _entries_with_failures(store: Store, run_id: str, inherited: int) -> Iterato
     yield from entries(store, run_id, SEARCH, 0, inherited)
     alone: dict[str, list[int]] = {}
     batches: dict[str, list[tuple[int, int]]] = {}
-    for part, number, examples in store.failed_attempts(run_id):
-        if examples > 1:  # the attempt of a batch counts for one of its examples, which may be any of them
-            batches.setdefault(part, []).append((number - examples + 1, number + examples))
-        else:
-            alone.setdefault(part, []).append(number)
+    for made in store.unsuccessful_attempts(run_id):
+        if made.examples > 1:  # the attempt of a batch counts for one of its examples, which may be any of them
+            around = made.number - made.examples + 1, made.number + made.examples
+            batches.setdefault(made.part, []).append(around)
+        elif made.outcome in (None, *FAILED):
+            alone.setdefault(made.part, []).append(made.number)
     for part in sorted(alone.keys() | batches.keys()):
         begin = done = inherited if part == SEARCH else 0
         read: set[int] = set()
@@ -192,11 +192,10 @@ def retried_examples(store: Store, run_id: str) -> RetriedExamples | None:
     """Return how many examples were tried again, over every process of the run; None if none was."""
     found: Counter[tuple[str | None, str]] = Counter()
     examples: set[tuple[str, int, int]] = set()
-    for entry in entries(store, run_id, RETRY):
-        retried = RetryEntry.model_validate_json(entry.answer)
-        for each in retried.failed:
+    for made in store.unsuccessful_attempts(run_id):
+        for each in made.failed:
             found[each.host, each.reason] += 1
-            examples.add((retried.part, retried.number, each.at))
+            examples.add((made.part, made.number, each.at))
     if not found:
         return None
     groups = [RetryGroup(host=host, reason=reason, failures=times) for (host, reason), times in found.items()]

@@ -4,7 +4,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -45,7 +45,7 @@ from gepa_client.journal.history import (
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.steer_entries import Propose, SteerEntry
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import candidate_json, ended_record
+from gepa_client.journal.stored_fields import ended_record
 from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_left_rows, part_of_ties
 from gepa_client.settings.run_settings import LARGEST_SCORE
 
@@ -437,7 +437,7 @@ def _candidates_digest(candidates: Sequence[CandidateRecord]) -> str:
     return digest_of(
         [
             {
-                **candidate_json(kept),
+                **asdict(kept),
                 "cost_usd": None if kept.cost_usd is None else float(kept.cost_usd),
                 "score": float(kept.score),
                 "scores": floats(kept.scores),

@@ -7,22 +7,10 @@ from gepa_client.journal.mutation_entries import MutationEntry
 from gepa_client.journal.run_events import Mutated, MutationRejected
 from protocol.code import branch_of
 
-EVENT_DIFF = 64_000
-"""Characters of a diff in an event; the journal has all of it."""
 
-
-def mutation_event(
-    number: int, entry: MutationEntry, parents: list[int], parent_branch: str
-) -> Mutated | MutationRejected:
+def mutation_event(number: int, entry: MutationEntry, parents: list[int]) -> Mutated | MutationRejected:
     """Return the event of a recorded mutation. `number`: of its entry; `parents`: indices of candidates."""
-    head: dict[str, Any] = {
-        "number": number,
-        "kind": entry.kind,
-        "parents": parents,
-        "parent_branch": parent_branch,
-        "request": entry.request,
-        "location": entry.location,
-    }
+    head: dict[str, Any] = {"number": number, "kind": entry.kind, "parents": parents, "request": entry.request}
     if (applied := entry.applied) is not None:
         added, removed = totals(applied.diff)
         return Mutated(
@@ -33,9 +21,6 @@ def mutation_event(
             lines_added=added,
             lines_removed=removed,
             summary=applied.summary,
-            diff=applied.diff[:EVENT_DIFF],
-            components_added=applied.components_added,
-            components_removed=applied.components_removed,
             cost_usd=applied.usage.cost_usd if applied.usage is not None else None,
         )
     assert entry.rejected is not None, "one of both is set"  # noqa: S101
@@ -44,7 +29,5 @@ def mutation_event(
         **head,
         stage=refused.stage,
         reason=refused.reason,
-        log_tail=refused.log_tail,
-        diff=refused.diff[:EVENT_DIFF] if refused.diff is not None else None,
         cost_usd=refused.usage.cost_usd if refused.usage is not None else None,
     )

@@ -22,7 +22,7 @@ from gepa_client.transport.calls import Call, FailureCost, Reply
 from gepa_client.transport.responses import validated
 from protocol import ApplyMutationResult, Candidate, JsonValue, OutlineCodeResult, Progress, Usage
 from protocol import errors as rpc_errors
-from protocol.code import GIT_BRANCH, added_to, commit_of
+from protocol.code import added_to, commit_of
 from protocol.errors import RpcError
 
 T = TypeVar("T")
@@ -106,7 +106,9 @@ class MutationRunner:
 
     def _call(self, wanted: MutationRequest, number: int) -> Call[MutationEntry]:
         run = self.adapter.journal.run_id
-        events = _SendingEvents(self.emit, self._head(number, wanted))
+        parents = self._parents(wanted)
+        begun = MutationStarted(number=number, kind=wanted.kind, parents=parents, request=wanted.request)
+        events = _SendingEvents(self.emit, begun)
         return Call(
             "apply_mutation",
             {
@@ -125,19 +127,11 @@ class MutationRunner:
         )
 
     def _report(self, number: int, wanted: MutationRequest, entry: MutationEntry) -> None:
-        head = self._head(number, wanted)
-        self.emit(mutation_event(number, entry, head["parents"], head["parent_branch"]))
+        self.emit(mutation_event(number, entry, self._parents(wanted)))
 
-    def _head(self, number: int, wanted: MutationRequest) -> dict[str, Any]:
+    def _parents(self, wanted: MutationRequest) -> list[int]:
         indices = [self.lineage.index(candidate) for candidate in (wanted.candidate, wanted.other) if candidate]
-        return {
-            "number": number,
-            "kind": wanted.kind,
-            "parents": [index for index in indices if index is not None],
-            "parent_branch": wanted.candidate[GIT_BRANCH],
-            "request": wanted.request,
-            "location": wanted.location,
-        }
+        return [index for index in indices if index is not None]
 
 
 @dataclass
@@ -145,19 +139,19 @@ class _SendingEvents:
     """Emits that a mutation was sent, once, and its progress, each message once."""
 
     emit: Emit
-    head: dict[str, Any]
+    begun: MutationStarted
     started: bool = False
     last_message: str = ""
 
     def sent(self) -> None:
         if not self.started:
             self.started = True
-            self.emit(MutationStarted(**self.head))
+            self.emit(self.begun)
 
     def progress(self, progress: Progress) -> None:
         if progress.message and progress.message != self.last_message:
             self.last_message = progress.message
-            self.emit(MutationProgress(number=self.head["number"], message=progress.message))
+            self.emit(MutationProgress(number=self.begun.number, message=progress.message))
 
 
 class CodeOutlines:

@@ -7,6 +7,7 @@ from typing import Any
 from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.store import Store
 from gepa_client.run import output_folder as files
 from gepa_client.run.supervisor import HASH_SEED
 from gepa_client.settings.loading import from_record
@@ -29,10 +30,10 @@ def output_again(run: StoredRun) -> Path:
     return files.open_again(Path(run.output)) if run.output else files.open_new(run.id)
 
 
-def continued(run: StoredRun) -> dict[str, Any]:
+def continued(store: Store, run: StoredRun) -> dict[str, Any]:
     """Return what a `ForegroundRun` needs to know of the run as it was recorded."""
     hash_seed = (run.identity or {}).get("hash_seed") or HASH_SEED
-    return {"hash_seed": hash_seed, "seen_action": run.requested_action, "seen_beat": run.claim.beat}
+    return {"hash_seed": hash_seed, "seen_requests": len(store.requests(run.id))}
 
 
 def _refuse_less(run: StoredRun, settings: RunConfig, store: str | None, end: int) -> None:

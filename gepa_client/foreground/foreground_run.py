@@ -63,7 +63,7 @@ def create_run(settings: RunConfig, store: str, run_id: str, resumed_by: str | N
 class ForegroundRun:
     """A run to be driven in a driver process, and how it is displayed. `store_typed`: None if no store was named.
 
-    `output`, `seen_action`, `seen_beat`, `if_blocked`: as in `DriverJob`. `sandboxes`: None if the run calls no server.
+    `output`, `seen_requests`, `if_blocked`: as in `DriverJob`. `sandboxes`: None if the run calls no server.
     `display`: None for that of a command. `resumed_by`, `typed`: as in `RunSummary`. `launch`: as of `DriverProcess`.
     `driver_store`: the store as the driver process reaches it, if that is at another address. `driver_writes`: whether
     the driver process writes its own files into `output`, too; no file that another wrote there is read otherwise.
@@ -80,8 +80,7 @@ class ForegroundRun:
     replays: bool = False
     until: int | None = None
     hash_seed: str = HASH_SEED
-    seen_action: str | None = None
-    seen_beat: int = 0
+    seen_requests: int = 0
     sandboxes: NoSandboxes | None = None
     display: Display | None = None
     resumed_by: str | None = None
@@ -109,8 +108,7 @@ class ForegroundRun:
             output=self.output if self.driver_writes else None,
             replays=self.replays,
             until=self.until,
-            seen_action=self.seen_action,
-            seen_beat=self.seen_beat,
+            seen_requests=self.seen_requests,
             gateway=sandboxes.has_gateway,
             if_blocked=self.if_blocked,
         )

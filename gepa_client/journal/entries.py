@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from gepa_client.transport.calls import FailedTry
 from protocol import JsonValue
 
 SEARCH = "search"
@@ -34,9 +35,6 @@ PROBE = "probe"
 
 COMPARE = "compare"
 """The part, and the kind, of the attempts that evaluate rows with the seed to compare servers; it has no entries."""
-
-RETRY = "retry"
-"""The part, and the kind, of the entries that record which examples an attempt left to be tried again."""
 
 RACE = "race"
 """The kind of an entry that decides on proposals in a race: which are dropped, and which rows are evaluated next."""
@@ -162,7 +160,7 @@ class Attempt:
     `outcome`: a result's status, or `lost` (unknown), `refused` (it never ran), `error` (an error response).
     `usage`: the contract's `Usage`, None if none was reported. `examples`: how many results the attempt brought;
     `unpriced`: how many of them came without a `cost_usd`; 1 for an attempt that brought none, but whose agent may have
-    worked at an unknown price.
+    worked at an unknown price. `failed`: the examples that it left to be tried again.
     """
 
     __pydantic_config__ = READ_ROWS
@@ -178,6 +176,7 @@ class Attempt:
     usage: dict[str, Any] | None = None
     examples: Many = 1
     unpriced: Many = 0
+    failed: list[FailedTry] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +257,12 @@ class SteeringRequest:
     number: int | None = None
     reason: str | None = None
 
+    @property
+    def stops(self) -> str | None:
+        """The action, `pause` or `cancel`, if it stops the run."""
+        kind = self.action.get("kind")
+        return kind if kind in ("pause", "cancel") else None
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -274,8 +279,8 @@ class StoredRun:
     `status`: `pending`, `running`, `paused`, `completed`, `failed` or `cancelled`; `reason`: why, in words.
     `config`: the settings, without secrets. `identity`: what must be the same for a replay; None until the first start.
     `program`: the name that the program gives itself; None until the first start. `counters`: iteration, metric_calls,
-    budget, spent_usd, active_seconds, ... `best`: index, score and texts. `requested_action`: requested of the driving
-    process (`cancel`). `driver`: the driving process in words (`pid 12 on host`).
+    budget, spent_usd, active_seconds, ... `best`: index, score and texts. `driver`: the
+    driving process in words (`pid 12 on host`).
 
     `created`, `updated`, `started`, `completed`: ISO 8601 in UTC, for display and queries only. `started`: when a
     process first drove it. `completed`: when it came to its status, None unless that is `completed`, `failed` or
@@ -293,7 +298,6 @@ class StoredRun:
     best: dict[str, Any] | None = None
     output: str | None = None
     parent: dict[str, JsonValue] | None = None
-    requested_action: str | None = None
     claim: Claim = Claim(None, 0)
     driver: str | None = None
     created: str = field(default_factory=now)

@@ -28,7 +28,6 @@ from gepa_client.journal.entries import (
     RACE,
     REFLECTIVE_DATASET,
     REFUSAL,
-    RETRY,
     REUSE,
     ROLLOUT,
     SCORE,
@@ -46,7 +45,6 @@ from gepa_client.journal.entries import (
 )
 from gepa_client.journal.http_messages import WireRow
 from gepa_client.journal.mutation_entries import MutationEntry
-from gepa_client.journal.retries import RetryEntry
 from gepa_client.journal.run_events import CallRefused, from_json
 from gepa_client.journal.steer_entries import SteerEntry
 from gepa_client.journal.tie_entries import TieDecision, TiePlan
@@ -179,7 +177,7 @@ class Document(_Part):
     """The whole file."""
 
     format: Literal["evolverpc-run"]
-    version: Literal[5]
+    version: Literal[6]
     run: ExportedRun
     rows: list[Annotated[WireRow, AfterValidator(_checked)]]
 
@@ -280,7 +278,6 @@ _BY_KIND: dict[str, TypeAdapter[Any]] = {
     RACE: TypeAdapter(_Race),
     REUSE: TypeAdapter(list[list[int]], config=ConfigDict(strict=True)),
     STEER: TypeAdapter(SteerEntry),
-    RETRY: TypeAdapter(RetryEntry),
     STOP: TypeAdapter(_Stop),
     REFUSAL: TypeAdapter(CallRefused),
     FAILURE: TypeAdapter(_Failure),

@@ -115,7 +115,7 @@ def loaded(data: bytes) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a dataclass, bytes or an iterable as JSON; `omitted` only if something is.
+    """Return a dataclass, bytes or an iterable as JSON; `omitted` and `failed` only if something is.
 
     Raises `StoreDamaged` for bytes that are no text.
     """
@@ -124,7 +124,7 @@ def plain(value: Any) -> Any:
             return value.decode()
     if is_dataclass(value) and not isinstance(value, type):
         named = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {name: member for name, member in named.items() if member or name != "omitted"}
+        return {name: member for name, member in named.items() if member or name not in ("omitted", "failed")}
     if isinstance(value, Iterable):
         return list(value)
     raise TypeError(f"{type(value).__name__} has no wire form")

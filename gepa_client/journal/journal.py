@@ -31,7 +31,6 @@ from gepa_client.journal.entries import (
     Entry,
 )
 from gepa_client.journal.requests import JournaledAttempts, RecordedOutput, RecordedRequest, RequestKey, SpendingTotals
-from gepa_client.journal.retries import RetryRecord
 from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.event_loop import CancelToken, GroupTask, run_group
 from protocol import JsonValue
@@ -74,11 +73,7 @@ class Journal:
     metered: bool = False
     store: str | None = None
     """The store as a printed command names it; None for the default store."""
-    retries: RetryRecord = field(init=False)
-    """The examples that were tried again, in every stream of the run."""
     next_number: int = field(default=0, init=False)
-    differs_at: int | None = field(default=None, init=False)
-    """The number of the first request that was not the recorded one."""
     numbers: dict[str, int] | None = field(default=None, init=False)
     """The number of the last request of each digest; None if they are not needed."""
     _on_first_write: list[Callable[[], None]] = field(default_factory=list, init=False)
@@ -90,13 +85,10 @@ class Journal:
     _settling: "list[asyncio.Future[None]]" = field(default_factory=list, init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        self.retries = RetryRecord(self.storage, self.secrets)
-
     def stream(self, part: str) -> "Journal":
         """Return another stream of the same run, numbered from 0."""
         stream = replace(self, part=part, until=None, inherited=0)
-        stream.retries, stream._on_first_write, stream._lock = self.retries, self._on_first_write, self._lock
+        stream._on_first_write, stream._lock = self._on_first_write, self._lock
         return stream
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -193,7 +185,6 @@ class Journal:
         if entry.kind == STOP:
             raise _stop_of(entry)
         if entry.digest != request.key.digest or entry.kind not in (request.key.kind, FAILURE):
-            self.differs_at = request.number
             fork = command("fork", self.run_id, "--at", str(request.number), store=self.store)
             instead = (
                 f"`{fork}` makes a run of its own from here"

@@ -67,9 +67,9 @@ def _busy(run: StoredRun) -> RunBusy:
 class LeaseHeartbeat:
     """Heartbeats from a thread of its own, while the `with` block lasts.
 
-    Every beat writes what `changes()` returns. `on_requested_action` gets each new one. `on_lost` gets why the
-    run must not be driven further: `ClaimLost`, or `StoreUnavailable` if no beat succeeded for `lease_s`, after which
-    another process may claim it. Both are called from threads of this class.
+    Every beat writes what `changes()` returns. `on_stop` gets each action of a user that stops the run. `on_lost` gets
+    why the run must not be driven further: `ClaimLost`, or `StoreUnavailable` if no beat succeeded for `lease_s`, after
+    which another process may claim it. Both are called from threads of this class.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class LeaseHeartbeat:
         owner: str,
         lease_s: float,
         changes: Callable[[], Mapping[str, Any]],
-        on_requested_action: Callable[[str], None],
+        on_stop: Callable[[str], None],
         on_lost: Callable[[JournalError], None],
     ) -> None:
         self._store = store
@@ -87,7 +87,7 @@ class LeaseHeartbeat:
         self._owner = owner
         self._lease_s = lease_s
         self._changes = changes
-        self._on_requested_action = on_requested_action
+        self._on_stop = on_stop
         self._on_lost = on_lost
         self._ended = threading.Event()
         self._lock = threading.Lock()
@@ -116,7 +116,7 @@ class LeaseHeartbeat:
         while not self._ended.is_set():
             begun = time.monotonic()
             try:
-                requested_action = self._store.beat(self._run_id, self._owner, self._changes())
+                asked = self._store.beat(self._run_id, self._owner, self._changes())
             except StoreUnavailable as error:
                 self._trouble = error
             except JournalError as error:
@@ -125,9 +125,9 @@ class LeaseHeartbeat:
             else:
                 # Others count from the change they see, which is not before this beat began.
                 self._beaten = begun
-                if requested_action is not None and requested_action != last and not self._ended.is_set():
-                    self._on_requested_action(requested_action)
-                last = requested_action
+                if asked is not None and asked != last and not self._ended.is_set():
+                    self._on_stop(asked)
+                last = asked
             self._ended.wait(max(0.0, begun + pause - time.monotonic()))
 
     def _watch(self) -> None:

@@ -6,7 +6,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -24,7 +24,6 @@ from gepa_client.journal.entries import (
     Spending,
     unreported_results,
 )
-from gepa_client.journal.retries import RetryEntry
 from gepa_client.transport.calls import FailedTry
 from gepa_client.transport.event_loop import GroupTask
 from protocol import JsonValue
@@ -288,15 +287,7 @@ class JournaledAttempts:
 
     def unfinished(self) -> tuple[str, str | None] | None:
         """Return (url, instance) of an attempt of an earlier process with no recorded end, or no recorded answer."""
-        if not self.request.attempts:
-            return None
-        if self.kind == RETRACE:
-            return None  # one of many examples that are traced for the same request: which one is unknown
-        made = [
-            attempt
-            for attempt in self.journal.storage.attempts(self.journal.part, self.request.number)
-            if attempt.kind == self.kind
-        ]
+        made = self._earlier()
         if self._current or not made or made[-1].outcome in WITHOUT_ANSWER or made[-1].attempt in self.request.claimed:
             return None
         self._current = made[-1]
@@ -306,9 +297,17 @@ class JournaledAttempts:
 
     def failed_tries(self) -> Sequence[FailedTry]:
         """Return what earlier processes recorded of the call's examples, in order."""
-        if not self.request.attempts or self.kind == RETRACE:  # of a retrace, as of `unfinished`
-            return ()
-        return self.journal.retries.earlier(self.journal.part, self.request.number, self.kind)
+        return [each for attempt in self._earlier() for each in attempt.failed]
+
+    def _earlier(self) -> list[Attempt]:
+        """Return the attempts that earlier processes made for the call.
+
+        Those of a retrace are for one of many examples of the same request: which one is unknown.
+        """
+        if not self.request.attempts or self.kind == RETRACE:
+            return []
+        made = self.journal.storage.attempts(self.journal.part, self.request.number)
+        return [attempt for attempt in made if attempt.kind == self.kind]
 
     async def start(self, url: str, instance: str | None, *, repeat: bool) -> str:
         """Record that an attempt starts and return its call id; `repeat`: the one before is sent again."""
@@ -358,13 +357,10 @@ class JournaledAttempts:
         ended = replace(
             self._made(), outcome=outcome, seconds=seconds, usage=recorded, examples=examples, unpriced=unpriced
         )
-        if not failed:
-            journal.storage.write(ended)
-            return
-        request = self.request
-        retried = RetryEntry(part=journal.part, number=request.number, kind=self.kind, failed=list(failed))
-        entry = journal.retries.entry(retried, digest=request.key.digest, about=request.key.about)
-        journal.storage.write(ended, entry)
+        if failed:
+            written = orjson.loads(journal.secrets.written([asdict(each) for each in failed]))
+            ended = replace(ended, failed=[FailedTry(**each) for each in written])
+        journal.storage.write(ended)
 
     def _made(self) -> Attempt:
         if self._current is None:

@@ -125,7 +125,7 @@ class ModelCalls(_Event):
 class CallRefused(_Event):
     """A gateway did not let something through: `what` a program in `sandbox` asked for, and why; the first few.
 
-    A repeated one is reported with its `times` when the run ends.
+    A repeated one is reported again, with all its `times`, when its sandbox ends.
     """
 
     event: Literal["call_refused"] = "call_refused"
@@ -430,18 +430,16 @@ class CopiedExamples(_Event):
 class _MutationEvent(_Event):
     """A requested change of a candidate's code.
 
-    `number`: its number in the journal, and of its branch `evolve/<run>/<number>`. `parents`: indices of candidates,
-    first the one whose code is changed; two where their code is merged. `request`: what is asked for; `location`: where
-    to look first.
+    `number`: its number in the journal, whose entry has all of it, and of its branch `evolve/<run>/<number>`.
+    `parents`: indices of candidates, first the one whose code is changed; two where their code is merged. `request`:
+    what is asked for.
     """
 
     event: str
     number: int
     kind: MutationKind
     parents: list[int]
-    parent_branch: str
     request: str
-    location: str | None = None
 
 
 class MutationStarted(_MutationEvent):
@@ -461,8 +459,7 @@ class MutationProgress(_Event):
 class Mutated(_MutationEvent):
     """A change of code was made; the candidate with it is evaluated next.
 
-    `lines_added`, `lines_removed`: over all `files`. `diff`: unified, its beginning where it is very long. `cost_usd`:
-    None if it was not reported.
+    `lines_added`, `lines_removed`: over all `files`. `cost_usd`: None if it was not reported.
     """
 
     event: Literal["mutated"] = "mutated"
@@ -472,24 +469,18 @@ class Mutated(_MutationEvent):
     lines_added: int
     lines_removed: int
     summary: str
-    diff: str
-    components_added: list[str] = []
-    components_removed: list[str] = []
     cost_usd: float | None = None
 
 
 class MutationRejected(_MutationEvent):
     """A change of code was rejected and left no trace; reflection gets the reason.
 
-    `stage`: where it failed, as the contract names them. `log_tail`: a command's output, if any. `diff`: what was
-    refused, as in `Mutated`.
+    `stage`: where it failed, as the contract names them. `cost_usd`: as of `Mutated`.
     """
 
     event: Literal["mutation_rejected"] = "mutation_rejected"
     stage: str
     reason: str
-    log_tail: str | None = None
-    diff: str | None = None
     cost_usd: float | None = None
 
 

@@ -75,7 +75,7 @@ class SqliteDatabase:
             for table in declared:
                 _create(connection, table)
 
-        if self._retried(lambda: any(_missing(self._connection, table) for table in declared)):
+        if self._retried(lambda: any(_is_missing(self._connection, table) for table in declared)):
             self._retried(lambda: self._transaction("BEGIN IMMEDIATE", create))
 
     def read(self, work: Callable[[Rows], T]) -> T:
@@ -295,28 +295,18 @@ class SqliteRows:
         return self._connection.execute(f"DELETE FROM {table.name} {_where(conditions)}", values).rowcount  # noqa: S608 (our names)
 
 
-def _missing(connection: sqlite3.Connection, table: Table) -> list[str]:
-    """Return the columns and indexes of a table that are not there, by their names."""
-    there = {row[1] for row in connection.execute(f"PRAGMA table_info({table.name})")}
-    there |= {row[1] for row in connection.execute(f"PRAGMA index_list({table.name})")}
-    return [name for name in (*table.columns, *_indexes(table)) if name not in there]
+def _is_missing(connection: sqlite3.Connection, table: Table) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", [table.name]).fetchone() is None
 
 
 def _create(connection: sqlite3.Connection, table: Table) -> None:
-    """Create what is missing of a table. Columns have no types: values keep their own."""
+    """Create a table with its indexes unless it is there. Columns have no types: values keep their own."""
     columns = ["key INTEGER PRIMARY KEY AUTOINCREMENT" if name == "key" else name for name in table.columns]
     key = ", ".join(table.key)
     connection.execute(f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(columns)}, UNIQUE ({key}))")
-    indexes = _indexes(table)
-    for name in _missing(connection, table):
-        if name in indexes:
-            connection.execute(f"CREATE INDEX {name} ON {table.name} ({', '.join(indexes[name])})")
-        else:
-            connection.execute(f"ALTER TABLE {table.name} ADD COLUMN {name}")
-
-
-def _indexes(table: Table) -> dict[str, tuple[str, ...]]:
-    return {"_".join((table.name, *columns)): columns for columns in table.indexes}
+    for index in table.indexes:
+        name = "_".join((table.name, *index))
+        connection.execute(f"CREATE INDEX IF NOT EXISTS {name} ON {table.name} ({', '.join(index)})")
 
 
 @functools.cache

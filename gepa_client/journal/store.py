@@ -144,14 +144,14 @@ class Store:
         return self._database.write(work)
 
     def beat(self, run_id: str, owner: str, changes: Mapping[str, Any]) -> str | None:
-        """Write a heartbeat and the fields to replace; return the run's `requested_action`. Raises `ClaimLost`."""
+        """Write a heartbeat and the fields to replace; return what a user stops the run by. Raises `ClaimLost`."""
         record = changes_record(changes)
 
         def work(rows: Rows) -> str | None:
             if not rows.update(RUNS, {"id": run_id, "owner": owner}, record, counter="beat"):
                 self._lost(rows, run_id)
-            requested_action: str | None = self._found(rows, run_id, "requested_action")["requested_action"]
-            return requested_action
+            waiting = rows.find(REQUESTS, {"run": self._key(rows, run_id), "outcome": None}, ("place", "id"))
+            return next(filter(None, (request_of(found).stops for found in waiting)), None)
 
         return self._database.write(work)
 
@@ -221,19 +221,14 @@ class Store:
         """Return the attempts for numbers from `start` on, by number and attempt."""
         return list(self._attempts(run_id, part, start))
 
-    def failed_attempts(self, run_id: str) -> list[tuple[str, int, int]]:
-        """`(part, number, examples)` of every attempt that may have a `program_error` or a `timeout` among its results.
+    def unsuccessful_attempts(self, run_id: str) -> list[Attempt]:
+        """Return the attempts whose outcome is not `ok`, by part, number and attempt.
 
-        By part, number and attempt. An attempt's outcome is that of one of its examples, so one with several is listed
-        unless it is `ok`. One without an outcome is listed too: a killed process may have written its entry alone.
+        An attempt's outcome is that of one of its examples, the first that is not `ok`. One without an outcome is
+        listed too: a killed process may have written its entry alone.
         """
-        where = {"outcome": Compared("!=", "ok")}
-        found = self._of_run(run_id, ATTEMPTS, where, ("part", *BY_ATTEMPT), ("part", "number", "outcome", "examples"))
-        return [
-            (each["part"], each["number"], 1 if each["examples"] is None else each["examples"])
-            for each in found
-            if each["outcome"] in (None, "program_error", "timeout") or each["examples"] > 1
-        ]
+        found = self._of_run(run_id, ATTEMPTS, {"outcome": Compared("!=", "ok")}, ("part", *BY_ATTEMPT))
+        return [attempt_of(each) for each in found]
 
     def spending(self, run_id: str) -> list[Spending]:
         """Return the totals of all attempts, by kind and outcome."""

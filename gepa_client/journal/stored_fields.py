@@ -5,7 +5,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar, overload
 
 import orjson
@@ -22,6 +22,7 @@ from gepa_client.journal.entries import (
     now,
     unreported_results,
 )
+from gepa_client.transport.calls import FailedTry
 
 PAGE = 512
 PAGE_BYTES = 8 << 20
@@ -60,9 +61,11 @@ ENTRIES = Table(
 )
 WRITERS = Table("writers", ("run", "owner"), ("run", "owner", "written"))
 ATTEMPTS = Table(
-    "attempts", ("run", "part", "number", "attempt"), ("run", *STARTED_FIELDS, "outcome", "usage", *SUMMED, "owner")
+    "attempts",
+    ("run", "part", "number", "attempt"),
+    ("run", *STARTED_FIELDS, "outcome", "usage", *SUMMED, "failed", "owner"),
 )
-"""`silent`: `unpriced` of an attempt with results and without usage."""
+"""`silent`: `unpriced` of an attempt with results and without usage. `failed`: JSON, None if no example failed."""
 
 CANDIDATES = Table("candidates", ("run", "number"), ("run", "number", "packed", "size", "body"), blob="body")
 REQUESTS = Table("requests", ("run", "id"), ("run", "place", *REQUEST_FIELDS))
@@ -161,6 +164,7 @@ def ended_record(made: Attempt) -> Record:
         "examples": made.examples,
         "unpriced": made.unpriced,
         "silent": made.unpriced if made.usage is None and made.examples else 0,
+        "failed": to_json([asdict(each) for each in made.failed]) if made.failed else None,
     }
 
 
@@ -170,7 +174,9 @@ def attempt_of(record: Mapping[str, Any]) -> Attempt:
     if record["outcome"] is None:
         return made
     usage = None if record["usage"] is None else json.loads(record["usage"])
-    return replace(made, usage=usage, **{name: record[name] for name in ("outcome", "seconds", "examples", "unpriced")})
+    failed = [FailedTry(**each) for each in json.loads(record["failed"] or "[]")]
+    figures = {name: record[name] for name in ("outcome", "seconds", "examples", "unpriced")}
+    return replace(made, usage=usage, failed=failed, **figures)
 
 
 def spending_of(kind: str, outcome: str | None, sums: Record) -> Spending:
@@ -209,18 +215,9 @@ def request_of(record: Mapping[str, Any]) -> SteeringRequest:
     return SteeringRequest(**{name: record[name] for name in REQUEST_FIELDS if name != "action"}, action=action)
 
 
-def candidate_json(kept: CandidateRecord) -> Record:
-    """Return a candidate as JSON; `dropped` only if it is, so that others are as earlier versions wrote them."""
-    return {
-        field.name: getattr(kept, field.name)
-        for field in fields(kept)
-        if field.name != "dropped" or kept.dropped is not None
-    }
-
-
 def candidate_bytes(kept: CandidateRecord) -> bytes:
     """Return a candidate as it is stored."""
-    return to_json(candidate_json(kept)).encode()
+    return to_json(asdict(kept)).encode()
 
 
 def candidate_of(data: bytes) -> CandidateRecord:

@@ -184,7 +184,7 @@ class RequestReader:
         )
         outcomes = texts_outcomes(taken, self._proposals.found.values(), over=run.status in OVER)
         for asked in requests:
-            part = CONTROL if asked.action.get("kind") in ("pause", "cancel") else SEARCH
+            part = SEARCH if asked.stops is None else CONTROL
             self._log.add(
                 Steer(
                     key=asked.id,

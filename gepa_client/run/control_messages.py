@@ -82,8 +82,8 @@ class DriverJob(BaseModel):
 
     `owner`: the owner of the lease it takes. `config`: the settings, secrets included; they travel over a pipe.
     `output`: the folder for results; None writes none. `replays`: replay without server or model, up to `until` if
-    given. `seen_beat`, `seen_action`: the lease's counter and the requested action when this command read the run; that
-    action is over. `gateway`: the supervisor reports model calls of programs, so their own usage is not counted.
+    given. `seen_requests`: how many requests of users there were when this command read the run; those of them that
+    stop it are over. `gateway`: the supervisor reports model calls of programs, so their own usage is not counted.
     `if_blocked`: written to the descriptor `terminal` if the program stops answering and is in the supervisor's
     process, which can then display nothing.
     """
@@ -97,8 +97,7 @@ class DriverJob(BaseModel):
     output: Path | None
     replays: bool = False
     until: int | None = None
-    seen_action: str | None = None
-    seen_beat: int = 0
+    seen_requests: int = 0
     gateway: bool = False
     if_blocked: str | None = None
     terminal: int | None = None

@@ -32,7 +32,6 @@ from gepa_client.run import initial_state, splits
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import placed, progress_reported, record, redacting
 from gepa_client.run.fingerprint import changed_code, changed_data, check_fingerprint, fingerprint_of
-from gepa_client.run.fork_point import fork_command
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.optimizer import Optimization
@@ -52,7 +51,7 @@ from gepa_client.run.run_errors import finished_by, stop_reason
 from gepa_client.run.score_export import score_export
 from gepa_client.run.seed_results import seed_comparison
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
-from gepa_client.run.strategies import late_drops, sampled_rows
+from gepa_client.run.strategies import sampled_rows
 from gepa_client.run.tie_break import final_rows
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.request_queue import WaitingRequests
@@ -146,7 +145,7 @@ class _DriverRun:
         self.emit = redacting(self.secrets, counters.observed(self.emit))  # what is noted is stored
         finished: Finished | None = None
         try:
-            self._check_requested_action(run)
+            self._check_stops(run)
             self._mark_running(run, counters)
             with LeaseHeartbeat(
                 self.store,
@@ -168,8 +167,7 @@ class _DriverRun:
         if self._is_taken_over():
             return Finished(status="refused", reason=TAKEN_OVER, infrastructure=True, metric_calls=0)
         self._record_stop(finished.status)
-        done = {"requested_action": None} if finished.status == "cancelled" or self._is_paused(finished.status) else {}
-        self._release(counters, status=finished.status, reason=finished.reason, **done)
+        self._release(counters, status=finished.status, reason=finished.reason)
         emit_analyses(self.store, job.run_id, self.emit)
         return finished.model_copy(update={"active_seconds": round(counters.active_seconds, 3)})
 
@@ -179,13 +177,6 @@ class _DriverRun:
             record_stop(self.store, self.job.run_id, self.job.owner, status)
         except JournalError as error:
             self.emit(Warned(message=f"the requests to the run could not be answered: {stop_reason(error)}"))
-
-    def _is_paused(self, status: str) -> bool:
-        """Return whether the run was paused as a user asked, so that the request is over."""
-        try:
-            return status == "paused" and self.store.run(self.job.run_id).requested_action == PAUSE
-        except StoreUnavailable:
-            return False
 
     def _is_taken_over(self) -> bool:
         """Return whether another process drives the run now; False if the store is unavailable."""
@@ -198,16 +189,18 @@ class _DriverRun:
         if self._is_taken_over():
             raise Interrupted("paused", TAKEN_OVER, infrastructure=True)
 
-    def _check_requested_action(self, run: StoredRun) -> None:
-        """Stop if an action was requested since this command began, while it waited for the lease.
+    def _check_stops(self, run: StoredRun) -> None:
+        """Stop if a user asked for it since this command began, while it waited for the lease.
 
-        If the lease moved by more than this process taking it, another process held it in between, and a cancellation
-        by that process applies to this one too.
+        Another process that held the lease in between may have taken the request: it applies to this one too. What was
+        asked for before is over.
         """
-        if run.status == "cancelled" and run.claim.beat > self.job.seen_beat + 1:
-            raise _requested("cancel")
-        if run.requested_action is not None and run.requested_action != self.job.seen_action:
-            raise _requested(run.requested_action)
+        for at, asked in enumerate(self.store.requests(run.id)):
+            if asked.stops is None or asked.outcome == "refused":
+                continue
+            if at >= self.job.seen_requests:
+                raise _requested(asked.stops)
+            self.store.answer_request(run.id, asked.id, "refused", reason="the run was resumed after it")
 
     def _mark_running(self, run: StoredRun, counters: RunCounters) -> None:
         counters.set(max_metric_calls=self.config.max_metric_calls)
@@ -217,10 +210,9 @@ class _DriverRun:
             "config": self._recorded(run),
             "started": run.started or now(),
         }
-        done = {"requested_action": None} if run.requested_action is not None else {}
         # a fork, or an imported run, has no folder until it is driven here
         folder = {} if run.output or self.job.output is None else {"output": str(self.job.output)}
-        self.store.update(run.id, {**changes, **done, **folder, **counters.changes()}, owner=self.job.owner)
+        self.store.update(run.id, {**changes, **folder, **counters.changes()}, owner=self.job.owner)
 
     def _release(self, counters: RunCounters, **last: Any) -> None:
         """Write the last state and release the lease; warn if another process has it, or the store is unavailable."""
@@ -351,23 +343,17 @@ class _DriverRun:
             self.store.update(run.id, {"identity": found, **described}, owner=self.job.owner)
         else:
             recorded = (before or initial).discovery.program
-            code = changed_code(recorded, initial.discovery.program)
-            same_rows = run.identity.get("data") == found["data"]
-
-            def fork() -> str | None:
-                return fork_command(self.store, self.job.store, run, self.config, initial, seed) if same_rows else None
-
-            check_fingerprint(run.id, run.identity, found, fork, code)
+            check_fingerprint(self.store, run, found, changed_code(recorded, initial.discovery.program))
             self.store.update(run.id, described, owner=self.job.owner)
             self.store.drop(run.id, SEARCH, STOP)  # the run continues from before the stop that ended it
             for message in changed_data(recorded, initial.discovery.program):
                 self.emit(Warned(message=message))
-        self._warn(initial, adapter.slots)
+        self._warn(initial)
         comparison = seed_comparison(self.store, journal, self.config, adapter, initial)
         adapter.compare_servers(comparison, None if before is None else before.discovery)
         return initial
 
-    def _warn(self, initial: InitialState, slots: int) -> None:
+    def _warn(self, initial: InitialState) -> None:
         """Warn about rows, the budget, and a program whose changes would go unnoticed."""
         messages = splits.warnings(initial.splits, self.config)
         budget, rows = self.config.max_metric_calls, len(sampled_rows(self.config, initial.splits))
@@ -376,7 +362,6 @@ class _DriverRun:
             messages.append(
                 f"max_metric_calls is {budget}, and scoring the seed on {named} uses it up: no candidate will be tried"
             )
-        messages += late_drops(self.config, initial.discovery, len(initial.splits.val), rows, slots)
         limit = self.config.max_component_tokens
         messages += [
             f"component {name} of the seed has about {tokens_of(text):,} tokens, more than the {limit:,} of "

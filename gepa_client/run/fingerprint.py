@@ -1,13 +1,16 @@
 """The fingerprint of a run: what must be the same to resume it, and how two fingerprints differ."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from evolverpc_common.display_text import plain
+from evolverpc_common.display_text import command, plain
 from evolverpc_common.settings.sources import SettingsError
+from gepa_client.journal.entries import SEARCH, StoredRun
+from gepa_client.journal.history import end_of
 from gepa_client.journal.requests import digest_of
+from gepa_client.journal.store import Store, named_store
 from gepa_client.run.resolved_settings import evolve_of, is_deterministic
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secret_settings import NOT_RECORDED
@@ -109,31 +112,20 @@ def differences(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
     ]
 
 
-def check_fingerprint(
-    run_id: str,
-    recorded: Mapping[str, Any],
-    found: Mapping[str, Any],
-    fork: Callable[[], str | None] = lambda: None,
-    code: str | None = None,
-) -> None:
-    """Raise `RunMismatch` if they differ, with the differences and what to do instead.
+def check_fingerprint(store: Store, run: StoredRun, found: Mapping[str, Any], code: str | None = None) -> None:
+    """Raise `RunMismatch` if the run was recorded with another one, with the differences and what to do instead.
 
-    `fork`: returns the command of a fork that can continue with what was found; None if there is none. `code`: how the
-    program's code differs, in place of its digests.
+    `code`: how the program's code differs, in place of its digests.
     """
-    if different := differences(recorded, found):
+    if different := differences(run.identity or {}, found):
         different = [code if code and line.startswith(_DIGEST) else line for line in different]
         listed = "\n".join(f"  {line}" for line in different)
-        kept = fork()
-        instead = (
-            "No recorded score can be kept by a fork."
-            if kept is None
-            else f"A fork keeps as many recorded scores as it can, also those of what has changed since: {kept}"
-        )
+        fork = command("fork", run.id, "--at", str(end_of(store, run.id, SEARCH)), store=named_store(store.url))
         raise RunMismatch(
-            f"run {run_id} was recorded with other settings, rows or code, and resuming would mix two runs:\n{listed}\n"
+            f"run {run.id} was recorded with other settings, rows or code, and resuming would mix two runs:\n{listed}\n"
             "If the change is meant, start a new run as you started this one. To continue this run, restore what "
-            f"differs. {instead}"
+            f"differs. To keep recorded scores, also those of what has changed since, give the new settings to a fork; "
+            f"if it asks for something else, it states from where on, and pays for nothing before: {fork}"
         )
 
 

@@ -30,18 +30,16 @@ STRAGGLERS_S = 0.2
 LONGEST_S = 2.0
 """Seconds that `settle` takes at most."""
 
-REFUSALS_KEPT = 200
-"""Different refusals that are recorded; further ones are counted only, as programs may request anything."""
-
 REFUSALS_EMITTED = 20
+"""Different refusals that are events; a gateway bounds how many it reports of each sandbox, and all are recorded."""
+
 FAILURES_KEPT = 1000
 """Failed calls without cost that each process of a run records."""
 
 MODELS_KEPT = 50
 NAME_SHOWN = 120
-REASON_SHOWN = 300
 OTHERS = "others"
-"""The name of all models and refusals beyond the limits above."""
+"""The name of all models beyond the limit above."""
 
 _RefusalKey: TypeAlias = tuple[str, str]
 """What was refused, and why."""
@@ -63,7 +61,6 @@ class GatewayRecord:
         self._next_call = self._next_refusal = 0
         self._by_model: dict[str, ModelTally] = {}
         self._refused: dict[_RefusalKey, CallRefused] = {}
-        self._written: dict[_RefusalKey, int] = {}  # how often each was refused by what is in the journal
         self._free_failures = 0
         self._cap: str | None = None
         self._on_cap: Callable[[str], None] = lambda _reason: None
@@ -85,9 +82,7 @@ class GatewayRecord:
             self._next_call = max((attempt.number + 1 for attempt in beyond), default=first)
             self._next_refusal = end_of(store, journal.run_id, GATEWAY)
             self._by_model = dict(calls.by_model)
-            for event in refusals:
-                self._refused[event.what, event.reason] = event
-                self._written[event.what, event.reason] = event.times
+            self._refused = {(event.what, event.reason): event for event in refusals}
             early, self._early = self._early, []
             cap = self._cap
         for event in refusals[:REFUSALS_EMITTED]:
@@ -152,20 +147,9 @@ class GatewayRecord:
             time.sleep(left)
 
     def end(self) -> None:
-        """Write what was only counted; nothing is written from now on."""
+        """Write nothing from now on."""
         with self._lock:
-            journal, self._ended = self._journal, True
-            counted = [key for key, refused in self._refused.items() if refused.times > self._written[key]]
-            if journal is None or not counted:
-                return
-            try:
-                for key in counted:
-                    self._write_refusal(journal, key)
-            except Interrupted:
-                return
-            again = [refused for refused in list(self._refused.values())[:REFUSALS_EMITTED] if refused.times > 1]
-        for event in again:
-            self._emit(event)
+            self._ended = True
 
     # --- what is written ---------------------------------------------------------------------------------------------
 
@@ -190,27 +174,16 @@ class GatewayRecord:
         return name if known else OTHERS
 
     def _was_refused(self, journal: Journal, refusal: CallRefused) -> CallRefused | None:
-        redact = journal.secrets.redact_text
-        sandbox = redact(one_line(refusal.sandbox, NAME_SHOWN))
-        key = (redact(one_line(refusal.what, REASON_SHOWN)), redact(one_line(refusal.reason, REASON_SHOWN)))
-        if key not in self._refused and len(self._refused) >= REFUSALS_KEPT:
-            key, sandbox = (OTHERS, "further different refusals"), OTHERS
-        before = self._refused.get(key)
-        if before is not None:
-            self._refused[key] = before.model_copy(update={"times": before.times + refusal.times})
-            return None
-        first = self._refused[key] = CallRefused(sandbox=sandbox, what=key[0], reason=key[1], times=refusal.times)
-        self._write_refusal(journal, key)
-        return first if len(self._refused) <= REFUSALS_EMITTED else None
-
-    def _write_refusal(self, journal: Journal, key: _RefusalKey) -> None:
-        """Write an entry for the refusals that are not in the journal yet."""
-        refused, written = self._refused[key], self._written.get(key, 0)
-        answer = refused.model_dump(include={"sandbox", "what", "reason"}) | {"times": refused.times - written}
+        """Write an entry, and return the event with all such refusals; None beyond `REFUSALS_EMITTED`."""
+        redacted = {name: journal.secrets.redact_text(getattr(refusal, name)) for name in ("sandbox", "what", "reason")}
+        refused = refusal.model_copy(update=redacted)
+        answer = orjson.dumps(refused.model_dump(include={*redacted, "times"}))
         about = f"refuse {refused.what} to {refused.sandbox}: {refused.reason}"
         number, self._next_refusal = self._next_refusal, self._next_refusal + 1
-        journal.storage.write(Entry(GATEWAY, number, REFUSAL, digest_of(list(key)), about, orjson.dumps(answer)))
-        self._written[key] = refused.times
+        digest = digest_of([refused.what, refused.reason])
+        journal.storage.write(Entry(GATEWAY, number, REFUSAL, digest, about, answer))
+        event = _add(self._refused, refused)
+        return event if len(self._refused) <= REFUSALS_EMITTED else None
 
 
 def recorded_gateway_events(store: Store, run_id: str) -> tuple[ModelCalls, list[CallRefused]]:
@@ -223,11 +196,16 @@ def recorded_gateway_events(store: Store, run_id: str) -> tuple[ModelCalls, list
     for entry in entries(store, run_id, GATEWAY):
         if entry.kind != REFUSAL:
             continue
-        event = CallRefused.model_validate_json(entry.answer)
-        before = refused.get((event.what, event.reason))
-        times = event.times + (before.times if before is not None else 0)
-        refused[event.what, event.reason] = (before or event).model_copy(update={"times": times})
+        _add(refused, CallRefused.model_validate_json(entry.answer))
     return _reading(by_model, sum(event.times for event in refused.values())), list(refused.values())
+
+
+def _add(known: dict[_RefusalKey, CallRefused], refused: CallRefused) -> CallRefused:
+    """Add a refusal to those of its key, and return them as one."""
+    key = refused.what, refused.reason
+    before = known.get(key)
+    known[key] = refused if before is None else before.model_copy(update={"times": before.times + refused.times})
+    return known[key]
 
 
 def _reading(by_model: Mapping[str, ModelTally], refused: int) -> ModelCalls:

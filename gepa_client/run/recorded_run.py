@@ -93,5 +93,4 @@ def _found(store: Store, run: StoredRun, candidates: list[CandidateRecord], unti
         if until is None or made.number < until:
             commits = (made.entry.parent, made.entry.other)
             parents = [running[commit] for commit in commits if commit is not None and commit in running]
-            branch = code_at(candidates[parents[0]].texts)[0] if parents else None
-            yield mutation_event(made.number, made.entry, parents, branch or "")
+            yield mutation_event(made.number, made.entry, parents)

@@ -1,9 +1,7 @@
 """Replay a recorded run from its journal alone, and the events at the start and the end of any run."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
 from evolverpc_common.display_text import plain
 from evolverpc_common.redaction import Secrets
@@ -22,7 +20,7 @@ from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import placed
 from gepa_client.run.fingerprint import check_fingerprint, fingerprint_of
 from gepa_client.run.gateway_record import REFUSALS_EMITTED, recorded_gateway_events
-from gepa_client.run.initial_state import InitialState, recorded_initial_state
+from gepa_client.run.initial_state import recorded_initial_state
 from gepa_client.run.optimizer import Optimization
 from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.run.run_counters import RunCounters
@@ -47,17 +45,19 @@ def replay_run(job: DriverJob, store: Store, emit: Emit, cancel_token: CancelTok
         run.id, storage, spend, cancel_token, Secrets(), replays=True, until=job.until, inherited=run.inherited
     )
     journal.store = named_store(job.store)
-    config, own_emit = RunConfig(**job.config), emit
+    given = {name: value for name, value in job.config.items() if name not in TrackingSettings.model_fields}
+    config, own_emit = RunConfig(**given), emit  # experiment trackers have received it
     emit = placed(emit, journal)
     initial = recorded_initial_state(journal)
     if initial is None or run.identity is None:
         raise JournalError(f"run {run.id} was never started, so there is nothing to replay")
     found = fingerprint_of(config, initial.discovery, initial.seed_candidate, None, run.identity["data"])
     found |= {"scorer": run.identity["scorer"]}
-    check_fingerprint(run.id, run.identity, found)
-    with repeated(journal, config, initial, job.output, emit) as optimization:
+    check_fingerprint(store, run, found)
+    with RemoteAdapter(failure_score=config.failure_score, journal=journal, recorded=initial.discovery) as adapter:
+        optimization = Optimization(config, job.output, emit, adapter, initial, RunCounters({}, spend))
         reflection = optimization.reflection()
-        emit_started(emit, job, store, optimization.config, optimization, resumed=True)
+        emit_started(emit, job, store, config, optimization, resumed=True)
         calls, refusals = recorded_gateway_events(store, run.id)
         if calls != ModelCalls():
             emit(calls)
@@ -67,16 +67,6 @@ def replay_run(job: DriverJob, store: Store, emit: Emit, cancel_token: CancelTok
     if job.until is None:
         emit_analyses(store, job.run_id, own_emit)
     return finished.model_copy(update={"active_seconds": run.counters.get("active_seconds")})
-
-
-@contextmanager
-def repeated(
-    journal: Journal, config: RunConfig, initial: InitialState, output: Path | None, emit: Emit
-) -> Iterator[Optimization]:
-    """Yield the optimization that a journal repeats, without any server; experiment trackers have received it."""
-    given = config.model_dump(mode="json", exclude_unset=True, exclude=set(TrackingSettings.model_fields))
-    with RemoteAdapter(failure_score=config.failure_score, journal=journal, recorded=initial.discovery) as adapter:
-        yield Optimization(RunConfig(**given), output, emit, adapter, initial, RunCounters({}, journal.spending))
 
 
 def emit_started(

@@ -12,7 +12,6 @@ from gepa_client.journal import run_events as events
 from gepa_client.journal.history import selection_name
 from gepa_client.journal.tie_entries import TieDecision
 from gepa_client.run.output_folder import HostTotals
-from gepa_client.steering.request_queue import STOPS
 
 RATE_WINDOW_S = 30.0
 
@@ -267,7 +266,7 @@ class RunView:
     @property
     def steered_kinds(self) -> list[str]:
         """The kinds of the requests that the run took, in order, without those that stopped it."""
-        return [event.action for event in self.steered if event.refused is None and event.action not in STOPS]
+        return [event.action for event in self.steered if event.refused is None]
 
     @property
     def refused_calls(self) -> int:

@@ -29,12 +29,10 @@ from gepa_client.run.run_watcher import FailFastCallback
 from gepa_client.run.splits import Splits
 from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
 from gepa_client.selection.race import RacedSelection, RacingAdapter, behind_best, races
-from gepa_client.selection.race_blocks import fewest_rows, race_pays
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import GEPA_MINIBATCH
 from gepa_client.steering.active_requests import ActiveRequests
 from gepa_client.steering.steered_strategies import steered
-from protocol import DiscoverResult
 from protocol.code import GIT_BRANCH
 
 PASSED = (
@@ -158,25 +156,6 @@ def search_plan(
     found = steered(found, active_requests, *([behind_best] if config.sample else []))
     found |= acceptance_arguments(config, found, splits.train)
     return SearchPlan(found, val, (lambda _proposal: {}) if race is None else race.rejecting)
-
-
-def late_drops(config: RunConfig, discovery: DiscoverResult, val: int, searched: int, slots: int) -> list[str]:
-    """Return a warning if so many `slots` evaluate proposals on most rows before they can be dropped.
-
-    `val`: validation rows; `searched`: those that candidates are scored on. Raises: as `races`.
-    """
-    if not races(config, discovery) or race_pays(val, slots):
-        return []
-    least = fewest_rows(slots)
-    when = (
-        f"is evaluated on all {searched} rows of its race and never dropped"
-        if least >= searched
-        else f"is dropped after {least} of the {searched} rows of its race at the earliest"
-    )
-    return [
-        f"validation is race, but the servers take {slots} examples at once, so a proposal {when}: with a "
-        "smaller `concurrency` it is dropped earlier, and the run takes longer"
-    ]
 
 
 def evolution_arguments(config: RunConfig, adapter: RemoteAdapter, reflection: Any, emit: Emit) -> dict[str, Any]:

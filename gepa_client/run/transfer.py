@@ -20,7 +20,7 @@ from gepa_client.settings.run_settings import FleetSettings, SandboxSettings, Tr
 from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
 
 FORMAT = "evolverpc-run"
-VERSION = 5
+VERSION = 6
 
 RUN_FIELDS = tuple(ExportedRun.model_fields)
 

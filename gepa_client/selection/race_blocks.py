@@ -183,16 +183,6 @@ class BlockRace:
             raise min(self._failures, key=lambda failed: (not isinstance(failed[1], Interrupted), failed[0]))[1]
 
 
-def fewest_rows(slots: int) -> int:
-    """Return on how many rows a proposal is evaluated at least before it is dropped, by a fleet of so many slots."""
-    return _ahead(1, slots) + _least_block(1, slots)
-
-
-def race_pays(val_rows: int, slots: int) -> bool:
-    """Return whether a proposal can be dropped before half of the validation rows are begun."""
-    return 2 * fewest_rows(slots) <= val_rows
-
-
 def _ahead(racing: int, slots: int) -> int:
     """Return the rows that are begun after those of a decision; one slot has none to keep busy meanwhile."""
     return math.ceil(AHEAD * slots / racing) if slots > 1 else 0

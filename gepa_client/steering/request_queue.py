@@ -19,8 +19,6 @@ from gepa_client.steering.objections import RequestContext, objection
 MOST_WAITING = 100
 """Requests of a run that may wait at once."""
 
-STOPS = ("pause", "cancel")
-
 
 def author() -> str:
     """Return `user@host` of this process."""
@@ -56,8 +54,6 @@ def request(
     ) is not None:
         raise SteeringRefused(reason)
     store.add_request(run_id, made)
-    if action.kind in STOPS:
-        store.update(run_id, {"requested_action": action.kind})
     return made
 
 
@@ -105,7 +101,7 @@ class WaitingRequests:
         found: list[SteeringRequest] = []
         with suppress(StoreUnavailable):
             found = self._store.requests(self._run_id, waiting=True)
-        return [each for each in found if each.id not in self._answered and each.action.get("kind") not in STOPS]
+        return [each for each in found if each.id not in self._answered and each.stops is None]
 
     def taken(self, request_id: str, number: int) -> None:
         """Write that a request was taken; its entry states so too, if the store is away now."""

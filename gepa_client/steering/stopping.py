@@ -20,8 +20,8 @@ def record_stop(store: Store, run_id: str, owner: str, status: str) -> None:
     """
     number = store.parts(run_id).get(CONTROL, 0)
     for asked in store.requests(run_id, waiting=True):
-        kind = asked.action.get("kind")
-        if (kind == "pause" and status == "paused") or (kind == "cancel" and status == "cancelled"):
+        kind = asked.stops
+        if kind is not None and status == STATUS[kind]:
             action = Pause() if kind == "pause" else Cancel()
             made = SteerEntry(id=asked.id, action=action, author=asked.author, created=asked.created)
             key = request_key(STEER, described(action), asked.id)
@@ -63,10 +63,8 @@ def stop(store: Store, run: StoredRun, wanted: Pause | Cancel, wait_s: float) ->
     while True:
         run = store.run(run.id)
         if run.claim.owner is None and run.status in STOPPED[action]:
-            store.update(run.id, {"requested_action": None})  # else it would stop a later extension of the run
-            return store.run(run.id), made
-        if run.requested_action is None:  # a driver that took the run over may have discarded it as an old one
-            store.update(run.id, {"requested_action": action})
+            store.answer_request(run.id, made.id, "refused", reason=f"the run was {run.status} before it was taken")
+            return run, made
         if run.claim != seen:
             seen, since = run.claim, time.monotonic()
         if (seen.owner is None or time.monotonic() - since >= lease_s) and store.claim(
@@ -74,8 +72,7 @@ def stop(store: Store, run: StoredRun, wanted: Pause | Cancel, wait_s: float) ->
         ):
             try:
                 record_stop(store, run.id, owner, STATUS[action])
-                ended = {"status": STATUS[action], "reason": BY_HAND[action], "requested_action": None}
-                store.update(run.id, ended, owner=owner)
+                store.update(run.id, {"status": STATUS[action], "reason": BY_HAND[action]}, owner=owner)
             finally:
                 store.release(run.id, owner)
             return store.run(run.id), made

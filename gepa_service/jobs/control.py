@@ -46,7 +46,7 @@ def cancel(records: TenantRecords, store: Store, job: Work, by: str) -> Work:
     with contextlib.suppress(NoSuchRun):
         run = store.run(job.id)
         if run.status not in OVER:
-            store.update(run.id, {"status": "cancelled", "reason": reason, "requested_action": None})
+            store.update(run.id, {"status": "cancelled", "reason": reason})
         if run.claim.owner is not None:
             store.release(run.id, run.claim.owner)
     return cancelled

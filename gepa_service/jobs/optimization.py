@@ -80,7 +80,7 @@ def _driven(order: OptimizeOrder, store: Store, run: StoredRun | None, place: Dr
         launch=place.launch,
         driver_store=place.store,
         driver_writes=False,
-        **continued(run),
+        **continued(store, run),
     ).run()
     if ended.by_hand and ended.finished.status == "paused":
         return Ended(status="interrupted", reason="stopped")

@@ -17,7 +17,7 @@ from tests.docs import pages
 from tests.gepa_client.journal.mongo_process import MongoProcess
 
 PAGE = "docs/guides/long-runs.md"
-HIDDEN = {"output", "requested_action", "driver", "claim"}
+HIDDEN = {"output", "driver", "claim"}
 """Fields for evolverpc alone."""
 
 PROMPT = "Answer with a label."

@@ -162,7 +162,6 @@ class Made:
             best={"index": best.index, "score": best.score, "texts": best.texts},
             output=None,
             parent=None,
-            requested_action=None,
             claim=self.claim,
             driver="pid 12 on here" if self.claim.owner else None,
             program="words",

@@ -39,7 +39,7 @@ def resume(
     stream = EventStream(events_fd)
     with open_cli_run(given["store"], run, unavailable=PAUSED, reports_stop=False) as (kept, found):
         spent_usd = SpendingTotals(kept.spending(found.id)).cost_usd
-        end = end_of(kept, found.id, SEARCH)
+        end, before = end_of(kept, found.id, SEARCH), continued(kept, found)
     if found.resumed_by is not None and events_fd is None and not (url or given.get("fleet") or given.get("repo")):
         refuse(
             f"run {found.id} was started by a call of optimize, which serves the program: continue it with "
@@ -71,7 +71,7 @@ def resume(
             console=make_console(),
             sandboxes=sandboxes,
             typed=GivenArguments((found.id, *(url or ())), config, given).command("resume"),
-            **continued(found),
+            **before,
         ).run()
     raise typer.Exit(ended.exit_status)
 

@@ -231,7 +231,6 @@ def _run_facts(store: Store, run: StoredRun, view: RunView, *, full: bool) -> li
         ("requests", f"{waiting:,} waiting: {steering}" if waiting or view.steered else None),
         ("time", _time(run)),
         ("driven by", run.driver if run.claim.owner is not None else None),
-        ("asked for", run.requested_action),
         ("forked from", f"{run.parent['run']} at {run.parent['at']}" if run.parent else None),
         ("settings", _settings(run.config, full=full)),
         ("identity", _identity(run.identity or {}, full=full)),

@@ -27,7 +27,6 @@ RUN = StoredRun(
     best=None,
     output="runs/words",
     parent={"run": "other", "at": 3},
-    requested_action=None,
     claim=Claim(None, 0),
     driver=None,
     created="2026-01-01T12:00:00.000+00:00",

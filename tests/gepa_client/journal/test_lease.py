@@ -9,6 +9,7 @@ import pytest
 
 from gepa_client.errors import ClaimLost, JournalError, RunBusy, StoreUnavailable
 from gepa_client.journal import Store
+from gepa_client.journal.entries import SteeringRequest, now
 from gepa_client.journal.lease import LeaseHeartbeat, take
 from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, driven
 from tests.gepa_client.journal.store_process import line, start
@@ -60,11 +61,11 @@ def test_a_living_driver_keeps_its_run_and_is_named(store: Store, another: Calla
     assert store.run(RUN.id).claim.owner == OWNER
 
 
-def test_a_driver_in_another_process_receives_requested_actions_and_its_loss(store: Store, store_url: str) -> None:
+def test_a_driver_in_another_process_receives_a_stop_and_its_loss(store: Store, store_url: str) -> None:
     store.create(RUN)
     with start("drive", store_url, RUN.id, LIVING_S) as process:
         assert line(process.stdout) == "driving"
-        store.update(RUN.id, {"requested_action": "cancel"})
+        store.add_request(RUN.id, SteeringRequest("one", {"kind": "cancel"}, "ada@desk", now()))
         assert line(process.stdout) == "cancel"
         seen = store.run(RUN.id).claim
         while not store.claim(RUN.id, seen, "another", "pid 2"):

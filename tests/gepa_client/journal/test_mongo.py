@@ -13,6 +13,7 @@ from pymongo.collection import Collection
 
 from gepa_client.errors import JournalError, NumberTaken, StoreUnavailable, StoreVersionDiffers
 from gepa_client.journal import Store, open_store
+from gepa_client.journal.database import SCHEMA_VERSION
 from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.journal.mongo import MongoDatabase, without_secrets
 from gepa_client.journal.soundness import damage
@@ -73,8 +74,8 @@ def test_a_url_that_will_not_do_is_an_error_without_the_password(rest: str) -> N
 def test_a_store_of_another_version_is_refused(mongo_url: str) -> None:
     MongoDatabase(mongo_url).close()
     with MongoClient[dict[str, object]](mongo_url) as client:
-        client.get_default_database()["store"].update_one({"_id": "schema"}, {"$set": {"version": 10}})
-    with pytest.raises(StoreVersionDiffers, match=r"version 10, written by evolverpc .*; evolverpc .* reads version 9"):
+        client.get_default_database()["store"].update_one({"_id": "schema"}, {"$set": {"version": SCHEMA_VERSION + 1}})
+    with pytest.raises(StoreVersionDiffers, match=rf"evolverpc .* reads version {SCHEMA_VERSION}"):
         MongoDatabase(mongo_url)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gepa_client.errors import ClaimLost, NoSuchRun, NumberTaken, RequestExists, RunExists
 from gepa_client.journal import CandidateRecord, Claim, Spending, Store
-from gepa_client.journal.entries import SEARCH, Row
+from gepa_client.journal.entries import SEARCH, Row, SteeringRequest, now
 from gepa_client.journal.history import all_rows
 from tests.gepa_client.journal.conftest import DATABASES, EVERY
 from tests.gepa_client.journal.sample_runs import DRIVER, KEPT, OWNER, REQUEST, RUN, driven, ended, entry, run, sent
@@ -166,10 +166,11 @@ def test_of_many_who_claim_at_once_one_gets_the_run(store: Store, another: Calla
 
 
 @pytest.mark.parametrize("store_url", EVERY, indirect=True)
-def test_a_heartbeat_writes_changes_and_takes_requested_actions(store: Store) -> None:
+def test_a_heartbeat_writes_changes_and_takes_what_stops_the_run(store: Store) -> None:
     claim = driven(store).claim
     assert store.beat(RUN.id, OWNER, {"counters": {"iteration": 7}}) is None
-    store.update(RUN.id, {"requested_action": "cancel"})
+    for kind in ("unpin", "cancel"):
+        store.add_request(RUN.id, SteeringRequest(kind, {"kind": kind}, "ada@desk", now()))
     assert store.beat(RUN.id, OWNER, {}) == "cancel"
     found = store.run(RUN.id)
     assert found.counters == {"iteration": 7}

@@ -54,7 +54,7 @@ def target(tmp_path: Path) -> Any:
 
 def export_of(store: Store) -> dict[str, Any]:
     driven(store)
-    changes = {"status": "running", "requested_action": "cancel", "config": CONFIG, "identity": IDENTITY, "best": BEST}
+    changes = {"status": "running", "config": CONFIG, "identity": IDENTITY, "best": BEST}
     store.update(RUN.id, changes)
     store.write(RUN.id, OWNER, ROWS)
     return json.loads("".join(export_run(store, RUN.id)))
@@ -70,7 +70,6 @@ def test_a_run_is_the_same_in_another_store(store: Store, target: Store) -> None
         reason=imported.reason,
         config={key: value for key, value in CONFIG.items() if key not in MACHINE_SETTINGS},
         output=None,
-        requested_action=None,
         driver=None,
         claim=Claim(None, 0),
     )
@@ -94,7 +93,7 @@ def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[st
     ("path", "value", "message"),
     [
         (("format",), "gepa", 'its "format" should be "evolverpc-run"'),
-        (("version",), 4, "version 4, this evolverpc reads 5"),
+        (("version",), 4, "version 4, this evolverpc reads 6"),
         (("run", "status"), "sleeping", r"run\.status"),
         (("run", "id"), "../../elsewhere", r"run\.id"),
         (("run", "id"), "x\ud800", r"run\.id"),

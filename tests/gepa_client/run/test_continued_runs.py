@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.entries import SteeringRequest, StoredRun, now
 from gepa_client.journal.run_events import CandidateFound, Emit, Event, Finished, Started
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.driver import drive
@@ -98,6 +98,15 @@ def test_a_replay_writes_to_no_tracker(there: Path) -> None:
     assert finished(events).status == "completed", finished(events)
     [started] = [event for event in events if isinstance(event, Started)]
     assert started.config["tracking"] == []
+
+
+def test_a_stop_holds_if_it_was_asked_for_since_the_command_began(there: Path) -> None:
+    for seen, status, outcome in ((0, "paused", "taken"), (2, "completed", "refused")):
+        with stored(there) as (store, run_id):
+            store.add_request(run_id, SteeringRequest(status, {"kind": "pause"}, "ada@desk", now()))
+        assert finished(driven(there, seen_requests=seen)).status == status
+        with stored(there) as (store, run_id):
+            assert [each.outcome for each in store.requests(run_id) if each.id == status] == [outcome]
 
 
 def test_a_perfect_run_ends_and_continues_past_perfect(serve: Serve, cli: Cli, tmp_path: Path) -> None:

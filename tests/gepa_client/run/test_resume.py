@@ -157,23 +157,30 @@ def test_a_raised_budget_extends_a_completed_run_and_repeats_nothing(
     ]
 
 
-def test_the_fork_that_a_refused_resume_proposes_differs_from_its_number_on_and_pays_for_nothing_before_it(
+def test_a_fork_with_other_settings_states_from_where_on_it_differs_and_pays_for_nothing_before(
     serve: Serve, cli: Cli
 ) -> None:
     words = program()
     first = cli("optimize", serve(words), "--max-metric-calls", 60, "--check", "off", "--json")
     refused = cli("resume", "last", "--seed", 7, "--max-metric-calls", 120)
-    proposed = re.search(r"evolverpc (fork .* --at (\d+) .*)", refused.stderr)
-    assert proposed is not None, refused.stderr
+    whole = re.search(r"evolverpc (fork .* --at (\d+))", refused.stderr)
+    assert whole is not None, refused.stderr
     assert refused.status == 2
     assert "settings.seed: 0 -> 7" in refused.stderr
-    assert 0 < int(proposed[2]) < 60
     before = len(words.calls("evaluate"))
-    forked = cli(*proposed[1].split())
-    assert forked.status == 0, forked.stderr
-    made = re.search(r"evolverpc (resume .*)", forked.stdout)
-    assert made is not None
-    done = cli(*made[1].split(), "--json")
+
+    def resumed(*fork: str) -> Ran:
+        forked = cli(*fork)
+        made = re.search(r"evolverpc (resume .*)", forked.stdout)
+        assert made is not None, forked.stderr
+        return cli(*made[1].split(), "--json")
+
+    differs = resumed(*whole[1].split(), "--seed", "7", "--max-metric-calls", "120").event("finished")
+    proposed = re.search(r"`evolverpc (fork .* --at (\d+))`", differs["reason"])
+    assert proposed is not None, differs
+    assert 0 < int(proposed[2]) < int(whole[2])
+    assert len(words.calls("evaluate")) == before
+    done = resumed(*proposed[1].split())
     assert done.event("summary")["status"] == "completed", done.stdout
     assert done.event("started")["config"]["seed"] == 7
     assert len(words.calls("evaluate")) - before == done.event("finished")["metric_calls"] - int(proposed[2])
@@ -294,7 +301,7 @@ def test_a_run_with_a_live_driver_cannot_be_resumed_and_is_ended_by_another_comm
     assert process.returncode == exit_status, stdout + stderr
     assert f"{status}: on request" in stdout
     with stored(tmp_path) as (store, run_id):
-        assert (store.run(run_id).status, store.run(run_id).requested_action) == (status, None)
+        assert store.run(run_id).status == status
         assert [each.outcome for each in store.requests(run_id)] == ["taken"]
         assert store.parts(run_id)[CONTROL] == 1
         [shown] = read_run(store.url, run_id).of("steer")

@@ -10,7 +10,7 @@ import pytest
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client import RemoteAdapter
 from gepa_client.selection import race, race_blocks
-from gepa_client.selection.race_blocks import AHEAD, LEAST_BLOCK, race_pays
+from gepa_client.selection.race_blocks import AHEAD, LEAST_BLOCK
 from gepa_client.selection.race_rule import DropDecision, targets
 from protocol import Example
 from tests.gepa_client.endpoint_fixtures import token
@@ -97,13 +97,6 @@ def test_a_row_of_a_text_that_lost_is_not_paid_for_again_if_scores_are_cached(ho
     assert all(lost["calls"] + lost["saved"] <= lost["rows"] for lost in found.lost)
     assert any(lost["calls"] + lost["saved"] < lost["rows"] for lost in found.lost), "some of its rows were known"
     assert found.metric_calls == len(program.server.called("evaluate"))
-
-
-@pytest.mark.parametrize(
-    ("val_rows", "slots", "pays"), [(10, 1, True), (100, 8, True), (100, 64, False), (9, 1, False)]
-)
-def test_a_race_pays_if_the_first_decision_comes_before_half_of_the_rows(val_rows: int, slots: int, pays: bool) -> None:
-    assert race_pays(val_rows, slots) is pays
 
 
 def test_a_program_of_whole_batches_is_refused(host: Host) -> None:

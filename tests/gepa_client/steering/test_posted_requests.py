@@ -29,7 +29,7 @@ def test_a_run_that_no_process_drives_is_cancelled_at_once_and_the_record_names_
     waiting = post_request(store, RUN_ID, {"kind": "unpin"})["id"]
     made = post_request(store, RUN_ID, {"kind": "cancel"})
     run = store.run(RUN_ID)
-    assert (run.status, run.claim.owner, run.requested_action) == ("cancelled", None, None)
+    assert (run.status, run.claim.owner) == ("cancelled", None)
     outcomes = {each.id: (each.outcome, each.reason) for each in store.requests(RUN_ID)}
     assert outcomes == {made["id"]: ("taken", None), waiting: ("refused", "the run was cancelled before it was taken")}
     [entry] = store.entries(RUN_ID, CONTROL)

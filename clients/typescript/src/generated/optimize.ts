@@ -389,7 +389,7 @@ export interface ModelTally {
 /**
  * A gateway did not let something through: `what` a program in `sandbox` asked for, and why; the first few.
  *
- * A repeated one is reported with its `times` when the run ends.
+ * A repeated one is reported again, with all its `times`, when its sandbox ends.
  */
 export interface CallRefused {
   seconds: number;
@@ -615,9 +615,7 @@ export interface MutationStarted {
   number: number;
   kind: "change_request" | "merge";
   parents: number[];
-  parent_branch: string;
   request: string;
-  location: string | null;
 }
 /**
  * The server's progress message about a mutation.
@@ -632,8 +630,7 @@ export interface MutationProgress {
 /**
  * A change of code was made; the candidate with it is evaluated next.
  *
- * `lines_added`, `lines_removed`: over all `files`. `diff`: unified, its beginning where it is very long. `cost_usd`:
- * None if it was not reported.
+ * `lines_added`, `lines_removed`: over all `files`. `cost_usd`: None if it was not reported.
  */
 export interface Mutated {
   seconds: number;
@@ -642,25 +639,19 @@ export interface Mutated {
   number: number;
   kind: "change_request" | "merge";
   parents: number[];
-  parent_branch: string;
   request: string;
-  location: string | null;
   branch: string;
   commit: string;
   files: string[];
   lines_added: number;
   lines_removed: number;
   summary: string;
-  diff: string;
-  components_added: string[];
-  components_removed: string[];
   cost_usd: number | null;
 }
 /**
  * A change of code was rejected and left no trace; reflection gets the reason.
  *
- * `stage`: where it failed, as the contract names them. `log_tail`: a command's output, if any. `diff`: what was
- * refused, as in `Mutated`.
+ * `stage`: where it failed, as the contract names them. `cost_usd`: as of `Mutated`.
  */
 export interface MutationRejected {
   seconds: number;
@@ -669,13 +660,9 @@ export interface MutationRejected {
   number: number;
   kind: "change_request" | "merge";
   parents: number[];
-  parent_branch: string;
   request: string;
-  location: string | null;
   stage: string;
   reason: string;
-  log_tail: string | null;
-  diff: string | null;
   cost_usd: number | null;
 }
 /**
