@@ -30,7 +30,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a setting was given: `text` is its name or its variable, `place` the file and line of a key."""
+    """How a setting was given: `text` is its name or its variable, `place` the file of a key."""
 
     text: str
     place: str = ""
@@ -116,13 +116,12 @@ def from_file(
     Raises:
         SettingsError: the file cannot be read or is not TOML, or a key is unknown or refused.
     """
-    text, values = read_toml(path)
+    values = read_toml(path)
     for name in filter(None, table.split(".")):
         values = values.get(name, {})
     if table and not values:
         raise SettingsError(f"{path}: there is no [{table}]")
-    lines = _lines(text, table)
-    spellings = {name: Spelling(name, f"{path}:{lines[name]}" if name in lines else str(path)) for name in values}
+    spellings = {name: Spelling(name, str(path)) for name in values}
     for name, reason in (refused or {}).items():
         if name in values:
             raise SettingsError(f"{spellings[name].head} cannot be set: {reason}")
@@ -130,11 +129,10 @@ def from_file(
     return SettingsSource(values, spellings)
 
 
-def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text and the content of a file. Raises `SettingsError`."""
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a file. Raises `SettingsError`."""
     try:
-        text = path.read_text(encoding="utf-8")
-        return text, tomllib.loads(text)
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(no_such_file(path)) from None
     except OSError as error:
@@ -184,21 +182,6 @@ def _read(
         except ValueError as error:
             raise SettingsError(f"{spellings[name].head}: {error}") from None
     return SettingsSource(values, spellings).anchored(settings, folder)
-
-
-def _lines(text: str, table: str) -> dict[str, int]:
-    """Return the line of each key of a table, counted from 1, as far as keys are written the usual way."""
-    found: dict[str, int] = {}
-    current = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
-            current = header[1].replace(" ", "")
-            inner = current.removeprefix(f"{table}." if table else "").partition(".")[0]
-            if current != table and (not table or current.startswith(f"{table}.")):
-                found.setdefault(inner.strip("\"'"), number)
-        elif current == table and (key := re.match(r"""\s*["']?([\w-]+)["']?\s*[.=]""", line)):
-            found.setdefault(key[1], number)
-    return found
 
 
 def _fault(detail: Any, source: SettingsSource) -> str:

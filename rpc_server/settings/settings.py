@@ -360,6 +360,6 @@ def _find(folder: Path) -> Path | None:
     config, project = folder / CONFIG_FILE, folder / PROJECT_FILE
     if config.is_file():
         return config
-    if project.is_file() and "gepa" in read_toml(project)[1].get("tool", {}):
+    if project.is_file() and "gepa" in read_toml(project).get("tool", {}):
         return project
     return None
