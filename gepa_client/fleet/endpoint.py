@@ -97,7 +97,6 @@ class Endpoint:
     cooldown: Cooldown | None = None
     since: float = 0.0
     until: float = 0.0
-    overdue: bool = False
     failures: int = 0
     growth: int = 0
     last_warning: str = ""
@@ -151,7 +150,6 @@ class Endpoint:
         self.described = discovery
         self.slots = discovery.limits.max_concurrency
         self.cooldown = None
-        self.overdue = False
         self.failures = 0
         self.answered_at = time.monotonic()
 
