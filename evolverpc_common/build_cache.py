@@ -194,18 +194,10 @@ def _remove_unfinished(home: Path) -> None:
 
 
 def _remove_if_unused(place: Path, since: float) -> None:
-    """Remove a build if it is unused.
-
-    Its record is renamed before its time is read, so that a process that wants it finds it gone or keeps it.
-    """
-    complete, looked_at = place / _COMPLETE, place / "looked-at"
+    """Remove a build if it is unused: its record first, so that no process begins to use the rest."""
     try:
-        if complete.stat().st_mtime >= since:
-            return
-        complete.replace(looked_at)
-        if looked_at.stat().st_mtime >= since:
-            looked_at.replace(complete)
-        else:
+        if (place / _COMPLETE).stat().st_mtime < since:
+            (place / _COMPLETE).unlink()
             _remove_place(place)
     except OSError as error:
         logger.warning("cannot remove %s: %s", place, error.strerror)

@@ -94,12 +94,7 @@ class RpcClient:
         self.example_timeout_s = example_timeout_s
         self.discovery: DiscoverResult | None = None
         self._poster = HttpTransport(self.url, max_response_bytes)
-        self._when_refused = refused(
-            given.token,
-            given.token_file,
-            proxied=given.proxy_token_file is not None,
-            token_setting=given.token_setting,
-        )
+        self._when_refused = refused(given.token, given.token_file)
         self._in_fleet = in_fleet
         self._ids = itertools.count(1)
         self._random = random.SystemRandom()  # GEPA's runs depend on the global generator: leave it alone
