@@ -81,8 +81,7 @@ class CallExecution(Generic[T]):
     pause_s: float = 0.0
 
     def __post_init__(self) -> None:
-        earlier = self.log.failed_tries() if self.call.rows else ()
-        self.retries = ExampleRetries(self.fleet.evidence, self.call.rows, earlier)
+        self.retries = ExampleRetries(self.fleet.evidence, self.call.rows)
 
     async def run(self) -> Reply[T]:
         """Return the answer; see `Fleet.call`."""

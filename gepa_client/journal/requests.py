@@ -304,12 +304,6 @@ class JournaledAttempts:
         self.request.claimed.add(made[-1].attempt)
         return made[-1].endpoint, made[-1].instance
 
-    def failed_tries(self) -> Sequence[FailedTry]:
-        """Return what earlier processes recorded of the call's examples, in order."""
-        if not self.request.attempts or self.kind == RETRACE:  # of a retrace, as of `unfinished`
-            return ()
-        return self.journal.retries.earlier(self.journal.part, self.request.number, self.kind)
-
     async def start(self, url: str, instance: str | None, *, repeat: bool) -> str:
         """Record that an attempt starts and return its call id; `repeat`: the one before is sent again."""
         call_id = self.start_now(url, instance, repeat=repeat)

@@ -1,8 +1,6 @@
-"""The examples that were tried again: an entry for each attempt that left some, so that later processes know them."""
+"""The examples that were tried again: an entry for each attempt that left some."""
 
 import threading
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import asdict
 
 from pydantic import BaseModel, ConfigDict
@@ -25,32 +23,18 @@ class RetryEntry(BaseModel):
 
 
 class RetryRecord:
-    """The entries of one run, over all its streams; read when they are first needed. May be used from any thread."""
+    """The entries of one run, numbered over all its streams and processes. May be used from any thread."""
 
     def __init__(self, storage: JournalStorage, secrets: Secrets) -> None:
         self._storage, self._secrets = storage, secrets
         self._lock = threading.Lock()
-        self._recorded: dict[tuple[str, int, str], list[FailedTry]] | None = None
         self._next = 0
-
-    def earlier(self, part: str, number: int, kind: str) -> Sequence[FailedTry]:
-        """Return what earlier processes recorded for the attempts of this kind for a request."""
-        with self._lock:
-            return self._read().get((part, number, kind), ())
 
     def entry(self, retried: RetryEntry, *, digest: str, about: str) -> Entry:
         """Return the entry to write. `digest`, `about`: of the request."""
         with self._lock:
-            self._read()
+            while self._storage.read(RETRY, self._next) is not None:
+                self._next += 1
             at, self._next = self._next, self._next + 1
         answer = self._secrets.written({**dict(retried), "failed": [asdict(each) for each in retried.failed]})
         return Entry(RETRY, at, RETRY, digest, self._secrets.redact_text(about), answer)
-
-    def _read(self) -> dict[tuple[str, int, str], list[FailedTry]]:
-        if self._recorded is None:
-            self._recorded = defaultdict(list)
-            while (entry := self._storage.read(RETRY, self._next)) is not None:
-                self._next += 1
-                read = RetryEntry.model_validate_json(entry.answer)
-                self._recorded[read.part, read.number, read.kind] += read.failed
-        return self._recorded
